@@ -1,0 +1,29 @@
+"""What a person can get wrong when using `bert_core`; each message names the value or file and the remedy.
+
+    ValueError
+    └── BertCoreError
+        ├── ConfigError       an impossible model, an unknown size or activation
+        ├── CheckpointError   a folder or file of weights that is missing, cut short, altered or does not fit
+        ├── TokenizerError    a tokenizer that is missing, broken or does not fit the model
+        └── DataError         inputs, labels or predictions that break their contract
+"""
+
+
+class BertCoreError(ValueError):
+    """The root: everything below can be shown to a person as it stands."""
+
+
+class ConfigError(BertCoreError):
+    """A model configuration that cannot be built."""
+
+
+class CheckpointError(BertCoreError):
+    """A folder or file of weights that is missing, cut short, altered or does not fit."""
+
+
+class TokenizerError(BertCoreError):
+    """A tokenizer that is missing, broken or does not fit the model."""
+
+
+class DataError(BertCoreError):
+    """Inputs, labels or predictions that break their contract."""

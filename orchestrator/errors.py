@@ -1,0 +1,66 @@
+"""What can go wrong, as one tree; each class knows the exit status of the command line.
+
+    OrchestratorError                   1
+    ├── RunFailedError                  1   a run ended without its result
+    │   └── RunStoppedError             1   somebody stopped it
+    ├── InputError                      2   wrong usage, a missing or bad input file
+    │   ├── SpecError                   2   a spec that cannot be carried out
+    │   ├── CorpusError                 2   text that is missing, empty or broken
+    │   └── TaskDataError               2   labelled data that breaks its layout
+    ├── NotFoundError                   3   no such run, model or task
+    ├── RegistryError                   4   the SQL record cannot be opened, read or written
+    └── ClusterError                    5   Ray cannot be reached or cannot give what was asked
+
+`bert_core.errors.BertCoreError` stands beside it (that package knows nothing of this one) and counts as an InputError.
+Every message is whole in itself: it names the field, file and line or value, and what to do.
+"""
+
+
+class OrchestratorError(Exception):
+    """The root: shown to a person as one message; `exit_status` is what the command returns."""
+
+    exit_status = 1
+
+
+class RunFailedError(OrchestratorError):
+    """A run ended without its result; the reason is recorded on the run."""
+
+
+class RunStoppedError(RunFailedError):
+    """A run was stopped on request."""
+
+
+class InputError(OrchestratorError):
+    """Wrong usage, or an input file that is missing or bad."""
+
+    exit_status = 2
+
+
+class SpecError(InputError):
+    """A spec that cannot be carried out: unknown key, wrong type, impossible combination."""
+
+
+class CorpusError(InputError):
+    """Text that is missing, empty or broken."""
+
+
+class TaskDataError(InputError):
+    """Labelled data that breaks its layout: file and line are in the message."""
+
+
+class NotFoundError(OrchestratorError):
+    """No run, model or task of that name."""
+
+    exit_status = 3
+
+
+class RegistryError(OrchestratorError):
+    """The SQL record cannot be opened, read or written."""
+
+    exit_status = 4
+
+
+class ClusterError(OrchestratorError):
+    """Ray cannot be reached, or cannot give what was asked."""
+
+    exit_status = 5

@@ -1,0 +1,149 @@
+"""What stages hand to the driver: frozen, made of plain values, free of third-party types.
+
+Results say how a stage ended; events say what happens while it runs. The recorder is the only reader that turns
+either into registry rows, and doing so twice changes nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+Split = Literal["train", "validation", "test"]
+
+
+@dataclass(frozen=True)
+class MetricEvent:
+    """Measurements at one optimiser step. Natural key: (run, split, name, step)."""
+
+    step: int
+    split: Split
+    values: Mapping[str, float]
+    """By name: `mlm_loss`, `tokens_per_s`, `f1`, …; every score is a fraction from 0 to 1."""
+    epoch: float | None = None
+
+
+@dataclass(frozen=True)
+class CheckpointEvent:
+    """A checkpoint that is whole on the storage. Natural key: (run, step)."""
+
+    step: int
+    path: str
+    digest: str
+    """SHA-256 of its manifest."""
+    num_bytes: int
+
+
+@dataclass(frozen=True)
+class MessageEvent:
+    """One line of a run's log, as a person should read it."""
+
+    text: str
+    level: Literal["info", "warning", "error"] = "info"
+
+
+Event = MetricEvent | CheckpointEvent | MessageEvent
+
+
+@dataclass(frozen=True)
+class FileCount:
+    """What one input file gave."""
+
+    path: str
+    num_bytes: int
+    num_documents: int
+    num_bad_records: int = 0
+
+
+@dataclass(frozen=True)
+class DatasetResult:
+    """Data as it was used: a token store or a task's tokenised splits."""
+
+    name: str
+    kind: Literal["corpus", "task"]
+    fingerprint: str
+    """SHA-256 over the content and everything that shaped it."""
+    path: str
+    counts: Mapping[str, int]
+    """By name: `num_documents`, `num_sentences`, `num_tokens`, `num_train_examples`, …"""
+    files: Sequence[FileCount] = ()
+    reused: bool = False
+
+
+@dataclass(frozen=True)
+class TokenizerResult:
+    """A trained tokenizer's folder."""
+
+    folder: str
+    fingerprint: str
+    vocab_size: int
+    report: Mapping[str, float] = field(default_factory=dict)
+    """`fertility` (word pieces per word) and `unknown_rate` on text it was not trained on, where there was some."""
+
+
+@dataclass(frozen=True)
+class ModelResult:
+    """A model folder in Hugging Face layout."""
+
+    folder: str
+    digest: str
+    """SHA-256 of `model.safetensors`."""
+    num_parameters: int
+    head: str
+    """`pretraining`, `classification`, `regression`, `ner` or `qa`."""
+
+
+@dataclass(frozen=True)
+class PretrainResult:
+    """How a pretraining run ended."""
+
+    model: ModelResult
+    num_steps: int
+    metrics: Mapping[str, float]
+    """The last values, by `split.name`."""
+    datasets: Sequence[DatasetResult] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """How one trial of a sweep ended. `key` is its natural key: a digest of its parameters."""
+
+    key: str
+    number: int
+    parameters: Mapping[str, object]
+    state: Literal["COMPLETED", "FAILED", "PRUNED"]
+    seed: int
+    best_step: int = 0
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Validation scores at the best step, by name; `baseline.NAME` is the majority baseline's."""
+    model: ModelResult | None = None
+    predictions_path: str | None = None
+    error: str | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """How a sweep ended: its trials in order, the best one, and that one's single look at the test split."""
+
+    task: str
+    metric: str
+    trials: Sequence[TrialResult]
+    best: TrialResult
+    test_metrics: Mapping[str, float] = field(default_factory=dict)
+    datasets: Sequence[DatasetResult] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """A model's scores on one split of a task."""
+
+    task: str
+    split: Split
+    metrics: Mapping[str, float]
+    num_examples: int
+    predictions_path: str | None = None
+
+
+Result = TokenizerResult | DatasetResult | PretrainResult | SweepResult | EvaluationResult

@@ -1,0 +1,25 @@
+"""What a person asks for: frozen, validated, fingerprinted."""
+
+from orchestrator.specs.corpus import CorpusSpec, TextSource, TokenizerSpec
+from orchestrator.specs.fields import Section, Spec
+from orchestrator.specs.pipeline import AnySpec, PipelineSpec
+from orchestrator.specs.pretrain import ExecutionSpec, ModelSpec, Phase, PretrainSpec
+from orchestrator.specs.sweep import EvaluateSpec, RecipeSpec, SweepSpec, TaskSpec
+
+__all__ = [
+    "AnySpec",
+    "CorpusSpec",
+    "EvaluateSpec",
+    "ExecutionSpec",
+    "ModelSpec",
+    "Phase",
+    "PipelineSpec",
+    "PretrainSpec",
+    "RecipeSpec",
+    "Section",
+    "Spec",
+    "SweepSpec",
+    "TaskSpec",
+    "TextSource",
+    "TokenizerSpec",
+]

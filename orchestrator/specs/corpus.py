@@ -1,0 +1,54 @@
+"""Text: where it lies, how it is read, how it becomes a token store."""
+
+from typing import ClassVar, Literal
+
+from orchestrator.specs.fields import Section, Spec, execution, identity
+
+OnBadRecord = Literal["error", "skip", "replace"]
+
+
+class TextSource(Section):
+    """Files of documents."""
+
+    files: tuple[str, ...] = identity(
+        doc="Files, folders or globs; local paths or URIs that pyarrow and fsspec read; `.gz`, `.xz`, `.zst` too.",
+        min_length=1,
+    )
+    format: Literal["auto", "text", "jsonl", "parquet"] = identity(
+        "auto", "How a file is read: plain text with a blank line between documents, one JSON object a line, or Parquet."
+    )
+    text_field: str = identity("text", "The key or column that holds a document's text (JSONL, Parquet).")
+    on_bad_record: OnBadRecord = identity(
+        "error", "What a record that cannot be decoded does: end the run, be left out, or keep U+FFFD for its bad bytes."
+    )
+    max_documents: int | None = identity(
+        None, "Read this many documents at most, in the files' order; all when left out.", unit="documents", ge=1
+    )
+
+
+class TokenizerSpec(Spec):
+    """Train a WordPiece tokenizer on text."""
+
+    title: ClassVar[str] = "train a WordPiece tokenizer"
+    kind: Literal["tokenizer"] = identity("tokenizer", "Selects this kind of spec.")
+    corpus: TextSource = identity(doc="The text to learn word pieces from.")
+    vocab_size: int = identity(30522, "Entries of the vocabulary, special tokens included.", unit="tokens", ge=100)
+    lowercase: bool = identity(True, "Uncased (lower case, accents stripped) or cased.")
+    min_frequency: int = identity(2, "A pair is merged when it occurs this often.", unit="occurrences", ge=1)
+    max_bytes: int = identity(
+        1 << 30, "Text to learn from at most, so that memory stays bounded.", unit="bytes", ge=1024
+    )
+
+
+class CorpusSpec(Spec):
+    """Tokenise text once into a token store."""
+
+    title: ClassVar[str] = "tokenise text into a token store"
+    kind: Literal["corpus"] = identity("corpus", "Selects this kind of spec.")
+    corpus: TextSource = identity(doc="The text.")
+    tokenizer: str = identity(doc="A folder with tokenizer.json or vocab.txt, such a file, or a model's name.")
+    held_out_share: float = identity(
+        0.01, "Documents kept out of training, chosen by a hash of their text.", unit="share", ge=0.0, le=0.5
+    )
+    shard_bytes: int = identity(4 << 20, "Text in a shard of the store, about.", unit="bytes", ge=1024)
+    num_cpus: int | None = execution(None, "Processes that tokenise; all of the cluster's when left out.", ge=1)

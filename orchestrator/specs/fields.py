@@ -1,0 +1,73 @@
+"""The base of every spec: frozen, strict about keys, each field either *identity* or *execution*.
+
+Identity fields change the result and make up the fingerprint; execution fields (workers, resources, intervals of
+checkpoints and logging) only change how it is reached.
+"""
+
+import hashlib
+import json
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
+
+
+def identity(default: Any = ..., doc: str = "", *, unit: str | None = None, **constraints: Any) -> Any:
+    """A field that changes the result; `doc` is its one sentence, `unit` its unit where it has one."""
+    return Field(default, description=doc, json_schema_extra={"role": "identity", "unit": unit}, **constraints)
+
+
+def execution(default: Any = ..., doc: str = "", *, unit: str | None = None, **constraints: Any) -> Any:
+    """A field that only changes how the result is reached."""
+    return Field(default, description=doc, json_schema_extra={"role": "execution", "unit": unit}, **constraints)
+
+
+def role_of(info: FieldInfo) -> str:
+    """`identity` or `execution`."""
+    extra = info.json_schema_extra
+    assert isinstance(extra, dict), "every spec field is made by identity() or execution()"
+    return str(extra["role"])
+
+
+class Section(BaseModel):
+    """A part of a spec: frozen, no unknown keys, every default checked."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+    def identity_values(self) -> dict[str, Any]:
+        """The values that make up the fingerprint, as plain JSON types."""
+        values: dict[str, Any] = {}
+        for name, info in type(self).model_fields.items():
+            if role_of(info) == "identity":
+                values[name] = _plain(getattr(self, name))
+        return values
+
+
+class Spec(Section):
+    """What a person asked for: one YAML file, one `kind`."""
+
+    kind: str
+    title: ClassVar[str] = ""
+    """One line for `orchestrator schema`."""
+
+    name: str = execution("", "The experiment's name; the file's name without its ending when left out.")
+    tags: tuple[str, ...] = execution((), "Words to find the run by.")
+
+    def fingerprint(self) -> str:
+        """SHA-256 of everything that shapes the result, as 64 hexadecimal digits."""
+        values = {"kind": self.kind, **self.identity_values()}
+        return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def named(self, name: str) -> Self:
+        """The same spec under a name, unless it has one."""
+        return self if self.name else self.model_copy(update={"name": name})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Section):
+        return value.identity_values()
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

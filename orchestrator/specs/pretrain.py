@@ -1,0 +1,123 @@
+"""Pretraining: the model, the data's way into it, the optimiser, and how it is carried out."""
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import model_validator
+
+from orchestrator.specs.corpus import TextSource
+from orchestrator.specs.fields import Section, Spec, execution, identity
+
+
+class ModelSpec(Section):
+    """A size by name, or by its numbers."""
+
+    size: Literal["tiny", "mini", "small", "medium", "base", "large"] = identity(
+        "tiny", "A published size: tiny 2×128, mini 4×256, small 4×512, medium 8×512, base 12×768, large 24×1024."
+    )
+    hidden_size: int | None = identity(None, "Width; the size's own when left out.", ge=8)
+    num_hidden_layers: int | None = identity(None, "Layers; the size's own when left out.", ge=1)
+    num_attention_heads: int | None = identity(None, "Attention heads; hidden_size / 64 when left out.", ge=1)
+    intermediate_size: int | None = identity(None, "Width inside the MLP; 4 × hidden_size when left out.", ge=8)
+    max_position_embeddings: int = identity(512, "Longest sequence the model can read.", unit="tokens", ge=8)
+    hidden_dropout_prob: float = identity(0.1, "Dropout on embeddings and sub-layers.", unit="share", ge=0.0, lt=1.0)
+    attention_probs_dropout_prob: float = identity(0.1, "Dropout on attention weights.", unit="share", ge=0.0, lt=1.0)
+
+
+class Phase(Section):
+    """A stretch of the run at one sequence length."""
+
+    max_seq_length: int = identity(128, "Tokens of a sequence, special tokens included.", unit="tokens", ge=8)
+    share: float = identity(1.0, "This phase's share of all steps.", unit="share", gt=0.0, le=1.0)
+
+
+class ExecutionSpec(Section):
+    """How training is carried out; none of it changes the sequence of batches."""
+
+    num_workers: int = execution(1, "Training processes; one GPU each when on GPUs.", ge=1)
+    device: Literal["auto", "cpu", "gpu"] = execution("auto", "`auto` takes GPUs where the cluster has them.")
+    cpus_per_worker: float = execution(1.0, "Ray CPUs reserved for each worker.", unit="CPUs", gt=0.0)
+    data_cpus: float = execution(1.0, "Ray CPUs for each worker's data pipeline.", unit="CPUs", gt=0.0)
+    checkpoint_every_steps: int | None = execution(None, "A checkpoint every so many steps.", unit="steps", ge=1)
+    checkpoint_every_minutes: float | None = execution(
+        10.0, "A checkpoint every so many minutes.", unit="minutes", gt=0.0
+    )
+    keep_checkpoints: int = execution(2, "Newest checkpoints kept on the storage.", ge=1)
+    log_every_steps: int = execution(10, "Metrics are recorded every so many steps.", unit="steps", ge=1)
+    evaluate_every_steps: int | None = execution(
+        None, "Held-out evaluation every so many steps; ten times in the run when left out.", unit="steps", ge=1
+    )
+    evaluation_examples: int = execution(
+        512, "Held-out examples of an evaluation at most.", unit="examples", ge=1
+    )
+    max_failures: int = execution(3, "Worker failures survived before the run fails.", ge=0)
+
+
+class PretrainSpec(Spec):
+    """Pretrain BERT: masked language modelling and next-sentence prediction."""
+
+    title: ClassVar[str] = "pretrain a model"
+    kind: Literal["pretrain"] = identity("pretrain", "Selects this kind of spec.")
+    corpus: TextSource = identity(doc="The text.")
+    tokenizer: str = identity(doc="A folder with tokenizer.json or vocab.txt, such a file, or a model's name.")
+    held_out_share: float = identity(
+        0.01, "Documents kept out of training, chosen by a hash of their text.", unit="share", ge=0.0, le=0.5
+    )
+    shard_bytes: int = identity(4 << 20, "Text in a shard of the token store, about.", unit="bytes", ge=1024)
+    shuffle_window_shards: int = identity(
+        16, "Shards that are shuffled together and lend one another random segments.", unit="shards", ge=1
+    )
+
+    model: ModelSpec = identity(ModelSpec(), "The network; not used with `init_from`, except its dropout.")
+    init_from: str = identity("random", "`random`, or a model to continue from.")
+
+    seed: int = identity(0, "Decides weights, order, pairs, masks and dropout.", ge=0, lt=2**32)
+    steps: int = identity(doc="Optimiser steps.", unit="steps", ge=1)
+    phases: tuple[Phase, ...] = identity((Phase(),), "Stretches at one sequence length; their shares add up to 1.")
+    global_batch_size: int = identity(256, "Examples of a step, over all workers.", unit="examples", ge=1)
+    micro_batch_size: int | None = identity(
+        None, "Examples of one forward pass of a worker; its whole part of the batch when left out.", ge=1
+    )
+    next_sentence_prediction: bool = identity(True, "Train next-sentence prediction beside the masked tokens.")
+    short_sequence_probability: float = identity(0.1, "Share of shorter sequences.", unit="share", ge=0.0, le=1.0)
+    mlm_probability: float = identity(0.15, "Share of tokens to predict.", unit="share", gt=0.0, lt=1.0)
+    mask_mix: tuple[float, float, float] = identity(
+        (0.8, 0.1, 0.1), "Of these, the shares turned to [MASK], to a random token, and kept."
+    )
+
+    learning_rate: float = identity(1e-4, "Peak learning rate.", gt=0.0)
+    warmup_share: float = identity(0.01, "Share of the steps that warm up linearly.", unit="share", ge=0.0, lt=1.0)
+    weight_decay: float = identity(0.01, "AdamW's decay; none on biases and LayerNorm.", ge=0.0)
+    adam_betas: tuple[float, float] = identity((0.9, 0.999), "AdamW's moment decays.")
+    adam_epsilon: float = identity(1e-6, "AdamW's epsilon.", gt=0.0)
+    max_grad_norm: float = identity(1.0, "Gradients are clipped to this norm.", gt=0.0)
+    precision: Literal["fp32", "bf16"] = identity("fp32", "Arithmetic of forward and backward.")
+    threads_per_worker: int = identity(1, "Threads of a CPU worker; changes rounding, hence part of identity.", ge=1)
+
+    execution: ExecutionSpec = execution(ExecutionSpec(), "How it is carried out.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        workers = self.execution.num_workers
+        if self.global_batch_size % workers:
+            raise ValueError(
+                f"global_batch_size {self.global_batch_size} cannot be shared by {workers} workers; "
+                f"make it a multiple of execution.num_workers"
+            )
+        total = sum(phase.share for phase in self.phases)
+        if abs(total - 1.0) > 1e-6:
+            raise ValueError(f"the shares of phases add up to {total:g}; they must add up to 1")
+        if abs(sum(self.mask_mix) - 1.0) > 1e-6 or min(self.mask_mix) < 0:
+            raise ValueError(f"mask_mix {self.mask_mix} must be three shares that add up to 1")
+        longest = max(phase.max_seq_length for phase in self.phases)
+        if self.init_from == "random" and longest > self.model.max_position_embeddings:
+            raise ValueError(
+                f"phases.max_seq_length {longest} is longer than model.max_position_embeddings "
+                f"{self.model.max_position_embeddings}; lower one or raise the other"
+            )
+        return self
+
+    def phase_steps(self) -> tuple[tuple[int, int], ...]:
+        """The phases as (max_seq_length, steps); rounding is settled in the last one."""
+        steps = [round(phase.share * self.steps) for phase in self.phases[:-1]]
+        steps.append(self.steps - sum(steps))
+        return tuple((phase.max_seq_length, count) for phase, count in zip(self.phases, steps, strict=True))

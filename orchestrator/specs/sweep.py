@@ -1,0 +1,132 @@
+"""Fine-tuning: a task, a recipe, and the space of variations to try."""
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from orchestrator.specs.fields import Section, Spec, execution, identity
+
+Scalar = bool | int | float | str
+Head = Literal["classification", "regression", "ner", "qa"]
+
+
+class TaskSpec(Section):
+    """A known task by id with the folder of its official files, or one's own files and columns."""
+
+    id: str = identity(doc="`sst2`, `mrpc`, `stsb`, `conll2003`, `squad`, …, or a name for a task of one's own.")
+    folder: str | None = identity(None, "Folder of a known task's official files, compressed or not.")
+    head: Head | None = identity(None, "Kind of head; a known task has its own.")
+    files: dict[Literal["train", "validation", "test"], str] = identity(
+        {}, "A file per split (CSV, TSV, JSONL, Parquet, CoNLL columns, SQuAD JSON; compressed too)."
+    )
+    text_columns: tuple[str, ...] = identity((), "One or two columns of text (classification, regression).", max_length=2)
+    label_column: str = identity("label", "The column of the label or score.")
+    labels: tuple[str, ...] | None = identity(None, "All labels in order; those of the training split, sorted, when left out.")
+    metric: str | None = identity(None, "The score that ranks; the task's own when left out.")
+    max_train_examples: int | None = identity(None, "Train on the first so many examples.", unit="examples", ge=1)
+    max_validation_examples: int | None = identity(None, "Validate on the first so many.", unit="examples", ge=1)
+    on_bad_record: Literal["error", "skip"] = identity("error", "What a broken record does: end the run or be left out.")
+
+
+class RecipeSpec(Section):
+    """How one trial is trained; any of it can be an axis of the search."""
+
+    init_from: str = identity("random", "A model to start from, or `random` weights.")
+    tokenizer: str | None = identity(None, "Tokenizer for random weights; a model brings its own.")
+    size: Literal["tiny", "mini", "small", "medium", "base", "large"] = identity("tiny", "Size of random weights.")
+    learning_rate: float = identity(5e-5, "Peak learning rate.", gt=0.0)
+    batch_size: int = identity(32, "Examples of a step.", unit="examples", ge=1)
+    epochs: float = identity(3.0, "Passes over the training split.", unit="epochs", gt=0.0)
+    warmup_share: float = identity(0.1, "Share of the steps that warm up linearly.", unit="share", ge=0.0, lt=1.0)
+    weight_decay: float = identity(0.01, "AdamW's decay; none on biases and LayerNorm.", ge=0.0)
+    max_grad_norm: float = identity(1.0, "Gradients are clipped to this norm.", gt=0.0)
+    dropout: float | None = identity(None, "Dropout everywhere; the model's own when left out.", ge=0.0, lt=1.0)
+    max_seq_length: int = identity(128, "Tokens of a sequence, special tokens included.", unit="tokens", ge=8)
+    doc_stride: int = identity(128, "Tokens between the starts of two windows of a passage (qa).", unit="tokens", ge=1)
+    max_query_length: int = identity(64, "Tokens of a question at most (qa).", unit="tokens", ge=1)
+    max_answer_length: int = identity(30, "Tokens of an answer at most (qa).", unit="tokens", ge=1)
+    evaluations_per_epoch: int = identity(1, "Validation scores taken in each epoch.", ge=1)
+    patience: int | None = identity(None, "Stop after so many evaluations without a better score.", ge=1)
+    precision: Literal["fp32", "bf16"] = identity("fp32", "Arithmetic of forward and backward.")
+    seed: int = identity(0, "Decides head, order and dropout.", ge=0, lt=2**32)
+
+
+class Choice(Section):
+    """One of several values."""
+
+    choice: tuple[Scalar, ...] = identity(doc="The values.", min_length=1)
+
+
+class Uniform(Section):
+    """A number between two bounds."""
+
+    uniform: tuple[float, float] = identity(doc="Lower and upper bound.")
+
+
+class LogUniform(Section):
+    """A number between two bounds, even on a logarithmic scale."""
+
+    log_uniform: tuple[float, float] = identity(doc="Lower and upper bound.")
+
+
+class IntUniform(Section):
+    """A whole number between two bounds, both included."""
+
+    int_uniform: tuple[int, int] = identity(doc="Lower and upper bound.")
+
+
+Axis = Annotated[Choice | Uniform | LogUniform | IntUniform, Field(union_mode="left_to_right")]
+
+
+class SweepExecutionSpec(Section):
+    """How trials share the machine."""
+
+    cpus_per_trial: float = execution(1.0, "Ray CPUs of a trial; fractions allowed.", unit="CPUs", gt=0.0)
+    gpus_per_trial: float = execution(0.0, "Ray GPUs of a trial; fractions share one.", unit="GPUs", ge=0.0)
+    max_concurrent_trials: int | None = execution(None, "Trials at a time; as many as fit when left out.", ge=1)
+    max_failures: int = execution(1, "Times a failed trial is tried again.", ge=0)
+
+
+class SweepSpec(Spec):
+    """Fine-tune on a task, over a space of variations."""
+
+    title: ClassVar[str] = "fine-tune over a search space"
+    kind: Literal["sweep"] = identity("sweep", "Selects this kind of spec.")
+    task: TaskSpec = identity(doc="What is learnt, and from which files.")
+    recipe: RecipeSpec = identity(RecipeSpec(), "How a trial is trained where the space does not vary it.")
+    space: dict[str, Axis | tuple[Scalar, ...]] = identity(
+        {}, "Recipe fields to vary: a list of values, or choice, uniform, log_uniform, int_uniform."
+    )
+    search: Literal["grid", "random", "optuna"] = identity("grid", "How points of the space are chosen.")
+    trials: int | None = identity(
+        None, "Points of the space to try at most; a grid tries all of them when left out.", unit="points", ge=1
+    )
+    seeds: tuple[int, ...] = identity((0,), "Every point is tried with each of these seeds.", min_length=1)
+    search_seed: int = identity(0, "Decides the points of random and Optuna search.", ge=0, lt=2**32)
+    scheduler: Literal["none", "asha"] = identity("none", "Whether weak trials are ended early.")
+    threads_per_trial: int = identity(1, "Threads of a trial on CPUs; changes rounding, hence part of identity.", ge=1)
+    execution: SweepExecutionSpec = execution(SweepExecutionSpec(), "How trials share the machine.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for name, axis in self.space.items():
+            if name not in RecipeSpec.model_fields:
+                raise ValueError(f"space.{name} is no field of recipe; one of: {', '.join(RecipeSpec.model_fields)}")
+            if name == "seed":
+                raise ValueError("space.seed: give seeds in `seeds`, so that trials are grouped by the rest")
+            if self.search == "grid" and not isinstance(axis, Choice | tuple):
+                raise ValueError(f"space.{name} is a range, which a grid cannot walk; list values or use search: random")
+        if self.search != "grid" and self.trials is None:
+            raise ValueError(f"search: {self.search} needs `trials`, the number of points to try")
+        return self
+
+
+class EvaluateSpec(Spec):
+    """Score a model on a split of a task."""
+
+    title: ClassVar[str] = "score a model on a task"
+    kind: Literal["evaluate"] = identity("evaluate", "Selects this kind of spec.")
+    model: str = identity(doc="The model: a registered name, a run or a folder.")
+    task: TaskSpec = identity(doc="The task.")
+    split: Literal["train", "validation", "test"] = identity("validation", "The split that is scored.")
+    batch_size: int = execution(64, "Examples of a forward pass.", unit="examples", ge=1)

@@ -1,0 +1,27 @@
+"""The folder or bucket that every node reaches: whole files or none, and their digests."""
+
+from orchestrator.storage.files import (
+    delete,
+    digest_file,
+    exists,
+    join,
+    local_copy,
+    open_read,
+    read_bytes,
+    read_json,
+    write_bytes,
+    write_json,
+)
+
+__all__ = [
+    "delete",
+    "digest_file",
+    "exists",
+    "join",
+    "local_copy",
+    "open_read",
+    "read_bytes",
+    "read_json",
+    "write_bytes",
+    "write_json",
+]

@@ -1,0 +1,125 @@
+"""Files on a local path or any URI that fsspec knows; what is written appears whole or not at all.
+
+Local: a temporary name in the same folder, fsync, rename, fsync of the folder. Object stores put whole objects by
+their nature. Nothing here lists a folder to find out what is true: manifests say that.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import IO, Any
+from uuid import uuid4
+
+import fsspec
+
+
+def is_local(path: str) -> bool:
+    """Whether `path` is a plain path (or a file: URI) of this machine."""
+    return "://" not in path or path.startswith("file://")
+
+
+def _local(path: str) -> Path:
+    return Path(path.removeprefix("file://"))
+
+
+def join(root: str, *parts: str) -> str:
+    """`root/part/part`, whatever kind of path `root` is."""
+    return "/".join([root.rstrip("/"), *(part.strip("/") for part in parts)])
+
+
+def write_bytes(path: str, data: bytes | memoryview) -> str:
+    """Write a file whole or not at all; returns its SHA-256 as hexadecimal digits."""
+    if is_local(path):
+        _write_local(_local(path), data)
+    else:
+        with fsspec.open(path, "wb") as file:
+            file.write(data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def _write_local(target: Path, data: bytes | memoryview) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{uuid4().hex[:8]}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_folder(target.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_json(path: str, value: Any) -> str:
+    """Write readable JSON whole or not at all; returns its SHA-256."""
+    return write_bytes(path, (json.dumps(value, indent=2, sort_keys=True) + "\n").encode())
+
+
+def open_read(path: str) -> IO[bytes]:
+    """A binary file to read from."""
+    if is_local(path):
+        return _local(path).open("rb")
+    file: IO[bytes] = fsspec.open(path, "rb").open()
+    return file
+
+
+def read_bytes(path: str) -> bytes:
+    """All of a file. Raises: FileNotFoundError."""
+    with open_read(path) as file:
+        return file.read()
+
+
+def read_json(path: str) -> Any:
+    """A JSON file's value. Raises: FileNotFoundError, json.JSONDecodeError."""
+    return json.loads(read_bytes(path))
+
+
+def exists(path: str) -> bool:
+    """Whether a file or folder of that name is there."""
+    if is_local(path):
+        return _local(path).exists()
+    filesystem, plain = fsspec.core.url_to_fs(path)
+    return bool(filesystem.exists(plain))
+
+
+def delete(path: str) -> None:
+    """Remove a file or a folder with all it holds; one that is not there is fine."""
+    if is_local(path):
+        target = _local(path)
+        if target.is_dir():
+            shutil.rmtree(target, ignore_errors=True)
+        else:
+            target.unlink(missing_ok=True)
+        return
+    filesystem, plain = fsspec.core.url_to_fs(path)
+    if filesystem.exists(plain):
+        filesystem.rm(plain, recursive=True)
+
+
+def digest_file(path: str) -> str:
+    """SHA-256 of a file's bytes, read in pieces."""
+    with open_read(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+
+
+def local_copy(folder: str) -> Path:
+    """A local folder with the same files: the folder itself where it is local, else a download."""
+    if is_local(folder):
+        return _local(folder)
+    filesystem, plain = fsspec.core.url_to_fs(folder)
+    target = Path(tempfile.mkdtemp(prefix="orchestrator-"))
+    filesystem.get(plain.rstrip("/") + "/", str(target) + "/", recursive=True)
+    return target
