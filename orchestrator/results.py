@@ -105,6 +105,19 @@ class PretrainResult:
 
 
 @dataclass(frozen=True)
+class TrialStart:
+    """A trial that begins, or begins again after its process died. `key` is its natural key, as in its result."""
+
+    key: str
+    number: int
+    parameters: Mapping[str, object]
+    """Every field of its recipe, by name, the seed included."""
+    seed: int
+    group: str
+    """Digest of the parameters without the seed: equal for trials that differ only in it."""
+
+
+@dataclass(frozen=True)
 class TrialResult:
     """How one trial of a sweep ended. `key` is its natural key: a digest of its parameters."""
 
