@@ -1,0 +1,79 @@
+"""A batch without padding: real tokens laid end to end, and where each sequence begins.
+
+The step from examples to the arrays a training step eats; numpy only, so that it runs inside data tasks.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bert_core.masking import MaskingConfig, choose_masks
+from bert_core.segment_pairs import SegmentPairs, TokenizedDocuments, assemble
+
+
+@dataclass(frozen=True)
+class PackedBatch:
+    """Masked pretraining examples; T real tokens, B sequences, P predicted positions."""
+
+    input_ids: NDArray[np.int32]  # (T,)
+    token_type_ids: NDArray[np.int8]  # (T,)
+    cu_seqlens: NDArray[np.int32]  # (B + 1,)
+    masked_positions: NDArray[np.int32]  # (P,) ascending, into T
+    masked_labels: NDArray[np.int32]  # (P,)
+    next_sentence_labels: NDArray[np.int8]  # (B,) 0 = B follows A, 1 = random; (0,) without that objective
+
+    @property
+    def num_sequences(self) -> int:
+        """B."""
+        return len(self.cu_seqlens) - 1
+
+    def split(self, num_sequences: int) -> list["PackedBatch"]:
+        """Consecutive batches of at most `num_sequences` sequences, for accumulation."""
+        starts = range(0, self.num_sequences, num_sequences)
+        return [self._part(start, min(start + num_sequences, self.num_sequences)) for start in starts]
+
+    def _part(self, first: int, last: int) -> "PackedBatch":
+        begin, end = self.cu_seqlens[first], self.cu_seqlens[last]
+        low, high = np.searchsorted(self.masked_positions, [begin, end])
+        return PackedBatch(
+            self.input_ids[begin:end],
+            self.token_type_ids[begin:end],
+            self.cu_seqlens[first : last + 1] - begin,
+            self.masked_positions[low:high] - begin,
+            self.masked_labels[low:high],
+            self.next_sentence_labels[first:last],
+        )
+
+
+def build_packed_batch(
+    documents: TokenizedDocuments,
+    segments: SegmentPairs,
+    masking: MaskingConfig,
+    *,
+    cls_id: int,
+    sep_id: int,
+    seed: int,
+    epoch: int,
+    example: NDArray[np.int64],
+) -> PackedBatch:
+    """Lay the examples end to end and mask them; each example's part is a function of its own number."""
+    input_ids, token_type_ids, cu_seqlens = assemble(documents, segments, cls_id=cls_id, sep_id=sep_id)
+    maskable = np.ones(len(input_ids), bool)
+    maskable[cu_seqlens[:-1]] = False
+    maskable[cu_seqlens[1:] - 1] = False
+    if segments.is_pairs:
+        maskable[cu_seqlens[:-1] + 1 + segments.a_lengths] = False
+    positions, replacements = choose_masks(
+        input_ids, cu_seqlens, maskable, masking, seed=seed, epoch=epoch, example=example
+    )
+    labels = input_ids[positions]
+    input_ids[positions] = replacements
+    return PackedBatch(
+        input_ids,
+        token_type_ids,
+        cu_seqlens,
+        positions.astype(np.int32),
+        labels,
+        segments.next_sentence_labels,
+    )
