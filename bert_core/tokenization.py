@@ -1,0 +1,352 @@
+"""Text to word pieces and back: any `tokenizer.json` or `vocab.txt`, and the training of a new WordPiece vocabulary.
+
+A `Tokenizer` never changes after it is made, adds no special tokens of its own and pickles as its JSON. In a process
+that received one by pickle (a Ray worker, one of many) the library's own threads are switched off.
+"""
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, Self
+
+import tokenizers
+from tokenizers import Encoding, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from bert_core.errors import TokenizerError
+
+SPECIAL_TOKENS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+"""By role, in the order of their ids in a vocabulary trained here."""
+_ROBERTA_SPECIAL_TOKENS = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
+
+
+class Tokenizer:
+    """A frozen tokenizer: ids without special tokens, and where those stand in the vocabulary."""
+
+    def __init__(self, backend: tokenizers.Tokenizer, special_tokens: Mapping[str, str], origin: str = "the tokenizer"):
+        """Wrap `backend`; `special_tokens` by role. Raises: TokenizerError when one is not in the vocabulary."""
+        backend.no_truncation()
+        backend.no_padding()
+        self._backend = backend
+        self._special_tokens = dict(special_tokens)
+        self._ids = {role: _special_id(backend, token, role, origin) for role, token in self._special_tokens.items()}
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a folder that holds `tokenizer.json` or `vocab.txt`, or such a file. Raises: TokenizerError."""
+        file = _tokenizer_file(Path(path))
+        config = _read_config(file.parent)
+        if file.suffix == ".json":
+            backend = _read_backend(file)
+        else:
+            backend = _wordpiece_from_vocabulary(_read_vocabulary(file), config)
+        return cls(backend, _find_special_tokens(backend, config), origin=str(file))
+
+    def save(self, folder: str | Path) -> None:
+        """Write `tokenizer.json`, `tokenizer_config.json` and, for WordPiece, `vocab.txt`: as `transformers` reads."""
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        wordpiece = isinstance(self._backend.model, models.WordPiece)
+        config: dict[str, Any] = {f"{role}_token": token for role, token in self._special_tokens.items()}
+        config |= {"tokenizer_class": "BertTokenizer" if wordpiece else "PreTrainedTokenizerFast"}
+        if wordpiece:
+            normalizer = self._definition["normalizer"] or {}
+            config |= {"do_lower_case": self.lowercase, "strip_accents": normalizer.get("strip_accents")}
+            config |= {"tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True)}
+            vocabulary = sorted(self._definition["model"]["vocab"].items(), key=lambda entry: entry[1])
+            _write(target / "vocab.txt", "".join(f"{token}\n" for token, _ in vocabulary))
+        _write(target / "tokenizer_config.json", json.dumps(config, indent=2, sort_keys=True) + "\n")
+        _write(target / "tokenizer.json", self._backend.to_str(pretty=True) + "\n")
+
+    @cached_property
+    def _definition(self) -> dict[str, Any]:
+        definition: dict[str, Any] = json.loads(self._backend.to_str())
+        return definition
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the canonical `tokenizer.json`."""
+        canonical = json.dumps(self._definition, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    @cached_property
+    def vocab_size(self) -> int:
+        """The highest id plus one: rows that a model's embedding must have at least."""
+        return int(max(self._backend.get_vocab(with_added_tokens=True).values())) + 1
+
+    @cached_property
+    def lowercase(self) -> bool:
+        """Whether text is put into lower case before it is cut."""
+        return _lowercases(self._definition["normalizer"])
+
+    @property
+    def pad_id(self) -> int:
+        """The id that fills a batch."""
+        return self._ids["pad"]
+
+    @property
+    def unk_id(self) -> int:
+        """The id of a word that cannot be spelt with the vocabulary."""
+        return self._ids["unk"]
+
+    @property
+    def cls_id(self) -> int:
+        """The id that begins a sequence."""
+        return self._ids["cls"]
+
+    @property
+    def sep_id(self) -> int:
+        """The id that ends a segment."""
+        return self._ids["sep"]
+
+    @property
+    def mask_id(self) -> int:
+        """The id that hides a token."""
+        return self._ids["mask"]
+
+    def special_ids(self) -> tuple[int, ...]:
+        """The ids of all special tokens, ascending."""
+        return tuple(sorted(set(self._ids.values())))
+
+    def token(self, token_id: int) -> str:
+        """The token of an id. Raises: TokenizerError for an id outside the vocabulary."""
+        token: str | None = self._backend.id_to_token(token_id)
+        if token is None:
+            raise TokenizerError(f"token id {token_id} is not in the vocabulary of {self.vocab_size} entries")
+        return token
+
+    def id(self, token: str) -> int:
+        """The id of a token, or that of the unknown token."""
+        found: int | None = self._backend.token_to_id(token)
+        return self.unk_id if found is None else found
+
+    def encode_batch(self, texts: Sequence[str]) -> list[Encoding]:
+        """Encodings: `.ids`, `.offsets` in characters, `.word_ids`; `[MASK]` written in a text is the special token."""
+        encodings: list[Encoding] = self._backend.encode_batch(list(texts), add_special_tokens=False)
+        return encodings
+
+    def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids alone, faster; `[MASK]` written in a text is text, so that no document can plant a special token."""
+        encodings = self._corpus_backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
+        """Ids of a sentence given as words, and each word's first position in them (-1: the word left no token)."""
+        encoding = self._corpus_backend.encode(list(words), is_pretokenized=True, add_special_tokens=False)
+        first = [-1] * len(words)
+        word_ids: list[int] = encoding.word_ids
+        for position in reversed(range(len(word_ids))):
+            first[word_ids[position]] = position
+        return encoding.ids, first
+
+    @cached_property
+    def _corpus_backend(self) -> tokenizers.Tokenizer:
+        backend = tokenizers.Tokenizer.from_str(self._backend.to_str())
+        backend.encode_special_tokens = True
+        return backend
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """Text of ids, word pieces joined."""
+        text: str = self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens)
+        return text
+
+    def check_fits(self, model_vocab_size: int) -> None:
+        """Raise TokenizerError when the model has fewer embedding rows than this tokenizer has ids."""
+        if self.vocab_size > model_vocab_size:
+            raise TokenizerError(
+                f"the tokenizer has {self.vocab_size} entries, the model's vocab_size is {model_vocab_size}: "
+                "use the tokenizer that the checkpoint was trained with"
+            )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickle, (self._backend.to_str(), tuple(self._special_tokens.items()))
+
+    def __repr__(self) -> str:
+        return f"Tokenizer(vocab_size={self.vocab_size}, lowercase={self.lowercase})"
+
+
+def train_wordpiece(
+    texts: Iterable[str], vocab_size: int = 30522, lowercase: bool = True, min_frequency: int = 2
+) -> Tokenizer:
+    """Learn a WordPiece vocabulary: special tokens first (ids 0 to 4), then characters, then pieces by merging.
+
+    The same text gives the same vocabulary. The library alone does not promise that: it numbers the characters in the
+    order of a randomly seeded hash map, and equal counts are merged by number. So the text is read once to count its
+    words; then the characters get fixed numbers and the counted words are learnt from. Memory grows with the number
+    of different words only.
+
+    Raises: TokenizerError when the text holds no word, or `vocab_size` has no room for the characters.
+    """
+    cleaner = _wordpiece_backend({token: i for i, token in enumerate(SPECIAL_TOKENS.values())}, lowercase)
+    words = _count_words(texts, cleaner)
+    if not words:
+        raise TokenizerError("the text to learn a vocabulary from holds no word; check the corpus files")
+    inside: set[str] = set()
+    counts: Counter[str] = Counter()
+    for word, count in words.items():
+        inside.update(word[1:])
+        for character in word:
+            counts[character] += count
+    num_characters = min(len(counts), (vocab_size - len(SPECIAL_TOKENS)) // 3, max(100, vocab_size // 30))
+    if num_characters < 1:
+        raise TokenizerError(f"vocab_size {vocab_size} has no room for characters; 100 is the least that makes sense")
+    by_count = sorted(counts, key=lambda character: (-counts[character], character))
+    alphabet = sorted(by_count[:num_characters])
+    fixed = [*SPECIAL_TOKENS.values(), *alphabet, *(f"##{c}" for c in alphabet if c in inside)]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        min_frequency=min_frequency,
+        show_progress=False,
+        special_tokens=fixed,
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+    )
+    learner = tokenizers.Tokenizer(models.WordPiece(unk_token=SPECIAL_TOKENS["unk"]))
+    learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    learner.train_from_iterator(_repeat_words(words), trainer)
+    return Tokenizer(_wordpiece_backend(learner.get_vocab(), lowercase), SPECIAL_TOKENS)
+
+
+def _count_words(texts: Iterable[str], cleaner: tokenizers.Tokenizer) -> dict[str, int]:
+    """Words and their counts, counted by the library's threads: a trainer that may merge nothing keeps just these."""
+    counter = trainers.WordPieceTrainer(vocab_size=0, show_progress=False)
+    cleaner.train_from_iterator(iter(texts), counter)
+    state = json.loads(counter.__getstate__())
+    words: dict[str, int] = state["WordPieceTrainer"]["bpe_trainer"]["words"]
+    return dict(sorted(words.items()))
+
+
+def _repeat_words(words: Mapping[str, int], chunk: int = 4096) -> Iterator[str]:
+    for word, count in words.items():
+        for start in range(0, count, chunk):
+            yield f"{word} " * min(chunk, count - start)
+
+
+def _wordpiece_backend(
+    vocabulary: Mapping[str, int], lowercase: bool, strip_accents: bool | None = None, chinese: bool = True
+) -> tokenizers.Tokenizer:
+    """BERT's pipeline around a vocabulary: clean, split on space and punctuation, longest pieces first."""
+    special = {role: token for role, token in SPECIAL_TOKENS.items() if token in vocabulary}
+    backend = tokenizers.Tokenizer(models.WordPiece(dict(vocabulary), unk_token=SPECIAL_TOKENS["unk"]))
+    backend.normalizer = normalizers.BertNormalizer(
+        lowercase=lowercase, strip_accents=strip_accents, handle_chinese_chars=chinese
+    )
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece()
+    backend.add_special_tokens(list(special.values()))
+    if "cls" in special and "sep" in special:
+        cls, sep = SPECIAL_TOKENS["cls"], SPECIAL_TOKENS["sep"]
+        backend.post_processor = processors.TemplateProcessing(
+            single=f"{cls} $A {sep}",
+            pair=f"{cls} $A {sep} $B:1 {sep}:1",
+            special_tokens=[(cls, vocabulary[cls]), (sep, vocabulary[sep])],
+        )
+    return backend
+
+
+def _tokenizer_file(path: Path) -> Path:
+    if path.is_dir():
+        for name in ("tokenizer.json", "vocab.txt"):
+            if (path / name).is_file():
+                return path / name
+        raise TokenizerError(f"{path} holds neither tokenizer.json nor vocab.txt; name a folder that holds a tokenizer")
+    if not path.exists():
+        raise TokenizerError(f"there is no tokenizer at {path}; name a folder with tokenizer.json or vocab.txt")
+    if path.suffix not in (".json", ".txt"):
+        raise TokenizerError(f"{path} is neither a tokenizer.json nor a vocab.txt")
+    return path
+
+
+def _read_text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TokenizerError(f"{file} cannot be read: {error}; fetch the tokenizer again") from error
+
+
+def _read_backend(file: Path) -> tokenizers.Tokenizer:
+    try:
+        return tokenizers.Tokenizer.from_str(_read_text(file))
+    except TokenizerError:
+        raise
+    except Exception as error:  # the library raises bare Exceptions
+        raise TokenizerError(f"{file} is not a whole tokenizer.json: {error}; fetch or train it again") from error
+
+
+def _read_vocabulary(file: Path) -> dict[str, int]:
+    tokens = _read_text(file).removesuffix("\n").split("\n")
+    vocabulary = {token.rstrip("\r"): i for i, token in enumerate(tokens)}
+    if len(vocabulary) < len(tokens):
+        twice = next(token for token, count in Counter(tokens).items() if count > 1)
+        raise TokenizerError(f"{file} has {twice!r} more than once; a vocabulary has each token on one line")
+    return vocabulary
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    config: dict[str, Any] = {}
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        file = folder / name
+        if not file.is_file():
+            continue
+        try:
+            values = json.loads(_read_text(file))
+        except json.JSONDecodeError as error:
+            raise TokenizerError(f"{file} is not whole JSON: {error}; fetch the tokenizer again") from error
+        if not isinstance(values, dict):
+            raise TokenizerError(f"{file} must hold one JSON object")
+        config |= values
+    return config
+
+
+def _wordpiece_from_vocabulary(vocabulary: dict[str, int], config: Mapping[str, Any]) -> tokenizers.Tokenizer:
+    """BERT's pipeline; where no config says so, a vocabulary without capitals is an uncased one."""
+    capitals = any(token != token.lower() for token in vocabulary if not token.startswith("["))
+    return _wordpiece_backend(
+        vocabulary,
+        lowercase=bool(config.get("do_lower_case", not capitals)),
+        strip_accents=config.get("strip_accents"),
+        chinese=bool(config.get("tokenize_chinese_chars", True)),
+    )
+
+
+def _find_special_tokens(backend: tokenizers.Tokenizer, config: Mapping[str, Any]) -> dict[str, str]:
+    roberta = all(backend.token_to_id(token) is not None for token in _ROBERTA_SPECIAL_TOKENS.values())
+    found = dict(_ROBERTA_SPECIAL_TOKENS if roberta else SPECIAL_TOKENS)
+    for role in found:
+        named = config.get(f"{role}_token")
+        named = named.get("content") if isinstance(named, dict) else named
+        if isinstance(named, str):
+            found[role] = named
+    return found
+
+
+def _special_id(backend: tokenizers.Tokenizer, token: str, role: str, origin: str) -> int:
+    found: int | None = backend.token_to_id(token)
+    if found is None:
+        raise TokenizerError(
+            f"{origin} has no {role} token {token!r}; add it to the vocabulary or name another in tokenizer_config.json"
+        )
+    return found
+
+
+def _lowercases(normalizer: Mapping[str, Any] | None) -> bool:
+    if normalizer is None:
+        return False
+    if normalizer["type"] == "Sequence":
+        return any(_lowercases(part) for part in normalizer["normalizers"])
+    return normalizer["type"] == "Lowercase" or bool(normalizer.get("lowercase", False))
+
+
+def _write(file: Path, text: str) -> None:
+    temporary = file.with_name(f".{file.name}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(file)
+
+
+@lru_cache(maxsize=4)
+def _unpickle(definition: str, special_tokens: tuple[tuple[str, str], ...]) -> Tokenizer:
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    return Tokenizer(tokenizers.Tokenizer.from_str(definition), dict(special_tokens))
