@@ -1,0 +1,125 @@
+"""From a sweep's spec to its trials: points of the space, each tried with each seed. Pure: no Ray, no state."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+from pydantic import ValidationError
+
+from bert_core.counter_random import derive_key, uniform
+from orchestrator.errors import SpecError
+from orchestrator.specs import RecipeSpec, SweepSpec
+from orchestrator.specs.sweep import Axis, Choice, IntUniform, LogUniform, Scalar, Uniform
+
+Point = Mapping[str, Scalar]
+"""A value for each axis of the space."""
+
+_DRAWS_PER_POINT = 100
+"""Random search gives up on finding another new point after so many draws for each: the space is used up."""
+
+
+@dataclass(frozen=True)
+class TrialPlan:
+    """One trial to run: its place in the sweep, its point and its whole recipe."""
+
+    number: int
+    point: Point
+    recipe: RecipeSpec
+
+    @property
+    def seed(self) -> int:
+        return self.recipe.seed
+
+    @cached_property
+    def parameters(self) -> dict[str, object]:
+        """Every field of the recipe, as plain values."""
+        return self.recipe.identity_values()
+
+    @cached_property
+    def key(self) -> str:
+        """The trial's natural key within its sweep: a digest of all its parameters."""
+        return _digest(self.parameters)
+
+    @cached_property
+    def group(self) -> str:
+        """Digest of the parameters without the seed."""
+        return _digest({name: value for name, value in self.parameters.items() if name != "seed"})
+
+
+def _digest(values: Mapping[str, object]) -> str:
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def axis_values(axis: Axis | tuple[Scalar, ...]) -> tuple[Scalar, ...] | None:
+    """The values of an axis that lists them; None for a range."""
+    if isinstance(axis, Choice):
+        return axis.choice
+    return axis if isinstance(axis, tuple) else None
+
+
+def grid_points(spec: SweepSpec) -> Iterator[Point]:
+    """Every combination of the listed values, the last axis running fastest; the first `trials` of them."""
+    values = [axis_values(axis) for axis in spec.space.values()]
+    listed = [axis for axis in values if axis is not None]
+    assert len(listed) == len(values), "the spec refuses ranges in a grid"
+    for number, combination in enumerate(product(*listed)):
+        if spec.trials is not None and number >= spec.trials:
+            return
+        yield dict(zip(spec.space, combination, strict=True))
+
+
+def random_points(spec: SweepSpec) -> Iterator[Point]:
+    """`trials` different points, or all where the space has fewer; draws depend on `search_seed` and the axis alone."""
+    assert spec.trials is not None, "the spec asks for `trials` here"
+    seen: set[str] = set()
+    for draw in range(spec.trials * _DRAWS_PER_POINT):
+        point = {
+            name: value_at(axis, float(uniform(derive_key(spec.search_seed, "search", name), draw)))
+            for name, axis in spec.space.items()
+        }
+        digest = _digest(point)
+        if digest not in seen:
+            seen.add(digest)
+            yield point
+        if len(seen) == spec.trials:
+            return
+
+
+def value_at(axis: Axis | tuple[Scalar, ...], share: float) -> Scalar:
+    """The value of an axis at a share in [0, 1) of its length."""
+    match axis:
+        case Uniform(uniform=(low, high)):
+            return low + share * (high - low)
+        case LogUniform(log_uniform=(low, high)):
+            return math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
+        case IntUniform(int_uniform=(first, last)):
+            return first + int(share * (last - first + 1))
+        case _:
+            values = axis_values(axis)
+            assert values is not None
+            return values[int(share * len(values))]
+
+
+def plan_trials(spec: SweepSpec, point: Point, point_number: int) -> list[TrialPlan]:
+    """The point's trials, one per seed. Raises: SpecError where a value does not fit its field."""
+    plans = []
+    for index, seed in enumerate(spec.seeds):
+        values = {**spec.recipe.model_dump(), **point, "seed": seed}
+        try:
+            recipe = RecipeSpec.model_validate(values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(str(part) for part in first["loc"])
+            raise SpecError(f"space.{field}: {first['msg']} (value {first['input']!r})") from None
+        plans.append(TrialPlan(point_number * len(spec.seeds) + index, dict(point), recipe))
+    return plans
+
+
+def check_space(spec: SweepSpec) -> None:
+    """Refuse, before anything runs, a range whose inner values its field cannot take. Raises: SpecError."""
+    plan_trials(spec, {name: value_at(axis, 0.382) for name, axis in spec.space.items()}, 0)

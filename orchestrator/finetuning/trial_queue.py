@@ -1,0 +1,77 @@
+"""Which trial comes next, and what the search learns when one ends. Knows nothing of Ray."""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+from orchestrator.finetuning.optuna_points import OptunaPoints
+from orchestrator.finetuning.search_space import Point, TrialPlan, grid_points, plan_trials, random_points
+from orchestrator.results import TrialResult
+from orchestrator.specs import SweepSpec
+
+
+class TrialQueue:
+    """The trials of a sweep in order; those that an earlier attempt finished are counted, but not handed out again."""
+
+    def __init__(self, spec: SweepSpec, metric: str, finished: Mapping[str, TrialResult]) -> None:
+        self._spec = spec
+        self._metric = metric
+        self._finished = finished
+        self._optuna: OptunaPoints | None = None
+        if spec.search == "optuna":
+            self._optuna = OptunaPoints(spec, _points_of(spec, finished))
+        self._points = self._iterate_points()
+        self._waiting: deque[TrialPlan] = deque()
+        self._num_points = 0
+        self._open: dict[int, int] = {}
+        self._scores: dict[int, list[float]] = {}
+        self.exhausted = False
+        """Whether every trial was handed out."""
+
+    def _iterate_points(self) -> Iterator[Point]:
+        if self._optuna is not None:
+            return iter(self._optuna)
+        return random_points(self._spec) if self._spec.search == "random" else grid_points(self._spec)
+
+    @property
+    def num_trials(self) -> int:
+        """How many trials the sweep has at most, finished ones included."""
+        if self._spec.search == "grid":
+            return sum(1 for _ in grid_points(self._spec)) * len(self._spec.seeds)
+        assert self._spec.trials is not None
+        return self._spec.trials * len(self._spec.seeds)
+
+    def next(self) -> TrialPlan | None:
+        """The next trial to run; None when there is no other."""
+        while not self._waiting:
+            point = next(self._points, None)
+            if point is None:
+                self.exhausted = True
+                return None
+            plans = plan_trials(self._spec, point, self._num_points)
+            self._open[self._num_points] = len(plans)
+            self._num_points += 1
+            for plan in plans:
+                if plan.key in self._finished:
+                    self.record(plan, self._finished[plan.key])
+                else:
+                    self._waiting.append(plan)
+        return self._waiting.popleft()
+
+    def record(self, plan: TrialPlan, result: TrialResult) -> None:
+        """A trial ended: once all of its point's seeds did, Optuna learns their mean score."""
+        number = plan.number // len(self._spec.seeds)
+        if self._metric in result.metrics:
+            self._scores.setdefault(number, []).append(result.metrics[self._metric])
+        self._open[number] -= 1
+        if self._open[number] == 0 and self._optuna is not None:
+            scores = self._scores.get(number, [])
+            self._optuna.tell(number, sum(scores) / len(scores) if scores else None)
+
+
+def _points_of(spec: SweepSpec, finished: Mapping[str, TrialResult]) -> list[Point]:
+    """The points of finished trials, in the order in which they were first tried."""
+    points: dict[tuple[object, ...], Point] = {}
+    for result in sorted(finished.values(), key=lambda result: result.number):
+        point = {name: result.parameters[name] for name in spec.space}
+        points.setdefault(tuple(point.values()), point)  # type: ignore[arg-type]
+    return list(points.values())

@@ -1,0 +1,87 @@
+"""Which trial comes next. Run alone: pytest tests/orchestrator/finetuning/test_trial_queue.py"""
+
+from collections.abc import Callable
+from math import log10
+
+from orchestrator.finetuning.search_space import TrialPlan
+from orchestrator.finetuning.trial_queue import TrialQueue
+from orchestrator.results import TrialResult
+from orchestrator.specs import SweepSpec
+
+
+def sweep(**fields: object) -> SweepSpec:
+    return SweepSpec.model_validate({"task": {"id": "own", "head": "classification"}, **fields})
+
+
+def ended(plan: TrialPlan, score: float | None) -> TrialResult:
+    metrics = {} if score is None else {"accuracy": score}
+    state = "FAILED" if score is None else "COMPLETED"
+    return TrialResult(plan.key, plan.number, plan.parameters, state, plan.seed, metrics=metrics)
+
+
+def drain(queue: TrialQueue, score: Callable[[TrialPlan], float | None]) -> list[TrialResult]:
+    """Run all trials one at a time, as if each gave `score`."""
+    results = []
+    while (plan := queue.next()) is not None:
+        results.append(ended(plan, score(plan)))
+        queue.record(plan, results[-1])
+    return results
+
+
+def test_queue_hands_out_every_trial_once() -> None:
+    queue = TrialQueue(sweep(space={"batch_size": [8, 16]}, seeds=[0, 1]), "accuracy", {})
+    results = drain(queue, lambda plan: 0.5)
+    assert [result.number for result in results] == [0, 1, 2, 3]
+    assert queue.num_trials == 4
+    assert queue.exhausted
+
+
+def test_finished_trials_are_not_handed_out_again() -> None:
+    spec = sweep(space={"batch_size": [8, 16]}, seeds=[0, 1])
+    all_results = drain(TrialQueue(spec, "accuracy", {}), lambda plan: 0.5)
+    finished = {result.key: result for result in (all_results[0], all_results[3])}
+    assert [result.number for result in drain(TrialQueue(spec, "accuracy", finished), lambda plan: 0.5)] == [1, 2]
+
+
+OPTUNA = {
+    "space": {"learning_rate": {"log_uniform": [1e-6, 1e-1]}, "size": ["tiny", "mini"]},
+    "search": "optuna",
+    "trials": 30,
+}
+
+
+def closeness(plan: TrialPlan) -> float:
+    """Highest at mini with a learning rate of 1e-3."""
+    return 1 - abs(log10(plan.recipe.learning_rate) + 3) / 3 - (plan.recipe.size == "tiny") * 0.5
+
+
+def test_optuna_moves_towards_good_scores() -> None:
+    results = drain(TrialQueue(sweep(**OPTUNA), "accuracy", {}), closeness)
+    scores = [result.metrics["accuracy"] for result in results]
+    assert len(results) == 30
+    assert sum(scores[20:]) / 10 > sum(scores[:10]) / 10 + 0.2
+
+
+def test_optuna_repeats_when_trials_run_one_at_a_time() -> None:
+    first, second = (drain(TrialQueue(sweep(**OPTUNA), "accuracy", {}), closeness) for _ in range(2))
+    assert first == second
+
+
+def test_optuna_goes_on_after_failed_points() -> None:
+    results = drain(TrialQueue(sweep(**OPTUNA), "accuracy", {}), lambda plan: None)
+    assert [result.state for result in results] == ["FAILED"] * 30
+
+
+def test_optuna_continues_from_an_earlier_attempt() -> None:
+    spec = sweep(**{**OPTUNA, "trials": 6}, seeds=[0, 1])
+    before = drain(TrialQueue(spec, "accuracy", {}), closeness)
+    finished = {result.key: result for result in before[:5]}
+    after = drain(TrialQueue(spec, "accuracy", finished), closeness)
+    assert after[0].key == before[5].key, "the seed missing from the third point comes first"
+    assert [result.number for result in after] == [5, 6, 7, 8, 9, 10, 11]
+    assert not {result.key for result in after} & finished.keys()
+
+
+def test_optuna_ends_when_the_space_is_used_up() -> None:
+    spec = sweep(space={"batch_size": [8, 16]}, search="optuna", trials=10)
+    assert len(drain(TrialQueue(spec, "accuracy", {}), lambda plan: 0.5)) == 2
