@@ -39,7 +39,7 @@ def random_bits(key: int | NDArray[np.uint64], counters: ArrayLike) -> NDArray[n
 
 def uniform(key: int | NDArray[np.uint64], counters: ArrayLike) -> NDArray[np.float64]:
     """A number in [0, 1) for each counter, with 53 random bits."""
-    return (random_bits(key, counters) >> np.uint64(11)) * 2.0**-53
+    return (random_bits(key, counters) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def integers(key: int | NDArray[np.uint64], counters: ArrayLike, high: ArrayLike) -> NDArray[np.int64]:

@@ -179,7 +179,7 @@ def _truncate(a: Int64Array, b: Int64Array, capacity: int) -> tuple[Int64Array, 
 def assemble(
     documents: TokenizedDocuments, segments: SegmentPairs, *, cls_id: int, sep_id: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int8], NDArray[np.int32]]:
-    """The examples laid end to end with their special tokens: input_ids (T,), token_type_ids (T,), cu_seqlens (n+1,)."""
+    """The examples laid end to end with their special tokens: input_ids, token_type_ids (T,), cu_seqlens (n+1,)."""
     specials = NUM_PAIR_SPECIALS if segments.is_pairs else NUM_SINGLE_SPECIALS
     lengths = segments.a_lengths + segments.b_lengths + specials
     cu_seqlens = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
