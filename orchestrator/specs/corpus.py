@@ -15,11 +15,13 @@ class TextSource(Section):
         min_length=1,
     )
     format: Literal["auto", "text", "jsonl", "parquet"] = identity(
-        "auto", "How a file is read: plain text with a blank line between documents, one JSON object a line, or Parquet."
+        "auto",
+        "How a file is read: plain text with a blank line between documents, one JSON object a line, or Parquet.",
     )
     text_field: str = identity("text", "The key or column that holds a document's text (JSONL, Parquet).")
     on_bad_record: OnBadRecord = identity(
-        "error", "What a record that cannot be decoded does: end the run, be left out, or keep U+FFFD for its bad bytes."
+        "error",
+        "What a record that cannot be decoded does: end the run, be left out, or keep U+FFFD for its bad bytes.",
     )
     max_documents: int | None = identity(
         None, "Read this many documents at most, in the files' order; all when left out.", unit="documents", ge=1

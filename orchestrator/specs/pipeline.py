@@ -9,9 +9,7 @@ from orchestrator.specs.fields import Spec, identity
 from orchestrator.specs.pretrain import PretrainSpec
 from orchestrator.specs.sweep import EvaluateSpec, SweepSpec
 
-StageSpec = Annotated[
-    TokenizerSpec | CorpusSpec | PretrainSpec | SweepSpec | EvaluateSpec, Field(discriminator="kind")
-]
+StageSpec = Annotated[TokenizerSpec | CorpusSpec | PretrainSpec | SweepSpec | EvaluateSpec, Field(discriminator="kind")]
 
 
 class PipelineSpec(Spec):

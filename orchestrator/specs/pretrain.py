@@ -46,9 +46,7 @@ class ExecutionSpec(Section):
     evaluate_every_steps: int | None = execution(
         None, "Held-out evaluation every so many steps; ten times in the run when left out.", unit="steps", ge=1
     )
-    evaluation_examples: int = execution(
-        512, "Held-out examples of an evaluation at most.", unit="examples", ge=1
-    )
+    evaluation_examples: int = execution(512, "Held-out examples of an evaluation at most.", unit="examples", ge=1)
     max_failures: int = execution(3, "Worker failures survived before the run fails.", ge=0)
 
 

@@ -1,12 +1,14 @@
 """Fine-tuning: a task, a recipe, and the space of variations to try."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from orchestrator.specs.fields import Section, Spec, execution, identity
+from orchestrator.specs.problems import nearest
 
 Scalar = bool | int | float | str
+_Number = TypeVar("_Number", int, float)
 Head = Literal["classification", "regression", "ner", "qa"]
 
 
@@ -19,13 +21,19 @@ class TaskSpec(Section):
     files: dict[Literal["train", "validation", "test"], str] = identity(
         {}, "A file per split (CSV, TSV, JSONL, Parquet, CoNLL columns, SQuAD JSON; compressed too)."
     )
-    text_columns: tuple[str, ...] = identity((), "One or two columns of text (classification, regression).", max_length=2)
+    text_columns: tuple[str, ...] = identity(
+        (), "One or two columns of text (classification, regression).", max_length=2
+    )
     label_column: str = identity("label", "The column of the label or score.")
-    labels: tuple[str, ...] | None = identity(None, "All labels in order; those of the training split, sorted, when left out.")
+    labels: tuple[str, ...] | None = identity(
+        None, "All labels in order; those of the training split, sorted, when left out."
+    )
     metric: str | None = identity(None, "The score that ranks; the task's own when left out.")
     max_train_examples: int | None = identity(None, "Train on the first so many examples.", unit="examples", ge=1)
     max_validation_examples: int | None = identity(None, "Validate on the first so many.", unit="examples", ge=1)
-    on_bad_record: Literal["error", "skip"] = identity("error", "What a broken record does: end the run or be left out.")
+    on_bad_record: Literal["error", "skip"] = identity(
+        "error", "What a broken record does: end the run or be left out."
+    )
 
 
 class RecipeSpec(Section):
@@ -62,11 +70,23 @@ class Uniform(Section):
 
     uniform: tuple[float, float] = identity(doc="Lower and upper bound.")
 
+    @field_validator("uniform")
+    @classmethod
+    def _ordered(cls, bounds: tuple[float, float]) -> tuple[float, float]:
+        return _ordered_bounds(bounds)
+
 
 class LogUniform(Section):
     """A number between two bounds, even on a logarithmic scale."""
 
     log_uniform: tuple[float, float] = identity(doc="Lower and upper bound.")
+
+    @field_validator("log_uniform")
+    @classmethod
+    def _ordered(cls, bounds: tuple[float, float]) -> tuple[float, float]:
+        if bounds[0] <= 0:
+            raise ValueError(f"the lower bound {bounds[0]:g} must be above 0 on a logarithmic scale")
+        return _ordered_bounds(bounds)
 
 
 class IntUniform(Section):
@@ -74,8 +94,33 @@ class IntUniform(Section):
 
     int_uniform: tuple[int, int] = identity(doc="Lower and upper bound.")
 
+    @field_validator("int_uniform")
+    @classmethod
+    def _ordered(cls, bounds: tuple[int, int]) -> tuple[int, int]:
+        return _ordered_bounds(bounds)
+
+
+def _ordered_bounds(bounds: tuple[_Number, _Number]) -> tuple[_Number, _Number]:
+    if bounds[0] >= bounds[1]:
+        raise ValueError(f"the lower bound {bounds[0]:g} must be below the upper bound {bounds[1]:g}")
+    return bounds
+
 
 Axis = Annotated[Choice | Uniform | LogUniform | IntUniform, Field(union_mode="left_to_right")]
+
+
+def _values_of(axis: Choice | Uniform | LogUniform | IntUniform | tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+    """The listed values of an axis, or the bounds of a range."""
+    match axis:
+        case Choice():
+            return axis.choice
+        case Uniform():
+            return axis.uniform
+        case LogUniform():
+            return axis.log_uniform
+        case IntUniform():
+            return axis.int_uniform
+    return axis
 
 
 class SweepExecutionSpec(Section):
@@ -84,7 +129,7 @@ class SweepExecutionSpec(Section):
     cpus_per_trial: float = execution(1.0, "Ray CPUs of a trial; fractions allowed.", unit="CPUs", gt=0.0)
     gpus_per_trial: float = execution(0.0, "Ray GPUs of a trial; fractions share one.", unit="GPUs", ge=0.0)
     max_concurrent_trials: int | None = execution(None, "Trials at a time; as many as fit when left out.", ge=1)
-    max_failures: int = execution(1, "Times a failed trial is tried again.", ge=0)
+    max_failures: int = execution(1, "Times a trial whose process died is tried again.", ge=0)
 
 
 class SweepSpec(Spec):
@@ -111,11 +156,24 @@ class SweepSpec(Spec):
     def _consistent(self) -> Self:
         for name, axis in self.space.items():
             if name not in RecipeSpec.model_fields:
-                raise ValueError(f"space.{name} is no field of recipe; one of: {', '.join(RecipeSpec.model_fields)}")
+                raise ValueError(f"space.{name} is no field of recipe{nearest(name, RecipeSpec.model_fields)}")
             if name == "seed":
                 raise ValueError("space.seed: give seeds in `seeds`, so that trials are grouped by the rest")
+            if isinstance(axis, tuple) and not axis:
+                raise ValueError(f"space.{name} lists no values; give at least one, or leave it out")
             if self.search == "grid" and not isinstance(axis, Choice | tuple):
-                raise ValueError(f"space.{name} is a range, which a grid cannot walk; list values or use search: random")
+                raise ValueError(
+                    f"space.{name} is a range, which a grid cannot walk; list values or use search: random"
+                )
+            for value in _values_of(axis):
+                try:
+                    RecipeSpec.model_validate({name: value})
+                except ValidationError as error:
+                    raise ValueError(
+                        f"space.{name} has {value!r}, which recipe.{name} refuses: {error.errors()[0]['msg']}"
+                    ) from None
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"seeds {list(self.seeds)} repeat a value; a trial is made once per seed")
         if self.search != "grid" and self.trials is None:
             raise ValueError(f"search: {self.search} needs `trials`, the number of points to try")
         return self

@@ -1,0 +1,165 @@
+"""From a YAML file and overrides to a validated spec.
+
+`extends: other.yaml` (relative to the file that says so) takes another spec as the base. Then, and for overrides,
+mappings are merged and anything else is replaced; an axis of `space` is replaced whole, and `null` leaves it out.
+Paths inside a spec stay as written; relative ones are meant from the current directory, wherever the spec lies.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from orchestrator.errors import SpecError
+from orchestrator.specs.fields import Spec
+from orchestrator.specs.pipeline import AnySpec
+from orchestrator.specs.problems import describe, dotted, nearest, place_of, shown
+from orchestrator.specs.yaml_text import KeyPath, Place, YamlDocument, parse_value, read_document
+
+SPEC_KINDS: dict[str, type[AnySpec]] = {cls.model_fields["kind"].default: cls for cls in get_args(AnySpec)}
+Overrides = Sequence[str] | Mapping[str, Any]
+
+
+def load_spec(path: str | Path, overrides: Overrides = ()) -> AnySpec:
+    """The spec in a file, with overrides: `KEY=VALUE` texts (dotted keys, YAML values) or a mapping of dotted keys.
+
+    Raises: SpecError, naming file, line, field, value and what is allowed.
+    """
+    document = _read_with_bases(Path(path), ())
+    for key, value, source in _parsed(overrides):
+        _override(document, key, value, Place(source))
+    _drop_axes_left_out(document.values)
+    spec = _validate(document)
+    return spec.named(Path(path).stem)
+
+
+def parse_spec(values: Mapping[str, Any]) -> AnySpec:
+    """The spec that plain values describe, such as `spec_values` gives. Raises: SpecError."""
+    return _validate(YamlDocument(dict(values), {}))
+
+
+def spec_values(spec: Spec) -> dict[str, Any]:
+    """A spec as plain JSON values; `parse_spec` makes an equal spec of them."""
+    return spec.model_dump(mode="json")
+
+
+def _read_with_bases(path: Path, above: tuple[Path, ...]) -> YamlDocument:
+    resolved = path.resolve()
+    if resolved in above:
+        chain = " → ".join(str(step.name) for step in (*above, resolved))
+        raise SpecError(f"{path}: `extends` goes in a circle: {chain}")
+    if not path.is_file():
+        raise SpecError(f"no spec at {path}{_similar_file(path)}")
+    document = read_document(path)
+    if "extends" not in document.values:
+        return document
+    base_name = document.values.pop("extends")
+    place = document.places.pop(("extends",))
+    if not isinstance(base_name, str):
+        raise SpecError(f"{place}: extends is {shown(base_name)}; it must be the file name of another spec")
+    base_path = path.parent / base_name
+    if not base_path.is_file():
+        raise SpecError(f"{place}: extends names {base_path}, which is no file{_similar_file(base_path)}")
+    base = _read_with_bases(base_path, (*above, resolved))
+    _merge(base.values, document.values, ())
+    return YamlDocument(base.values, {**base.places, **document.places})
+
+
+def _similar_file(path: Path) -> str:
+    if path.is_dir():
+        return ": it is a folder"
+    if not path.parent.is_dir():
+        return f": there is no folder {path.parent}"
+    names = [file.name for file in path.parent.glob("*.y*ml")]
+    close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.5)
+    return f"; did you mean {path.parent / close[0]}?" if close else ""
+
+
+def _merge(base: dict[str, Any], update: Mapping[str, Any], path: KeyPath) -> None:
+    whole = bool(path) and path[-1] == "space"
+    for key, value in update.items():
+        if isinstance(value, Mapping) and isinstance(base.get(key), dict) and not whole:
+            _merge(base[key], value, (*path, key))
+        else:
+            base[key] = value
+
+
+def _drop_axes_left_out(values: dict[str, Any]) -> None:
+    stages = values.get("stages")
+    for part in (values, *(stages.values() if isinstance(stages, dict) else ())):
+        space = part.get("space") if isinstance(part, dict) else None
+        if isinstance(space, dict):
+            part["space"] = {name: axis for name, axis in space.items() if axis is not None}
+
+
+def _parsed(overrides: Overrides) -> list[tuple[str, Any, str]]:
+    if isinstance(overrides, Mapping):
+        return [(key, value, f"override {key}") for key, value in overrides.items()]
+    parsed = []
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise SpecError(f"override {text!r} is not KEY=VALUE, such as recipe.learning_rate=3e-5")
+        parsed.append((key.strip(), parse_value(value, f"override {text}"), f"override {text}"))
+    return parsed
+
+
+def _override(document: YamlDocument, key: str, value: Any, place: Place) -> None:
+    """Set one dotted key, making the mappings on its way."""
+    path: KeyPath = ()
+    target: Any = document.values
+    parts = key.split(".")
+    for part in parts[:-1]:
+        step = _step(target, part, dotted((*path, part)), place)
+        path = (*path, step)
+        if isinstance(target, dict) and target.get(step) is None:
+            target[step] = {}
+        target = target[step]
+    last = _step(target, parts[-1], key, place)
+    if isinstance(target, dict):
+        _merge(target, {str(last): value}, path)
+    else:
+        target[last] = value
+    document.places[(*path, last)] = place
+
+
+def _step(target: Any, part: str, key: str, place: Place) -> str | int:
+    if isinstance(target, dict) and part:
+        return part
+    if isinstance(target, list):
+        if part.isdecimal() and int(part) < len(target):
+            return int(part)
+        raise SpecError(f"{place}: {key}: the list has entries 0 to {len(target) - 1}")
+    if not part:
+        raise SpecError(f"{place}: the key has an empty part; write it like recipe.learning_rate")
+    raise SpecError(f"{place}: {key}: there is nothing below a value that is {shown(target)}")
+
+
+def _validate(document: YamlDocument) -> AnySpec:
+    values, places = document.values, document.places
+    kind = values.get("kind")
+    if kind is None:
+        raise SpecError(f"{place_of((), places)}: kind is missing; one of: {', '.join(SPEC_KINDS)}")
+    if not isinstance(kind, str) or kind not in SPEC_KINDS:
+        raise SpecError(f"{place_of(('kind',), places)}: kind is {shown(kind)}{nearest(str(kind), SPEC_KINDS)}")
+    cls = SPEC_KINDS[kind]
+    try:
+        spec = cls.model_validate(values)
+    except ValidationError as error:
+        raise SpecError(describe(error, values, places, cls)) from None
+    _refuse_booleans_as_numbers(values, spec.model_dump(), (), places)
+    return spec
+
+
+def _refuse_booleans_as_numbers(written: Any, read: Any, path: KeyPath, places: Mapping[KeyPath, Place]) -> None:
+    """pydantic reads `steps: true` as one step; nobody means that."""
+    if isinstance(written, bool) and isinstance(read, int | float) and not isinstance(read, bool):
+        raise SpecError(f"{place_of(path, places)}: {dotted(path)} is {str(written).lower()}; it must be a number")
+    if isinstance(written, Mapping) and isinstance(read, Mapping):
+        for key, value in written.items():
+            _refuse_booleans_as_numbers(value, read.get(key), (*path, key), places)
+    elif isinstance(written, list | tuple) and isinstance(read, list | tuple):
+        for index, (item, other) in enumerate(zip(written, read, strict=False)):
+            _refuse_booleans_as_numbers(item, other, (*path, index), places)

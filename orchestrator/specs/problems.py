@@ -1,0 +1,166 @@
+"""Turns what pydantic found wrong with a spec into sentences: file and line, field, value, what is allowed."""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, get_args
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from orchestrator.specs.fields import Section
+from orchestrator.specs.yaml_text import KeyPath, Place
+
+MAX_SHOWN = 5
+
+_MUST_BE = {
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "string_type": "must be text",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a mapping of names to values",
+    "model_type": "must be a mapping of fields",
+    "model_attributes_type": "must be a mapping of fields",
+    "greater_than": "must be more than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "too_short": "needs {min_length} or more values",
+    "too_long": "takes {max_length} values at most",
+}
+_AXIS_FORMS = "a list of values, or one of choice: [...], uniform: [low, high], log_uniform: [...], int_uniform: [...]"
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean X?` where a known word is close, else a list of them all."""
+    names = list(known)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(names)}"
+
+
+def describe(
+    error: ValidationError, values: Mapping[str, Any], places: Mapping[KeyPath, Place], top: type[Section]
+) -> str:
+    """One line per problem, at most a handful."""
+    lines: dict[KeyPath, str] = {}
+    for problem in error.errors(include_url=False):
+        path = _path_in(values, problem["loc"], missing=problem["type"] == "missing")
+        sentence = _sentence(problem, path, values, top)
+        named = sentence.split(maxsplit=1)[0].split(".") if problem["type"] == "value_error" else ()
+        if "space" in path[:-1]:
+            path = path[: path.index("space") + 2]
+            if problem["type"] != "value_error":  # the members of the union complain one by one
+                sentence = f"{shown(problem_value(values, path))} is no axis; give {_AXIS_FORMS}"
+        place = place_of((*path, *named), places)
+        line = f"{place}: {dotted(path)} {sentence}" if path else f"{place}: {sentence}"
+        if path not in lines or problem["type"] == "value_error":
+            lines[path] = line
+    listed = list(lines.values())
+    if len(listed) > MAX_SHOWN:
+        listed = [*listed[:MAX_SHOWN], f"… and {len(listed) - MAX_SHOWN} more problems"]
+    return "\n".join(listed)
+
+
+def place_of(path: KeyPath, places: Mapping[KeyPath, Place]) -> Place:
+    """Where a field is written; where it is not, where its nearest parent is."""
+    while path not in places and path:
+        path = path[:-1]
+    return places.get(path, Place("spec"))
+
+
+def dotted(path: Sequence[str | int]) -> str:
+    """A path as people write it in overrides."""
+    return ".".join(str(part) for part in path)
+
+
+def shown(value: object) -> str:
+    """A value as it may appear in a message: one short line."""
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def problem_value(values: Any, path: KeyPath) -> Any:
+    """The value at a path."""
+    for part in path:
+        values = values[part]
+    return values
+
+
+def _path_in(values: Any, loc: Sequence[str | int], *, missing: bool) -> KeyPath:
+    """The part of pydantic's location that exists in what was written: it also names the members of unions."""
+    path: list[str | int] = []
+    for number, part in enumerate(loc):
+        inside = (isinstance(values, Mapping) and part in values) or (
+            isinstance(values, list | tuple) and isinstance(part, int) and part < len(values)
+        )
+        if inside:
+            path.append(part)
+            values = values[part]
+        elif missing and number == len(loc) - 1:
+            path.append(part)
+    return tuple(path)
+
+
+def _sentence(problem: Any, path: KeyPath, values: Mapping[str, Any], top: type[Section]) -> str:
+    kind, context, value = str(problem["type"]), dict(problem.get("ctx") or {}), problem["input"]
+    if kind == "value_error":
+        return str(context["error"])
+    if kind == "missing":
+        info = _field(top, path, values)
+        return f"is needed: {info.description}" if info and info.description else "is needed"
+    if kind == "extra_forbidden":
+        section = section_at(top, path[:-1], values)
+        return f"is no field of this spec{nearest(str(path[-1]), section.model_fields if section else ())}"
+    if kind == "union_tag_not_found":
+        return "has no kind; begin it with a line such as `kind: sweep`"
+    if kind == "union_tag_invalid":
+        return f"has an unknown kind: {context['tag']!r}{nearest(context['tag'], _words(context['expected_tags']))}"
+    if kind == "literal_error":
+        allowed = _words(context["expected"])
+        close = difflib.get_close_matches(str(value), allowed, n=1, cutoff=0.6)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        return f"is {shown(value)}; allowed: {', '.join(allowed)}{hint}"
+    rule = _MUST_BE.get(kind)
+    if rule is None:
+        return f"is {shown(value)}: {problem['msg']}"
+    remedy = ""
+    if kind == "string_type" and isinstance(value, bool | int | float):
+        remedy = f"; put it in quotes: '{value}'"
+    if kind == "tuple_type" and isinstance(value, str | int | float):
+        remedy = f": [{value}]"
+    return f"is {shown(value)}; it {rule.format(**context)}{remedy}"
+
+
+def _words(expected: str) -> list[str]:
+    return [word.strip("' ") for word in expected.replace(" or ", ", ").split(",")]
+
+
+def section_at(top: type[Section], path: Sequence[str | int], values: Any) -> type[Section] | None:
+    """The kind of section that stands at a path of a spec; the written `kind` decides between several."""
+    section: type[Section] | None = top
+    candidates: list[type[Section]] = [top]
+    for part in path:
+        values = values[part] if isinstance(values, Mapping | list | tuple) else None  # type: ignore[index]
+        if section is not None and part in section.model_fields:
+            candidates = sections_in(section.model_fields[str(part)].annotation)
+        kind = values.get("kind") if isinstance(values, Mapping) else None
+        matching = [c for c in candidates if "kind" in c.model_fields and c.model_fields["kind"].default == kind]
+        section = matching[0] if matching else candidates[0] if len(candidates) == 1 else None
+    return section
+
+
+def sections_in(annotation: Any) -> list[type[Section]]:
+    """The section types that an annotation mentions."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return [annotation]
+    return [section for part in get_args(annotation) for section in sections_in(part)]
+
+
+def _field(top: type[Section], path: KeyPath, values: Any) -> FieldInfo | None:
+    section = section_at(top, path[:-1], values)
+    return section.model_fields.get(str(path[-1])) if section and path else None

@@ -1,0 +1,166 @@
+"""YAML as specs use it: plain values, each with the file and line it came from.
+
+Read by the rules of YAML 1.2's core schema, so that `1e-4` is a number and `no` is text. Refused: keys given twice,
+tags that make objects, and aliases that unfold to more than a spec could ever need.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from orchestrator.errors import SpecError
+
+MAX_FILE_BYTES = 1 << 20
+MAX_NODES = 20_000
+"""Values in a spec at most, aliases unfolded."""
+
+KeyPath = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value was written."""
+
+    source: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.source if self.line is None else f"{self.source}:{self.line}"
+
+
+@dataclass(frozen=True)
+class YamlDocument:
+    """A mapping, and the place of each value in it."""
+
+    values: dict[str, Any]
+    places: dict[KeyPath, Place]
+
+
+class _CoreSchemaLoader(yaml.SafeLoader):
+    """SafeLoader with YAML 1.2's idea of what a bare word means."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 (PyYAML's own way to say it)
+        first: [(tag, pattern) for tag, pattern in resolvers if tag.rpartition(":")[2] in ("null", "merge")]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_CoreSchemaLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
+_CoreSchemaLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:int", re.compile(r"^[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)$"), list("-+0123456789")
+)
+_CoreSchemaLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?$"),
+    list("-+.0123456789"),
+)
+
+
+def _construct_float(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> float | str:
+    text = loader.construct_scalar(node)
+    return str(text) if re.fullmatch(r"0[0-9_]+", str(text)) else float(str(text).replace("_", ""))
+
+
+_CoreSchemaLoader.add_constructor("tag:yaml.org,2002:float", _construct_float)
+
+
+def read_document(path: Path) -> YamlDocument:
+    """The mapping a file holds. Raises: SpecError, naming file and line."""
+    try:
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise SpecError(f"{path} has {size:,} bytes; a spec is a YAML file of at most {MAX_FILE_BYTES:,}")
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{path} is not UTF-8 text (byte {error.start}); a spec is a YAML file") from error
+    except OSError as error:
+        raise SpecError(f"{path} cannot be read: {error.strerror}") from error
+    return parse_document(text, str(path))
+
+
+def parse_document(text: str, source: str) -> YamlDocument:
+    """The mapping that `text` holds. Raises: SpecError, naming `source` and line."""
+    values, places = _parse(text, source)
+    if values is None:
+        raise SpecError(f"{source} is empty; a spec begins with a line such as `kind: sweep`")
+    if not isinstance(values, dict):
+        raise SpecError(f"{source}: a spec is a mapping of fields, such as `kind: sweep`; this is a {_noun(values)}")
+    return YamlDocument(values, places)
+
+
+def parse_value(text: str, source: str) -> Any:
+    """One YAML value, as an override gives it. Raises: SpecError."""
+    return _parse(text, source)[0]
+
+
+def _parse(text: str, source: str) -> tuple[Any, dict[KeyPath, Place]]:
+    places: dict[KeyPath, Place] = {}
+    try:
+        loader = _CoreSchemaLoader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None, places
+        _check_size(node, source, {}, [])
+        _note_places(node, (), source, places)
+        return loader.construct_document(node), places
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = Place(source, None if mark is None else mark.line + 1)
+        raise SpecError(f"{where}: not valid YAML: {error.problem or error.context}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise SpecError(f"{source}: not valid YAML: {error}") from error
+    except RecursionError as error:
+        raise SpecError(f"{source}: nested too deeply for a spec") from error
+
+
+def _check_size(node: yaml.Node, source: str, sizes: dict[int, int], above: list[int]) -> int:
+    """Values below a node with aliases unfolded; each node is counted once and remembered."""
+    line = node.start_mark.line + 1
+    if id(node) in above:
+        raise SpecError(f"{source}:{line}: an alias that contains itself; write the value out")
+    if id(node) not in sizes:
+        above.append(id(node))
+        below = _children(node)
+        sizes[id(node)] = 1 + sum(_check_size(child, source, sizes, above) for child in below)
+        above.pop()
+    if sizes[id(node)] > MAX_NODES:
+        raise SpecError(f"{source}:{line}: aliases that unfold to more than {MAX_NODES:,} values; write a smaller spec")
+    return sizes[id(node)]
+
+
+def _children(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
+def _note_places(node: yaml.Node, path: KeyPath, source: str, places: dict[KeyPath, Place]) -> None:
+    """Remember each value's line; on the way, refuse keys given twice or that are no text."""
+    places[path] = Place(source, node.start_mark.line + 1)
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            _note_places(item, (*path, index), source, places)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    seen: dict[str, int] = {}
+    for key, value in node.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode) or key.tag.rpartition(":")[2] not in ("str", "merge"):
+            shown = key.value if isinstance(key, yaml.ScalarNode) else "a list or mapping"
+            raise SpecError(f"{source}:{line}: the key {shown} is no text; put it in quotes")
+        if key.value in seen:
+            raise SpecError(
+                f"{source}:{line}: the key {key.value!r} stands on line {seen[key.value]} already; keep one"
+            )
+        seen[key.value] = line
+        _note_places(value, (*path, key.value), source, places)
+        places[(*path, key.value)] = Place(source, line)
+
+
+def _noun(value: object) -> str:
+    return "list" if isinstance(value, list) else "single value"

@@ -1,0 +1,201 @@
+"""Specs from files: extends, overrides, messages, and the round trip through plain values.
+
+Alone: .venv/bin/pytest tests/orchestrator/specs/test_loading.py
+"""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.errors import SpecError
+from orchestrator.specs import PipelineSpec, PretrainSpec, SweepSpec
+from orchestrator.specs.loading import load_spec, parse_spec, spec_values
+
+PRETRAIN = "kind: pretrain\ncorpus:\n  files: [a.txt]\ntokenizer: tok\nsteps: 10\n"
+SWEEP = "kind: sweep\ntask:\n  id: sst2\n  folder: data\nspace:\n  batch_size: [8, 16]\n"
+
+
+def write(folder: Path, text: str, name: str = "spec.yaml") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_name_is_the_files_unless_given(tmp_path: Path) -> None:
+    assert load_spec(write(tmp_path, PRETRAIN, "first_try.yaml")).name == "first_try"
+    assert load_spec(write(tmp_path, PRETRAIN + "name: mine\n")).name == "mine"
+
+
+def test_overrides_are_dotted_paths_with_yaml_values(tmp_path: Path) -> None:
+    path = write(tmp_path, PRETRAIN)
+    spec = load_spec(path, ["learning_rate=1e-3", "model.size=mini", "corpus.files=[b.txt]", "corpus.files.0=c.txt"])
+    assert isinstance(spec, PretrainSpec)
+    assert (spec.learning_rate, spec.model.size, spec.corpus.files) == (1e-3, "mini", ("c.txt",))
+    assert spec == load_spec(path, {"learning_rate": 1e-3, "model": {"size": "mini"}, "corpus.files": ["c.txt"]})
+
+
+def test_an_override_reaches_into_the_stages_of_a_pipeline(tmp_path: Path) -> None:
+    text = "kind: pipeline\nstages:\n  learn:\n    kind: sweep\n    task: {id: sst2, folder: data}\n"
+    spec = load_spec(write(tmp_path, text), ["stages.learn.recipe.epochs=2"])
+    assert isinstance(spec, PipelineSpec)
+    stage = spec.stages["learn"]
+    assert isinstance(stage, SweepSpec)
+    assert stage.recipe.epochs == 2.0
+
+
+def test_extends_merges_mappings_and_replaces_lists(tmp_path: Path) -> None:
+    write(tmp_path, SWEEP + "recipe: {epochs: 5, batch_size: 4}\nseeds: [1, 2]\n", "base.yaml")
+    spec = load_spec(write(tmp_path, "extends: base.yaml\nrecipe: {batch_size: 64}\nseeds: [3]\n"))
+    assert isinstance(spec, SweepSpec)
+    assert (spec.recipe.epochs, spec.recipe.batch_size, spec.seeds) == (5.0, 64, (3,))
+    assert spec.name == "spec"
+
+
+def test_extends_is_relative_to_the_file_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sub").mkdir()
+    write(tmp_path, PRETRAIN, "base.yaml")
+    write(tmp_path / "sub", "extends: ../base.yaml\n", "middle.yaml")
+    write(tmp_path / "sub", "extends: middle.yaml\nsteps: 20\n", "top.yaml")
+    monkeypatch.chdir(tmp_path / "sub")
+    spec = load_spec("top.yaml")
+    assert isinstance(spec, PretrainSpec)
+    assert spec.steps == 20
+    assert spec.corpus.files == ("a.txt",)
+
+
+def test_an_axis_is_replaced_whole_and_null_leaves_it_out(tmp_path: Path) -> None:
+    write(tmp_path, SWEEP + "  learning_rate: {choice: [1e-4]}\n", "base.yaml")
+    child = "extends: base.yaml\nsearch: random\ntrials: 2\n"
+    child += "space:\n  learning_rate: {log_uniform: [1e-5, 1e-3]}\n  batch_size: null\n"
+    spec = load_spec(write(tmp_path, child))
+    assert isinstance(spec, SweepSpec)
+    assert spec_values(spec)["space"] == {"learning_rate": {"log_uniform": [1e-5, 1e-3]}}
+
+
+def test_extends_in_a_circle_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, "extends: b.yaml\n", "a.yaml")
+    write(tmp_path, "extends: a.yaml\n", "b.yaml")
+    with pytest.raises(SpecError, match=r"circle: a.yaml → b.yaml → a.yaml"):
+        load_spec(tmp_path / "a.yaml")
+
+
+def test_a_missing_file_names_its_neighbour(tmp_path: Path) -> None:
+    write(tmp_path, SWEEP, "sweep_sst2.yaml")
+    with pytest.raises(SpecError, match=r"did you mean .*sweep_sst2\.yaml"):
+        load_spec(tmp_path / "sweep_sst.yaml")
+    with pytest.raises(SpecError, match="it is a folder"):
+        load_spec(tmp_path)
+    with pytest.raises(SpecError, match="there is no folder"):
+        load_spec(tmp_path / "none" / "s.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("extends: none.yaml\n", "spec.yaml:1: extends names"),
+        ("extends: 5\n", "extends is 5"),
+        ("steps: 5\n", "kind is missing"),
+        ("kind: pertrain\n", "spec.yaml:1: kind is 'pertrain'; did you mean pretrain?"),
+        ("kind: [a]\n", "kind is ['a']"),
+        (PRETRAIN + "stepz: 5\n", "spec.yaml:6: stepz is no field of this spec; did you mean steps?"),
+        (PRETRAIN + "model:\n  size: bse\n", "spec.yaml:7: model.size is 'bse'; allowed: tiny, mini"),
+        (PRETRAIN + "model: [1]\n", "model is [1]; it must be a mapping of fields"),
+        (
+            PRETRAIN + "model:\n  hiden_size: 8\n",
+            "spec.yaml:7: model.hiden_size is no field of this spec; did you mean",
+        ),
+        (PRETRAIN + "learning_rate: fast\n", "learning_rate is 'fast'; it must be a number"),
+        (PRETRAIN + "learning_rate: -1\n", "learning_rate is -1; it must be more than 0"),
+        (PRETRAIN + "seed: 1.5\n", "seed is 1.5; it must be a whole number"),
+        (PRETRAIN + "seed: true\n", "spec.yaml:6: seed is true; it must be a number"),
+        (PRETRAIN + "tags: word\n", "tags is 'word'; it must be a list: [word]"),
+        (PRETRAIN + "name: 5\n", "name is 5; it must be text; put it in quotes: '5'"),
+        (PRETRAIN + "phases: [{share: 0.5}]\n", "the shares of phases add up to 0.5"),
+        (PRETRAIN + "mask_mix: [1, 1, 1]\n", "spec.yaml:6: mask_mix (1.0, 1.0, 1.0) must be three shares"),
+        ("kind: pretrain\ncorpus: {files: []}\ntokenizer: t\nsteps: 1\n", "corpus.files is []; it needs 1 or more"),
+        ("kind: pretrain\ntokenizer: t\nsteps: 1\n", "corpus is needed: The text."),
+        (SWEEP + "  epochs: {choise: [1]}\n", "spec.yaml:7: space.epochs {'choise': [1]} is no axis; give a list"),
+        (SWEEP + "  epoch: [1]\n", "spec.yaml:7: space.epoch is no field of recipe; did you mean epochs?"),
+        (SWEEP + "  epochs: [0]\n", "space.epochs has 0, which recipe.epochs refuses"),
+        (SWEEP + "  epochs: {uniform: [1, 2]}\n", "space.epochs is a range, which a grid cannot walk"),
+        (SWEEP + "  seed: [1]\n", "give seeds in `seeds`"),
+        (SWEEP + "search: random\n", "needs `trials`"),
+        ("kind: pipeline\nstages:\n  a: {kind: swep}\n", "spec.yaml:3: stages.a has an unknown kind: 'swep'; did you"),
+        ("kind: pipeline\nstages:\n  a: {}\n", "stages.a has no kind"),
+        ("kind: pipeline\nstages:\n  a: {kind: sweep, trials: 0}\n", "stages.a.trials is 0; it must be at least 1"),
+    ],
+)
+def test_a_broken_spec_is_told_apart_by_place_field_and_remedy(tmp_path: Path, text: str, complaint: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        load_spec(write(tmp_path, text))
+    assert complaint in str(caught.value)
+    assert "pydantic" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "complaint"),
+    [
+        ("steps", "'steps' is not KEY=VALUE"),
+        ("=5", "is not KEY=VALUE"),
+        ("a..b=1", "empty part"),
+        ("steps.x=1", "there is nothing below a value that is 10"),
+        ("corpus.files.7=b", "the list has entries 0 to 0"),
+        ("steps=[", "not valid YAML"),
+        ("stps=5", "override stps=5: stps is no field of this spec; did you mean steps?"),
+        ("space={}", "space is no field of this spec"),
+    ],
+)
+def test_a_broken_override_is_named(tmp_path: Path, override: str, complaint: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        load_spec(write(tmp_path, PRETRAIN), [override])
+    assert complaint in str(caught.value)
+
+
+def test_a_range_the_wrong_way_round_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"space.epochs the lower bound 2 must be below the upper bound 1"):
+        load_spec(write(tmp_path, SWEEP), {"search": "random", "trials": 1, "space.epochs": {"uniform": [2, 1]}})
+
+
+def test_many_problems_are_cut_to_a_handful(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"and 4 more problems"):
+        load_spec(write(tmp_path, PRETRAIN + "".join(f"x{i}: 1\n" for i in range(9))))
+
+
+@given(
+    steps=st.integers(1, 10**9),
+    learning_rate=st.floats(1e-12, 10, allow_nan=False),
+    tags=st.lists(st.text(max_size=5), max_size=3),
+    share=st.floats(0.01, 0.99),
+)
+def test_a_spec_survives_the_way_through_plain_values(
+    steps: int, learning_rate: float, tags: list[str], share: float
+) -> None:
+    spec = parse_spec(
+        {
+            "kind": "pretrain",
+            "corpus": {"files": ["a"]},
+            "tokenizer": "t",
+            "steps": steps,
+            "learning_rate": learning_rate,
+            "tags": tags,
+            "phases": [{"share": share}, {"share": 1 - share, "max_seq_length": 512}],
+        }
+    )
+    again = parse_spec(spec_values(spec))
+    assert again == spec
+    assert again.fingerprint() == spec.fingerprint()
+
+
+def test_a_sweeps_axes_survive_the_way_through_plain_values() -> None:
+    spec = parse_spec(
+        {
+            "kind": "sweep",
+            "task": {"id": "squad", "folder": "x"},
+            "search": "optuna",
+            "trials": 3,
+            "space": {"learning_rate": {"log_uniform": [1e-5, 1e-4]}, "batch_size": [8, 16], "epochs": {"choice": [1]}},
+        }
+    )
+    assert parse_spec(spec_values(spec)) == spec
