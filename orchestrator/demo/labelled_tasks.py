@@ -1,0 +1,159 @@
+"""Three labelled tasks of the world: the trade a sentence speaks of, the names in a sentence, questions on a passage.
+
+The training sets are small on purpose: what they leave out is what pretraining has to bring.
+"""
+
+import re
+from dataclasses import dataclass
+from random import Random
+from typing import Generic, TypeVar
+
+from orchestrator.demo import sentences as say
+from orchestrator.demo.documents import (
+    generate_documents,
+    is_for_training,
+    passage_about,
+    person_slots,
+    subject_slots,
+    tell,
+)
+from orchestrator.demo.lexicon import TRADES
+from orchestrator.demo.phrasing import Sentence, join
+from orchestrator.demo.world import Firm, Person, World
+
+ExampleT = TypeVar("ExampleT")
+
+
+@dataclass(frozen=True)
+class Splits(Generic[ExampleT]):
+    """Examples of one task; no text is in two splits."""
+
+    train: tuple[ExampleT, ...]
+    validation: tuple[ExampleT, ...]
+    test: tuple[ExampleT, ...]
+
+
+@dataclass(frozen=True)
+class TradeExample:
+    """A sentence and the name of the trade that it speaks of."""
+
+    text: str
+    label: str
+
+
+@dataclass(frozen=True)
+class NamesExample:
+    """Words and their tags: O, or B- and I- of PER, LOC, ORG."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class QuestionExample:
+    """A passage, a question on it, and where its answer stands: (first character, text) for each place."""
+
+    passage: str
+    question: str
+    answers: tuple[tuple[int, str], ...]
+
+
+def trade_examples(world: World, num_train: int, num_scored: int) -> Splits[TradeExample]:
+    """Sentences on the eight trades in equal shares; each repeats only a few of its trade's words."""
+    rng = Random(f"trades {world.seed}")
+    templates = (*say.DETAIL, *say.LEARNT, *say.GOOD, *say.BAD)
+    examples: dict[str, TradeExample] = {}
+    while len(examples) < num_train + 2 * num_scored:
+        person = rng.choice(world.people)
+        trade = TRADES[len(examples) % len(TRADES)]
+        text = tell(templates, person_slots(person), trade, rng).text
+        examples.setdefault(text, TradeExample(text, trade.name))
+    return _split(list(examples.values()), num_train, num_scored, rng)
+
+
+def names_examples(world: World, num_train: int, num_scored: int) -> Splits[NamesExample]:
+    """Sentences with names; those for training are from one half of the world, so that the others' names are new."""
+    rng = Random(f"names {world.seed}")
+    halves: tuple[dict[str, NamesExample], dict[str, NamesExample]] = ({}, {})
+    wanted = (num_train, 2 * num_scored)
+    names = [_names_of_half(world, group) for group in (0, 1)]
+    for document in generate_documents(world, 10 * sum(wanted), purpose="names"):
+        for sentence in document:
+            found = {sentence.text[span.start : span.end] for span in sentence.spans if span.kind}
+            for group in (0, 1):
+                if found and found <= names[group] and len(halves[group]) < wanted[group] and rng.random() < 0.2:
+                    halves[group].setdefault(sentence.text, tag_words(sentence))
+    train, scored = (list(half.values()) for half in halves)
+    assert (len(train), len(scored)) == wanted, "too few documents for so many sentences"
+    return Splits(tuple(train), tuple(scored[:num_scored]), tuple(scored[num_scored:]))
+
+
+def _names_of_half(world: World, group: int) -> set[str]:
+    """Every way in which a name of one half of the world is written."""
+    names = {firm.name for firm in world.firms if firm.group == group}
+    for town in world.towns:
+        if town.group == group:
+            names |= {town.name, town.country, town.river}
+    for person in world.people:
+        if person.group == group:
+            names |= {person.name, person.first_name, person.surname}
+    return names
+
+
+def tag_words(sentence: Sentence) -> NamesExample:
+    """The sentence as words and BIO tags."""
+    words, tags = [], []
+    for match in re.finditer(r"\w+|[^\w\s]", sentence.text):
+        inside = [span for span in sentence.spans if span.kind and span.start <= match.start() < span.end]
+        words.append(match.group())
+        tags.append(f"{'B' if match.start() == inside[0].start else 'I'}-{inside[0].kind}" if inside else "O")
+    return NamesExample(tuple(words), tuple(tags))
+
+
+def question_examples(world: World, num_train: int, num_scored: int) -> Splits[QuestionExample]:
+    """Questions on passages; in half of the passages a second subject of the same kind offers wrong answers."""
+    rng = Random(f"questions {world.seed}")
+    subjects: list[Person | Firm] = [*world.people, *world.firms]
+    asked = [subject for index, subject in enumerate(subjects) if is_for_training(index)]
+    others = [subject for index, subject in enumerate(subjects) if not is_for_training(index)]
+    halfway = len(others) // 2
+    rng.shuffle(others)
+    return Splits(
+        _questions(asked, num_train, rng),
+        _questions(others[:halfway], num_scored, rng),
+        _questions(others[halfway:], num_scored, rng),
+    )
+
+
+def _questions(subjects: list[Person | Firm], count: int, rng: Random) -> tuple[QuestionExample, ...]:
+    examples: dict[tuple[str, str], QuestionExample] = {}
+    while len(examples) < count:
+        subject = rng.choice(subjects)
+        document, relations = passage_about(subject, rng.randrange(2, 5), rng)
+        passage = join(document)
+        before, after = "", ""
+        if rng.random() < 0.5:
+            same_kind = [other for other in subjects if type(other) is type(subject) and other is not subject]
+            distractor = join(passage_about(rng.choice(same_kind), rng.randrange(2, 4), rng)[0]).text
+            before, after = (f"{distractor} ", "") if rng.random() < 0.5 else ("", f" {distractor}")
+        text = before + passage.text + after
+        slots, trade = subject_slots(subject)
+        for relation in rng.sample(relations, min(2, len(relations))):
+            question = tell(relation.questions, slots, trade, rng).text
+            answers = tuple(
+                (len(before) + span.start, passage.text[span.start : span.end])
+                for span in passage.spans
+                if span.slot == relation.slot
+            )
+            examples.setdefault((text, question), QuestionExample(text, question, answers))
+    return tuple(examples.values())[:count]
+
+
+def _split(examples: list[TradeExample], num_train: int, num_scored: int, rng: Random) -> Splits[TradeExample]:
+    """Shuffled within blocks of one trade each, so that every split has all trades in equal shares."""
+    validation_end = num_train + num_scored
+    return Splits(
+        tuple(rng.sample(examples[:num_train], num_train)),
+        tuple(rng.sample(examples[num_train:validation_end], num_scored)),
+        tuple(rng.sample(examples[validation_end:], len(examples) - validation_end)),
+    )

@@ -1,0 +1,185 @@
+"""The generated world: countries, towns, people and firms, and the facts that hold between them."""
+
+from dataclasses import dataclass
+from random import Random
+
+from orchestrator.demo.lexicon import (
+    COUNTRIES,
+    FEMALE_NAMES,
+    FIRM_ENDINGS,
+    MALE_NAMES,
+    NAME_ENDS,
+    NAME_STARTS,
+    RIVERS,
+    SETTINGS,
+    TRADES,
+    Trade,
+)
+
+TOWNS_PER_GROUP = 20
+PEOPLE_PER_GROUP = 120
+FIRMS_PER_GROUP = 48
+
+
+@dataclass(frozen=True)
+class Town:
+    """A town, where it lies and what it lives on."""
+
+    name: str
+    group: int  # which half of the world; the halves share no names
+    country: str
+    river: str
+    setting: str
+    trade: Trade
+
+
+@dataclass(frozen=True)
+class Firm:
+    """A firm and its trade; its people are given by full name, its rival (of the same trade) by name."""
+
+    name: str
+    group: int
+    trade: Trade
+    product: str
+    town: Town
+    founder: str
+    founding_year: int
+    head: str
+    rival: str
+
+
+@dataclass(frozen=True)
+class Person:
+    """A person and the outline of a life: born, employed, moved, married."""
+
+    first_name: str
+    surname: str
+    group: int
+    is_female: bool
+    birth_year: int
+    birthplace: Town
+    employer: Firm
+    job: str
+    job_year: int
+    home: Town
+    move_year: int
+    spouse: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.first_name} {self.surname}"
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything there is; a pure function of the seed."""
+
+    seed: int
+    towns: tuple[Town, ...]
+    firms: tuple[Firm, ...]
+    people: tuple[Person, ...]
+
+
+def generate_world(seed: int) -> World:
+    """The world of this seed."""
+    rng = Random(f"world {seed}")
+    halves = [_generate_half(group, rng) for group in (0, 1)]
+    return World(
+        seed=seed,
+        towns=tuple(town for towns, _, _ in halves for town in towns),
+        firms=tuple(firm for _, firms, _ in halves for firm in firms),
+        people=tuple(person for _, _, people in halves for person in people),
+    )
+
+
+def _generate_half(group: int, rng: Random) -> tuple[list[Town], list[Firm], list[Person]]:
+    names = [f"{start}{end}".capitalize() for start in NAME_STARTS[group] for end in NAME_ENDS]
+    rng.shuffle(names)
+    town_names, firm_names, surnames = names[:TOWNS_PER_GROUP], names[20:36], names[36:120]
+    surnames += town_names[:6]  # as in life, some families are called after a town
+    people_names = _people_names(group, surnames, rng)
+    towns = [
+        Town(
+            name=name,
+            group=group,
+            country=COUNTRIES[group][index % len(COUNTRIES[group])],
+            river=rng.choice(RIVERS[group]),
+            setting=rng.choice(SETTINGS),
+            trade=TRADES[index % len(TRADES)],
+        )
+        for index, name in enumerate(town_names)
+    ]
+    firms = _generate_firms(group, towns, firm_names, [name for name, _ in people_names], rng)
+    people = [
+        _generate_person(group, name, is_female, towns, firms, people_names, rng) for name, is_female in people_names
+    ]
+    return towns, firms, people
+
+
+def _people_names(group: int, surnames: list[str], rng: Random) -> list[tuple[str, bool]]:
+    """Full names, no two alike, each with whether it is a woman's."""
+    names: dict[str, bool] = {}
+    while len(names) < PEOPLE_PER_GROUP:
+        is_female = len(names) % 2 == 0
+        first_name = rng.choice((FEMALE_NAMES if is_female else MALE_NAMES)[group])
+        names.setdefault(f"{first_name} {rng.choice(surnames)}", is_female)
+    return list(names.items())
+
+
+def _generate_firms(
+    group: int, towns: list[Town], firm_names: list[str], people_names: list[str], rng: Random
+) -> list[Firm]:
+    """Firms called after a family or by a word of their own; each name once."""
+    names: set[str] = set()
+    while len(names) < FIRMS_PER_GROUP:
+        stem = rng.choice((rng.choice(people_names).split()[1], rng.choice(firm_names), rng.choice(firm_names)))
+        names.add(f"{stem} {rng.choice(FIRM_ENDINGS)}")
+    ordered = sorted(names)
+    firms = []
+    for index, name in enumerate(ordered):
+        trade = TRADES[index % len(TRADES)]
+        founder, head = rng.sample(people_names, 2)
+        firms.append(
+            Firm(
+                name=name,
+                group=group,
+                trade=trade,
+                product=rng.choice(trade.products),
+                town=rng.choice(towns),
+                founder=founder,
+                founding_year=rng.randrange(1860, 1900),
+                head=head,
+                rival=ordered[(index + len(TRADES)) % len(ordered)],  # the next firm of the same trade
+            )
+        )
+    return firms
+
+
+def _generate_person(
+    group: int,
+    name: str,
+    is_female: bool,
+    towns: list[Town],
+    firms: list[Firm],
+    people_names: list[tuple[str, bool]],
+    rng: Random,
+) -> Person:
+    first_name, surname = name.split()
+    birth_year = rng.randrange(1870, 1910)
+    job_year = birth_year + rng.randrange(16, 26)
+    employer = rng.choice(firms)
+    birthplace, home = rng.sample(towns, 2)
+    return Person(
+        first_name=first_name,
+        surname=surname,
+        group=group,
+        is_female=is_female,
+        birth_year=birth_year,
+        birthplace=birthplace,
+        employer=employer,
+        job=rng.choice(employer.trade.workers),
+        job_year=job_year,
+        home=home,
+        move_year=job_year + rng.randrange(2, 15),
+        spouse=rng.choice([other for other, female in people_names if female != is_female]),
+    )
