@@ -137,9 +137,11 @@ class Tokenizer:
         """Ids of a sentence given as words, and each word's first position in them (-1: the word left no token)."""
         encoding = self._corpus_backend.encode(list(words), is_pretokenized=True, add_special_tokens=False)
         first = [-1] * len(words)
-        word_ids: list[int] = encoding.word_ids
-        for position in reversed(range(len(word_ids))):
-            first[word_ids[position]] = position
+        word_of = encoding.word_ids
+        for position in reversed(range(len(word_of))):
+            word = word_of[position]
+            assert word is not None, "no special tokens were added"
+            first[word] = position
         return encoding.ids, first
 
     @cached_property
