@@ -1,0 +1,188 @@
+"""The token store: a corpus tokenised once, as Parquet shards under a manifest.
+
+A shard is one Parquet file with one row per document: `document_id`, `tokens` (uint16, or uint32 for a large
+vocabulary) and `sentence_lengths` (int32, in tokens). The manifest is written last; it names every shard with its
+counts and SHA-256, so that examples are numbered without reading text and nothing is found by listing a folder.
+Opening and reading need no Ray.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bert_core.segment_pairs import TokenArray, TokenizedDocuments
+from orchestrator.errors import CorpusError
+from orchestrator.results import FileCount
+from orchestrator.storage import join, read_bytes, read_json, write_bytes, write_json
+
+FORMAT = "token-store-1"
+MANIFEST = "manifest.json"
+
+StoreSplit = Literal["train", "held_out"]
+COUNT_NAMES = ("num_documents", "num_sentences", "num_tokens")
+
+
+@dataclass(frozen=True)
+class ShardInfo:
+    """One shard as the manifest has it."""
+
+    file: str
+    """Relative to the store's folder."""
+    split: StoreSplit
+    num_documents: int
+    num_sentences: int
+    num_tokens: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All that is known about a store without reading a shard."""
+
+    tokenizer_fingerprint: str
+    vocab_size: int
+    options: Mapping[str, Any]
+    """What was asked: the source, the held-out share, the shard size."""
+    shards: Sequence[ShardInfo]
+    """In the corpus's order."""
+    files: Sequence[FileCount] = ()
+
+    @property
+    def digest(self) -> str:
+        """The corpus digest: SHA-256 over the shards' digests in order."""
+        return hashlib.sha256("".join(f"{shard.split} {shard.sha256}\n" for shard in self.shards).encode()).hexdigest()
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over the content and the tokenizer; where the files lie does not matter."""
+        return hashlib.sha256(f"{FORMAT} {self.tokenizer_fingerprint} {self.digest}".encode()).hexdigest()
+
+    def counts(self, split: StoreSplit | None = None) -> dict[str, int]:
+        """Documents, sentences and tokens of a split, or of both."""
+        shards = [shard for shard in self.shards if split in (None, shard.split)]
+        return {name: sum(getattr(shard, name) for shard in shards) for name in COUNT_NAMES}
+
+    def save(self, folder: str) -> None:
+        """Write it; from now on the store is whole."""
+        value = asdict(self) | {"format": FORMAT, "digest": self.digest, "counts": self.counts()}
+        write_json(join(folder, MANIFEST), value)
+
+    @classmethod
+    def load(cls, folder: str) -> Self:
+        """Read and check it. Raises: CorpusError when it is missing, cut short or contradicts itself."""
+        path = join(folder, MANIFEST)
+        try:
+            value = read_json(path)
+        except FileNotFoundError:
+            raise CorpusError(f"{folder} is no token store: it has no {MANIFEST}; build the corpus again") from None
+        except (OSError, ValueError) as error:
+            raise CorpusError(f"{path} cannot be read: {error}; delete the folder and build the corpus again") from None
+        if not isinstance(value, dict) or value.pop("format", None) != FORMAT:
+            raise CorpusError(f"{path} is not a manifest of {FORMAT}; build the corpus again")
+        digest, counts = value.pop("digest", None), value.pop("counts", None)
+        try:
+            value["shards"] = tuple(ShardInfo(**shard) for shard in value["shards"])
+            value["files"] = tuple(FileCount(**file) for file in value["files"])
+            manifest = cls(**value)
+        except (KeyError, TypeError) as error:
+            raise CorpusError(f"{path} lacks or misnames a field: {error}; build the corpus again") from None
+        if manifest.digest != digest or manifest.counts() != counts:
+            raise CorpusError(f"{path} contradicts itself: it was changed or damaged; build the corpus again")
+        return manifest
+
+
+@dataclass(frozen=True)
+class TokenStore:
+    """An opened store; small, and pickles."""
+
+    folder: str
+    manifest: Manifest
+
+    @classmethod
+    def open(cls, folder: str) -> Self:
+        """Open by the manifest. Raises: CorpusError when it is not whole."""
+        return cls(folder, Manifest.load(folder))
+
+    @property
+    def digest(self) -> str:
+        """The corpus digest."""
+        return self.manifest.digest
+
+    def shards(self, split: StoreSplit) -> tuple[ShardInfo, ...]:
+        """The shards of a split, in the corpus's order."""
+        return tuple(shard for shard in self.manifest.shards if shard.split == split)
+
+    def read_shard(self, shard: ShardInfo) -> TokenizedDocuments:
+        """A shard's documents, checked against the digest. Raises: CorpusError when it is missing, cut or altered."""
+        table = pq.read_table(self._source(shard), columns=["tokens", "sentence_lengths"], use_threads=False)
+        tokens, _ = _flatten(table["tokens"])
+        lengths, document_offsets = _flatten(table["sentence_lengths"])
+        sentence_offsets = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=sentence_offsets[1:])
+        return TokenizedDocuments(tokens, sentence_offsets, document_offsets)
+
+    def read_document_ids(self, shard: ShardInfo) -> list[str]:
+        """The ids of a shard's documents, in order."""
+        ids: list[str] = pq.read_table(self._source(shard), columns=["document_id"])["document_id"].to_pylist()
+        return ids
+
+    def _source(self, shard: ShardInfo) -> pa.BufferReader:
+        path = join(self.folder, shard.file)
+        try:
+            data = read_bytes(path)
+        except OSError as error:
+            raise CorpusError(
+                f"the shard {path} of the token store cannot be read: {error}; "
+                f"delete {self.folder} and build the corpus again"
+            ) from None
+        if hashlib.sha256(data).hexdigest() != shard.sha256:
+            raise CorpusError(
+                f"the shard {path} is not what its manifest says: it was cut short or altered ({len(data)} bytes); "
+                f"delete {self.folder} and build the corpus again"
+            )
+        return pa.BufferReader(data)
+
+
+def _flatten(column: pa.ChunkedArray) -> tuple[Any, np.ndarray[Any, np.dtype[np.int64]]]:
+    """A list column's values and its offsets: (values,), (rows + 1,)."""
+    array = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    return array.flatten().to_numpy(), array.offsets.to_numpy().astype(np.int64)
+
+
+def write_shard(
+    folder: str, file: str, split: StoreSplit, ids: Sequence[str], tokens: TokenArray, lengths: Sequence[Sequence[int]]
+) -> ShardInfo:
+    """Write one shard: document d has the sentence lengths `lengths[d]`, its tokens lie end to end in `tokens`."""
+    num_sentences = [len(document) for document in lengths]
+    num_tokens = [sum(document) for document in lengths]
+    flat = np.fromiter((length for document in lengths for length in document), np.int32, sum(num_sentences))
+    table = pa.table(
+        {
+            "document_id": pa.array(ids, pa.string()),
+            "tokens": _list_column(num_tokens, tokens),
+            "sentence_lengths": _list_column(num_sentences, flat),
+        }
+    )
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table,
+        sink,
+        compression="zstd",
+        use_dictionary=["document_id"],
+        # Token ids have few high bytes: split by byte they are a third smaller, and faster to read.
+        column_encoding={"tokens.list.element": "BYTE_STREAM_SPLIT"},
+        row_group_size=max(1, len(ids)),
+    )
+    digest = write_bytes(join(folder, file), memoryview(sink.getvalue()))
+    return ShardInfo(file, split, len(ids), len(flat), len(tokens), digest)
+
+
+def _list_column(lengths: Sequence[int], values: Any) -> pa.Array:
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))

@@ -1,0 +1,25 @@
+"""What tests of several packages share: one Ray for the whole session, started when the first test asks for it."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[None]:
+    """A local Ray of 6 logical CPUs with a small object store; it is imported and started only on demand."""
+    import ray
+
+    ray.init(
+        address="local",
+        num_cpus=6,
+        object_store_memory=300 << 20,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+    )
+    yield
+    ray.shutdown()

@@ -1,0 +1,123 @@
+"""The token store's format: written, opened, read, and every kind of damage noticed; no Ray.
+
+Run alone: pytest tests/orchestrator/corpus/test_token_store.py
+"""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orchestrator.corpus.token_store import MANIFEST, Manifest, ShardInfo, TokenStore, write_shard
+from orchestrator.errors import CorpusError
+from orchestrator.results import FileCount
+
+TOKENS = np.arange(10, 22, dtype=np.uint16)
+LENGTHS = [[3, 2], [4], [1, 1, 1]]
+
+
+def make_store(folder: Path) -> TokenStore:
+    train = write_shard(str(folder), "00-train.parquet", "train", ["a", "b", "c"], TOKENS, LENGTHS)
+    held_out = write_shard(str(folder), "00-held_out.parquet", "held_out", ["d"], TOKENS[:2], [[2]])
+    files = (FileCount("corpus.txt", 100, 4),)
+    Manifest("f" * 64, 30522, {"shard_bytes": 1024}, (train, held_out), files).save(str(folder))
+    return TokenStore.open(str(folder))
+
+
+def test_a_shard_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    (shard,) = store.shards("train")
+    documents = store.read_shard(shard)
+    assert documents.tokens.dtype == np.uint16
+    np.testing.assert_array_equal(documents.tokens, TOKENS)
+    np.testing.assert_array_equal(documents.sentence_offsets, [0, 3, 5, 9, 10, 11, 12])
+    np.testing.assert_array_equal(documents.document_offsets, [0, 2, 3, 6])
+    assert store.read_document_ids(shard) == ["a", "b", "c"]
+
+
+def test_counts_are_per_split_and_in_all(tmp_path: Path) -> None:
+    manifest = make_store(tmp_path).manifest
+    assert manifest.counts("train") == {"num_documents": 3, "num_sentences": 6, "num_tokens": 12}
+    assert manifest.counts("held_out") == {"num_documents": 1, "num_sentences": 1, "num_tokens": 2}
+    assert manifest.counts() == {"num_documents": 4, "num_sentences": 7, "num_tokens": 14}
+
+
+def test_the_digest_knows_content_and_order_but_not_the_place(tmp_path: Path) -> None:
+    first, second = make_store(tmp_path / "one"), make_store(tmp_path / "two")
+    assert first.digest == second.digest
+    assert first.manifest.fingerprint == second.manifest.fingerprint
+    turned = Manifest("f" * 64, 30522, {}, tuple(reversed(first.manifest.shards)))
+    assert turned.digest != first.digest
+
+
+def test_a_large_vocabulary_keeps_four_bytes(tmp_path: Path) -> None:
+    tokens = np.array([70_000, 5], np.uint32)
+    shard = write_shard(str(tmp_path), "s.parquet", "train", ["a"], tokens, [[2]])
+    store = TokenStore(str(tmp_path), Manifest("f", 80_000, {}, (shard,)))
+    np.testing.assert_array_equal(store.read_shard(shard).tokens, tokens)
+
+
+def test_a_folder_without_a_manifest_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="no manifest"):
+        TokenStore.open(str(tmp_path))
+
+
+def test_a_manifest_cut_at_any_length_is_refused(tmp_path: Path) -> None:
+    make_store(tmp_path)
+    whole = (tmp_path / MANIFEST).read_bytes()
+    for length in range(0, len(whole) - 2, 37):
+        (tmp_path / MANIFEST).write_bytes(whole[:length])
+        with pytest.raises(CorpusError, match=MANIFEST):
+            TokenStore.open(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"num_tokens": 12', '"num_tokens": 13'),
+        ("00-train.parquet", 'x", "colour": "red'),
+        ("token-store-1", "token-store-9"),
+        ('"split": "train"', '"split": "held_out"'),
+    ],
+)
+def test_an_altered_manifest_is_refused(tmp_path: Path, old: str, new: str) -> None:
+    make_store(tmp_path)
+    text = (tmp_path / MANIFEST).read_text()
+    assert old in text
+    (tmp_path / MANIFEST).write_text(text.replace(old, new, 1))
+    with pytest.raises(CorpusError, match=MANIFEST):
+        TokenStore.open(str(tmp_path))
+
+
+def test_a_flipped_bit_or_a_cut_in_a_shard_is_named(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    (shard,) = store.shards("train")
+    file = tmp_path / shard.file
+    whole = file.read_bytes()
+    for position in range(0, len(whole), 101):
+        damaged = bytearray(whole)
+        damaged[position] ^= 4
+        file.write_bytes(damaged)
+        with pytest.raises(CorpusError, match=r"00-train\.parquet .*cut short or altered"):
+            store.read_shard(shard)
+    file.write_bytes(whole[:-1])
+    with pytest.raises(CorpusError, match="build the corpus again"):
+        store.read_shard(shard)
+    file.unlink()
+    with pytest.raises(CorpusError, match="cannot be read"):
+        store.read_shard(shard)
+
+
+def test_a_shard_of_a_million_tokens_reads_in_milliseconds(tmp_path: Path) -> None:
+    tokens = (np.random.default_rng(0).zipf(1.3, 1_000_000) % 30_000).astype(np.uint16)
+    lengths = [[20] * 50 for _ in range(1000)]
+    shard: ShardInfo = write_shard(str(tmp_path), "s.parquet", "train", [str(i) for i in range(1000)], tokens, lengths)
+    store = TokenStore(str(tmp_path), Manifest("f", 30_000, {}, (shard,)))
+    seconds = []
+    for _ in range(5):
+        start = time.perf_counter()
+        documents = store.read_shard(shard)
+        seconds.append(time.perf_counter() - start)
+    np.testing.assert_array_equal(documents.tokens, tokens)
+    assert min(seconds) < 0.1, "well above the 10 ms seen, so that a busy machine passes"
