@@ -24,8 +24,7 @@ class TrialQueue:
         self._num_points = 0
         self._open: dict[int, int] = {}
         self._scores: dict[int, list[float]] = {}
-        self.exhausted = False
-        """Whether every trial was handed out."""
+        self._num_running = 0
 
     def _iterate_points(self) -> Iterator[Point]:
         if self._optuna is not None:
@@ -45,20 +44,29 @@ class TrialQueue:
         while not self._waiting:
             point = next(self._points, None)
             if point is None:
-                self.exhausted = True
                 return None
             plans = plan_trials(self._spec, point, self._num_points)
             self._open[self._num_points] = len(plans)
             self._num_points += 1
             for plan in plans:
                 if plan.key in self._finished:
-                    self.record(plan, self._finished[plan.key])
+                    self._learn(plan, self._finished[plan.key])
                 else:
                     self._waiting.append(plan)
+        self._num_running += 1
         return self._waiting.popleft()
 
+    def is_done(self) -> bool:
+        """Whether all trials ran and ended."""
+        return self._num_running == 0 and self.next() is None
+
     def record(self, plan: TrialPlan, result: TrialResult) -> None:
-        """A trial ended: once all of its point's seeds did, Optuna learns their mean score."""
+        """A trial that was handed out ended."""
+        self._num_running -= 1
+        self._learn(plan, result)
+
+    def _learn(self, plan: TrialPlan, result: TrialResult) -> None:
+        """Once all trials of a point ended, Optuna learns their mean score."""
         number = plan.number // len(self._spec.seeds)
         if self._metric in result.metrics:
             self._scores.setdefault(number, []).append(result.metrics[self._metric])

@@ -33,7 +33,7 @@ def test_queue_hands_out_every_trial_once() -> None:
     results = drain(queue, lambda plan: 0.5)
     assert [result.number for result in results] == [0, 1, 2, 3]
     assert queue.num_trials == 4
-    assert queue.exhausted
+    assert queue.is_done()
 
 
 def test_finished_trials_are_not_handed_out_again() -> None:

@@ -1,0 +1,128 @@
+"""What is known of a sweep while it runs: events arrive, results are recorded once, the best trial is kept in view."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from orchestrator.finetuning.search_space import TrialPlan
+from orchestrator.finetuning.trial_queue import TrialQueue
+from orchestrator.results import MetricEvent, TrialResult, TrialStart
+
+
+@dataclass(frozen=True)
+class SweepListener:
+    """Who is told, in the driver, of what happens. Everything may be told twice; the keys make that harmless."""
+
+    on_trial_started: Callable[[TrialStart], None]
+    on_trial_event: Callable[[str, MetricEvent], None]
+    on_trial_result: Callable[[TrialResult], None]
+    on_progress: Callable[[str], None]
+
+
+def rank(result: TrialResult, metric: str) -> tuple[float, int]:
+    """Sorts trials, the best last: by score (all scores are higher-is-better), then the earlier number."""
+    return result.metrics[metric], -result.number
+
+
+@dataclass
+class SweepProgress:
+    """Collects results by trial key and passes everything on to the listener."""
+
+    queue: TrialQueue
+    metric: str
+    listener: SweepListener
+    on_superseded: Callable[[TrialResult], None]
+    """Called with each completed trial that is not, or no longer, the best: its weights may go."""
+    results: dict[str, TrialResult]
+    """By key; starts with the results of an earlier attempt."""
+    best: TrialResult | None = None
+    _best_event: dict[str, MetricEvent] = field(default_factory=dict)
+    _started_at: dict[str, float] = field(default_factory=dict)
+    _num_earlier: int = 0
+    _begun_at: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self._num_earlier = len(self.results)
+        for result in self.results.values():
+            self._keep_best(result)
+
+    def started(self, plan: TrialPlan) -> None:
+        """A trial begins, or begins again."""
+        self._started_at[plan.key] = time.monotonic()
+        self._best_event.pop(plan.key, None)
+        start = TrialStart(plan.key, plan.number, plan.parameters, plan.seed, plan.group)
+        self.listener.on_trial_started(start)
+
+    def reported(self, plan: TrialPlan, event: MetricEvent) -> None:
+        """A trial measured something."""
+        score, known = event.values.get(self.metric), self._best_event.get(plan.key)
+        if score is not None and (known is None or score > known.values[self.metric]):
+            self._best_event[plan.key] = event
+        self.listener.on_trial_event(plan.key, event)
+
+    def ended(self, plan: TrialPlan, result: TrialResult) -> None:
+        """A trial came to its end, of whatever kind."""
+        self.results[plan.key] = result
+        self.queue.record(plan, result)
+        self._keep_best(result)
+        self.listener.on_trial_result(result)
+        self.listener.on_progress(self.line(result))
+
+    def pruned(self, plan: TrialPlan) -> TrialResult:
+        """The result of a trial that the scheduler ended early: its best scores so far."""
+        event = self._best_event.get(plan.key)
+        return TrialResult(
+            plan.key,
+            plan.number,
+            plan.parameters,
+            "PRUNED",
+            plan.seed,
+            best_step=event.step if event else 0,
+            metrics=dict(event.values) if event else {},
+            seconds=self._seconds(plan.key),
+        )
+
+    def died(self, plan: TrialPlan, reason: str) -> TrialResult:
+        """The result of a trial whose process died more often than the spec allows."""
+        return TrialResult(
+            plan.key, plan.number, plan.parameters, "FAILED", plan.seed, error=reason, seconds=self._seconds(plan.key)
+        )
+
+    def _seconds(self, key: str) -> float:
+        return time.monotonic() - self._started_at.get(key, self._begun_at)
+
+    def _keep_best(self, result: TrialResult) -> None:
+        if result.state != "COMPLETED":
+            return
+        if self.best is None or rank(result, self.metric) > rank(self.best, self.metric):
+            result, self.best = self.best or result, result
+        if result is not self.best:
+            self.on_superseded(result)
+
+    def line(self, last: TrialResult) -> str:
+        """One line for a person: how many are done, how the last one ended, the best so far, the time left."""
+        done, total = len(self.results), self.queue.num_trials
+        parts = [f"trial {done}/{total}", _describe(last, self.metric)]
+        if self.best is not None:
+            parts.append(f"best {self.metric} {self.best.metrics[self.metric]:.4f} (trial {self.best.number})")
+        if done < total:
+            each = (time.monotonic() - self._begun_at) / max(1, done - self._num_earlier)
+            parts.append(f"about {_duration(each * (total - done))} left")
+        return " · ".join(parts)
+
+
+def _describe(result: TrialResult, metric: str) -> str:
+    if result.state == "FAILED":
+        return f"number {result.number} failed: {result.error}"
+    score = f"{metric} {result.metrics[metric]:.4f}" if metric in result.metrics else "no score"
+    return f"number {result.number} {'pruned at' if result.state == 'PRUNED' else 'reached'} {score}"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def failed_reasons(results: Mapping[str, TrialResult]) -> list[str]:
+    """The reasons of failed trials, in the trials' order."""
+    ordered = sorted(results.values(), key=lambda result: result.number)
+    return [result.error or "no reason given" for result in ordered if result.state == "FAILED"]

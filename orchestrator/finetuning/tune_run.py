@@ -1,0 +1,197 @@
+"""Ray Tune runs the trials: our queue is its searcher, a callback tells the sweep's progress what happens.
+
+Tune's own snapshots are never read again: resuming is running the queue with what the registry knows as finished.
+Tune pickles searcher and callback into its snapshot; both pickle to nothing, so that no engine or file travels along.
+"""
+
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from ray import tune
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
+from ray.tune.search import ConcurrencyLimiter, Searcher
+
+from orchestrator.finetuning.search_space import TrialPlan
+from orchestrator.finetuning.sweep_progress import SweepProgress
+from orchestrator.finetuning.trial_queue import TrialQueue
+from orchestrator.results import MetricEvent, TrialResult
+from orchestrator.specs import SweepSpec
+from orchestrator.storage import delete, join
+from orchestrator.storage.files import is_local
+
+PLAN, EVENT, RESULT, SCORE, EVALUATION = "plan", "event", "result", "score", "evaluation"
+"""Keys of what passes between the driver and a trial's process."""
+
+_QUIET = {
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",
+}
+"""The environment in which Tune writes no log files of its own and prints nothing."""
+
+RunTrial = Callable[[TrialPlan, Callable[[MetricEvent, float, int], None]], TrialResult]
+"""Runs one trial; calls its second argument with each evaluation: the event, the score that ranks, the count."""
+
+
+class _Searcher(Searcher):  # type: ignore[misc]
+    """Hands the queue's trials to Tune."""
+
+    def __init__(self, queue: TrialQueue) -> None:
+        super().__init__()
+        self._queue = queue
+
+    def suggest(self, trial_id: str) -> Any:
+        plan = self._queue.next()
+        return Searcher.FINISHED if plan is None else {PLAN: plan}
+
+    def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
+        """Nothing: the callback records results, as it knows why a trial ended."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing: there is no state worth keeping."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return object, ()
+
+
+class _Callback(tune.Callback):  # type: ignore[misc]
+    """Tells the sweep's progress. An error in there ends the sweep; Tune would have turned it into a failed trial."""
+
+    def __init__(self, progress: SweepProgress) -> None:
+        self._progress = progress
+        self._error: Exception | None = None
+
+    def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        self._guard(lambda: self._progress.started(trial.config[PLAN]))
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Trial], trial: Trial, result: Mapping[str, Any], **info: Any
+    ) -> None:
+        if EVENT in result:
+            self._guard(lambda: self._progress.reported(trial.config[PLAN], result[EVENT]))
+
+    def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        plan, last = trial.config[PLAN], trial.last_result
+        self._guard(lambda: self._progress.ended(plan, last.get(RESULT) or self._progress.pruned(plan)))
+
+    def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        plan, reason = trial.config[PLAN], _death_reason(trial)
+        self._guard(lambda: self._progress.ended(plan, self._progress.died(plan, reason)))
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _guard(self, tell: Callable[[], None]) -> None:
+        try:
+            if self._error is None:
+                tell()
+        except Exception as error:
+            self._error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return object, ()
+
+
+def _death_reason(trial: Trial) -> str:
+    """The first line of what Ray says about the process that died."""
+    lines = Path(trial.error_file).read_text(encoding="utf-8").splitlines()
+    heads = [number for number, line in enumerate(lines) if line.startswith("Failure #")]
+    after = lines[heads[-1] + 1 :] if heads else lines
+    return f"the trial's process died: {next((line.strip() for line in after if line.strip()), 'no reason given')}"
+
+
+def run_with_tune(
+    spec: SweepSpec, run_trial: RunTrial, progress: SweepProgress, storage: str, max_evaluations: int
+) -> None:
+    """Run the queue's trials to their end; results are in `progress`.
+
+    Raises: KeyboardInterrupt when a SIGINT ended it; what the listener raised.
+    """
+
+    def trainable(config: dict[str, Any]) -> None:
+        result = run_trial(config[PLAN], _report)
+        scores = {SCORE: result.metrics[progress_metric], EVALUATION: max_evaluations} if result.metrics else {}
+        tune.report({RESULT: result, **scores})
+
+    progress_metric = progress.metric
+    execution = spec.execution
+    searcher: Searcher = _Searcher(progress.queue)
+    if execution.max_concurrent_trials is not None:
+        searcher = ConcurrencyLimiter(searcher, max_concurrent=execution.max_concurrent_trials)
+    folder = join(storage, "tmp")
+    name = f"tune-{uuid4().hex}"
+    tuner = tune.Tuner(
+        tune.with_resources(trainable, {"cpu": execution.cpus_per_trial, "gpu": execution.gpus_per_trial}),
+        tune_config=tune.TuneConfig(
+            search_alg=searcher,
+            scheduler=_scheduler(spec, max_evaluations),
+            num_samples=progress.queue.num_trials,
+            reuse_actors=True,
+            trial_name_creator=_trial_name,
+            trial_dirname_creator=_trial_name,
+        ),
+        run_config=tune.RunConfig(
+            name=name,
+            storage_path=os.path.abspath(folder) if is_local(folder) else folder,  # noqa: PTH100
+            failure_config=tune.FailureConfig(max_failures=execution.max_failures),
+            callbacks=[_Callback(progress)],
+            verbose=0,
+        ),
+    )
+    try:
+        with _quietly():
+            tuner.fit()
+    finally:
+        delete(join(folder, name))
+    if not progress.queue.is_done():
+        raise KeyboardInterrupt
+
+
+def _report(event: MetricEvent, score: float, evaluation: int) -> None:
+    tune.report({EVENT: event, SCORE: score, EVALUATION: evaluation})
+
+
+def _trial_name(trial: Trial) -> str:
+    return f"{trial.config[PLAN].number:05d}-{trial.config[PLAN].key}"
+
+
+def _scheduler(spec: SweepSpec, max_evaluations: int) -> TrialScheduler:
+    """ASHA (Li et al. 2018, https://arxiv.org/abs/1810.05934), its time counted in evaluations, a third going on.
+
+    The time limit lies beyond the last evaluation: a trial ends of itself.
+    """
+    if spec.scheduler == "none":
+        return FIFOScheduler()
+    return ASHAScheduler(
+        time_attr=EVALUATION, metric=SCORE, mode="max", max_t=max_evaluations + 1, grace_period=1, reduction_factor=3
+    )
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Keep Tune's tables, log files and log lines away, and give the signal handlers back that it replaces."""
+    logger = logging.getLogger("ray.tune")
+    level, environment = logger.level, {name: os.environ.get(name) for name in _QUIET}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGUSR1)}
+    os.environ.update(_QUIET)
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        for name, value in environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        for number, handler in handlers.items():
+            if signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
