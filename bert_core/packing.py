@@ -3,6 +3,7 @@
 The step from examples to the arrays a training step eats; numpy only, so that it runs inside data tasks.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +33,23 @@ class PackedBatch:
         """Consecutive batches of at most `num_sequences` sequences, for accumulation."""
         starts = range(0, self.num_sequences, num_sequences)
         return [self._part(start, min(start + num_sequences, self.num_sequences)) for start in starts]
+
+    @staticmethod
+    def concatenate(parts: Sequence["PackedBatch"]) -> "PackedBatch":
+        """All sequences of all parts, in order."""
+        if len(parts) == 1:
+            return parts[0]
+        shifts = np.cumsum([0, *(len(part.input_ids) for part in parts)]).astype(np.int32)
+        ends = [part.cu_seqlens[1:] + shift for part, shift in zip(parts, shifts, strict=False)]
+        places = [part.masked_positions + shift for part, shift in zip(parts, shifts, strict=False)]
+        return PackedBatch(
+            np.concatenate([part.input_ids for part in parts]),
+            np.concatenate([part.token_type_ids for part in parts]),
+            np.concatenate([np.zeros(1, np.int32), *ends]),
+            np.concatenate(places),
+            np.concatenate([part.masked_labels for part in parts]),
+            np.concatenate([part.next_sentence_labels for part in parts]),
+        )
 
     def _part(self, first: int, last: int) -> "PackedBatch":
         begin, end = self.cu_seqlens[first], self.cu_seqlens[last]

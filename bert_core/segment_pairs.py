@@ -5,10 +5,10 @@ up to the sequence length, now and then a shorter one; it is split at a sentence
 is thrown away and filled again from a random place of another document; a pair that is too long loses tokens from the
 longer segment, at its front or back.
 
-Two things differ from the original script, which walks through each document in order: where an example starts is a
-random sentence in its own n-th of the document, drawn anew each epoch, so that an example can be made without its
-predecessors and their number is known beforehand; and the tokens cut from the front are a uniform share of all cut
-ones, in place of a coin per token.
+The original script walks through each document in order and takes up again what a random B displaced. Here an example
+can be made without its predecessors, and their number is known beforehand: it starts at a random sentence in its own
+n-th of the document, drawn anew each epoch, and A is the front or the tail of its stretch where B is random, so that
+all places are seen. Of the tokens that are cut, a uniform share is cut at the front, in place of a coin per token.
 """
 
 from collections.abc import Sequence
@@ -116,13 +116,16 @@ def build_segment_pairs(
     num_sentences = last - first
     middle = first + 1 + integers(keys, 3, np.maximum(num_sentences - 1, 1))
     is_random = (num_sentences == 1) | (uniform(keys, 4) < 0.5)
-    other_first, other_last = _random_chunks(documents, document, target - (offsets[middle] - offsets[first]), keys)
+    is_tail = is_random & (num_sentences > 1) & (uniform(keys, 9) < 0.5)
+    a_first, a_last = np.where(is_tail, middle, first), np.where(is_tail, last, middle)
+    a_lengths = offsets[a_last] - offsets[a_first]
+    other_first, other_last = _random_chunks(documents, document, target - a_lengths, keys)
     b_first = np.where(is_random, other_first, middle)
     b_last = np.where(is_random, other_last, last)
 
-    a_lengths, b_lengths = offsets[middle] - offsets[first], offsets[b_last] - offsets[b_first]
+    b_lengths = offsets[b_last] - offsets[b_first]
     a_kept, b_kept = _truncate(a_lengths, b_lengths, capacity)
-    a_starts = offsets[first] + integers(keys, 7, a_lengths - a_kept + 1)
+    a_starts = offsets[a_first] + integers(keys, 7, a_lengths - a_kept + 1)
     b_starts = offsets[b_first] + integers(keys, 8, b_lengths - b_kept + 1)
     return SegmentPairs(a_starts, a_kept, b_starts, b_kept, is_random.astype(np.int8))
 

@@ -1,0 +1,219 @@
+"""The whole run as one stream of example numbers; any batch of it can be had without its predecessors.
+
+    example number ─► (epoch, position) ─► (window of shards, place in it) ─► (document, ordinal) ─► segments ─► mask
+
+Each epoch permutes the shards, lays them out in windows of `window_shards`, and permutes the examples inside a window;
+random B segments come from the same window, so a process holds one window and never the corpus. All of it is a
+function of (corpus digest, seed, phase, epoch, example). Step s of a phase uses the phase's examples
+[s·B, (s + 1)·B), and rank r of W takes the r-th of W equal parts of that: the sequence of global batches does not
+depend on the number of workers, on blocks or on restarts.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bert_core.counter_random import derive_key, permutation
+from bert_core.masking import MaskingConfig
+from bert_core.packing import PackedBatch, build_packed_batch
+from bert_core.segment_pairs import Int64Array, TokenizedDocuments, build_segment_pairs, count_examples
+
+
+class ShardReader(Protocol):
+    """What the stream needs of a token store; cheap to pickle."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The corpus digest."""
+
+    def document_lengths(self, shard: int) -> Int64Array:
+        """Tokens of each document of a training shard."""
+
+    def read_documents(self, shard: int) -> TokenizedDocuments:
+        """A training shard's documents."""
+
+
+@dataclass(frozen=True)
+class StreamConfig:
+    """Everything, beside the corpus, that decides the batches."""
+
+    seed: int
+    phases: tuple[tuple[int, int], ...]
+    """(max_seq_length, steps) of each stretch of the run."""
+    global_batch_size: int
+    window_shards: int
+    masking: MaskingConfig
+    cls_id: int
+    sep_id: int
+    pairs: bool = True
+    short_sequence_probability: float = 0.1
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of the whole run."""
+        return sum(steps for _, steps in self.phases)
+
+    def phase_of(self, step: int) -> tuple[int, int]:
+        """The phase that a step belongs to, and the phase's first step."""
+        first = 0
+        for phase, (_, steps) in enumerate(self.phases):
+            if step < first + steps:
+                return phase, first
+            first += steps
+        raise IndexError(f"step {step} of a run of {self.num_steps} steps")
+
+
+@dataclass(frozen=True, eq=False)
+class ExampleStream:
+    """Batches by number. Pickles small: the shard counts of each phase and the store's manifest."""
+
+    store: ShardReader
+    config: StreamConfig
+    shard_examples: tuple[Int64Array, ...]
+    """For each phase, the examples of an epoch in each shard."""
+
+    @staticmethod
+    def open(store: ShardReader, num_shards: int, config: StreamConfig) -> "ExampleStream":
+        """Number the examples; reads the documents' lengths, not their text."""
+        lengths = [store.document_lengths(shard) for shard in range(num_shards)]
+        counts = tuple(
+            np.array([count_examples(shard, max_seq_length).sum() for shard in lengths], np.int64)
+            for max_seq_length, _ in config.phases
+        )
+        return ExampleStream(store, config, counts)
+
+    def examples_per_epoch(self, phase: int = 0) -> int:
+        """Examples that make each token of the corpus seen about once."""
+        return int(self.shard_examples[phase].sum())
+
+    def epoch_at(self, step: int) -> float:
+        """How many epochs of its phase lie before a step."""
+        phase, first = self.config.phase_of(step)
+        return (step - first) * self.config.global_batch_size / self.examples_per_epoch(phase)
+
+    def batches(self, steps: range, rank: int = 0, num_workers: int = 1) -> Iterator[tuple[int, PackedBatch]]:
+        """A rank's parts of some consecutive steps, built together."""
+        share = self.config.global_batch_size // num_workers
+        for part in self._by_phase(steps):
+            phase, first = self.config.phase_of(part.start)
+            begins = (np.arange(part.start, part.stop) - first) * self.config.global_batch_size + rank * share
+            numbers = (begins[:, None] + np.arange(share)).reshape(-1)
+            yield from zip(part, self._build(phase, numbers).split(share), strict=True)
+
+    def _by_phase(self, steps: range) -> Iterator[range]:
+        start = steps.start
+        while start < steps.stop:
+            phase, first = self.config.phase_of(start)
+            stop = min(steps.stop, first + self.config.phases[phase][1])
+            yield range(start, stop)
+            start = stop
+
+    def _build(self, phase: int, numbers: Int64Array) -> PackedBatch:
+        """The examples of these numbers, in order, as one batch."""
+        epochs, positions = np.divmod(numbers, self.examples_per_epoch(phase))
+        parts = []
+        for epoch in np.unique(epochs):
+            layout = _epoch_layout(
+                self._phase_key(phase),
+                int(epoch),
+                tuple(self.shard_examples[phase].tolist()),
+                self.config.window_shards,
+            )
+            here = positions[epochs == epoch]
+            window = np.searchsorted(layout.offsets, here, side="right") - 1
+            for number in np.unique(window):
+                parts.append(self._build_window(phase, int(epoch), layout, int(number), here[window == number]))
+        return PackedBatch.concatenate(parts)
+
+    def _build_window(
+        self, phase: int, epoch: int, layout: "_EpochLayout", number: int, positions: Int64Array
+    ) -> PackedBatch:
+        config, seed = self.config, self._phase_key(phase)
+        max_seq_length = config.phases[phase][0]
+        window = _load_window(_WindowKey(self.store.fingerprint, layout.windows[number], max_seq_length, self.store))
+        order = _window_order(seed, epoch, number, int(window.example_offsets[-1]))
+        example = order[positions - layout.offsets[number]]
+        document = np.searchsorted(window.example_offsets, example, side="right") - 1
+        segments = build_segment_pairs(
+            window.documents,
+            document,
+            example - window.example_offsets[document],
+            max_seq_length=max_seq_length,
+            seed=seed,
+            epoch=epoch,
+            example=positions,
+            pairs=config.pairs,
+            short_sequence_probability=config.short_sequence_probability,
+        )
+        return build_packed_batch(
+            window.documents,
+            segments,
+            config.masking,
+            cls_id=config.cls_id,
+            sep_id=config.sep_id,
+            seed=seed,
+            epoch=epoch,
+            example=positions,
+        )
+
+    def _phase_key(self, phase: int) -> int:
+        return derive_key(self.config.seed, "phase", self.store.fingerprint, phase)
+
+
+@dataclass(frozen=True)
+class _EpochLayout:
+    """An epoch's windows of shards, and the position at which each begins."""
+
+    windows: tuple[tuple[int, ...], ...]
+    offsets: Int64Array  # (num_windows + 1,)
+
+
+@lru_cache(maxsize=4)
+def _epoch_layout(key: int, epoch: int, shard_examples: tuple[int, ...], window_shards: int) -> _EpochLayout:
+    order = permutation(derive_key(key, "shards", epoch), len(shard_examples)).tolist()
+    windows = even_windows(order, window_shards)
+    sizes = [sum(shard_examples[shard] for shard in window) for window in windows]
+    return _EpochLayout(windows, np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]))
+
+
+def even_windows(order: Sequence[int], window_shards: int) -> tuple[tuple[int, ...], ...]:
+    """Windows of at most `window_shards` shards, as even as can be: no window is left with a single shard
+    to draw random segments from while its neighbours have many.
+
+    >>> even_windows([3, 1, 0, 2, 4], 3)
+    ((3, 1, 0), (2, 4))
+    """
+    num_windows = -(-len(order) // window_shards)
+    return tuple(tuple(part.tolist()) for part in np.array_split(np.asarray(order), num_windows))
+
+
+@dataclass(frozen=True)
+class _Window:
+    documents: TokenizedDocuments
+    example_offsets: NDArray[np.int64]  # (num_documents + 1,)
+
+
+@dataclass(frozen=True)
+class _WindowKey:
+    """Which window; the store itself, unpickled anew in every task, takes no part in the comparison."""
+
+    fingerprint: str
+    shards: tuple[int, ...]
+    max_seq_length: int
+    store: ShardReader = field(compare=False)
+
+
+@lru_cache(maxsize=2)
+def _load_window(key: _WindowKey) -> _Window:
+    documents = TokenizedDocuments.concatenate([key.store.read_documents(shard) for shard in key.shards])
+    counts = count_examples(np.diff(documents.document_ends), key.max_seq_length)
+    return _Window(documents, np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
+
+
+@lru_cache(maxsize=4)
+def _window_order(key: int, epoch: int, window: int, size: int) -> Int64Array:
+    return permutation(derive_key(key, "window", epoch, window), size)

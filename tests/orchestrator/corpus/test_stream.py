@@ -1,0 +1,159 @@
+"""The stream of examples: order, resuming, sharing by workers. Alone: pytest tests/orchestrator/corpus/test_stream.py"""
+
+import hashlib
+import pickle
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from bert_core.masking import MaskingConfig
+from bert_core.packing import PackedBatch
+from bert_core.segment_pairs import TokenizedDocuments
+from orchestrator.corpus import stream as stream_module
+from orchestrator.corpus.stream import ExampleStream, StreamConfig, even_windows
+from tests.bert_core.test_segment_pairs import documents
+
+
+@dataclass(frozen=True)
+class MemoryStore:
+    """Shards that are made when asked for; every token tells its shard and place."""
+
+    num_shards: int = 5
+    fingerprint: str = "store"
+
+    def read_documents(self, shard: int) -> TokenizedDocuments:
+        made = documents(12, seed=shard)
+        return replace(made, tokens=made.tokens + 100_000 * shard)
+
+    def document_lengths(self, shard: int) -> np.ndarray:
+        return np.diff(self.read_documents(shard).document_ends)
+
+
+CONFIG = StreamConfig(
+    seed=3,
+    phases=((64, 20), (32, 10)),
+    global_batch_size=24,
+    window_shards=2,
+    masking=MaskingConfig(vocab_size=30_000, mask_token_id=4),
+    cls_id=2,
+    sep_id=3,
+)
+
+
+def open_stream(store: MemoryStore | None = None, **changes: object) -> ExampleStream:
+    store = store or MemoryStore()
+    return ExampleStream.open(store, store.num_shards, replace(CONFIG, **changes))
+
+
+def digests(batches: list[tuple[int, PackedBatch]]) -> list[str]:
+    names = PackedBatch.__dataclass_fields__
+    return [
+        hashlib.sha256(b"".join(getattr(batch, name).tobytes() for name in names)).hexdigest() for _, batch in batches
+    ]
+
+
+def test_batches_come_in_order_over_all_phases() -> None:
+    steps = [step for step, _ in open_stream().batches(range(30))]
+    assert steps == list(range(30))
+
+
+def test_phases_have_their_own_sequence_length() -> None:
+    longest = [int(np.diff(batch.cu_seqlens).max()) for _, batch in open_stream().batches(range(30))]
+    assert max(longest[:20]) > 32
+    assert max(longest[20:]) <= 32
+
+
+@pytest.mark.parametrize("start", [1, 7, 19, 20, 29])
+def test_starting_later_gives_the_same_batches(start: int) -> None:
+    straight = digests(list(open_stream().batches(range(30))))
+    assert digests(list(open_stream().batches(range(start, 30)))) == straight[start:]
+
+
+@pytest.mark.parametrize("block", [1, 3, 8])
+def test_block_size_does_not_matter(block: int) -> None:
+    stream = open_stream()
+    straight = digests(list(stream.batches(range(30))))
+    blocks = [batch for start in range(0, 30, block) for batch in stream.batches(range(start, min(start + block, 30)))]
+    assert digests(blocks) == straight
+
+
+@pytest.mark.parametrize("num_workers", [2, 3, 8])
+def test_workers_share_the_same_global_batches(num_workers: int) -> None:
+    stream = open_stream()
+    whole = list(stream.batches(range(30)))
+    parts = [list(stream.batches(range(30), rank, num_workers)) for rank in range(num_workers)]
+    joined = [(step, PackedBatch.concatenate([part[step][1] for part in parts])) for step, _ in whole]
+    assert digests(joined) == digests(whole)
+
+
+def test_a_process_that_starts_anew_makes_the_same_batches() -> None:
+    stream = open_stream()
+    before = digests(list(stream.batches(range(5))))
+    for cache in (stream_module._load_window, stream_module._window_order, stream_module._epoch_layout):
+        cache.cache_clear()
+    assert digests(list(pickle.loads(pickle.dumps(stream)).batches(range(5)))) == before
+
+
+def test_windows_are_loaded_once_over_unpickled_streams() -> None:
+    stream_module._load_window.cache_clear()
+    for _ in range(3):
+        list(pickle.loads(pickle.dumps(open_stream(window_shards=5))).batches(range(4)))
+    assert stream_module._load_window.cache_info().misses == 1
+
+
+@pytest.mark.parametrize("change", [{"seed": 4}, {"window_shards": 3}])
+def test_another_seed_or_window_gives_other_batches(change: dict) -> None:
+    assert digests(list(open_stream(**change).batches(range(3)))) != digests(list(open_stream().batches(range(3))))
+
+
+def test_another_corpus_gives_other_pairs_and_masks() -> None:
+    other = open_stream(MemoryStore(fingerprint="other"))
+    assert digests(list(other.batches(range(3)))) != digests(list(open_stream().batches(range(3))))
+
+
+def test_an_epoch_uses_every_example_once() -> None:
+    stream = open_stream(pairs=False, short_sequence_probability=0.0)
+    per_epoch = stream.examples_per_epoch()
+    seen: list[int] = []
+    config = replace(stream.config, global_batch_size=1, phases=((64, per_epoch),))
+    for _, batch in replace(stream, config=config, shard_examples=stream.shard_examples[:1]).batches(range(per_epoch)):
+        seen.append(int(batch.masked_labels[0]) // 100_000)
+    shards = Counter(seen)
+    assert {shard: count for shard, count in shards.items()} == dict(enumerate(stream.shard_examples[0].tolist()))
+
+
+def test_random_segments_come_from_the_same_window() -> None:
+    stream = open_stream(window_shards=1)
+    for _, batch in stream.batches(range(10)):
+        for first, last in zip(batch.cu_seqlens[:-1], batch.cu_seqlens[1:], strict=True):
+            tokens = batch.input_ids[first:last]
+            plain = np.setdiff1d(np.arange(first, last), batch.masked_positions) - first
+            assert len(set((tokens[plain][tokens[plain] > 9] // 100_000).tolist())) <= 1
+
+
+def test_next_epoch_is_another_order_with_other_masks() -> None:
+    stream = open_stream(global_batch_size=1)
+    per_epoch = stream.examples_per_epoch()
+    config = replace(stream.config, phases=((64, 2 * per_epoch),))
+    long = replace(stream, config=config, shard_examples=stream.shard_examples[:1])
+    all_digests = digests(list(long.batches(range(2 * per_epoch))))
+    assert len(set(all_digests)) == len(all_digests)
+    assert long.epoch_at(per_epoch) == 1.0
+
+
+def test_a_batch_larger_than_the_corpus_runs_over_several_epochs() -> None:
+    stream = open_stream(global_batch_size=4096, phases=((64, 2),))
+    (_, first), (_, second) = stream.batches(range(2))
+    assert first.num_sequences == second.num_sequences == 4096
+
+
+def test_windows_are_even() -> None:
+    assert [len(window) for window in even_windows(range(17), 16)] == [9, 8]
+    assert sorted(sum(even_windows(range(17), 4), ())) == list(range(17))
+
+
+def test_a_step_beyond_the_end_is_refused() -> None:
+    with pytest.raises(IndexError):
+        CONFIG.phase_of(30)
