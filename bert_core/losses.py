@@ -1,0 +1,71 @@
+"""What the heads are trained on.
+
+Shapes: B sequences, P predicted positions, H hidden, V vocabulary, C classes.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bert_core.errors import DataError
+
+IGNORED = -100
+"""A label that takes no part in a loss."""
+
+
+@dataclass(frozen=True)
+class PretrainingSums:
+    """Sums over a batch, to be added up over micro-batches and workers before anything is divided.
+
+    All are float32 tensors without dimensions on the model's device, so that nothing waits for the device.
+    """
+
+    mlm_loss: Tensor
+    mlm_correct: Tensor
+    num_predictions: Tensor
+    nsp_loss: Tensor
+    nsp_correct: Tensor
+    num_examples: Tensor
+    """Examples with a next-sentence label; 0 when the batch has none."""
+
+
+def cross_entropy_sums(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Summed cross entropy, number of right guesses, number of labels: (P, C), (P,) → three scalars."""
+    loss = F.cross_entropy(logits.float(), labels, reduction="sum")
+    correct = (logits.detach().argmax(dim=-1) == labels).sum(dtype=torch.float32)
+    return loss, correct, torch.full_like(correct, labels.shape[0])
+
+
+def sequence_classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None) -> Tensor:
+    """The mean loss of (B, C) logits. With no problem type, labels decide: one class or real numbers, as HF does.
+
+    Raises: DataError when the labels do not have a shape that the problem type needs.
+    """
+    num_labels = logits.shape[-1]
+    if problem_type is None:
+        whole = not labels.is_floating_point()
+        several = "single_label_classification" if whole else "multi_label_classification"
+        problem_type = "regression" if num_labels == 1 else several
+    if problem_type == "single_label_classification":
+        return F.cross_entropy(logits.float(), labels.long().view(-1), ignore_index=IGNORED)
+    if labels.numel() != logits.numel():
+        raise DataError(f"labels have the shape {tuple(labels.shape)}; {problem_type} needs {tuple(logits.shape)}")
+    labels = labels.float().view_as(logits)
+    if problem_type == "regression":
+        return F.mse_loss(logits.float(), labels)
+    return F.binary_cross_entropy_with_logits(logits.float(), labels)
+
+
+def span_loss(start_logits: Tensor, end_logits: Tensor, start_positions: Tensor, end_positions: Tensor) -> Tensor:
+    """Mean of the start's and the end's cross entropy over the places of a row: (B, S), (B, S), (B,), (B,) → scalar.
+
+    A position outside the row is left out (Devlin et al. 2018, section 4.2; clamped as in Hugging Face).
+    """
+    width = start_logits.shape[1]
+    start, end = (
+        F.cross_entropy(logits.float(), positions.view(-1).clamp(0, width), ignore_index=width)
+        for logits, positions in ((start_logits, start_positions), (end_logits, end_positions))
+    )
+    return (start + end) / 2

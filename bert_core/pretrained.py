@@ -1,0 +1,149 @@
+"""What every model here has: weights drawn from a seed, and folders in Hugging Face's layout."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from bert_core.config import CONFIG_FILE, BertConfig
+from bert_core.errors import CheckpointError
+from bert_core.manifest import MANIFEST_FILE, check_manifest, write_json, write_manifest, write_whole
+from bert_core.weight_names import canonical, file_names, from_file, normalised, to_file
+
+WEIGHTS_FILE = "model.safetensors"
+_PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.ckpt.index", "tf_model.h5")
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What did not match when a model was loaded, by the names in Hugging Face's files."""
+
+    dropped: tuple[str, ...]
+    """Weights of the file that this model has no place for."""
+    initialised: tuple[str, ...]
+    """Weights of this model that the file lacks; they were drawn anew."""
+
+
+class PretrainedModel(nn.Module):
+    """A BERT with or without a head. Subclasses say in `build` what they are made of."""
+
+    load_report: LoadReport | None = None
+    """Set by `from_pretrained`."""
+
+    def __init__(self, config: BertConfig, seed: int | None = 0) -> None:
+        """Weights drawn from `seed`; None leaves them without storage, for a model that becomes part of another."""
+        super().__init__()
+        self.config = config
+        with torch.device("meta"):  # nothing is drawn from torch's global generator
+            self.build(config)
+        if seed is not None:
+            self.to_empty(device="cpu")
+            self.initialise(seed)
+
+    def build(self, config: BertConfig) -> None:
+        """Create the modules."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def initialise(self, seed: int) -> None:
+        """Draw all weights anew: normal (Devlin et al. 2018, not truncated, as in Hugging Face), biases zero."""
+        generator = torch.Generator().manual_seed(seed)
+        for name, parameter in self.named_parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(std=self.config.initializer_range, generator=generator)
+            else:
+                parameter.fill_(0.0 if name.endswith("bias") else 1.0)
+        for module in self.modules():
+            if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+                module.weight[module.padding_idx].zero_()
+
+    @classmethod
+    def from_config(cls, config: BertConfig, seed: int = 0) -> Self:
+        """A new model; equal seeds give equal weights, and torch's global generator is left alone."""
+        return cls(config, seed)
+
+    @classmethod
+    def from_pretrained(
+        cls, folder: str | Path, config: BertConfig | None = None, seed: int = 0, encoder_only: bool = False
+    ) -> Self:
+        """The model of a folder in Hugging Face's layout; `load_report` lists what did not match.
+
+        Args:
+            config: used instead of the folder's, for another dropout or other labels.
+            seed: draws the weights that the folder lacks.
+            encoder_only: leave the folder's head aside and start with a new one.
+
+        Raises: CheckpointError, naming file and remedy.
+        """
+        folder = Path(folder)
+        model = cls(config or BertConfig.from_pretrained(folder), seed)
+        if (folder / MANIFEST_FILE).exists():
+            check_manifest(folder, "fetch or save the folder anew, or delete manifest.json if the change was meant")
+        weights = normalised(_read_weights(folder))
+        if encoder_only:
+            weights = {name: tensor for name, tensor in weights.items() if name.startswith("bert.")}
+        model.load_report = model._load(weights, folder / WEIGHTS_FILE)
+        return model.eval()
+
+    @torch.no_grad()
+    def _load(self, weights: dict[str, Tensor], path: Path) -> LoadReport:
+        used: set[str] = set()
+        missing: list[str] = []
+        for name, parameter in self.named_parameters():
+            names = tuple(canonical(file_name) for file_name in file_names(name))
+            absent = [file_name for file_name in names if file_name not in weights]
+            if absent:
+                missing += absent
+                continue
+            value = from_file(names, weights)
+            if value.shape != parameter.shape:
+                raise CheckpointError(
+                    f"{path}: {names[0]} makes {tuple(value.shape)} where config.json asks for "
+                    f"{tuple(parameter.shape)}; use the config.json that was saved with these weights"
+                    + ("" if names[0].startswith("bert.") else ", or load with encoder_only=True for a new head")
+                )
+            parameter.copy_(value)
+            used.update(names)
+        encoder = [name for name in missing if name.startswith("bert.") and not name.startswith("bert.pooler.")]
+        if encoder:
+            raise CheckpointError(
+                f"{path} lacks {len(encoder)} weights of the encoder, {encoder[0]} first; "
+                f"it is not a BERT of the shape in config.json: fetch or save the folder anew"
+            )
+        return LoadReport(tuple(sorted(weights.keys() - used)), tuple(missing))
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write config.json, model.safetensors and manifest.json; transformers loads the folder.
+
+        Each file appears whole or not at all, the manifest last. A replacement that breaks off in the middle leaves
+        the older manifest, which then refuses the mixture.
+        """
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        weights = to_file(self.state_dict())
+        details = {"architectures": [type(self).__name__], "dtype": str(next(self.parameters()).dtype).split(".")[-1]}
+        write_json(folder / CONFIG_FILE, self.config.to_dict() | details)
+        write_whole(folder / WEIGHTS_FILE, lambda path: save_file(weights, path, metadata={"format": "pt"}))
+        write_manifest(folder, [CONFIG_FILE, WEIGHTS_FILE])
+
+
+def _read_weights(folder: Path) -> dict[str, Tensor]:
+    path = folder / WEIGHTS_FILE
+    if not path.is_file():
+        if (folder / f"{WEIGHTS_FILE}.index.json").exists():
+            raise CheckpointError(f"{folder} holds weights in several files; save them with transformers as one file")
+        for pickle in _PICKLES:
+            if (folder / pickle).exists():
+                raise CheckpointError(
+                    f"{folder / pickle} is not read, since such a file can run code hidden in it; where you trust it, "
+                    f"load the folder with transformers and call save_pretrained to get {WEIGHTS_FILE}"
+                )
+        raise CheckpointError(f"{path} is missing; a model folder holds config.json and model.safetensors")
+    try:
+        return dict(load_file(path))
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is cut short or broken ({error}); fetch or save the folder anew") from None
