@@ -1,0 +1,176 @@
+"""Ray for one command: connect to a running cluster or start a local one, and see whether it can give what is asked.
+
+Ray's own settings that matter are made here, before Ray is imported: token authentication with a private token for
+a cluster of our own, no usage reports, and reports from training workers seen within a fifth of a second.
+"""
+
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from orchestrator.errors import ClusterError
+from orchestrator.settings import Settings
+
+CONNECT_TIMEOUT_S = 5.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # How often Train looks at its workers: the default of 2 s delays every report and checkpoint by as much.
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
+    # Says in advance what Ray will do one day: leave CUDA_VISIBLE_DEVICES alone for workers without GPUs.
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+
+
+@contextmanager
+def connect(settings: Settings, *, num_cpus: float = 0.0, dashboard: bool = False) -> Iterator[None]:
+    """A Ray to work on: the cluster at `settings.address`, else a local one that ends with the block.
+
+    A local one counts at least `num_cpus` logical CPUs, so that workers and their data tasks do not wait for one
+    another on a small machine. A Ray that is connected already is used and left as it is.
+
+    Raises: ClusterError when the cluster cannot be reached or refuses.
+    """
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    is_local = settings.address in (None, "local")
+    if is_local and "ray" not in sys.modules:
+        _use_private_token(settings.home)
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "namespace": "orchestrator"}
+    if is_local:
+        options |= {
+            "address": "local",
+            "num_cpus": max(os.cpu_count() or 1, int(num_cpus + 0.999)),
+            "include_dashboard": dashboard,
+            "dashboard_host": "127.0.0.1",
+        }
+    else:
+        assert settings.address is not None
+        _check_reachable(settings.address)
+        options["address"] = settings.address
+    try:
+        with _own_signal_handlers():
+            ray.init(**options)
+    except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
+        where = "a local Ray could not be started" if is_local else f"Ray at {settings.address} cannot be used"
+        raise ClusterError(f"{where}: {_first_line(error)}; {_remedy(is_local, error)}") from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def cluster_resources() -> dict[str, float]:
+    """What the connected Ray has in all, by name: `CPU`, `GPU`, `memory` in bytes, …"""
+    import ray
+
+    return {str(name): float(count) for name, count in ray.cluster_resources().items()}
+
+
+def check_resources(needed: Mapping[str, float], have: Mapping[str, float] | None = None) -> None:
+    """See that the cluster has what is asked. Raises: ClusterError, naming what is missing.
+
+    `have` defaults to the connected Ray's; an autoscaling cluster has what its workers that are up have.
+    """
+    have = cluster_resources() if have is None else have
+    short = [
+        f"{_amount(name, count)} asked, {_amount(name, have.get(name, 0.0))} there"
+        for name, count in needed.items()
+        if count > have.get(name, 0.0) + 1e-9
+    ]
+    if short:
+        raise ClusterError(
+            f"the cluster cannot give what this needs: {'; '.join(short)}. "
+            "Lower it in the spec's `execution`, or use a larger cluster with --address"
+        )
+
+
+def _amount(name: str, count: float) -> str:
+    if "memory" in name:
+        return f"{count / (1 << 30):.1f} GiB of {name}"
+    return f"{count:g} {name}s" if name in ("CPU", "GPU") and count != 1 else f"{count:g} {name}"
+
+
+def _use_private_token(home: Path) -> None:
+    """Token authentication with a token that only this user can read; Ray would write one that everybody can."""
+    if os.environ.setdefault("RAY_AUTH_MODE", "token") != "token":
+        return
+    if "RAY_AUTH_TOKEN" in os.environ or "RAY_AUTH_TOKEN_PATH" in os.environ:
+        return
+    path = home / "ray_token"
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        path.chmod(0o600)
+    except OSError as error:
+        raise ClusterError(f"{path} cannot be written: {error.strerror}; give another --home") from error
+    else:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_hex(32))
+    os.environ["RAY_AUTH_TOKEN_PATH"] = str(path)
+
+
+def _check_reachable(address: str) -> None:
+    """Find out within seconds what Ray would find out within a minute. Raises: ClusterError."""
+    if address == "auto":
+        return
+    parts = urlsplit(address if "://" in address else f"ray://{address}")
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if parts.scheme in ("http", "https"):
+        raise ClusterError(
+            f"{address} is a dashboard's address: use it with `orchestrator submit`, or give HOST:6379 to run from here"
+        )
+    if host is None or port is None:
+        raise ClusterError(f"{address!r} is no address of a Ray cluster; give HOST:PORT, usually HOST:6379, or auto")
+    try:
+        socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ClusterError(
+            f"no Ray answers at {address}: {reason}; check that it runs (`ray status`) and that this machine may reach it"
+        ) from error
+
+
+@contextmanager
+def _own_signal_handlers() -> Iterator[None]:
+    """ray.init replaces the handler of SIGTERM by one that skips our end states; put ours back."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0].rstrip(".") if text else type(error).__name__
+
+
+def _remedy(is_local: bool, error: Exception) -> str:
+    text = str(error).lower()
+    if "version mismatch" in text:
+        return "use the versions of constraints.txt on both sides"
+    if "auth" in text or "token" in text:
+        return "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH to the cluster's token (`ray get-auth-token` on its head)"
+    return "see `orchestrator doctor`" if is_local else "check the address, and that the cluster runs (`ray status`)"
