@@ -1,0 +1,134 @@
+"""The three heads under one roof: which model a task needs, how it starts, what it is trained on.
+
+Shapes: W windows, T tokens, C classes, S slots of a padded row.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bert_core.config import BertConfig
+from bert_core.heads import BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification
+from bert_core.packed_sequences import PackedSequences
+from bert_core.tokenization import Tokenizer
+from orchestrator.errors import SpecError
+from orchestrator.specs import RecipeSpec
+from orchestrator.specs.sweep import Head
+from orchestrator.tasks.features import IGNORED, Features
+
+HeadModel: TypeAlias = BertForSequenceClassification | BertForTokenClassification | BertForQuestionAnswering
+
+HEAD_MODELS: Mapping[Head, type[HeadModel]] = {
+    "classification": BertForSequenceClassification,
+    "regression": BertForSequenceClassification,
+    "ner": BertForTokenClassification,
+    "qa": BertForQuestionAnswering,
+}
+
+RANDOM = "random"
+"""What `init_from` says for new weights."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Windows as the model eats them, and what it should say."""
+
+    seqs: PackedSequences
+    targets: Tensor
+    """(W,) classes or values, (T,) tags, or (W, 2) first and last token of the answer within the window"""
+
+
+def build_model(
+    head: Head, labels: tuple[str, ...], recipe: RecipeSpec, init_folder: str | None, tokenizer: Tokenizer
+) -> HeadModel:
+    """A new head on a new encoder or on that of `init_folder`. The recipe's seed draws what is new.
+
+    Raises: SpecError, CheckpointError, TokenizerError where recipe, tokenizer and checkpoint do not fit together.
+    """
+    config = _config(head, labels, recipe, init_folder, tokenizer.vocab_size)
+    tokenizer.check_fits(config.vocab_size)
+    if recipe.max_seq_length > config.max_position_embeddings:
+        raise SpecError(
+            f"recipe.max_seq_length {recipe.max_seq_length} is longer than the {config.max_position_embeddings} tokens "
+            f"that {recipe.init_from} can read (max_position_embeddings); lower it or start from another model"
+        )
+    model = HEAD_MODELS[head].from_config(config, recipe.seed)
+    if init_folder is not None:
+        encoder = _encoder_weights(head, init_folder)
+        model.load_state_dict({**model.state_dict(), **encoder})
+    return model
+
+
+def _config(
+    head: Head, labels: tuple[str, ...], recipe: RecipeSpec, init_folder: str | None, vocab_size: int
+) -> BertConfig:
+    if init_folder is None:
+        config = BertConfig.from_size(
+            recipe.size, vocab_size=vocab_size, max_position_embeddings=max(512, recipe.max_seq_length)
+        )
+    else:
+        config = BertConfig.from_pretrained(init_folder)
+    if recipe.dropout is not None:
+        config = config.with_dropout(recipe.dropout)
+    if head == "regression":
+        return config.with_labels(["score"], "regression")
+    if head == "qa":
+        return replace(config, problem_type=None)
+    return config.with_labels(labels, "single_label_classification" if head == "classification" else None)
+
+
+@lru_cache(maxsize=2)
+def _encoder_weights(head: Head, folder: str) -> dict[str, Tensor]:
+    """A folder's encoder, read and checked once per process; weights that it lacks are left out."""
+    model = HEAD_MODELS[head].from_pretrained(Path(folder), encoder_only=True)
+    assert model.load_report is not None
+    lacking = any(".pooler." in name for name in model.load_report.initialised)
+    return {
+        name: tensor
+        for name, tensor in model.state_dict().items()
+        if name.startswith("bert.") and not (lacking and name.startswith("bert.pooler."))
+    }
+
+
+def make_batch(features: Features, windows: NDArray[np.int64], device: torch.device) -> Batch:
+    """Some windows as one packed batch, without padding."""
+    tokens = features.token_index(windows)
+    seqs = PackedSequences.from_numpy(
+        features.input_ids[tokens],
+        features.token_type_ids[tokens],
+        np.concatenate([[0], np.cumsum(features.lengths[windows])]),
+    )
+    if features.head == "ner":
+        targets: NDArray[Any] = features.token_labels[tokens]
+    elif features.head == "qa":
+        targets = np.stack([features.start_positions[windows], features.end_positions[windows]], axis=1)
+    else:
+        targets = features.labels[windows]
+    dtype = torch.float32 if features.head == "regression" else torch.int64
+    return Batch(seqs.to(device), torch.from_numpy(np.ascontiguousarray(targets)).to(device, dtype))
+
+
+def compute_loss(head: Head, model: HeadModel, batch: Batch) -> Tensor:
+    """The mean loss over a batch's windows, or over its scored tokens (ner)."""
+    logits = model.packed_logits(batch.seqs).float()  # (W, C) or (T, C)
+    if head == "regression":
+        return F.mse_loss(logits.squeeze(-1), batch.targets)
+    if head == "qa":
+        return _span_loss(logits, batch)
+    return F.cross_entropy(logits, batch.targets, ignore_index=IGNORED)
+
+
+def _span_loss(logits: Tensor, batch: Batch) -> Tensor:
+    """Mean of the first and the last token's cross entropy, each over the window's own tokens: (T, 2) → scalar."""
+    rows = batch.seqs.unpack(logits).transpose(1, 2)  # (W, 2, S)
+    rows = rows.masked_fill(~batch.seqs.is_key[:, None, :], -math.inf)
+    return F.cross_entropy(rows.flatten(0, 1), batch.targets.flatten())

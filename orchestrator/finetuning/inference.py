@@ -1,0 +1,47 @@
+"""A head's outputs for a whole split, in the split's own order.
+
+Shapes: W windows, T tokens, C classes.
+"""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from orchestrator.finetuning.batch_order import length_batches
+from orchestrator.finetuning.heads import HeadModel, make_batch
+from orchestrator.tasks.features import Features
+
+_MAX_SLOTS = 16_384
+"""Slots of an evaluation batch, were it padded: bounds the memory that attention takes."""
+
+Precision = Literal["fp32", "bf16"]
+
+
+def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
+    """bf16 arithmetic around a forward pass, or none."""
+    return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
+
+
+@torch.inference_mode()
+def compute_logits(
+    model: HeadModel, features: Features, precision: Precision = "fp32", batch_size: int = 64
+) -> NDArray[np.float32]:
+    """The model's outputs without dropout: (W, C) for sequences, (T, C) for tokens."""
+    was_training = model.training
+    model.eval()
+    device = next(model.parameters()).device
+    by_token = features.head in ("ner", "qa")
+    rows = len(features.input_ids) if by_token else features.num_windows
+    logits: NDArray[np.float32] | None = None
+    for windows in length_batches(features.lengths, batch_size, _MAX_SLOTS):
+        with autocast(device, precision):
+            values = model.packed_logits(make_batch(features, windows, device).seqs).float().cpu().numpy()
+        if logits is None:
+            logits = np.empty((rows, values.shape[1]), np.float32)
+        logits[features.token_index(windows) if by_token else windows] = values
+    model.train(was_training)
+    assert logits is not None, "a split has at least one example"
+    return logits

@@ -1,0 +1,168 @@
+"""The loop that fine-tunes one model: packed batches in, the best step's weights out."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import Generic, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bert_core.counter_random import derive_key
+from bert_core.optimization import build_optimizer, linear_warmup_decay
+from orchestrator.errors import RunFailedError
+from orchestrator.finetuning.batch_order import Schedule, epoch_batches
+from orchestrator.finetuning.heads import HeadModel, compute_loss, make_batch
+from orchestrator.finetuning.inference import autocast
+from orchestrator.specs import RecipeSpec
+from orchestrator.tasks.features import Features
+
+_CHECK_EVERY_STEPS = 20
+"""The loss is looked at this often: seldom enough not to hold up a GPU."""
+
+Scored = TypeVar("Scored")
+
+
+class CollapsedError(RunFailedError):
+    """A loss that is no longer a number."""
+
+
+@dataclass(frozen=True)
+class Evaluation(Generic[Scored]):
+    """The model as it stood after a step: the score that ranks, and whatever else the caller wants kept with it."""
+
+    step: int
+    number: int
+    """1 for the first evaluation"""
+    score: float
+    scored: Scored
+    train_loss: float
+    """Mean over the steps since the last evaluation"""
+    learning_rate: float
+    examples_per_s: float
+
+
+@dataclass
+class Best(Generic[Scored]):
+    """The best evaluation so far, and the weights it saw; the earlier one where scores are equal."""
+
+    evaluation: Evaluation[Scored]
+    weights: dict[str, Tensor]
+
+
+def fine_tune(
+    model: HeadModel,
+    features: Features,
+    recipe: RecipeSpec,
+    evaluate: Callable[[], tuple[float, Scored]],
+    on_evaluation: Callable[[Evaluation[Scored], float], None],
+) -> Best[Scored]:
+    """Train the model by its recipe; it ends with the best step's weights.
+
+    Order, dropout and updates are functions of recipe and data: the same device, thread count and torch give the same
+    weights again, bit by bit.
+
+    Args:
+        evaluate: gives the model's score on validation data, higher being better, and what comes with it.
+        on_evaluation: told of each evaluation and the best score so far; raising ends the training.
+
+    Raises: CollapsedError when the loss is not finite.
+    """
+    schedule = Schedule(features.num_windows, recipe.batch_size, recipe.epochs, recipe.evaluations_per_epoch)
+    optimizer = build_optimizer(model, recipe.learning_rate, recipe.weight_decay)
+    num_warmup = round(recipe.warmup_share * schedule.num_steps)
+    meter = _Meter()
+    best: Best[Scored] | None = None
+    stale = 0
+    evaluation_numbers = {step: number for number, step in enumerate(schedule.evaluation_steps, start=1)}
+    model.train()
+    for step, windows in enumerate(islice(_batches(features, recipe), schedule.num_steps), start=1):
+        factor = linear_warmup_decay(step - 1, schedule.num_steps, num_warmup)
+        loss = _step(model, features, windows, recipe, optimizer, step, recipe.learning_rate * factor)
+        meter.add(loss, len(windows), step)
+        if step not in evaluation_numbers:
+            continue
+        train_loss, examples_per_s = meter.read(step)
+        score, scored = evaluate()
+        number, rate = evaluation_numbers[step], recipe.learning_rate * factor
+        evaluation = Evaluation(step, number, score, scored, train_loss, rate, examples_per_s)
+        if best is None or score > best.evaluation.score:
+            best, stale = Best(evaluation, _copy_weights(model)), 0
+        else:
+            stale += 1
+        on_evaluation(evaluation, best.evaluation.score)
+        if recipe.patience is not None and stale >= recipe.patience:
+            break
+        meter.restart()
+    assert best is not None, "the last step is always evaluated"
+    model.load_state_dict(best.weights)
+    return best
+
+
+def _batches(features: Features, recipe: RecipeSpec) -> Iterator[NDArray[np.int64]]:
+    lengths = features.lengths
+    for epoch in count():
+        yield from epoch_batches(lengths, recipe.batch_size, recipe.seed, epoch)
+
+
+def _step(
+    model: HeadModel,
+    features: Features,
+    windows: NDArray[np.int64],
+    recipe: RecipeSpec,
+    optimizer: torch.optim.Optimizer,
+    step: int,
+    learning_rate: float,
+) -> Tensor:
+    """One update; returns the loss, which nobody has waited for yet."""
+    device = next(model.parameters()).device
+    batch = make_batch(features, windows, device)
+    torch.manual_seed(derive_key(recipe.seed, "dropout", step))
+    with autocast(device, recipe.precision):
+        loss = compute_loss(features.head, model, batch)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()  # type: ignore[no-untyped-call]
+    torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.max_grad_norm)
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate
+    optimizer.step()
+    return loss.detach()
+
+
+def _copy_weights(model: HeadModel) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+class _Meter:
+    """Mean loss and speed since the last evaluation, whose own time does not count."""
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        self._losses: list[Tensor] = []
+        self._num_examples = 0
+        self._begun_at = time.perf_counter()
+
+    def add(self, loss: Tensor, num_examples: int, step: int) -> None:
+        """Raises: CollapsedError, not at every step."""
+        self._losses.append(loss)
+        self._num_examples += num_examples
+        if step % _CHECK_EVERY_STEPS == 0:
+            self._mean(step)
+
+    def read(self, step: int) -> tuple[float, float]:
+        """Mean loss, examples a second. Raises: CollapsedError."""
+        mean = self._mean(step)
+        return mean, self._num_examples / (time.perf_counter() - self._begun_at)
+
+    def _mean(self, step: int) -> float:
+        mean = float(torch.stack(self._losses).mean())
+        if not np.isfinite(mean):
+            raise CollapsedError(
+                f"the loss became {mean} by step {step}; lower learning_rate, raise warmup_share or use precision fp32"
+            )
+        return mean
