@@ -1,0 +1,242 @@
+"""Which files a source names, and their bytes, decompressed: bounded memory, damage noticed.
+
+Local paths and whatever URI fsspec or pyarrow knows. Patterns keep their order, files within one are sorted by path,
+and a file that two names lead to (links, loops, overlapping patterns) is taken once.
+"""
+
+import glob
+import gzip
+import lzma
+import os
+import stat
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Literal
+
+import fsspec
+import pyarrow as pa
+from fsspec.implementations.arrow import ArrowFSWrapper
+
+from orchestrator.errors import CorpusError
+from orchestrator.specs import TextSource
+from orchestrator.storage.files import is_local
+
+Format = Literal["text", "jsonl", "parquet"]
+
+FORMATS: dict[str, Format] = {
+    ".txt": "text",
+    ".text": "text",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+}
+COMPRESSIONS = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00", ".zst": b"\x28\xb5\x2f\xfd"}
+"""Endings, and the bytes such a file begins with."""
+_ENDINGS = f"{' '.join(FORMATS)}, also followed by {' '.join(COMPRESSIONS)}"
+CHUNK_BYTES = 1 << 20
+
+
+class DamagedFileError(CorpusError):
+    """A file that ends early or cannot be decompressed; what was read before is good."""
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """One file of a corpus."""
+
+    path: str
+    format: Format
+    compression: str
+    """`.gz`, `.xz`, `.zst` or nothing."""
+    num_bytes: int
+    version: str
+    """Changes when the file does: its time of modification, or an object store's tag."""
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return PurePosixPath(self.path).name
+
+
+def find_files(source: TextSource) -> tuple[InputFile, ...]:
+    """All files that `source` names, in order. Raises: CorpusError, also when a pattern matches nothing."""
+    files: list[InputFile] = []
+    seen: set[str] = set()
+    for pattern in source.files:
+        found = _find_local(pattern, source) if is_local(pattern) else _find_remote(pattern, source)
+        num_matches = 0
+        for identity, file in found:
+            num_matches += 1
+            if identity not in seen:
+                seen.add(identity)
+                files.append(file)
+        if not num_matches:
+            raise CorpusError(
+                f"corpus.files: {pattern!r} matches no file; check the path, "
+                f"and that files in a folder end in {_ENDINGS} (or set corpus.format)"
+            )
+    return tuple(files)
+
+
+def _find_local(pattern: str, source: TextSource) -> Iterator[tuple[str, InputFile]]:
+    pattern = str(Path(pattern.removeprefix("file://")).expanduser())
+    is_pattern = glob.has_magic(pattern) and not os.path.lexists(pattern)
+    matches = sorted(glob.glob(pattern, recursive=True)) if is_pattern else [pattern]  # noqa: PTH207 - any root
+    for name in matches:
+        if Path(name).is_dir():
+            for path in sorted(_walk(name)):
+                if _wanted(path, source):
+                    yield from _local_file(path, source, named=False)
+        elif os.path.lexists(name) or not is_pattern:
+            yield from _local_file(name, source, named=not is_pattern)
+
+
+def _walk(folder: str) -> Iterator[str]:
+    """Files below a folder; links are followed, but no folder is entered twice."""
+    entered: set[tuple[int, int]] = set()
+    for root, folders, names in os.walk(folder, followlinks=True, onerror=_raise_unreadable):
+        status = Path(root).stat()
+        if (status.st_dev, status.st_ino) in entered:
+            folders.clear()
+            continue
+        entered.add((status.st_dev, status.st_ino))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (f"{root}/{name}" for name in names)
+
+
+def _raise_unreadable(error: OSError) -> None:
+    raise CorpusError(f"the folder {error.filename} cannot be read: {error.strerror}; check its permissions")
+
+
+def _local_file(path: str, source: TextSource, named: bool) -> Iterator[tuple[str, InputFile]]:
+    try:
+        status = Path(path).stat()
+    except OSError as error:
+        raise CorpusError(f"corpus.files: {path} cannot be read: {error.strerror}; check the path") from None
+    if stat.S_ISREG(status.st_mode):
+        identity = f"{status.st_dev}:{status.st_ino}"
+        yield identity, _input_file(path, source, status.st_size, str(status.st_mtime_ns))
+    elif named:
+        raise CorpusError(f"corpus.files: {path} is neither a file nor a folder")
+
+
+def _find_remote(pattern: str, source: TextSource) -> Iterator[tuple[str, InputFile]]:
+    filesystem, plain = _filesystem(pattern)
+    scheme = pattern.partition("://")[0]
+    try:
+        named = not glob.has_magic(plain) or filesystem.exists(plain)
+        names = [plain] if named else sorted(filesystem.glob(plain))
+        for name in names:
+            infos = filesystem.find(name, detail=True).values() if filesystem.isdir(name) else [filesystem.info(name)]
+            for info in sorted(infos, key=lambda info: str(info["name"])):
+                path = info["name"] if "://" in info["name"] else f"{scheme}://{info['name']}"
+                if info["name"] == name or _wanted(path, source):
+                    version = info.get("ETag") or info.get("mtime") or info.get("LastModified") or info.get("created")
+                    yield path, _input_file(path, source, int(info["size"] or 0), str(version))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise CorpusError(f"corpus.files: {pattern} cannot be listed: {error}; check address and access") from None
+
+
+def _filesystem(uri: str) -> tuple[Any, str]:
+    """fsspec's file system for a URI, or pyarrow's where fsspec lacks a package."""
+    try:
+        filesystem, plain = fsspec.core.url_to_fs(uri)
+    except (ImportError, ValueError) as missing:
+        try:
+            arrow, plain = pa.fs.FileSystem.from_uri(uri)
+        except (pa.ArrowException, OSError):
+            raise CorpusError(f"corpus.files: {uri}: {missing}") from None
+        return ArrowFSWrapper(arrow), plain
+    return filesystem, str(plain)
+
+
+def _wanted(path: str, source: TextSource) -> bool:
+    """Whether a file found in a folder belongs to the corpus: no hidden one, and of a known ending."""
+    name = PurePosixPath(path).name
+    return not name.startswith((".", "_")) and (source.format != "auto" or _ending(name)[0] in FORMATS)
+
+
+def _ending(name: str) -> tuple[str, str]:
+    """A name's ending and its compression: `.jsonl`, `.xz`."""
+    path = PurePosixPath(name.lower())
+    if path.suffix in COMPRESSIONS:
+        return PurePosixPath(path.stem).suffix, path.suffix
+    return path.suffix, ""
+
+
+def _input_file(path: str, source: TextSource, num_bytes: int, version: str) -> InputFile:
+    ending, compression = _ending(PurePosixPath(path).name)
+    if source.format != "auto":
+        return InputFile(path, source.format, compression, num_bytes, version)
+    if ending not in FORMATS:
+        raise CorpusError(
+            f"corpus.files: the ending of {path} does not say how to read it; "
+            f"known are {_ENDINGS}: rename it or set corpus.format to text, jsonl or parquet"
+        )
+    return InputFile(path, FORMATS[ending], compression, num_bytes, version)
+
+
+def open_raw(file: InputFile) -> IO[bytes]:
+    """The file's own bytes. Raises: CorpusError when it cannot be opened."""
+    try:
+        if is_local(file.path):
+            return Path(file.path.removeprefix("file://")).open("rb")
+        filesystem, plain = _filesystem(file.path)
+        remote: IO[bytes] = filesystem.open(plain, "rb")
+        return remote
+    except OSError as error:
+        raise CorpusError(f"{file.path} cannot be opened: {error}; check that it exists and may be read") from None
+
+
+def read_chunks(file: InputFile, on_read: Callable[[int], None] = lambda _: None) -> Iterator[bytes]:
+    """The file's content, decompressed, in pieces; `on_read` hears how far the file itself has been read.
+
+    Raises: CorpusError when it cannot be opened or its ending lies, DamagedFileError when it ends early.
+    """
+    num_bytes = 0
+    with open_raw(file) as raw:
+        _check_compression(file, raw)
+        if not file.num_bytes:
+            return
+        try:
+            stream = _decompress(raw, file.compression)
+            while chunk := stream.read(CHUNK_BYTES):
+                num_bytes += len(chunk)
+                on_read(raw.tell())
+                yield chunk
+        except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+            raise DamagedFileError(
+                f"{file.path} is damaged after {num_bytes} bytes of its content: {error}; fetch it again, "
+                "or set corpus.on_bad_record to skip to use the whole records before that"
+            ) from None
+
+
+def _check_compression(file: InputFile, raw: IO[bytes]) -> None:
+    """Compare the file's first bytes with its ending."""
+    begin = raw.read(6)
+    raw.seek(0)
+    actual = next((ending for ending, magic in COMPRESSIONS.items() if begin.startswith(magic)), "")
+    if begin and actual != file.compression:
+        has, says = (f"{actual[1:]} data" if actual else "not compressed"), (file.compression or "nothing of that")
+        raise CorpusError(f"{file.path} is {has}, its ending says {says}; rename the file to what it is")
+
+
+def _decompress(raw: IO[bytes], compression: str) -> Any:
+    """A stream that reads on through concatenated members."""
+    if compression == ".gz":
+        return gzip.GzipFile(fileobj=raw)
+    if compression == ".xz":
+        return lzma.LZMAFile(raw)
+    if compression == ".zst":
+        return pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
+    return raw
+
+
+def total_bytes(files: Iterable[InputFile]) -> int:
+    """What the files take where they lie."""
+    return sum(file.num_bytes for file in files)

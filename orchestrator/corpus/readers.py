@@ -1,0 +1,199 @@
+"""Documents from files: plain text, JSON lines and Parquet, with one policy for what is broken.
+
+`on_bad_record` says what a record that cannot be used does. `error`: ends the run with the file and the place.
+`skip`: is left out. `replace`: a bad byte becomes U+FFFD and a line over the limit keeps its beginning; a record
+without structure (no JSON, no such field) cannot be mended and is left out. Either way it is counted per file.
+A record is a line of plain text (a paragraph), a line of JSON, or a row of Parquet. A NUL byte is a bad one: such a
+file is UTF-16 or no text at all.
+"""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from typing import IO, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from orchestrator.corpus.files import DamagedFileError, InputFile, open_raw, read_chunks
+from orchestrator.corpus.lines import Line, read_lines
+from orchestrator.errors import CorpusError
+from orchestrator.results import FileCount
+from orchestrator.specs import TextSource
+
+MAX_RECORD_BYTES = 16 << 20
+"""A longer line is a bad record; a longer document of plain text is continued as the next one."""
+ID_FIELD = "id"
+"""The key or column that names a document, where it is there."""
+_ROWS_AT_ONCE = 64
+
+
+class Document(NamedTuple):
+    """A text and its name: the `id` it came with, or file name and number."""
+
+    id: str
+    text: str
+
+
+class DocumentReader:
+    """Reads one file once, and counts."""
+
+    def __init__(self, file: InputFile, source: TextSource):
+        """Nothing is opened yet."""
+        self.file = file
+        self.source = source
+        self.num_documents = 0
+        self.num_bad_records = 0
+        self.num_bytes_read = 0
+        """How far the file itself was read, compressed where it is."""
+
+    def count(self) -> FileCount:
+        """What the file gave so far."""
+        return FileCount(self.file.path, self.file.num_bytes, self.num_documents, self.num_bad_records)
+
+    def read(self) -> Iterator[Document]:
+        """The documents that hold text, in order. Raises: CorpusError."""
+        records = {"text": self._read_text, "jsonl": self._read_json_lines, "parquet": self._read_parquet}
+        try:
+            for name, text in records[self.file.format]():
+                if text and not text.isspace():
+                    self.num_documents += 1
+                    yield Document(name or f"{self.file.name}#{self.num_documents}", text)
+        except DamagedFileError:
+            if self.source.on_bad_record == "error":
+                raise
+            self.num_bad_records += 1
+        self.num_bytes_read = self.file.num_bytes
+
+    def _read_text(self) -> Iterator[tuple[str, str]]:
+        paragraphs: list[str] = []
+        num_bytes = 0
+        for line in self._read_lines():
+            text = self._decode_line(line)
+            if text and not text.isspace():
+                paragraphs.append(text)
+                num_bytes += line.num_bytes
+            if (text is not None and text.strip() == "") or num_bytes > MAX_RECORD_BYTES:
+                yield "", "\n".join(paragraphs)
+                paragraphs, num_bytes = [], 0
+        yield "", "\n".join(paragraphs)
+
+    def _read_json_lines(self) -> Iterator[tuple[str, str]]:
+        for line in self._read_lines():
+            text = self._decode_line(line)
+            if not text or text.isspace():
+                continue
+            place = f"line {line.number} (byte {line.offset})"
+            try:
+                record = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                self._note_bad(place, f"is not JSON: {error}")
+                continue
+            if not isinstance(record, dict):
+                self._note_bad(place, f"is {type(record).__name__}, not a JSON object")
+            else:
+                yield from self._read_record(record, place)
+
+    def _read_parquet(self) -> Iterator[tuple[str, str]]:
+        with self._open_parquet() as raw:
+            try:
+                file = pq.ParquetFile(raw, pre_buffer=False)
+                columns = [name for name in (self.source.text_field, ID_FIELD) if name in file.schema_arrow.names]
+                self._check_column(file.schema_arrow)
+                number = 0
+                for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns, use_threads=False):
+                    self.num_bytes_read = self.file.num_bytes * number // max(1, file.metadata.num_rows)
+                    # As bytes, since Parquet does not promise that a string column is UTF-8.
+                    texts = batch.column(self.source.text_field).cast(pa.large_binary()).to_pylist()
+                    names = batch.column(ID_FIELD).to_pylist() if ID_FIELD in columns else [None] * len(texts)
+                    for name, data in zip(names, texts, strict=True):
+                        number += 1
+                        if data is None:
+                            self._note_bad(f"row {number}", f"has no value in {self.source.text_field!r}")
+                        elif (text := self._decode(data, f"row {number}")) is not None:
+                            yield _name(name), text
+            except (pa.ArrowException, OSError) as error:
+                raise DamagedFileError(
+                    f"{self.file.path} cannot be read as Parquet: {error}; fetch or write it again"
+                ) from None
+
+    def _open_parquet(self) -> IO[bytes]:
+        """The file itself, or what it holds, unpacked to a temporary file: Parquet is read from its end."""
+        if not self.file.compression:
+            return open_raw(self.file)
+        unpacked: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the caller
+        for chunk in read_chunks(self.file):
+            unpacked.write(chunk)
+        unpacked.seek(0)
+        return unpacked
+
+    def _check_column(self, schema: pa.Schema) -> None:
+        name = self.source.text_field
+        if name not in schema.names:
+            raise CorpusError(
+                f"{self.file.path} has no column {name!r}; it has {', '.join(schema.names)}: set corpus.text_field"
+            )
+        kind = schema.field(name).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+            raise CorpusError(f"{self.file.path}: column {name!r} holds {kind}, not text; set corpus.text_field")
+
+    def _read_record(self, record: dict[str, Any], place: str) -> Iterator[tuple[str, str]]:
+        field = self.source.text_field
+        text = record.get(field)
+        if not isinstance(text, str):
+            has = f"has {type(text).__name__} in" if field in record else "lacks"
+            self._note_bad(place, f"{has} the text field {field!r} (its fields: {', '.join(record)[:200]})")
+            return
+        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+            self._note_bad(place, "has half a surrogate pair, which is no character")
+            if self.source.on_bad_record == "skip":
+                return
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        yield _name(record.get(ID_FIELD)), text
+
+    def _read_lines(self) -> Iterator[Line]:
+        return read_lines(read_chunks(self.file, self._note_position), MAX_RECORD_BYTES)
+
+    def _decode_line(self, line: Line) -> str | None:
+        if line.num_bytes > len(line.data):
+            self._note_bad(
+                f"line {line.number} (byte {line.offset})",
+                f"is {line.num_bytes} bytes long, more than the {MAX_RECORD_BYTES} that a record may have",
+            )
+            if self.source.on_bad_record == "skip":
+                return None
+            # The cut may have gone through a character.
+            return line.data.decode("utf-8", "ignore").replace("\0", "\ufffd")
+        return self._decode(line.data, f"line {line.number}", line.offset)
+
+    def _decode(self, data: bytes, place: str, offset: int | None = None) -> str | None:
+        """UTF-8 to text; `None` when the record is to be left out."""
+        try:
+            text = data.decode()
+            if "\0" not in text:
+                return text
+            position, problem = data.index(0), "has a NUL byte; is it UTF-16, or no text at all?"
+        except UnicodeDecodeError as error:
+            position, problem = error.start, f"is not UTF-8 (byte 0x{data[error.start]:02x})"
+        self._note_bad(place if offset is None else f"{place} (byte {offset + position})", problem)
+        if self.source.on_bad_record == "skip":
+            return None
+        return data.decode("utf-8", "replace").replace("\0", "\ufffd")
+
+    def _note_bad(self, place: str, problem: str) -> None:
+        if self.source.on_bad_record == "error":
+            stream = " of the decompressed content" if self.file.compression else ""
+            raise CorpusError(
+                f"{self.file.path}: {place}{stream} {problem}; mend the file, "
+                "or set corpus.on_bad_record to skip or replace"
+            )
+        self.num_bad_records += 1
+
+    def _note_position(self, num_bytes: int) -> None:
+        self.num_bytes_read = num_bytes
+
+
+def _name(value: object) -> str:
+    """A document's id as text; nothing where it has none."""
+    return str(value) if isinstance(value, str | int) else ""

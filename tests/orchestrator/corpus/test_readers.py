@@ -1,0 +1,186 @@
+"""Documents from clean and from dirty files, under each policy.
+
+Run alone: pytest tests/orchestrator/corpus/test_readers.py
+"""
+
+import gzip
+import json
+import lzma
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from orchestrator.corpus import readers
+from orchestrator.corpus.files import find_files
+from orchestrator.corpus.readers import Document, DocumentReader
+from orchestrator.errors import CorpusError
+from orchestrator.specs import TextSource
+
+Policy = Literal["error", "skip", "replace"]
+
+
+def read(path: Path, policy: Policy = "error", **fields: Any) -> tuple[list[str], int]:
+    """The texts and the number of bad records."""
+    source = TextSource(files=(str(path),), on_bad_record=policy, **fields)
+    (file,) = find_files(source)
+    reader = DocumentReader(file, source)
+    texts = [document.text for document in reader.read()]
+    count = reader.count()
+    assert (count.path, count.num_bytes, count.num_documents) == (str(path), path.stat().st_size, len(texts))
+    assert reader.num_bytes_read == file.num_bytes
+    return texts, count.num_bad_records
+
+
+def write(path: Path, data: bytes | str) -> Path:
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return path
+
+
+def json_lines(*records: Any) -> str:
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def test_blank_lines_part_documents_of_text(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", "\ufeffOne.\r\nTwo\u2028too.\r\n\r\n \t\n\nThree.")
+    assert read(path) == (["One.\nTwo\u2028too.", "Three."], 0)
+
+
+def test_documents_are_named_by_id_or_by_file_and_number(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", json_lines({"id": "x", "text": "A"}, {"text": "B"}, {"id": 7, "text": "C"}))
+    source = TextSource(files=(str(path),))
+    (file,) = find_files(source)
+    assert list(DocumentReader(file, source).read()) == [
+        Document("x", "A"),
+        Document("a.jsonl#2", "B"),
+        Document("7", "C"),
+    ]
+
+
+def test_json_lines_without_text_are_no_documents(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", json_lines({"text": ""}, {"text": " \n"}, {"text": "A"}) + "\n\n")
+    assert read(path) == (["A"], 0)
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
+def test_parquet_is_read_packed_or_not(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["A", "B\nC"] * 100, "id": list(range(200))}), path, row_group_size=70)
+    packer = {"": lambda data: data, ".gz": gzip.compress, ".xz": lzma.compress}[ending]
+    packed = write(tmp_path / f"b.parquet{ending}", packer(path.read_bytes()))
+    assert read(packed) == (["A", "B\nC"] * 100, 0)
+
+
+def test_parquet_without_the_column_names_those_it_has(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"body": ["A"], "size": [1]}), path)
+    assert read(path, text_field="body") == (["A"], 0)
+    with pytest.raises(CorpusError, match=r"no column 'text'; it has body, size: set corpus\.text_field"):
+        read(path)
+    with pytest.raises(CorpusError, match="column 'size' holds int64, not text"):
+        read(path, text_field="size")
+
+
+BAD_TEXT = b"Good.\n\nBad \xff byte.\nNext.\n\nLast."
+BAD_JSON = b'{"text": "A"}\n{"text": "B\xff"}\n{"text": "C"}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "place", "skipped", "replaced"),
+    [
+        (
+            "a.txt",
+            BAD_TEXT,
+            r"line 3 \(byte 11\) is not UTF-8 \(byte 0xff\)",
+            ["Good.", "Next.", "Last."],
+            "Bad � byte.",
+        ),
+        ("a.jsonl", BAD_JSON, r"line 2 \(byte 25\) is not UTF-8", ["A", "C"], "B�"),
+        ("b.txt", b"A\n\nB\0\nC", r"line 3 \(byte 4\) has a NUL byte", ["A", "C"], "B�"),
+        ("b.jsonl", b'{"text": "A"}\n{"text"\n', r"line 2 \(byte 14\) is not JSON", ["A"], None),
+        ("c.jsonl", b'{"text": "A"}\n[1]\n', r"line 2 \(byte 14\) is list, not a JSON object", ["A"], None),
+        ("d.jsonl", b'{"text": "A"}\n{"body": 1}\n', r"lacks the text field 'text' \(its fields: body\)", ["A"], None),
+        ("e.jsonl", b'{"text": "A"}\n{"text": null}\n', r"has NoneType in the text field", ["A"], None),
+        ("f.jsonl", b'{"text": "A"}\n{"text": "\\ud800!"}\n', r"half a surrogate pair", ["A"], "�!"),
+        ("g.jsonl", b'{"text": "A"}\n' + b"[" * 100_000, r"line 2 \(byte 14\) is not JSON", ["A"], None),
+    ],
+)
+def test_a_bad_record_follows_the_policy(
+    tmp_path: Path, name: str, data: bytes, place: str, skipped: list[str], replaced: str | None
+) -> None:
+    path = write(tmp_path / name, data)
+    with pytest.raises(CorpusError, match=place) as caught:
+        read(path)
+    assert str(path) in str(caught.value)
+    assert "set corpus.on_bad_record to skip or replace" in str(caught.value)
+    texts, bad = read(path, "skip")
+    assert ("\n\n".join(texts).split(), bad) == (" ".join(skipped).split(), 1)
+    texts, bad = read(path, "replace")
+    assert bad == 1
+    assert replaced is None or replaced in "\n".join(texts)
+
+
+def test_bad_rows_of_parquet_follow_the_policy(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    broken = pa.array([b"A", b"B\xff", None, b"C"]).view(pa.string())
+    pq.write_table(pa.table({"text": broken}), path)
+    with pytest.raises(CorpusError, match=r"a\.parquet: row 2 is not UTF-8 \(byte 0xff\)"):
+        read(path)
+    assert read(path, "skip") == (["A", "C"], 2)
+    assert read(path, "replace") == (["A", "B�", "C"], 2)
+
+
+def test_a_line_over_the_limit_follows_the_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "MAX_RECORD_BYTES", 101)
+    path = write(tmp_path / "a.txt", "A\n\n" + "é" * 1000 + "\n\nB")
+    with pytest.raises(CorpusError, match=r"line 3 \(byte 3\) is 2000 bytes long, more than the 101"):
+        read(path)
+    assert read(path, "skip") == (["A", "B"], 1)
+    assert read(path, "replace") == (["A", "é" * 50, "B"], 1)
+
+
+def test_a_text_without_blank_lines_is_cut_into_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "MAX_RECORD_BYTES", 50)
+    lines = [f"Line number {i}." for i in range(20)]
+    texts, bad = read(write(tmp_path / "a.txt", "\n".join(lines)))
+    assert len(texts) > 1
+    assert bad == 0
+    assert "\n".join(texts).split("\n") == lines
+
+
+@pytest.mark.parametrize("packer", [gzip.compress, lzma.compress])
+def test_a_file_cut_short_gives_its_whole_records_or_an_error(tmp_path: Path, packer: Any) -> None:
+    records = [{"text": f"{i} " * 500} for i in range(5000)]
+    ending = "gz" if packer is gzip.compress else "xz"
+    path = write(tmp_path / f"a.jsonl.{ending}", packer(json_lines(*records).encode())[:-100])
+    with pytest.raises(CorpusError, match="is damaged after"):
+        read(path)
+    texts, bad = read(path, "skip")
+    assert bad == 1
+    assert 0 < len(texts) < 5000
+    assert texts == [record["text"] for record in records[: len(texts)]]
+
+
+def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["A"] * 1000}), path)
+    write(path, path.read_bytes()[:-20])
+    with pytest.raises(CorpusError, match=r"a\.parquet cannot be read as Parquet"):
+        read(path)
+    assert read(path, "skip") == ([], 1)
+
+
+def test_a_text_named_jsonl_is_found_out(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"a\.jsonl: line 1 \(byte 0\) is not JSON"):
+        read(write(tmp_path / "a.jsonl", "Just text.\n"))
+
+
+def test_reading_is_not_the_slow_part(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", json_lines(*[{"text": "Some words of text. " * 200}] * 2000))
+    start = time.perf_counter()
+    texts, _ = read(path)
+    assert len(texts) == 2000
+    assert 8.0 / (time.perf_counter() - start) > 10, "MB/s; far below the rate seen, so that a busy machine passes"
