@@ -1,0 +1,138 @@
+"""Answers from start and end logits: the best spans of the passage over all windows of a question, and "no answer".
+
+A span's score is the sum of its first token's start logit and its last token's end logit (Devlin et al. 2019,
+section 4.2); both lie in the passage of one window, the end not before the start, at most `max_answer_length` tokens.
+"No answer" scores what [CLS] does, the least over a question's windows, and is said where it beats the best span by
+more than a threshold that is tuned on held-out questions (section 4.3).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bert_core.errors import DataError
+
+Logits = NDArray[np.floating]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Characters of the passage, the end exclusive, and the span's score."""
+
+    start: int
+    end: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionSpans:
+    """The best spans of one question, best first, none where no window holds any passage; and the null score."""
+
+    spans: tuple[Span, ...]
+    null_score: float
+
+    @property
+    def null_margin(self) -> float:
+        """How far "no answer" is ahead of the best span; 0 where there is no span."""
+        return self.null_score - self.spans[0].score if self.spans else 0.0
+
+
+def decode_spans(
+    start_logits: Logits,
+    end_logits: Logits,
+    offsets: NDArray[np.int32],
+    cu_seqlens: NDArray[np.int64],
+    question_index: NDArray[np.int32],
+    *,
+    max_answer_length: int,
+    num_best: int = 5,
+) -> list[QuestionSpans]:
+    """The `num_best` spans of each question 0, 1, …; each with its first and last character, not found twice.
+
+    Shapes: logits (T,), offsets (T, 2) characters of the passage or -1 off it, cu_seqlens (W+1,), question_index (W,)
+    ascending without gaps. Raises: DataError when they do not fit or a logit is not finite.
+    """
+    _check_shapes(start_logits, end_logits, offsets, cu_seqlens, question_index)
+    starts, ends = _mask(start_logits, offsets), _mask(end_logits, offsets)
+    window_null = start_logits[cu_seqlens[:-1]] + end_logits[cu_seqlens[:-1]]
+    firsts = np.flatnonzero(np.diff(question_index, prepend=-1))
+    null_scores = np.minimum.reduceat(window_null, firsts)
+    decoded = []
+    for windows, null_score in zip(_ranges(firsts, len(question_index)), null_scores, strict=True):
+        found: list[tuple[float, int, int]] = []
+        for begin, end in zip(cu_seqlens[windows.start : windows.stop], cu_seqlens[windows.start + 1 :], strict=False):
+            found += _best_in_window(starts[begin:end], ends[begin:end], int(begin), max_answer_length, num_best)
+        decoded.append(QuestionSpans(_distinct(sorted(found, reverse=True), offsets, num_best), float(null_score)))
+    return decoded
+
+
+def tune_null_threshold(
+    null_margins: NDArray[np.floating], answered_scores: NDArray[np.floating], null_scores: NDArray[np.floating]
+) -> float:
+    """The threshold with the best mean score: "no answer" where a question's null margin exceeds it.
+
+    `answered_scores` are the questions' scores with their best span, `null_scores` those of saying "no answer".
+    Of equally good thresholds the lowest.
+    """
+    order = np.argsort(null_margins, kind="stable")
+    margins = np.asarray(null_margins, np.float64)[order]
+    gain = np.cumsum((answered_scores - null_scores)[order])
+    is_last = np.append(margins[1:] != margins[:-1], True)  # equal margins are answered together
+    totals = np.concatenate([[0.0], gain[is_last]])
+    thresholds = np.concatenate([[margins[0] - 1.0], margins[is_last]])
+    return float(thresholds[int(np.argmax(totals))])
+
+
+def _check_shapes(
+    start_logits: Logits,
+    end_logits: Logits,
+    offsets: NDArray[np.int32],
+    cu_seqlens: NDArray[np.int64],
+    question_index: NDArray[np.int32],
+) -> None:
+    num_tokens, num_windows = int(cu_seqlens[-1]), len(cu_seqlens) - 1
+    shapes = (start_logits.shape, end_logits.shape, offsets.shape, question_index.shape)
+    if shapes != ((num_tokens,), (num_tokens,), (num_tokens, 2), (num_windows,)):
+        raise DataError(
+            f"start_logits, end_logits, offsets and question_index have the shapes {shapes}; "
+            f"{num_tokens} tokens in {num_windows} windows need (T,), (T,), (T, 2) and (W,)"
+        )
+    if num_windows == 0 or not np.isin(np.diff(question_index, prepend=-1), (0, 1)).all():
+        raise DataError("question_index must count the questions up from 0, each with a window at least")
+    if not (np.isfinite(start_logits).all() and np.isfinite(end_logits).all()):
+        raise DataError("the logits hold values that are not finite; the model has diverged")
+
+
+def _mask(logits: Logits, offsets: NDArray[np.int32]) -> Logits:
+    return np.where(offsets[:, 0] >= 0, logits, -np.inf)
+
+
+def _ranges(firsts: NDArray[np.int64], stop: int) -> Iterator[range]:
+    for begin, end in zip(firsts, np.append(firsts[1:], stop), strict=True):
+        yield range(begin, end)
+
+
+def _best_in_window(
+    starts: Logits, ends: Logits, shift: int, max_answer_length: int, num_best: int
+) -> list[tuple[float, int, int]]:
+    """The best spans of one window as (score, first token, last token), tokens counted from `shift`; unordered."""
+    padded = np.concatenate([ends, np.full(max_answer_length - 1, -np.inf)])
+    reach = np.lib.stride_tricks.sliding_window_view(padded, max_answer_length)  # (S, max_answer_length)
+    scores = (starts[:, None] + reach).ravel()
+    best = np.argpartition(scores, -num_best)[-num_best:] if num_best < len(scores) else np.arange(len(scores))
+    best = best[np.isfinite(scores[best])]
+    first, length = np.divmod(best, max_answer_length)
+    return list(zip(scores[best].tolist(), (first + shift).tolist(), (first + length + shift).tolist(), strict=True))
+
+
+def _distinct(found: list[tuple[float, int, int]], offsets: NDArray[np.int32], num_best: int) -> tuple[Span, ...]:
+    """The first `num_best` spans that cover different characters; windows overlap, so the same one comes twice."""
+    spans: dict[tuple[int, int], Span] = {}
+    for score, first, last in found:
+        place = int(offsets[first, 0]), int(offsets[last, 1])
+        spans.setdefault(place, Span(*place, score))
+        if len(spans) == num_best:
+            break
+    return tuple(spans.values())

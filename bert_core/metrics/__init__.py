@@ -1,0 +1,23 @@
+"""Scores as the official scripts count them; each is a fraction, not a percentage. Only numpy is needed."""
+
+from bert_core.metrics.glue import (
+    binary_metrics,
+    classification_metrics,
+    glue_metric_names,
+    glue_metrics,
+    regression_metrics,
+)
+from bert_core.metrics.ner import ner_f1, ner_f1_by_type
+from bert_core.metrics.squad import answer_scores, squad_scores
+
+__all__ = [
+    "answer_scores",
+    "binary_metrics",
+    "classification_metrics",
+    "glue_metric_names",
+    "glue_metrics",
+    "ner_f1",
+    "ner_f1_by_type",
+    "regression_metrics",
+    "squad_scores",
+]

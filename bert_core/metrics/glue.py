@@ -1,0 +1,120 @@
+"""Scores of classification and regression, as GLUE defines them per task (Wang et al. 2018, section 3).
+
+Every score is a fraction; correlations lie between -1 and 1. A correlation that is not defined, because one side
+never varies, counts as 0: a model that always says the same has learnt nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bert_core.errors import DataError
+
+_GLUE_SCORES: Mapping[str, tuple[str, ...]] = {
+    "cola": ("matthews_correlation",),
+    "sst2": ("accuracy",),
+    "mrpc": ("accuracy", "f1"),
+    "stsb": ("pearson", "spearman"),
+    "qqp": ("accuracy", "f1"),
+    "mnli": ("accuracy",),
+    "qnli": ("accuracy",),
+    "rte": ("accuracy",),
+    "wnli": ("accuracy",),
+}
+
+
+def glue_metrics(task: str, predictions: ArrayLike, labels: ArrayLike) -> dict[str, float]:
+    """The task's scores: predicted class numbers, or values for `stsb`, against the gold ones.
+
+    `f1` is that of class 1. Raises: DataError.
+    """
+    if task not in _GLUE_SCORES:
+        raise DataError(f"{task!r} is no GLUE task; one of: {', '.join(_GLUE_SCORES)}")
+    scores = regression_metrics(predictions, labels) if task == "stsb" else binary_metrics(predictions, labels)
+    return {name: scores[name] for name in _GLUE_SCORES[task]}
+
+
+def glue_metric_names(task: str) -> tuple[str, ...]:
+    """The scores of a task of GLUE, none for another task."""
+    return _GLUE_SCORES.get(task, ())
+
+
+def binary_metrics(predictions: ArrayLike, labels: ArrayLike) -> dict[str, float]:
+    """The scores of any classification, and `f1` of class 1. Raises: DataError."""
+    predicted, gold = _check_pair(predictions, labels)
+    return {**classification_metrics(predicted, gold), "f1": _f1(predicted == 1, gold == 1)}
+
+
+def classification_metrics(predictions: ArrayLike, labels: ArrayLike) -> dict[str, float]:
+    """`accuracy`, `macro_f1` (the mean of F1 over the classes that occur) and `matthews_correlation`.
+
+    Raises: DataError.
+    """
+    predicted, gold = _check_pair(predictions, labels)
+    classes = np.union1d(predicted, gold)
+    return {
+        "accuracy": float(np.mean(predicted == gold)),
+        "macro_f1": float(np.mean([_f1(predicted == c, gold == c) for c in classes])),
+        "matthews_correlation": _matthews_correlation(predicted, gold, classes),
+    }
+
+
+def regression_metrics(predictions: ArrayLike, labels: ArrayLike) -> dict[str, float]:
+    """`pearson` and `spearman` correlation. Raises: DataError."""
+    predicted, gold = (values.astype(np.float64) for values in _check_pair(predictions, labels))
+    return {"pearson": _correlation(predicted, gold), "spearman": _correlation(_ranks(predicted), _ranks(gold))}
+
+
+def _check_pair(predictions: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+    predicted, gold = np.asarray(predictions), np.asarray(labels)
+    if predicted.ndim != 1 or gold.ndim != 1:
+        raise DataError(
+            f"predictions have shape {predicted.shape}, labels {gold.shape}: give one number per example, "
+            "the class (the argmax of its logits) or the value"
+        )
+    if len(predicted) != len(gold):
+        raise DataError(f"{len(predicted)} predictions for {len(gold)} labels; there must be one for each")
+    if not len(gold):
+        raise DataError("there is no example to score")
+    for name, values in (("predictions", predicted), ("labels", gold)):
+        if values.dtype.kind not in "biuf":
+            raise DataError(f"{name} must be numbers, not {values.dtype}")
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            place = int(np.flatnonzero(~np.isfinite(values))[0])
+            raise DataError(f"{name}[{place}] is {values[place]}; a diverged model cannot be scored")
+    return predicted, gold
+
+
+def _f1(predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> float:
+    total = int(predicted.sum() + gold.sum())
+    return 2.0 * int((predicted & gold).sum()) / total if total else 0.0
+
+
+def _matthews_correlation(predicted: NDArray[Any], gold: NDArray[Any], classes: NDArray[Any]) -> float:
+    """Matthews (1975); for more than two classes Gorodkin (2004), which is the correlation of the class indicators."""
+    p = predicted[:, None] == classes[None, :]  # (N, C)
+    g = gold[:, None] == classes[None, :]  # (N, C)
+    p_centred, g_centred = p - p.mean(axis=0), g - g.mean(axis=0)  # (N, C)
+    scale = float(np.sqrt((p_centred**2).sum() * (g_centred**2).sum()))
+    return _as_correlation(float((p_centred * g_centred).sum()), scale)
+
+
+def _correlation(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    if np.ptp(x) == 0.0 or np.ptp(y) == 0.0:
+        return 0.0
+    x_centred, y_centred = x - x.mean(), y - y.mean()
+    scale = float(np.linalg.norm(x_centred) * np.linalg.norm(y_centred))
+    return _as_correlation(float(x_centred @ y_centred), scale)
+
+
+def _as_correlation(covariance: float, scale: float) -> float:
+    return min(1.0, max(-1.0, covariance / scale)) if scale > 0.0 else 0.0
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Ranks from 1; equal values share the mean of theirs."""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return np.asarray((last - (counts - 1) / 2)[which], dtype=np.float64)
