@@ -1,1 +1,51 @@
-""
+"""Labelled tasks: files to examples, examples to token arrays, a model's outputs to predictions and scores."""
+
+from orchestrator.tasks.decoding import Outputs, best_null_threshold, decode, with_null_threshold
+from orchestrator.tasks.examples import (
+    Answer,
+    ClassificationExample,
+    Example,
+    NerExample,
+    QaExample,
+    RegressionExample,
+)
+from orchestrator.tasks.feature_cache import dataset_result, prepare_features
+from orchestrator.tasks.features import Features, build_features
+from orchestrator.tasks.predictions import (
+    AnswerPrediction,
+    ClassPrediction,
+    Prediction,
+    TagsPrediction,
+    ValuePrediction,
+)
+from orchestrator.tasks.scores import majority_baseline, prediction_rows, score, write_prediction_rows
+from orchestrator.tasks.task import Task
+from orchestrator.tasks.task_loading import load_task
+
+__all__ = [
+    "Answer",
+    "AnswerPrediction",
+    "ClassPrediction",
+    "ClassificationExample",
+    "Example",
+    "Features",
+    "NerExample",
+    "Outputs",
+    "Prediction",
+    "QaExample",
+    "RegressionExample",
+    "TagsPrediction",
+    "Task",
+    "ValuePrediction",
+    "best_null_threshold",
+    "build_features",
+    "dataset_result",
+    "decode",
+    "load_task",
+    "majority_baseline",
+    "prediction_rows",
+    "prepare_features",
+    "score",
+    "with_null_threshold",
+    "write_prediction_rows",
+]

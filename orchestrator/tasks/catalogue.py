@@ -1,0 +1,138 @@
+"""The known tasks: what their official files are called, which columns count, which score ranks.
+
+The ranking scores are those that Devlin et al. (2019, table 1) report; WNLI, which they leave out, ranks by accuracy.
+Class names stand in the order of the labels' numbers in the files.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from orchestrator.results import Split
+from orchestrator.specs.sweep import Head
+
+_GLUE_FILES: Mapping[Split, tuple[str, ...]] = {
+    "train": ("train.tsv",),
+    "validation": ("dev.tsv",),
+    "test": ("test.tsv",),
+}
+
+
+@dataclass(frozen=True)
+class KnownTask:
+    """A published data set's layout."""
+
+    head: Head
+    metric: str
+    files: Mapping[Split, tuple[str, ...]] = field(default_factory=lambda: _GLUE_FILES)
+    """Names that a split's file goes by, compressed or not."""
+    classes: Mapping[str, str] = field(default_factory=dict)
+    """Class name by the label in the file."""
+    labels: tuple[str, ...] = ()
+    """The tags (ner)."""
+    text_columns: tuple[str, ...] = ()
+    label_column: str = ""
+    header: bool = True
+    """Columns go by their number, from 0, in a file without a header."""
+    unanswerable: bool = False
+    """Whether a question may have no answer (qa)."""
+
+
+def _numbered(*names: str) -> dict[str, str]:
+    return {str(number): name for number, name in enumerate(names)}
+
+
+def _named(*names: str) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+def _bio(*types: str) -> tuple[str, ...]:
+    return ("O", *(f"{prefix}-{kind}" for kind in types for prefix in "BI"))
+
+
+_SENTENCES = ("sentence1", "sentence2")
+
+KNOWN_TASKS: Mapping[str, KnownTask] = {
+    "cola": KnownTask(
+        "classification",
+        "matthews_correlation",
+        classes=_numbered("unacceptable", "acceptable"),
+        text_columns=("3",),
+        label_column="1",
+        header=False,
+    ),
+    "sst2": KnownTask(
+        "classification",
+        "accuracy",
+        classes=_numbered("negative", "positive"),
+        text_columns=("sentence",),
+        label_column="label",
+    ),
+    "mrpc": KnownTask(
+        "classification",
+        "f1",
+        classes=_numbered("not_equivalent", "equivalent"),
+        text_columns=("#1 String", "#2 String"),
+        label_column="Quality",
+    ),
+    "stsb": KnownTask("regression", "spearman", text_columns=_SENTENCES, label_column="score"),
+    "qqp": KnownTask(
+        "classification",
+        "f1",
+        classes=_numbered("not_duplicate", "duplicate"),
+        text_columns=("question1", "question2"),
+        label_column="is_duplicate",
+    ),
+    "mnli": KnownTask(
+        "classification",
+        "accuracy",
+        files={"train": ("train.tsv",), "validation": ("dev_matched.tsv",), "test": ("test_matched.tsv",)},
+        classes=_named("entailment", "neutral", "contradiction"),
+        text_columns=_SENTENCES,
+        label_column="gold_label",
+    ),
+    "qnli": KnownTask(
+        "classification",
+        "accuracy",
+        classes=_named("entailment", "not_entailment"),
+        text_columns=("question", "sentence"),
+        label_column="label",
+    ),
+    "rte": KnownTask(
+        "classification",
+        "accuracy",
+        classes=_named("entailment", "not_entailment"),
+        text_columns=_SENTENCES,
+        label_column="label",
+    ),
+    "wnli": KnownTask(
+        "classification",
+        "accuracy",
+        classes=_numbered("not_entailment", "entailment"),
+        text_columns=_SENTENCES,
+        label_column="label",
+    ),
+    "conll2003": KnownTask(
+        "ner",
+        "f1",
+        files={
+            "train": ("eng.train", "train.txt"),
+            "validation": ("eng.testa", "valid.txt"),
+            "test": ("eng.testb", "test.txt"),
+        },
+        labels=_bio("PER", "ORG", "LOC", "MISC"),
+    ),
+    "wnut17": KnownTask(
+        "ner",
+        "f1",
+        files={
+            "train": ("wnut17train.conll",),
+            "validation": ("emerging.dev.conll",),
+            "test": ("emerging.test.annotated",),
+        },
+        labels=_bio("corporation", "creative-work", "group", "location", "person", "product"),
+    ),
+    "squad": KnownTask("qa", "f1", files={"train": ("train-v1.1.json",), "validation": ("dev-v1.1.json",)}),
+    "squad_v2": KnownTask(
+        "qa", "f1", files={"train": ("train-v2.0.json",), "validation": ("dev-v2.0.json",)}, unanswerable=True
+    ),
+}

@@ -1,0 +1,59 @@
+"""CoNLL columns: a word a line, its tag in the last column, an empty line between sentences."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from orchestrator.tasks.bio_tags import find_bad_tag, to_bio
+from orchestrator.tasks.examples import NerExample
+from orchestrator.tasks.text_files import BadRecords, read_lines
+
+
+@dataclass(frozen=True)
+class ConllReader:
+    """Reads any number of columns, apart by tabs where a line has one, else by spaces; `-DOCSTART-` lines are left out.
+
+    A sentence with a broken line is left out whole.
+    """
+
+    tags: tuple[str, ...] | None = None
+    """The tag set; None takes every BIO tag."""
+
+    def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
+        """The file's sentences in order, tags as BIO."""
+        number = 0
+        for lines in _sentences(path, bad):
+            sentence = self._parse(lines, str(number), bad)
+            if sentence is not None:
+                yield sentence
+                number += 1
+
+    def _parse(self, lines: list[tuple[int, str]], sentence_id: str, bad: BadRecords) -> NerExample | None:
+        words, tags = [], []
+        for number, line in lines:
+            fields = line.split("\t") if "\t" in line else line.split()
+            if len(fields) < 2 or not fields[0] or find_bad_tag(fields[-1:], None):
+                bad.found(f"line {number}", f"{line!r} is not a word and, in the last column, a BIO tag")
+                return None
+            words.append(fields[0])
+            tags.append(fields[-1])
+        bio = to_bio(tags)
+        for (number, _), tag in zip(lines, bio, strict=True):
+            problem = find_bad_tag((tag,), self.tags)
+            if problem:
+                bad.found(f"line {number}", problem)
+                return None
+        return NerExample(sentence_id, tuple(words), bio)
+
+
+def _sentences(path: str, bad: BadRecords) -> Iterator[list[tuple[int, str]]]:
+    """Each sentence's lines with their numbers."""
+    lines: list[tuple[int, str]] = []
+    for number, line in read_lines(path, bad):
+        if line.startswith("-DOCSTART-") or not line.strip():
+            if lines:
+                yield lines
+            lines = []
+        else:
+            lines.append((number, line.rstrip(" ")))
+    if lines:
+        yield lines

@@ -1,0 +1,123 @@
+"""Features on the storage: made once, shared between trials.
+
+They lie under `CACHE/<fingerprint>/`, one `.npy` file per array, their digests in a manifest that is written last.
+Where they are there and whole they are used, memory-mapped from a local folder; otherwise they are made again.
+"""
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert_core.tokenization import Tokenizer
+from orchestrator.results import DatasetResult, FileCount, Split
+from orchestrator.storage import digest_file, join, read_bytes, read_json, write_bytes, write_json
+from orchestrator.storage.files import is_local
+from orchestrator.tasks.features import Features, build_features
+from orchestrator.tasks.task import Task
+from orchestrator.tasks.windows import Array
+
+_MANIFEST = "manifest.json"
+_FEATURES_VERSION = 1
+"""Raised when the same examples would become other arrays."""
+
+
+def prepare_features(
+    task: Task,
+    split: Split,
+    tokenizer: Tokenizer,
+    *,
+    max_seq_length: int,
+    doc_stride: int,
+    max_query_length: int,
+    cache: str,
+) -> Features:
+    """A split's features, from the cache or made and kept there. Raises: TaskDataError, SpecError."""
+    lengths = {"max_seq_length": max_seq_length}
+    if task.head == "qa":
+        lengths |= {"doc_stride": doc_stride, "max_query_length": max_query_length}
+    values = [_FEATURES_VERSION, task.fingerprint(split), tokenizer.fingerprint, lengths]
+    fingerprint = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+    folder = join(cache, fingerprint)
+    kept: dict[str, Any] = {"split": split, "fingerprint": fingerprint, "path": folder}
+    manifest = _read_manifest(folder)
+    arrays = None if manifest is None else _read_arrays(folder, manifest["arrays"])
+    if manifest is not None and arrays is not None:
+        return Features.from_arrays(arrays, task.head, manifest["counts"], reused=True, **kept)
+    read = task.read(split)
+    made = build_features(task.head, task.labels, read.examples, tokenizer, **lengths)
+    from_file = {"num_bad_records": read.num_bad_records, "num_repaired": read.num_repaired}
+    features = replace(made, counts={**made.counts, **from_file}, **kept)
+    _write(folder, features)
+    return features
+
+
+def dataset_result(task: Task, features: Mapping[Split, Features]) -> DatasetResult:
+    """What is recorded of a task's data as it was used."""
+    fingerprints = {split: made.fingerprint for split, made in features.items()}
+    counts = {
+        f"num_{split}_{name.removeprefix('num_')}": count
+        for split, made in features.items()
+        for name, count in made.counts.items()
+    }
+    files = [
+        FileCount(
+            path=task.file(split),
+            num_bytes=len(read_bytes(task.file(split))),
+            num_documents=made.counts["num_examples"],
+            num_bad_records=made.counts["num_bad_records"],
+        )
+        for split, made in features.items()
+    ]
+    return DatasetResult(
+        name=task.id,
+        kind="task",
+        fingerprint=hashlib.sha256(json.dumps(fingerprints, sort_keys=True).encode()).hexdigest(),
+        path=next(iter(features.values())).path.rpartition("/")[0],
+        counts=counts,
+        files=files,
+        reused=all(made.reused for made in features.values()),
+    )
+
+
+def _write(folder: str, features: Features) -> None:
+    digests = {}
+    for name, array in features.arrays().items():
+        buffer = io.BytesIO()
+        np.save(buffer, array, allow_pickle=False)
+        digests[name] = write_bytes(join(folder, f"{name}.npy"), buffer.getbuffer())
+    write_json(join(folder, _MANIFEST), {"arrays": digests, "counts": dict(features.counts)})
+
+
+def _read_manifest(folder: str) -> dict[str, Any] | None:
+    try:
+        manifest = read_json(join(folder, _MANIFEST))
+    except (FileNotFoundError, ValueError):
+        return None
+    return manifest if isinstance(manifest, dict) and {"arrays", "counts"} <= manifest.keys() else None
+
+
+def _read_arrays(folder: str, digests: Mapping[str, str]) -> dict[str, Array] | None:
+    """The arrays, or None when one is missing or altered."""
+    arrays: dict[str, Array] = {}
+    for name, digest in digests.items():
+        path = join(folder, f"{name}.npy")
+        try:
+            if is_local(path):
+                if digest_file(path) != digest:
+                    return None
+                mapped = np.load(Path(path.removeprefix("file://")), mmap_mode="r", allow_pickle=False)
+                arrays[name] = mapped.view(np.ndarray)
+            else:
+                data = read_bytes(path)
+                if hashlib.sha256(data).hexdigest() != digest:
+                    return None
+                arrays[name] = np.load(io.BytesIO(data), allow_pickle=False)
+        except FileNotFoundError:
+            return None
+    return arrays

@@ -1,0 +1,98 @@
+"""Questions with their passages as tokens: `[CLS] question [SEP] passage [SEP]`, a long passage in windows that begin
+`doc_stride` tokens apart (Devlin et al. 2019, section 4.2 and code).
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bert_core.tokenization import Tokenizer
+from orchestrator.errors import SpecError
+from orchestrator.tasks.examples import Answer, QaExample
+from orchestrator.tasks.windows import Windows, cumulative, segment_types
+
+_PASSAGES_AT_A_TIME = 256
+_Passage = tuple[NDArray[np.int32], NDArray[np.int32]]
+"""Token ids (n,), and the characters each covers (n, 2)."""
+
+
+def build_qa_windows(
+    examples: Sequence[QaExample],
+    tokenizer: Tokenizer,
+    max_seq_length: int,
+    doc_stride: int,
+    max_query_length: int,
+) -> Windows:
+    """Every window of every question; the first answer is the one to learn.
+
+    Raises: SpecError when a question leaves no room for its passage.
+    """
+    ids, offsets, segments, example_index, positions = [], [], [], [], []
+    sep = np.array([tokenizer.sep_id], np.int32)
+    num_misaligned = 0
+    for index, (example, query, passage) in enumerate(_encode(examples, tokenizer)):
+        prefix = np.array([tokenizer.cls_id, *query[:max_query_length], tokenizer.sep_id], np.int32)
+        room = max_seq_length - len(prefix) - 1
+        if room < 1:
+            raise SpecError(
+                f"recipe.max_seq_length {max_seq_length} leaves no room for a passage after a question of "
+                f"{len(prefix) - 2} tokens; raise it, or lower recipe.max_query_length"
+            )
+        span = answer_tokens(passage[1], example.answers[0]) if example.answers else None
+        num_misaligned += bool(example.answers) and span is None
+        off_passage = np.full((len(prefix), 2), -1, np.int32)
+        for begin, end in passage_windows(len(passage[0]), room, doc_stride):
+            ids += [prefix, passage[0][begin:end], sep]
+            offsets += [off_passage, passage[1][begin:end], off_passage[:1]]
+            segments.append((len(prefix), end - begin + 1))
+            example_index.append(index)
+            inside = span is not None and begin <= span[0] and span[1] < end
+            shift = len(prefix) - begin
+            positions.append((span[0] + shift, span[1] + shift) if span is not None and inside else (0, 0))
+    lengths = np.array(segments, np.int64)
+    start_positions, end_positions = np.array(positions, np.int32).T
+    return Windows(
+        arrays={
+            "input_ids": np.concatenate(ids),
+            "token_type_ids": segment_types(lengths),
+            "cu_seqlens": cumulative(lengths.sum(axis=1)),
+            "example_index": np.array(example_index, np.int32),
+            "start_positions": np.ascontiguousarray(start_positions),
+            "end_positions": np.ascontiguousarray(end_positions),
+            "offsets": np.concatenate(offsets),
+        },
+        counts={"num_misaligned": num_misaligned},
+    )
+
+
+def passage_windows(num_tokens: int, room: int, stride: int) -> Iterator[tuple[int, int]]:
+    """Begin and end of each window over a passage; none lies wholly within the one before, no token is left out."""
+    begin = 0
+    while True:
+        end = min(begin + room, num_tokens)
+        yield begin, end
+        if end == num_tokens:
+            return
+        begin += min(room, stride)
+
+
+def answer_tokens(offsets: NDArray[np.int32], answer: Answer) -> tuple[int, int] | None:
+    """First and last token that an answer touches, None when it touches none."""
+    first = int(np.searchsorted(offsets[:, 1], answer.start, side="right"))
+    last = int(np.searchsorted(offsets[:, 0], answer.start + len(answer.text), side="left")) - 1
+    return (first, last) if first <= last else None
+
+
+def _encode(examples: Sequence[QaExample], tokenizer: Tokenizer) -> Iterator[tuple[QaExample, list[int], _Passage]]:
+    """Each question's token ids with its passage, which is tokenised once for all that follow one another on it."""
+    groups = [(context, list(group)) for context, group in groupby(examples, key=lambda example: example.context)]
+    for start in range(0, len(groups), _PASSAGES_AT_A_TIME):
+        chunk = groups[start : start + _PASSAGES_AT_A_TIME]
+        passages = tokenizer.encode_batch([context for context, _ in chunk])
+        queries = iter(tokenizer.encode_ids([example.question for _, group in chunk for example in group]))
+        for encoding, (_, group) in zip(passages, chunk, strict=True):
+            tokens = np.array(encoding.ids, np.int32), np.array(encoding.offsets, np.int32).reshape(-1, 2)
+            for example in group:
+                yield example, next(queries), tokens

@@ -1,0 +1,80 @@
+"""SQuAD's JSON, versions 1.1 and 2.0: articles of paragraphs, each a passage with its questions."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.errors import TaskDataError
+from orchestrator.tasks.examples import Answer, QaExample
+from orchestrator.tasks.text_files import BadRecords, read_decompressed
+
+
+@dataclass(frozen=True)
+class SquadReader:
+    """Reads questions; an answer that does not stand where it says is taken from its nearest occurrence."""
+
+    def read(self, path: str, bad: BadRecords) -> Iterator[QaExample]:
+        """The file's questions in order; unanswerable ones (2.0) have no answers."""
+        seen: set[str] = set()
+        for place, context, record in _questions(path, bad):
+            try:
+                question_id, question = str(record["id"]), record["question"]
+                raw = () if record.get("is_impossible") else record["answers"]
+                answers = [(str(answer["text"]), int(answer["answer_start"])) for answer in raw]
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                bad.found(place, f"not a question with id, question and answers ({type(error).__name__}: {error})")
+                continue
+            found = [find_answer(context, text, start) for text, start in answers]
+            if question_id in seen:
+                bad.found(place, f"id {question_id!r} stands there twice")
+            elif not isinstance(question, str):
+                bad.found(place, f"the question of {question_id!r} is not text")
+            elif None in found:
+                lost = answers[found.index(None)][0]
+                bad.found(place, f"the answer {lost!r} of question {question_id!r} is not in its passage")
+            else:
+                seen.add(question_id)
+                bad.num_repaired += any(a.start != start for a, (_, start) in zip(found, answers, strict=True) if a)
+                yield QaExample(question_id, question, context, tuple(answer for answer in found if answer))
+
+
+def find_answer(context: str, text: str, start: int) -> Answer | None:
+    """The answer where it says it stands, else at its occurrence nearest to there, None when it has none."""
+    if not text:
+        return None
+    if start >= 0 and context.startswith(text, start):
+        return Answer(text, start)
+    before = context.rfind(text, 0, max(start, 0) + len(text))
+    after = context.find(text, max(start, 0))
+    places = [place for place in (before, after) if place >= 0]
+    return Answer(text, min(places, key=lambda place: abs(place - start))) if places else None
+
+
+def _questions(path: str, bad: BadRecords) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Place, passage and record of every question."""
+    try:
+        articles = json.loads(read_decompressed(path))["data"]
+    except UnicodeDecodeError as error:
+        raise TaskDataError(f"{path}: byte {error.start + 1} is not UTF-8; fetch the file again") from error
+    except json.JSONDecodeError as error:
+        raise TaskDataError(f"{path}, line {error.lineno}: not JSON ({error.msg}); fetch the file again") from error
+    except (KeyError, TypeError) as error:
+        raise TaskDataError(f'{path} is not laid out as SQuAD: it must be an object with a list "data"') from error
+    for i, article in enumerate(articles):
+        for j, paragraph in enumerate(_items(article, "paragraphs", f"data[{i}]", bad)):
+            place = f"data[{i}].paragraphs[{j}]"
+            context = paragraph.get("context") if isinstance(paragraph, dict) else None
+            if not isinstance(context, str):
+                bad.found(place, "no context")
+                continue
+            for k, record in enumerate(_items(paragraph, "qas", place, bad)):
+                yield f"{place}.qas[{k}]", context, record
+
+
+def _items(parent: Any, key: str, place: str, bad: BadRecords) -> list[Any]:
+    items = parent.get(key) if isinstance(parent, dict) else None
+    if isinstance(items, list):
+        return items
+    bad.found(place, f"no list {key!r}")
+    return []

@@ -1,0 +1,100 @@
+"""A task: what is to be predicted, which score ranks, and its splits, read when first asked for."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from typing import Any, Literal, Protocol
+
+from orchestrator.errors import TaskDataError
+from orchestrator.results import Split
+from orchestrator.specs.sweep import Head
+from orchestrator.storage import digest_file
+from orchestrator.tasks.examples import Example
+from orchestrator.tasks.text_files import BadRecords
+
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+_READING_VERSION = 1
+"""Raised when the same file would be read into other examples."""
+
+
+class Reader(Protocol):
+    """Turns a file into examples."""
+
+    def read(self, path: str, bad: BadRecords) -> Iterator[Example]:
+        """The file's examples in order. Raises: TaskDataError, or counts in `bad`."""
+
+
+@dataclass(frozen=True)
+class ReadSplit:
+    """A split's examples in the file's order, and what was found on the way."""
+
+    examples: Sequence[Example]
+    num_bad_records: int
+    num_repaired: int
+
+
+@dataclass(frozen=True)
+class Task:
+    """A labelled task. Pickles without the examples it has read."""
+
+    id: str
+    head: Head
+    labels: tuple[str, ...]
+    """Class names (classification) or BIO tags (ner), in the order of the model's outputs."""
+    metric: str
+    """The score that ranks; higher is better."""
+    files: Mapping[Split, str]
+    reader: Reader
+    max_examples: Mapping[Split, int] = field(default_factory=dict)
+    on_bad_record: Literal["error", "skip"] = "error"
+    unanswerable: bool = False
+    """Whether a question may have no answer (qa)."""
+    _read: dict[Split, ReadSplit] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """The labelled splits there are."""
+        return tuple(split for split in SPLITS if split in self.files)
+
+    def examples(self, split: Split) -> Sequence[Example]:
+        """A split's examples, read once. Raises: TaskDataError."""
+        return self.read(split).examples
+
+    def read(self, split: Split) -> ReadSplit:
+        """A split's examples and counts, read once. Raises: TaskDataError."""
+        if split not in self._read:
+            bad = BadRecords(self.file(split), self.on_bad_record)
+            examples = tuple(islice(self.reader.read(bad.path, bad), self.max_examples.get(split)))
+            if not examples:
+                raise TaskDataError(
+                    f"{bad.path} gives no example for task {self.id}; {bad.count} records were left out"
+                )
+            self._read[split] = ReadSplit(examples, bad.count, bad.num_repaired)
+        return self._read[split]
+
+    def file(self, split: Split) -> str:
+        """The split's file. Raises: TaskDataError when the task has no such split."""
+        if split not in self.files:
+            raise TaskDataError(
+                f"task {self.id} has no labelled {split} split, only {', '.join(self.splits)}; "
+                f"give its file as task.files.{split}"
+            )
+        return self.files[split]
+
+    def fingerprint(self, split: Split) -> str:
+        """SHA-256 over the split's file and everything that decides how it is read; reads no example."""
+        values = {
+            "version": _READING_VERSION,
+            "file": digest_file(self.file(split)),
+            "reader": [type(self.reader).__name__, asdict(self.reader)],  # type: ignore[call-overload]
+            "head": self.head,
+            "labels": self.labels,
+            "max_examples": self.max_examples.get(split),
+            "on_bad_record": self.on_bad_record,
+        }
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_read": {}}

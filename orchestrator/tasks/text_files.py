@@ -1,0 +1,88 @@
+"""Files of labelled data: found with or without a compression's ending, read whole, decoded line by line.
+
+Lines end at LF or CRLF only; other characters that Unicode calls line breaks are text.
+"""
+
+import gzip
+import lzma
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import zstandard
+
+from orchestrator.errors import TaskDataError
+from orchestrator.storage import exists, join, read_bytes
+
+COMPRESSIONS = (".gz", ".xz", ".zst")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass
+class BadRecords:
+    """What becomes of records that cannot be used: the first one ends the reading, or each is left out and counted."""
+
+    path: str
+    policy: Literal["error", "skip"]
+    count: int = 0
+    num_repaired: int = 0
+    """Records that were mended from what the file itself holds."""
+
+    def found(self, place: str, problem: str) -> None:
+        """Count a broken record. Raises: TaskDataError, by policy."""
+        if self.policy == "error":
+            raise TaskDataError(
+                f"{self.path}, {place}: {problem}; correct it, or leave such records out with task.on_bad_record: skip"
+            )
+        self.count += 1
+
+
+def find_file(folder: str, names: Iterable[str]) -> str | None:
+    """The first of `names` that lies in `folder`, compressed or not."""
+    for name in names:
+        for ending in ("", *COMPRESSIONS):
+            path = join(folder, name + ending)
+            if exists(path):
+                return path
+    return None
+
+
+def plain_name(path: str) -> str:
+    """A path in lower case without its compression's ending."""
+    lower = path.lower()
+    for ending in COMPRESSIONS:
+        lower = lower.removesuffix(ending)
+    return lower
+
+
+def read_decompressed(path: str) -> bytes:
+    """All of a file, decompressed by its ending. Raises: TaskDataError when it is missing or cut short."""
+    try:
+        data = read_bytes(path)
+    except OSError as error:
+        raise TaskDataError(
+            f"{path} cannot be read ({error.strerror or error}); check task.folder or task.files"
+        ) from error
+    try:
+        if path.endswith(".gz"):
+            return gzip.decompress(data)
+        if path.endswith(".xz"):
+            return lzma.decompress(data)
+        if path.endswith(".zst"):
+            return zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True).read()
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
+        raise TaskDataError(f"{path} cannot be decompressed: {error}; fetch the file again") from error
+    return data
+
+
+def read_lines(path: str, bad: BadRecords) -> Iterator[tuple[int, str]]:
+    """Each line that is UTF-8 with its number from 1, without its line end."""
+    data = read_decompressed(path).removeprefix(_BYTE_ORDER_MARK).removesuffix(b"\n")
+    if not data:
+        raise TaskDataError(f"{path} is empty; fetch the file again or name another")
+    for number, raw in enumerate(data.split(b"\n"), start=1):
+        try:
+            yield number, raw.removesuffix(b"\r").decode()
+        except UnicodeDecodeError as error:
+            bad.found(f"line {number}", f"byte {error.start + 1} is not UTF-8 ({raw[error.start]:#04x})")

@@ -1,0 +1,30 @@
+"""Token windows as they are being made, before they become `Features`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+IGNORED = -100
+"""A label that a loss leaves out."""
+
+Array = NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Arrays by their names in `Features`, and what was counted on the way."""
+
+    arrays: Mapping[str, Array]
+    counts: Mapping[str, int]
+
+
+def cumulative(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """0 and the running sums of `lengths`."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def segment_types(segments: NDArray[np.int64]) -> NDArray[np.int8]:
+    """Token types of windows whose segments a and b have these lengths, (W, 2)."""
+    return np.repeat(np.tile(np.array([0, 1], np.int8), len(segments)), segments.ravel())
