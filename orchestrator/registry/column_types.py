@@ -1,0 +1,75 @@
+"""Column types and SQL functions that mean the same on SQLite and PostgreSQL."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import DateTime, Dialect, Text, literal
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.expression import FunctionElement
+from sqlalchemy.types import TypeDecorator
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """A moment in UTC; stored without a zone, handed out with one."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+def storable(text: str) -> str:
+    """`text` without what PostgreSQL or UTF-8 cannot hold: NUL and lone surrogates become U+FFFD."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+
+
+class FreeText(TypeDecorator[str]):
+    """Text that a person, a file name or an error message brought along."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else storable(value)
+
+
+class Json(TypeDecorator[Any]):
+    """Plain values as JSON text, so that both databases hold the same bytes."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str:
+        return json.dumps(value, default=str)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        return None if value is None else json.loads(value)
+
+
+class utc_now(FunctionElement[datetime]):  # noqa: N801  (an SQL function)
+    """The database's own clock, `seconds_ago` back: one clock for drivers on different machines."""
+
+    type = UtcTime()
+    inherit_cache = True
+
+    def __init__(self, seconds_ago: float = 0.0) -> None:
+        super().__init__(literal(-float(seconds_ago)))
+
+
+@compiles(utc_now, "sqlite")
+def _sqlite_now(element: utc_now, compiler: SQLCompiler, **options: Any) -> str:
+    shift = compiler.process(element.clauses, **options)
+    # SQLite counts milliseconds; SQLAlchemy reads six digits.
+    return f"(strftime('%Y-%m-%d %H:%M:%f', 'now', {shift} || ' seconds') || '000')"
+
+
+@compiles(utc_now, "postgresql")
+def _postgresql_now(element: utc_now, compiler: SQLCompiler, **options: Any) -> str:
+    shift = compiler.process(element.clauses, **options)
+    return f"((clock_timestamp() AT TIME ZONE 'UTC') + make_interval(secs => {shift}))"

@@ -1,0 +1,207 @@
+"""The fields of the query language: each as a bound SQL condition on a run, and as something to sort by.
+
+No text of a query becomes SQL text: names and values are bound, columns come from the lists below.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from sqlalchemy import ColumnElement, Double, and_, cast, exists, false, func, not_, or_, select, true
+
+from orchestrator.registry.filters import Value
+from orchestrator.registry.tables import ExperimentRow, MetricRow, ParameterRow, RunRow, TagRow
+
+SPLITS = ("validation", "test", "train")
+Column = ColumnElement[Any]
+Test = Callable[[Column], ColumnElement[bool]]
+
+TEXT_COLUMNS: dict[str, Any] = {
+    "id": RunRow.id,
+    "name": RunRow.name,
+    "kind": RunRow.kind,
+    "task": RunRow.task,
+    "metric": RunRow.metric,
+    "experiment": ExperimentRow.name,
+    "parent": RunRow.parent_id,
+    "group": RunRow.group_key,
+    "error": RunRow.error,
+}
+NUMBER_COLUMNS: dict[str, Any] = {
+    "seed": RunRow.seed,
+    "number": RunRow.number,
+    "attempt": RunRow.attempt,
+    "seconds": RunRow.seconds,
+}
+TIME_COLUMNS: dict[str, Any] = {
+    "created_at": RunRow.created_at,
+    "started_at": RunRow.started_at,
+    "finished_at": RunRow.finished_at,
+}
+NAMES = ("state", "tag", *TEXT_COLUMNS, *NUMBER_COLUMNS, *TIME_COLUMNS)
+
+
+class WrongValueError(ValueError):
+    """A value or comparison that a field cannot have; the message says what it can."""
+
+
+class Field(Protocol):
+    """One field: which runs have it, which have it equal to or compared with a value, and what sorts by it."""
+
+    def present(self) -> ColumnElement[bool]:
+        """Runs with a value."""
+
+    def compared(self, operator: str, value: Value) -> ColumnElement[bool]:
+        """Runs whose value is =, <, <=, >, >= the given one, or like it. Raises: WrongValueError."""
+
+    def key(self) -> Column:
+        """What to sort by."""
+
+
+@dataclass(frozen=True)
+class ColumnField:
+    """A column of the run itself."""
+
+    column: Any
+    kind: str
+    """text, number or time."""
+
+    def present(self) -> ColumnElement[bool]:
+        return self.column.is_not(None)  # type: ignore[no-any-return]
+
+    def compared(self, operator: str, value: Value) -> ColumnElement[bool]:
+        if self.kind == "text":
+            return and_(self.present(), _compare(self.column, operator, _text(value)))
+        if operator == "like":
+            raise WrongValueError(f"like compares text, and this is a {self.kind}")
+        if self.kind == "number":
+            return and_(self.present(), _compare(cast(self.column, Double), operator, _number(value)))
+        return and_(self.present(), _compare(self.column, operator, _moment(value)))
+
+    def key(self) -> Column:
+        return self.column  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class MetricField:
+    """A measurement's latest value."""
+
+    split: str
+    name: str
+
+    def rows(self) -> ColumnElement[bool]:
+        """This measurement's rows, of any run."""
+        return and_(MetricRow.split == self.split, MetricRow.name == self.name)
+
+    def _runs(self, test: ColumnElement[bool]) -> ColumnElement[bool]:
+        return exists().where(MetricRow.run_id == RunRow.id, self.rows(), test)
+
+    def present(self) -> ColumnElement[bool]:
+        return self._runs(MetricRow.value.is_not(None))
+
+    def compared(self, operator: str, value: Value) -> ColumnElement[bool]:
+        if operator == "like":
+            raise WrongValueError("like compares text, and a metric is a number")
+        return self._runs(_compare(MetricRow.value, operator, _number(value)))
+
+    def key(self) -> Column:
+        return select(MetricRow.value).where(MetricRow.run_id == RunRow.id, self.rows()).scalar_subquery()
+
+
+@dataclass(frozen=True)
+class ParameterField:
+    """A parameter, by its dotted path or its own last part."""
+
+    path: str
+
+    def rows(self) -> ColumnElement[bool]:
+        """This parameter's rows, of any run."""
+        if "." in self.path:
+            return ParameterRow.path == self.path
+        return ParameterRow.leaf == self.path
+
+    def _runs(self, test: ColumnElement[bool]) -> ColumnElement[bool]:
+        return exists().where(ParameterRow.run_id == RunRow.id, self.rows(), test)
+
+    def present(self) -> ColumnElement[bool]:
+        return self._runs(ParameterRow.kind != "null")
+
+    def compared(self, operator: str, value: Value) -> ColumnElement[bool]:
+        if isinstance(value, bool):
+            if operator != "=":
+                raise WrongValueError("true and false can be compared with = and != only")
+            return self._runs(and_(ParameterRow.kind == "boolean", ParameterRow.number == float(value)))
+        if isinstance(value, float):
+            return self._runs(and_(ParameterRow.kind == "number", _compare(ParameterRow.number, operator, value)))
+        is_text = ParameterRow.kind.in_(("text", "json"))
+        return self._runs(and_(is_text, _compare(ParameterRow.text, operator, _text(value))))
+
+    def key(self) -> Column:
+        return select(ParameterRow.number).where(ParameterRow.run_id == RunRow.id, self.rows()).scalar_subquery()
+
+
+@dataclass(frozen=True)
+class TagField:
+    """Any of a run's tags."""
+
+    def _runs(self, test: ColumnElement[bool]) -> ColumnElement[bool]:
+        return exists().where(TagRow.run_id == RunRow.id, test)
+
+    def present(self) -> ColumnElement[bool]:
+        return self._runs(true())
+
+    def compared(self, operator: str, value: Value) -> ColumnElement[bool]:
+        return self._runs(_compare(TagRow.tag, operator, _text(value)))
+
+    def key(self) -> Column:
+        return select(func.min(TagRow.tag)).where(TagRow.run_id == RunRow.id).scalar_subquery()
+
+
+def condition(field: Field, operator: str, values: tuple[Value, ...]) -> ColumnElement[bool]:
+    """Runs that satisfy `field operator values`. Raises: WrongValueError."""
+    if operator == "in":
+        return or_(false(), *(condition(field, "=", (value,)) for value in values))
+    value = values[0]
+    if value is None:
+        if operator not in ("=", "!="):
+            raise WrongValueError("null can be compared with = and != only")
+        return not_(field.present()) if operator == "=" else field.present()
+    if operator == "!=":
+        return and_(field.present(), not_(field.compared("=", value)))
+    return field.compared(operator, value)
+
+
+def _compare(column: Any, operator: str, value: Any) -> ColumnElement[bool]:
+    tests: dict[str, Callable[[], ColumnElement[bool]]] = {
+        "=": lambda: column == value,
+        "<": lambda: column < value,
+        "<=": lambda: column <= value,
+        ">": lambda: column > value,
+        ">=": lambda: column >= value,
+        # A backslash is a backslash: neither database's own escaping shows.
+        "like": lambda: column.ilike(value.replace("\\", "\\\\"), escape="\\"),
+    }
+    return tests[operator]()
+
+
+def _number(value: Value) -> float:
+    if isinstance(value, bool) or not isinstance(value, float):
+        raise WrongValueError("this is a number; compare it with one, without quotes")
+    return value
+
+
+def _text(value: Value) -> str:
+    if not isinstance(value, str):
+        raise WrongValueError("this is text; compare it with text in quotes")
+    return value
+
+
+def _moment(value: Value) -> datetime:
+    try:
+        moment = datetime.fromisoformat(_text(value))
+    except ValueError:
+        raise WrongValueError(
+            "this is a time; compare it with one like '2026-11-20' or '2026-11-20T10:45' (UTC)"
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

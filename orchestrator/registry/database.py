@@ -1,0 +1,88 @@
+"""One database: its engine, and the one session context manager that commits, rolls back and translates errors.
+
+SQLite: write-ahead log, and `BEGIN IMMEDIATE` for whatever writes, so that a reader that turns writer never loses to
+another. `synchronous = NORMAL` survives a killed process; only a power cut can take the last transactions along.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from orchestrator.errors import RegistryError
+from orchestrator.registry.dialects import open_engine
+from orchestrator.registry.failures import explain
+from orchestrator.registry.location import resolve_url, shown
+from orchestrator.registry.schema import current_revision, ensure_schema, upgrade_schema
+
+
+class Database:
+    """Opens on first use; safe to use from several threads."""
+
+    def __init__(self, location: str) -> None:
+        self._url = resolve_url(location)
+        self._lock = threading.Lock()
+        self._engine: Engine | None = None
+        self._is_checked = False
+
+    def __str__(self) -> str:
+        return shown(self._url)
+
+    @property
+    def dialect(self) -> str:
+        """`sqlite` or `postgresql`."""
+        return self._url.get_backend_name()
+
+    @contextmanager
+    def session(self, *, writing: bool) -> Iterator[Session]:
+        """A session that sees one state and changes nothing, or whose work is committed whole or not at all.
+
+        Raises: RegistryError.
+        """
+        with self._explained():
+            engine = self._checked_engine().execution_options(writing=writing, postgresql_readonly=not writing)
+            with Session(engine, expire_on_commit=False) as session, session.begin():
+                yield session
+
+    def upgrade(self) -> str:
+        """Bring the tables to the newest revision, one process at a time; returns that revision."""
+        with self._explained():
+            return upgrade_schema(self._open(), str(self))
+
+    def current_revision(self) -> str | None:
+        """The revision the tables are at; None where there are none yet."""
+        with self._explained(), self._open().connect() as connection:
+            return current_revision(connection)
+
+    def close(self) -> None:
+        """Give every connection back; the next use opens anew."""
+        with self._lock:
+            if self._engine is not None:
+                self._engine.dispose()
+            self._engine, self._is_checked = None, False
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            raise RegistryError(explain(error, self._url)) from error
+
+    def _checked_engine(self) -> Engine:
+        engine = self._open()
+        if not self._is_checked:
+            ensure_schema(engine, str(self))
+            self._is_checked = True
+        return engine
+
+    def _open(self) -> Engine:
+        with self._lock:
+            if self._engine is None:
+                try:
+                    self._engine = open_engine(self._url)
+                except OSError as error:
+                    raise RegistryError(explain(error, self._url)) from error
+            return self._engine

@@ -1,0 +1,176 @@
+"""The query language, read: text to a tree of comparisons, or a message with a caret under what is wrong.
+
+The grammar is in filters.lark. A comparison with something a run does not have is false, `!=` too; `not` turns it
+round. `x = null` asks for runs without x, `x != null` for those with it. `like` knows `%` and `_` and ignores case.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from lark import Lark, Token, Transformer
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from orchestrator.errors import InputError
+
+MAX_CHARACTERS = 10_000
+MAX_COMPARISONS = 200
+MAX_DEPTH = 50
+
+Value = str | float | bool | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`field operator value`; `place` is where the field stands in the text."""
+
+    field: str
+    operator: str
+    """= != < <= > >= in like"""
+    values: tuple[Value, ...]
+    place: int = 0
+
+
+@dataclass(frozen=True)
+class Not:
+    """The opposite."""
+
+    part: "Condition"
+
+
+@dataclass(frozen=True)
+class Combination:
+    """`and` or `or` of two or more."""
+
+    word: str
+    parts: tuple["Condition", ...]
+
+
+Condition = Comparison | Not | Combination
+
+_WORDS = {
+    "FIELD": "a field (metrics.f1, params.learning_rate, task, …)",
+    "OPERATOR": "a comparison (= != < <= > >=)",
+    "_IN": "in",
+    "_LIKE": "like",
+    "_NOT": "not",
+    "_AND": "and",
+    "_OR": "or",
+    "LPAR": "(",
+    "RPAR": ")",
+    "COMMA": "a comma",
+    "NUMBER": "a number",
+    "TEXT": "text in quotes",
+    "TRUE": "true",
+    "FALSE": "false",
+    "NULL": "null",
+    "$END": "the end",
+}
+
+
+def parse_filter(text: str) -> Condition | None:
+    """The tree that the text means; None for an empty one. Raises: InputError with a caret under the place."""
+    if not text.strip():
+        return None
+    if len(text) > MAX_CHARACTERS or text.count("(") > MAX_DEPTH * 4:
+        raise InputError(f"The query is too long; at most {MAX_CHARACTERS} characters and {MAX_DEPTH} nested parts.")
+    try:
+        condition: Condition = _Tree().transform(_grammar().parse(text))
+    except UnexpectedInput as error:
+        raise _explained(error, text) from None
+    comparisons, depth = _size(condition)
+    if comparisons > MAX_COMPARISONS or depth > MAX_DEPTH:
+        raise InputError(f"The query is too long; at most {MAX_COMPARISONS} comparisons and {MAX_DEPTH} nested parts.")
+    return condition
+
+
+def at(text: str, place: int, message: str) -> InputError:
+    """An error about one place of the text, shown under its line."""
+    start = text.rfind("\n", 0, place) + 1
+    line = text[start:].split("\n", 1)[0]
+    return InputError(f"{message}\n  {line}\n  {' ' * (place - start)}^")
+
+
+@lru_cache
+def _grammar() -> Lark:
+    grammar = Path(__file__).with_name("filters.lark").read_text(encoding="utf-8")
+    return Lark(grammar, parser="lalr", propagate_positions=False)
+
+
+class _Tree(Transformer[Token, Any]):
+    """Builds the tree bottom-up; method names are the grammar's rules."""
+
+    def any(self, parts: list[Condition]) -> Condition:
+        return Combination("or", tuple(parts))
+
+    def all(self, parts: list[Condition]) -> Condition:
+        return Combination("and", tuple(parts))
+
+    def negation(self, parts: list[Condition]) -> Condition:
+        return Not(parts[0])
+
+    def compare(self, parts: list[Any]) -> Condition:
+        field, operator, value = parts
+        return _comparison(field, str(operator), (value,))
+
+    def member(self, parts: list[Any]) -> Condition:
+        return _comparison(parts[0], "in", parts[1])
+
+    def no_member(self, parts: list[Any]) -> Condition:
+        return Not(self.member(parts))
+
+    def like(self, parts: list[Any]) -> Condition:
+        return _comparison(parts[0], "like", (_unquoted(parts[1]),))
+
+    def not_like(self, parts: list[Any]) -> Condition:
+        return Not(self.like(parts))
+
+    def choices(self, values: list[Value]) -> tuple[Value, ...]:
+        return tuple(values)
+
+    def value(self, parts: list[Token]) -> Value:
+        token = parts[0]
+        if token.type == "NUMBER":
+            return float(token)
+        if token.type == "TEXT":
+            return _unquoted(token)
+        return {"TRUE": True, "FALSE": False, "NULL": None}[token.type]
+
+
+def _comparison(field: Token, operator: str, values: tuple[Value, ...]) -> Comparison:
+    return Comparison(str(field), operator, values, field.start_pos or 0)
+
+
+def _unquoted(token: Token) -> str:
+    quote = token[0]
+    return str(token[1:-1]).replace(quote * 2, quote)
+
+
+def _size(condition: Condition) -> tuple[int, int]:
+    """How many comparisons, and how deep; walked without recursion."""
+    comparisons, deepest, pending = 0, 0, [(condition, 1)]
+    while pending:
+        part, depth = pending.pop()
+        deepest = max(deepest, depth)
+        if isinstance(part, Comparison):
+            comparisons += 1
+        else:
+            inner = part.parts if isinstance(part, Combination) else (part.part,)
+            pending += [(child, depth + 1) for child in inner]
+    return comparisons, deepest
+
+
+def _explained(error: UnexpectedInput, text: str) -> InputError:
+    place = error.pos_in_stream
+    if isinstance(error, UnexpectedToken):
+        expected, found = error.expected, error.token
+        if found.type == "$END":
+            place, message = len(text.rstrip()), "The query ends too early"
+        else:
+            message = f"The query goes wrong at {str(found)!r}"
+    else:
+        assert isinstance(error, UnexpectedCharacters)
+        expected, message = error.allowed, f"The query goes wrong at {text[place or 0]!r}"
+    words = [meaning for name, meaning in _WORDS.items() if name in (expected or ())]
+    return at(text, place or 0, f"{message}; expected {' or '.join(words)}:")

@@ -1,0 +1,67 @@
+"""Where a registry is: a path, a URL, or `file:PATH` naming a private file that holds the URL.
+
+What is shown of a URL never has its password; what is raised about a broken one does not repeat it.
+"""
+
+import stat
+from pathlib import Path
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from orchestrator.errors import RegistryError
+
+_POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
+_SUPPORTED = "a path to a .sqlite file, sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE"
+
+
+def resolve_url(text: str) -> URL:
+    """The SQLAlchemy URL that `text` means. Raises: RegistryError."""
+    if text.startswith("file:"):
+        text = _read_private(Path(text.removeprefix("file:").removeprefix("//")).expanduser())
+    if not text.strip():
+        raise RegistryError(f"The registry's URL is empty; give {_SUPPORTED}.")
+    if "://" not in text:
+        return URL.create("sqlite", database=str(Path(text).expanduser().absolute()))
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        raise RegistryError(f"The registry's URL cannot be understood; give {_SUPPORTED}.") from None
+    if url.drivername in _POSTGRESQL:
+        return url.set(drivername="postgresql+psycopg")
+    if url.drivername not in ("sqlite", "sqlite+pysqlite"):
+        raise RegistryError(f"The registry cannot live in {url.drivername!r}; give {_SUPPORTED}.")
+    if not url.database or url.database == ":memory:":
+        raise RegistryError("The registry needs a file of its own: sqlite:///PATH, or simply the path.")
+    return URL.create("sqlite", database=str(Path(url.database).expanduser().absolute()))
+
+
+def _read_private(path: Path) -> str:
+    try:
+        mode = path.stat().st_mode
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not text"
+        raise RegistryError(f"{path}, which should hold the registry's URL, cannot be read: {reason}.") from None
+    if stat.S_IMODE(mode) & 0o077:
+        raise RegistryError(f"{path} holds the registry's URL and others can read it; run: chmod 600 {path}")
+    if text.startswith("file:"):
+        raise RegistryError(f"{path} should hold the registry's URL, not the name of another file.")
+    return text
+
+
+def shown(url: URL) -> str:
+    """The URL as a person may see it: the path of a SQLite file, or the server without secrets."""
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    secret = [key for key in url.query if "pass" in key.lower()]
+    return url.set(drivername="postgresql").difference_update_query(secret).render_as_string(hide_password=True)
+
+
+def without_secrets(text: str, url: URL) -> str:
+    """`text` with every secret of the URL blotted out."""
+    secrets = [url.password, *(value for key, value in url.query.items() if "pass" in key.lower())]
+    for secret in secrets:
+        for word in (secret,) if isinstance(secret, str) else secret or ():
+            text = text.replace(word, "***") if word else text
+    return text

@@ -1,0 +1,1 @@
+"""Alembic scripts, oldest first; `orchestrator.registry.schema` runs them."""

@@ -1,0 +1,108 @@
+"""Writing a sweep's trials: runs with a parent, known by (sweep, key), each with its whole recipe."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, or_
+from sqlalchemy.orm import Session
+
+from orchestrator.errors import NotFoundError
+from orchestrator.registry.column_types import utc_now
+from orchestrator.registry.database import Database
+from orchestrator.registry.dialects import upsert
+from orchestrator.registry.facts import load_parameters, metric_points, put_metrics, put_parameters
+from orchestrator.registry.lifecycle import OPEN_STATES
+from orchestrator.registry.tables import RunRow
+from orchestrator.registry.values import digest, group_digest
+from orchestrator.results import MetricEvent, TrialResult
+
+_RECIPE = "recipe."
+
+
+def trial_id(parent_id: str, key: str) -> str:
+    """The id of a sweep's trial: the same whenever and by whomever it is recorded."""
+    return digest([parent_id, key])[:12]
+
+
+class TrialWriting:
+    """The part of `Registry` that records a sweep's trials."""
+
+    _database: Database
+
+    def start_trial(self, parent_id: str, *, key: str, number: int, parameters: Mapping[str, Any], seed: int) -> str:
+        """Record that a trial runs; returns its id, the same on every start. Raises: NotFoundError."""
+        with self._database.session(writing=True) as session:
+            sweep = _Sweep(session, parent_id)
+            row, whole = sweep.row(key, number, parameters, seed)
+            row |= {"state": "RUNNING", "attempt": 1}
+            statement = upsert(
+                sweep.dialect, RunRow.__table__, ["id"], ["state", "error", "heartbeat_at"], newer=_may_start
+            )
+            session.execute(statement.values(started_at=utc_now(), heartbeat_at=utc_now(), error=None), row)
+            put_parameters(session, row["id"], whole)
+        return str(row["id"])
+
+    def record_trials(self, parent_id: str, trials: Sequence[TrialResult]) -> list[str]:
+        """Record how trials ended, in one transaction; returns their ids. Raises: NotFoundError."""
+        ids = []
+        with self._database.session(writing=True) as session:
+            sweep = _Sweep(session, parent_id)
+            changing = ["state", "error", "seconds", "finished_at", "model_folder", "predictions_path"]
+            statement = upsert(sweep.dialect, RunRow.__table__, ["id"], changing, newer=_may_end)
+            statement = statement.values(finished_at=utc_now())
+            for trial in trials:
+                row, whole = sweep.row(trial.key, trial.number, trial.parameters, trial.seed)
+                row |= {"state": trial.state, "error": trial.error, "seconds": trial.seconds}
+                row |= {"model_folder": trial.model.folder if trial.model else None}
+                row |= {"predictions_path": trial.predictions_path}
+                session.execute(statement, row)
+                put_parameters(session, row["id"], whole)
+                if trial.metrics:
+                    points = metric_points([MetricEvent(trial.best_step, "validation", trial.metrics)])
+                    put_metrics(session, row["id"], points, final=True)
+                ids.append(str(row["id"]))
+        return ids
+
+
+class _Sweep:
+    """What a sweep's trials share."""
+
+    def __init__(self, session: Session, run_id: str) -> None:
+        run = session.get(RunRow, run_id)
+        if run is None:
+            raise NotFoundError(f"No run {run_id} in the registry.")
+        self._run = run
+        self._parameters = load_parameters(session, run_id)
+        self.dialect = session.get_bind().dialect.name
+
+    def row(
+        self, key: str, number: int, parameters: Mapping[str, Any], seed: int
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """A trial's row, and its whole recipe: the sweep's with this trial's values and seed in their places."""
+        recipe = {path: value for path, value in self._parameters.items() if path.startswith(_RECIPE)}
+        recipe |= {path if "." in path else f"{_RECIPE}{path}": value for path, value in parameters.items()}
+        recipe[f"{_RECIPE}seed"] = seed
+        task = {path: value for path, value in self._parameters.items() if path.startswith("task.")}
+        row = {
+            "id": trial_id(self._run.id, key),
+            "experiment_id": self._run.experiment_id,
+            "parent_id": self._run.id,
+            "trial_key": key,
+            "number": number,
+            "kind": "trial",
+            "name": f"{self._run.name} #{number}",
+            "task": self._run.task,
+            "metric": self._run.metric,
+            "seed": seed,
+            "group_key": group_digest(recipe | task),
+            "spec": dict(parameters),
+        }
+        return row, recipe
+
+
+def _may_start(_new: Any) -> ColumnElement[bool]:
+    return RunRow.state.not_in(("COMPLETED", "PRUNED"))
+
+
+def _may_end(new: Any) -> ColumnElement[bool]:
+    return or_(RunRow.state.in_(OPEN_STATES), and_(new.state == "COMPLETED", RunRow.state != "COMPLETED"))
