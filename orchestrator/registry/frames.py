@@ -103,7 +103,7 @@ class FrameReading:
             statement = statement.where(points.name == name)
         with self._database.session(writing=False) as session:
             rows = session.execute(statement.order_by(points.split.desc(), points.name, points.step)).all()
-        frame = _frame(rows, [column.key for column in columns])
+        frame = make_frame(rows, [column.key for column in columns])
         return frame.astype({"step": "int64", "epoch": "float64", "value": "float64"})
 
     def models(self) -> pandas.DataFrame:
@@ -114,7 +114,7 @@ class FrameReading:
         statement = select(*columns).outerjoin(RunRow, RunRow.id == model.run_id)
         statement = statement.order_by(model.created_at.desc(), model.name, model.version.desc())
         with self._database.session(writing=False) as session:
-            return _frame(session.execute(statement).all(), [column.key for column in columns])
+            return make_frame(session.execute(statement).all(), [column.key for column in columns])
 
     def datasets(self, run_id: str) -> pandas.DataFrame:
         """The data that a run made or used."""
@@ -123,7 +123,7 @@ class FrameReading:
         statement = select(*columns).join(RunDatasetRow, RunDatasetRow.fingerprint == data.fingerprint)
         with self._database.session(writing=False) as session:
             rows = session.execute(statement.where(RunDatasetRow.run_id == run_id).order_by(data.kind, data.name)).all()
-        return _frame(rows, [column.key for column in columns])
+        return make_frame(rows, [column.key for column in columns])
 
 
 def _select_runs(state: ColumnElement[str]) -> Select[Any]:
@@ -179,11 +179,11 @@ def _run_frame(session: Session, rows: Sequence[Sequence[Any]]) -> pandas.DataFr
         record["tags"] = ", ".join(sorted(tags.get(run_id, ())))
     ordered = sorted(metrics, key=lambda metric: (SPLITS.index(metric[0]), metric[1]))
     measured = [f"metrics.{metric_name(*metric)}" for metric in ordered]
-    frame = _frame(list(records.values()), [*names, "tags", *measured, *sorted(parameters)])
+    frame = make_frame(list(records.values()), [*names, "tags", *measured, *sorted(parameters)])
     return frame.astype(dict.fromkeys([*measured, "seconds"], "float64") | dict.fromkeys(["seed", "number"], "Int64"))
 
 
-def _frame(rows: Sequence[Any], columns: list[str]) -> pandas.DataFrame:
+def make_frame(rows: Sequence[Any], columns: list[str]) -> pandas.DataFrame:
     """A DataFrame whose moments are UTC timestamps, also where it is empty."""
     import pandas
 

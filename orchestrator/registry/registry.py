@@ -6,12 +6,13 @@ from typing import Self
 from orchestrator.registry.database import Database
 from orchestrator.registry.facts import FactWriting
 from orchestrator.registry.frames import FrameReading
+from orchestrator.registry.leaderboard import LeaderboardReading
 from orchestrator.registry.lifecycle import LifecycleWriting
 from orchestrator.registry.reading import RecordReading
 from orchestrator.registry.trials import TrialWriting
 
 
-class Registry(LifecycleWriting, TrialWriting, FactWriting, RecordReading, FrameReading):
+class Registry(LifecycleWriting, TrialWriting, FactWriting, RecordReading, FrameReading, LeaderboardReading):
     """The SQL record behind a path, a URL, or `file:PATH` of a private file that holds the URL.
 
     Opened on first use, when an empty database gets its tables. Writing is for the driver; all of it can be repeated

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, or_
+from sqlalchemy import ColumnElement, and_, or_, update
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import NotFoundError
@@ -41,6 +41,16 @@ class TrialWriting:
             session.execute(statement.values(started_at=utc_now(), heartbeat_at=utc_now(), error=None), row)
             put_parameters(session, row["id"], whole)
         return str(row["id"])
+
+    def set_metric(self, run_id: str, task: str, metric: str) -> None:
+        """Say what a sweep's trials are ranked by, theirs included."""
+        with self._database.session(writing=True) as session:
+            session.execute(
+                update(RunRow)
+                .where(or_(RunRow.id == run_id, RunRow.parent_id == run_id))
+                .values(task=task, metric=metric)
+                .execution_options(synchronize_session=False)
+            )
 
     def record_trials(self, parent_id: str, trials: Sequence[TrialResult]) -> list[str]:
         """Record how trials ended, in one transaction; returns their ids. Raises: NotFoundError."""
