@@ -1,0 +1,114 @@
+"""GLUE's scores against scikit-learn, SciPy and their definitions.
+
+Alone: pytest tests/bert_core/metrics/test_glue.py
+"""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn import metrics as sk
+
+from bert_core.errors import DataError
+from bert_core.metrics import binary_metrics, classification_metrics, glue_metrics, regression_metrics
+
+CLASSES = st.integers(1, 30).flatmap(
+    lambda n: st.tuples(
+        st.lists(st.integers(0, 3), min_size=n, max_size=n), st.lists(st.integers(0, 3), min_size=n, max_size=n)
+    )
+)
+VALUES = st.integers(3, 30).flatmap(
+    lambda n: st.tuples(
+        st.lists(st.integers(-9, 9), min_size=n, max_size=n), st.lists(st.integers(-9, 9), min_size=n, max_size=n)
+    )
+)
+
+
+@settings(deadline=None)
+@given(CLASSES)
+def test_classification_agrees_with_scikit_learn(pair: tuple[list[int], list[int]]) -> None:
+    predicted, gold = pair
+    scores = classification_metrics(predicted, gold)
+    assert scores["accuracy"] == pytest.approx(sk.accuracy_score(gold, predicted))
+    assert scores["macro_f1"] == pytest.approx(sk.f1_score(gold, predicted, average="macro", zero_division=0))
+    assert scores["matthews_correlation"] == pytest.approx(_multiclass_matthews(predicted, gold), abs=1e-12)
+
+
+def _multiclass_matthews(predicted: list[int], gold: list[int]) -> float:
+    """Gorodkin (2004) from the confusion matrix; scikit-learn's own warns where there is but one class."""
+    table = np.zeros((4, 4))
+    np.add.at(table, (gold, predicted), 1)
+    said, true, n = table.sum(0), table.sum(1), table.sum()
+    scale = np.sqrt(n**2 - (said**2).sum()) * np.sqrt(n**2 - (true**2).sum())
+    return float((table.trace() * n - said @ true) / scale) if scale else 0.0
+
+
+def test_matthews_correlation_agrees_with_scikit_learn() -> None:
+    rng = np.random.default_rng(0)
+    predicted, gold = rng.integers(0, 3, 200), rng.integers(0, 3, 200)
+    expected = sk.matthews_corrcoef(gold, predicted)
+    assert classification_metrics(predicted, gold)["matthews_correlation"] == pytest.approx(expected)
+
+
+@settings(deadline=None)
+@given(CLASSES)
+def test_f1_is_that_of_class_1(pair: tuple[list[int], list[int]]) -> None:
+    predicted, gold = (np.array(side) == 1 for side in pair)
+    expected = sk.f1_score(gold, predicted, zero_division=0)
+    assert binary_metrics(predicted.astype(int), gold.astype(int))["f1"] == pytest.approx(expected)
+
+
+@settings(deadline=None)
+@given(VALUES)
+def test_correlations_agree_with_scipy(pair: tuple[list[int], list[int]]) -> None:
+    predicted, gold = pair
+    scores = regression_metrics(predicted, gold)
+    if len(set(predicted)) == 1 or len(set(gold)) == 1:
+        assert scores == {"pearson": 0.0, "spearman": 0.0}
+    else:
+        assert scores["pearson"] == pytest.approx(stats.pearsonr(predicted, gold).statistic, abs=1e-9)
+        assert scores["spearman"] == pytest.approx(stats.spearmanr(predicted, gold).statistic, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("task", "names"),
+    [
+        ("cola", {"matthews_correlation"}),
+        ("sst2", {"accuracy"}),
+        ("mrpc", {"accuracy", "f1"}),
+        ("stsb", {"pearson", "spearman"}),
+        ("qqp", {"accuracy", "f1"}),
+        ("mnli", {"accuracy"}),
+        ("qnli", {"accuracy"}),
+        ("rte", {"accuracy"}),
+        ("wnli", {"accuracy"}),
+    ],
+)
+def test_each_task_has_the_scores_of_glue_and_they_are_1_for_the_gold(task: str, names: set[str]) -> None:
+    scores = glue_metrics(task, [0, 1, 1, 0, 1], [0, 1, 1, 0, 1])
+    assert scores == dict.fromkeys(names, pytest.approx(1.0))
+
+
+def test_mrpc_counts_a_hand_made_case() -> None:
+    assert glue_metrics("mrpc", [1, 1, 0, 0], [1, 0, 1, 0]) == {"accuracy": 0.5, "f1": 0.5}
+
+
+def test_inverted_predictions_correlate_at_minus_1() -> None:
+    assert glue_metrics("cola", [0, 1, 0], [1, 0, 1]) == {"matthews_correlation": pytest.approx(-1.0)}
+
+
+@pytest.mark.parametrize(
+    ("task", "predictions", "labels", "message"),
+    [
+        ("sst3", [0], [0], "'sst3' is no GLUE task"),
+        ("sst2", [0, 1], [0], "2 predictions for 1 labels"),
+        ("sst2", [], [], "no example"),
+        ("sst2", [[0.1, 0.9]], [1], "argmax"),
+        ("sst2", ["positive"], ["positive"], "must be numbers"),
+        ("stsb", [float("nan"), 1.0], [1.0, 2.0], r"predictions\[0\] is nan"),
+    ],
+)
+def test_what_cannot_be_scored_is_named(task: str, predictions: list, labels: list, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        glue_metrics(task, predictions, labels)

@@ -1,0 +1,113 @@
+"""Entity scores: published WNUT-17 submissions, and the rules of conlleval over random tags.
+
+Alone: pytest tests/bert_core/metrics/test_ner.py
+"""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bert_core.errors import DataError
+from bert_core.metrics import ner_f1, ner_f1_by_type
+from tests.shared_data import shared_file
+
+TAGS = st.sampled_from(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"])
+SENTENCES = st.lists(st.lists(st.tuples(TAGS, TAGS), max_size=8), min_size=1, max_size=5)
+
+
+def entities(tags: list[str]) -> set[tuple[int, int, str]]:
+    """All entities by definition: maximal stretches of one type in which no word but the first begins anew."""
+    found = set()
+    for first in range(len(tags)):
+        for last in range(first, len(tags)):
+            kinds = {tag[2:] for tag in tags[first : last + 1]}
+            if len(kinds) > 1 or kinds == {""}:
+                continue
+            kind = kinds.pop()
+            begins = first == 0 or tags[first] == f"B-{kind}" or tags[first - 1][2:] != kind
+            ends = last + 1 == len(tags) or tags[last + 1] != f"I-{kind}"
+            unbroken = all(tag == f"I-{kind}" for tag in tags[first + 1 : last + 1])
+            if begins and ends and unbroken:
+                found.add((first, last, kind))
+    return found
+
+
+@settings(deadline=None)
+@given(SENTENCES)
+def test_counts_agree_with_the_definition(pairs: list[list[tuple[str, str]]]) -> None:
+    predicted = [[p for p, _ in sentence] for sentence in pairs]
+    gold = [[g for _, g in sentence] for sentence in pairs]
+    found = sum(len(entities(tags)) for tags in predicted)
+    wanted = sum(len(entities(tags)) for tags in gold)
+    right = sum(len(entities(p) & entities(g)) for p, g in zip(predicted, gold, strict=True))
+    precision, recall = right / found if found else 0.0, right / wanted if wanted else 0.0
+    scores = ner_f1(predicted, gold)
+    assert scores["precision"] == precision
+    assert scores["recall"] == recall
+    assert scores["f1"] == pytest.approx(2 * precision * recall / (precision + recall) if right else 0.0)
+
+
+def read_tags(path: Path) -> list[list[str]]:
+    text = gzip.decompress(path.read_bytes()).decode().replace("\r", "")
+    sentences: list[list[str]] = [[]]
+    for line in text.split("\n"):
+        if line.strip():
+            sentences[-1].append(line.replace("\t", " ").split(" ")[-1])
+        elif sentences[-1]:
+            sentences.append([])
+    return [sentence for sentence in sentences if sentence]
+
+
+@pytest.mark.parametrize("name", ["uh_ritual", "spinningbytes", "mic-cis"])
+def test_published_wnut17_submissions_score_as_published(name: str) -> None:
+    expected = json.loads(shared_file("fixtures/expected_metrics.json").read_text())
+    wanted = expected[f"wnut17-submissions/{name}.conll.gz"]
+    gold = read_tags(shared_file("ner/wnut17/emerging.test.annotated.gz"))
+    scores = ner_f1(read_tags(shared_file(f"fixtures/wnut17-submissions/{name}.conll.gz")), gold)
+    # The expected numbers are counts; their percentages are rounded to four digits.
+    assert scores["precision"] == pytest.approx(wanted["correct"] / wanted["predicted_entities"], abs=1e-12)
+    assert scores["recall"] == pytest.approx(wanted["correct"] / wanted["gold_entities"], abs=1e-12)
+    for score in ("precision", "recall", "f1"):
+        assert scores[score] == pytest.approx(wanted[score] / 100, abs=5.1e-7)
+
+
+def test_iob1_and_bio_of_the_same_entities_agree() -> None:
+    iob1 = [["I-PER", "I-PER", "O", "I-LOC", "B-LOC"]]
+    bio = [["B-PER", "I-PER", "O", "B-LOC", "B-LOC"]]
+    assert ner_f1(iob1, bio) == {"precision": 1.0, "recall": 1.0, "f1": 1.0}
+
+
+def test_an_entity_with_the_wrong_end_or_type_is_wrong() -> None:
+    gold = [["B-PER", "I-PER", "O"], ["B-LOC", "O", "O"]]
+    assert ner_f1([["B-PER", "O", "O"], ["B-PER", "O", "O"]], gold)["f1"] == 0.0
+
+
+def test_entities_end_with_their_sentence() -> None:
+    assert ner_f1([["O", "B-PER"], ["I-PER"]], [["O", "B-PER"], ["B-PER"]])["f1"] == 1.0
+
+
+def test_no_entities_anywhere_score_0() -> None:
+    assert ner_f1([["O"]], [["O"]]) == {"precision": 0.0, "recall": 0.0, "f1": 0.0}
+
+
+def test_types_are_scored_apart() -> None:
+    scores = ner_f1_by_type([["B-PER", "B-LOC"]], [["B-PER", "B-ORG"]])
+    assert {kind: values["f1"] for kind, values in scores.items()} == {"LOC": 0.0, "ORG": 0.0, "PER": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("predicted", "gold", "message"),
+    [
+        ([["O"]], [["O"], ["O"]], "1 predicted sentences for 2"),
+        ([["O"], ["O"]], [["O"], ["O", "O"]], "sentence 1 has 1 predicted tags for 2"),
+        ([["PER"]], [["O"]], "tag 'PER' is not"),
+        ([["O"]], [["B-"]], "tag 'B-' is not"),
+    ],
+)
+def test_tags_that_do_not_line_up_are_named(predicted: list, gold: list, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        ner_f1(predicted, gold)
