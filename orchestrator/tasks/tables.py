@@ -119,7 +119,7 @@ def read_rows(path: str, columns: tuple[str, ...], bad: BadRecords, header: bool
     """The wanted columns of each record. Raises: TaskDataError for a missing column or an unknown kind of file."""
     name = plain_name(path)
     if name.endswith(".tsv"):
-        rows = ((f"line {number}", line.split("\t")) for number, line in read_lines(path, bad))
+        rows = ((f"line {number}", line.split("\t")) for number, line in read_lines(path, bad) if line)
         return _pick_columns(rows, path, columns, bad, header)
     if name.endswith(".csv"):
         return _pick_columns(_csv_rows(path, bad), path, columns, bad, header)
