@@ -21,6 +21,7 @@ from bert_core.counter_random import derive_key, permutation
 from bert_core.masking import MaskingConfig
 from bert_core.packing import PackedBatch, build_packed_batch
 from bert_core.segment_pairs import Int64Array, TokenizedDocuments, build_segment_pairs, count_examples
+from orchestrator.corpus.token_store import StoreSplit, TokenStore
 
 
 class ShardReader(Protocol):
@@ -30,11 +31,41 @@ class ShardReader(Protocol):
     def fingerprint(self) -> str:
         """The corpus digest."""
 
+    @property
+    def num_shards(self) -> int:
+        """Shards that can be read."""
+
     def document_lengths(self, shard: int) -> Int64Array:
-        """Tokens of each document of a training shard."""
+        """Tokens of each document of a shard."""
 
     def read_documents(self, shard: int) -> TokenizedDocuments:
-        """A training shard's documents."""
+        """A shard's documents."""
+
+
+@dataclass(frozen=True)
+class SplitShards:
+    """One split of a token store as the stream reads it."""
+
+    store: TokenStore
+    split: StoreSplit
+
+    @property
+    def fingerprint(self) -> str:
+        """The corpus digest."""
+        return self.store.digest
+
+    @property
+    def num_shards(self) -> int:
+        """Shards of the split."""
+        return len(self.store.shards(self.split))
+
+    def document_lengths(self, shard: int) -> Int64Array:
+        """Tokens of each document of a shard."""
+        return np.diff(self.read_documents(shard).document_ends)
+
+    def read_documents(self, shard: int) -> TokenizedDocuments:
+        """A shard's documents."""
+        return self.store.read_shard(self.store.shards(self.split)[shard])
 
 
 @dataclass(frozen=True)
@@ -77,9 +108,9 @@ class ExampleStream:
     """For each phase, the examples of an epoch in each shard."""
 
     @staticmethod
-    def open(store: ShardReader, num_shards: int, config: StreamConfig) -> "ExampleStream":
-        """Number the examples; reads the documents' lengths, not their text."""
-        lengths = [store.document_lengths(shard) for shard in range(num_shards)]
+    def open(store: ShardReader, config: StreamConfig) -> "ExampleStream":
+        """Number the examples; reads the documents' lengths."""
+        lengths = [store.document_lengths(shard) for shard in range(store.num_shards)]
         counts = tuple(
             np.array([count_examples(shard, max_seq_length).sum() for shard in lengths], np.int64)
             for max_seq_length, _ in config.phases

@@ -1,1 +1,1 @@
-""
+"""Pretraining with Ray Train: the driver's side (`launch`) and the workers' (`worker`, `loop`)."""

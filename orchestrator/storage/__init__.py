@@ -11,6 +11,7 @@ from orchestrator.storage.files import (
     read_json,
     write_bytes,
     write_json,
+    written_folder,
 )
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "read_json",
     "write_bytes",
     "write_json",
+    "written_folder",
 ]

@@ -9,6 +9,8 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
@@ -123,3 +125,16 @@ def local_copy(folder: str) -> Path:
     target = Path(tempfile.mkdtemp(prefix="orchestrator-"))
     filesystem.get(plain.rstrip("/") + "/", str(target) + "/", recursive=True)
     return target
+
+
+@contextmanager
+def written_folder(folder: str) -> Iterator[Path]:
+    """A local folder to write files into: `folder` itself where it is local, else one that is uploaded at the end."""
+    if is_local(folder):
+        yield _local(folder)
+        return
+    with tempfile.TemporaryDirectory(prefix="orchestrator-") as scratch:
+        target = Path(scratch) / "folder"
+        yield target
+        for file in sorted(target.iterdir()):
+            write_bytes(join(folder, file.name), file.read_bytes())

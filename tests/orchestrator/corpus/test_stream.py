@@ -1,4 +1,4 @@
-"""The stream of examples: order, resuming, sharing by workers. Alone: pytest tests/orchestrator/corpus/test_stream.py"""
+"""The stream of examples: order, resuming, workers. Alone: pytest tests/orchestrator/corpus/test_stream.py"""
 
 import hashlib
 import pickle
@@ -44,7 +44,7 @@ CONFIG = StreamConfig(
 
 def open_stream(store: MemoryStore | None = None, **changes: object) -> ExampleStream:
     store = store or MemoryStore()
-    return ExampleStream.open(store, store.num_shards, replace(CONFIG, **changes))
+    return ExampleStream.open(store, replace(CONFIG, **changes))
 
 
 def digests(batches: list[tuple[int, PackedBatch]]) -> list[str]:
@@ -121,7 +121,7 @@ def test_an_epoch_uses_every_example_once() -> None:
     for _, batch in replace(stream, config=config, shard_examples=stream.shard_examples[:1]).batches(range(per_epoch)):
         seen.append(int(batch.masked_labels[0]) // 100_000)
     shards = Counter(seen)
-    assert {shard: count for shard, count in shards.items()} == dict(enumerate(stream.shard_examples[0].tolist()))
+    assert dict(shards) == dict(enumerate(stream.shard_examples[0].tolist()))
 
 
 def test_random_segments_come_from_the_same_window() -> None:

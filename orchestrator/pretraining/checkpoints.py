@@ -1,0 +1,80 @@
+"""A run's checkpoints: folders on the storage, and one pointer file that says which of them are whole.
+
+The pointer is replaced after a checkpoint is complete, so it never names half of one; nothing is found by listing.
+A checkpoint that does not match its digests is passed over with a warning for the one before it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from bert_core.errors import CheckpointError
+from bert_core.training_state import load_training_state, save_training_state
+from orchestrator.errors import RunStoppedError
+from orchestrator.results import CheckpointEvent
+from orchestrator.storage import delete, exists, join, local_copy, read_json, write_json, written_folder
+
+POINTER = "checkpoints.json"
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The checkpoints of one run, as one attempt sees them."""
+
+    run_folder: str
+    attempt: int = 1
+    keep: int = 2
+
+    def list(self) -> list[CheckpointEvent]:
+        """The whole checkpoints, newest first."""
+        return [CheckpointEvent(**entry) for entry in self._pointer()["checkpoints"]]
+
+    def save(self, step: int, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any]) -> CheckpointEvent:
+        """Write a checkpoint, then the pointer, then remove what is too old.
+
+        Raises: RunStoppedError when a later attempt has taken over the run.
+        """
+        path = join(self.run_folder, f"checkpoints/step-{step:08d}")
+        with written_folder(path) as folder:
+            digest = save_training_state(folder, model, optimizer, extra)
+            num_bytes = sum(file.stat().st_size for file in folder.iterdir())
+        event = CheckpointEvent(step, path, digest, num_bytes)
+        pointer = self._pointer()
+        if pointer["attempt"] > self.attempt:
+            raise RunStoppedError(
+                f"attempt {pointer['attempt']} has taken over this run; attempt {self.attempt} ends without a trace"
+            )
+        known = [entry for entry in pointer["checkpoints"] if entry["step"] < step]
+        kept = [asdict(event), *known][: self.keep]
+        write_json(join(self.run_folder, POINTER), {"attempt": self.attempt, "checkpoints": kept})
+        for entry in known[self.keep - 1 :]:
+            delete(entry["path"])
+        return event
+
+    def load(
+        self, model: nn.Module, optimizer: Optimizer, warn: Callable[[str], None]
+    ) -> tuple[CheckpointEvent, dict[str, Any]] | None:
+        """Restore the newest whole checkpoint; None when the run has none yet.
+
+        Raises: CheckpointError when there are some and none of them is whole.
+        """
+        problems = []
+        for event in self.list():
+            try:
+                return event, load_training_state(local_copy(event.path), model, optimizer)
+            except CheckpointError as error:
+                problems.append(str(error))
+                warn(f"checkpoint of step {event.step} is passed over: {error}")
+        if problems:
+            raise CheckpointError(f"no checkpoint of {self.run_folder} can be used: {problems[-1]}")
+        return None
+
+    def _pointer(self) -> dict[str, Any]:
+        path = join(self.run_folder, POINTER)
+        if not exists(path):
+            return {"attempt": 0, "checkpoints": []}
+        pointer: dict[str, Any] = read_json(path)
+        return pointer

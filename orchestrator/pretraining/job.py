@@ -1,0 +1,121 @@
+"""What every worker of a pretraining run is given: one frozen value that travels by pickle."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from bert_core.config import BertConfig
+from bert_core.heads import BertForPreTraining
+from bert_core.masking import MaskingConfig
+from bert_core.tokenization import Tokenizer
+from orchestrator.corpus.stream import ExampleStream, ShardReader, StreamConfig
+from orchestrator.errors import CorpusError, SpecError
+from orchestrator.results import Event
+from orchestrator.specs import ModelSpec, PretrainSpec
+from orchestrator.storage import local_copy
+
+Emit = Callable[[Event], None]
+
+
+@dataclass(frozen=True)
+class PretrainJob:
+    """One attempt at a run."""
+
+    run_folder: str
+    """The run's place on the storage."""
+    attempt: int
+    spec: PretrainSpec
+    tokenizer: Tokenizer
+    init_folder: str | None
+    """A model folder to continue from; None starts from random weights."""
+    stream: ExampleStream
+    held_out: ExampleStream | None
+    """None when no documents are held out."""
+
+    def identity(self) -> dict[str, str]:
+        """What must be the same for a checkpoint to be continued."""
+        return {
+            "spec": self.spec.fingerprint(),
+            "corpus": self.stream.store.fingerprint,
+            "tokenizer": self.tokenizer.fingerprint,
+        }
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Which part of the work a process does, and where."""
+
+    rank: int = 0
+    num_workers: int = 1
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+
+def build_stream(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) -> ExampleStream:
+    """The run's batches, numbered."""
+    masking = MaskingConfig(tokenizer.vocab_size, tokenizer.mask_id, spec.mlm_probability, spec.mask_mix)
+    config = StreamConfig(
+        seed=spec.seed,
+        phases=spec.phase_steps(),
+        global_batch_size=spec.global_batch_size,
+        window_shards=spec.shuffle_window_shards,
+        masking=masking,
+        cls_id=tokenizer.cls_id,
+        sep_id=tokenizer.sep_id,
+        pairs=spec.next_sentence_prediction,
+        short_sequence_probability=spec.short_sequence_probability,
+    )
+    if shards.num_shards == 0:
+        raise CorpusError("the corpus has no documents to train on; name more files or lower held_out_share")
+    return ExampleStream.open(shards, config)
+
+
+def build_held_out(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) -> ExampleStream | None:
+    """One pass over held-out examples, the same at every evaluation; None without held-out documents."""
+    longest = max(phase.max_seq_length for phase in spec.phases)
+    whole = spec.model_copy(update={"phases": (spec.phases[0].model_copy(update={"max_seq_length": longest}),)})
+    if shards.num_shards == 0:
+        return None
+    stream = build_stream(whole, shards, tokenizer)
+    size = min(spec.execution.evaluation_examples, stream.examples_per_epoch())
+    size -= size % spec.execution.num_workers
+    if size == 0:
+        return None
+    one_batch = {"steps": 1, "phases": whole.phases, "global_batch_size": size}
+    return build_stream(spec.model_copy(update=one_batch), shards, tokenizer)
+
+
+def build_config(model: ModelSpec, tokenizer: Tokenizer) -> BertConfig:
+    """The network that a spec describes, for a vocabulary."""
+    config = BertConfig.from_size(model.size)
+    hidden = model.hidden_size or config.hidden_size
+    return BertConfig(
+        vocab_size=tokenizer.vocab_size,
+        hidden_size=hidden,
+        num_hidden_layers=model.num_hidden_layers or config.num_hidden_layers,
+        num_attention_heads=model.num_attention_heads or max(1, hidden // 64),
+        intermediate_size=model.intermediate_size or 4 * hidden,
+        max_position_embeddings=model.max_position_embeddings,
+        hidden_dropout_prob=model.hidden_dropout_prob,
+        attention_probs_dropout_prob=model.attention_probs_dropout_prob,
+        pad_token_id=tokenizer.pad_id,
+    )
+
+
+def build_model(job: PretrainJob) -> BertForPreTraining:
+    """The model a run starts from: random weights by the seed, or another model's."""
+    if job.init_folder is None:
+        return BertForPreTraining.from_config(build_config(job.spec.model, job.tokenizer), seed=job.spec.seed)
+    config = replace(
+        BertConfig.from_pretrained(local_copy(job.init_folder)),
+        hidden_dropout_prob=job.spec.model.hidden_dropout_prob,
+        attention_probs_dropout_prob=job.spec.model.attention_probs_dropout_prob,
+    )
+    job.tokenizer.check_fits(config.vocab_size)
+    longest = max(phase.max_seq_length for phase in job.spec.phases)
+    if longest > config.max_position_embeddings:
+        raise SpecError(
+            f"phases.max_seq_length {longest} is longer than the {config.max_position_embeddings} positions of "
+            f"{job.init_folder}; lower it"
+        )
+    return BertForPreTraining.from_pretrained(local_copy(job.init_folder), config, seed=job.spec.seed)

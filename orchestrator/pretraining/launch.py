@@ -1,0 +1,175 @@
+"""The driver's side of pretraining: the corpus, the job, Ray Train, and the events that come back."""
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import ray
+import ray.train
+from ray.train.torch import TorchTrainer
+
+from bert_core.config import BertConfig
+from bert_core.heads import BertForPreTraining
+from bert_core.tokenization import Tokenizer
+from orchestrator.corpus.build import build_token_store
+from orchestrator.corpus.stream import SplitShards
+from orchestrator.corpus.token_store import TokenStore
+from orchestrator.errors import ClusterError, RunFailedError
+from orchestrator.pretraining.inbox import InboxActor
+from orchestrator.pretraining.job import PretrainJob, build_held_out, build_stream
+from orchestrator.pretraining.worker import run_worker
+from orchestrator.results import DatasetResult, Event, MetricEvent, ModelResult, PretrainResult
+from orchestrator.specs import PretrainSpec
+from orchestrator.storage import delete, digest_file, join, local_copy
+
+POLL_S = 0.3
+
+
+@dataclass(frozen=True)
+class PretrainRequest:
+    """What the driver decides about one attempt."""
+
+    spec: PretrainSpec
+    storage: str
+    run_folder: str
+    attempt: int
+    tokenizer: Tokenizer
+    init_folder: str | None
+
+
+def run_pretraining(
+    request: PretrainRequest,
+    *,
+    on_event: Callable[[Event], None],
+    on_dataset: Callable[[DatasetResult], None],
+    on_progress: Callable[[str], None],
+) -> PretrainResult:
+    """Pretrain from the run's last checkpoint, or from the start; Ray is connected already.
+
+    Raises: RunFailedError with the workers' reason; CorpusError, CheckpointError and the like as they are.
+    """
+    started_at = time.monotonic()
+    spec = request.spec
+    dataset = build_token_store(
+        spec.corpus,
+        request.tokenizer,
+        held_out_share=spec.held_out_share,
+        shard_bytes=spec.shard_bytes,
+        storage=request.storage,
+    )
+    on_dataset(dataset)
+    job = build_job(request, dataset)
+    last: dict[str, float] = {}
+
+    def collect(event: Event) -> None:
+        if isinstance(event, MetricEvent):
+            last.update({f"{event.split}.{name}": value for name, value in event.values.items()})
+        on_event(event)
+
+    _train(job, collect)
+    return PretrainResult(
+        model=describe_model(join(request.run_folder, "model")),
+        num_steps=spec.steps,
+        metrics=last,
+        datasets=(dataset,),
+        seconds=time.monotonic() - started_at,
+    )
+
+
+def build_job(request: PretrainRequest, dataset: DatasetResult) -> PretrainJob:
+    """The value that travels to the workers."""
+    store = TokenStore.open(dataset.path)
+    return PretrainJob(
+        run_folder=request.run_folder,
+        attempt=request.attempt,
+        spec=request.spec,
+        tokenizer=request.tokenizer,
+        init_folder=request.init_folder,
+        stream=build_stream(request.spec, SplitShards(store, "train"), request.tokenizer),
+        held_out=build_held_out(request.spec, SplitShards(store, "held_out"), request.tokenizer),
+    )
+
+
+def describe_model(folder: str) -> ModelResult:
+    """What a finished model folder holds."""
+    config = BertConfig.from_pretrained(local_copy(folder))
+    num_parameters = sum(parameter.numel() for parameter in BertForPreTraining(config, seed=None).parameters())
+    return ModelResult(folder, digest_file(join(folder, "model.safetensors")), num_parameters, "pretraining")
+
+
+def _train(job: PretrainJob, on_event: Callable[[Event], None]) -> None:
+    inbox = InboxActor.remote()
+    scratch = join(job.run_folder, f"ray-{job.attempt}-{uuid4().hex[:6]}")
+    trainer = _build_trainer(job, inbox, scratch)
+    # fit() runs beside this thread: in the main one it would take SIGINT for itself, for good.
+    pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fit")
+    try:
+        fitting = pool.submit(trainer.fit)
+        while not fitting.done():
+            _drain(inbox, on_event)
+            time.sleep(POLL_S)
+        _drain(inbox, on_event)
+        _raise_reason(fitting)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        delete(scratch)
+
+
+def _build_trainer(job: PretrainJob, inbox: Any, scratch: str) -> TorchTrainer:
+    execution = job.spec.execution
+    return TorchTrainer(
+        run_worker,
+        train_loop_config={"job": job, "inbox": inbox},
+        scaling_config=ray.train.ScalingConfig(
+            num_workers=execution.num_workers,
+            use_gpu=uses_gpu(job.spec),
+            resources_per_worker={"CPU": execution.cpus_per_worker} | ({"GPU": 1} if uses_gpu(job.spec) else {}),
+        ),
+        run_config=ray.train.RunConfig(
+            name="train",
+            storage_path=scratch,
+            failure_config=ray.train.FailureConfig(max_failures=execution.max_failures),
+        ),
+    )
+
+
+def uses_gpu(spec: PretrainSpec) -> bool:
+    """Whether workers get GPUs: as the spec says, or wherever the cluster has enough."""
+    if spec.execution.device == "auto":
+        return bool(ray.cluster_resources().get("GPU", 0.0) >= spec.execution.num_workers)
+    return spec.execution.device == "gpu"
+
+
+def needed_resources(spec: PretrainSpec) -> Mapping[str, float]:
+    """Ray resources that the whole run holds at once."""
+    execution = spec.execution
+    needed = {"CPU": execution.num_workers * (execution.cpus_per_worker + execution.data_cpus)}
+    return needed | ({"GPU": float(execution.num_workers)} if execution.device == "gpu" else {})
+
+
+def _drain(inbox: Any, on_event: Callable[[Event], None]) -> None:
+    for event in ray.get(inbox.take.remote()):
+        if isinstance(event, Exception):
+            raise event
+        on_event(event)
+
+
+def _raise_reason(fitting: "Future[Any]") -> None:
+    """Turn Ray's error into one line."""
+    try:
+        fitting.result()
+    except ray.train.WorkerGroupError as error:
+        first = next(iter(error.worker_failures.values()), error)
+        raise RunFailedError(f"a training worker failed: {_last_line(first)}") from error
+    except ray.train.TrainingFailedError as error:
+        raise RunFailedError(f"training failed: {_last_line(error)}") from error
+    except ray.exceptions.RayError as error:
+        raise ClusterError(f"Ray could not carry out the training: {_last_line(error)}") from error
+
+
+def _last_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

@@ -1,0 +1,161 @@
+"""The training loop of one worker: steps, metrics, held-out evaluation, checkpoints, the finished model.
+
+It knows nothing of Ray: batches come from a function of the first step, events go to a function. A plain process runs
+it as well as a Ray worker does, which is how it is tested.
+"""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from bert_core.errors import CheckpointError
+from bert_core.optimization import build_optimizer, linear_warmup_decay
+from bert_core.packing import PackedBatch
+from orchestrator.errors import RunFailedError
+from orchestrator.pretraining.checkpoints import Checkpoints
+from orchestrator.pretraining.job import Emit, PretrainJob, Worker, build_model
+from orchestrator.pretraining.meter import Meter, named_metrics
+from orchestrator.pretraining.step import (
+    SUM_NAMES,
+    StepContext,
+    all_reduce_sum,
+    as_vector,
+    pretraining_sums,
+    training_step,
+)
+from orchestrator.results import Event, MessageEvent, MetricEvent
+
+Batches = Callable[[int], Iterator[tuple[int, PackedBatch]]]
+EVALUATION_BATCH_SIZE = 64
+EVALUATIONS_BY_DEFAULT = 10
+
+
+class TrainingLoop:
+    """One worker's run: model, optimiser, clocks. Rank 0 speaks and writes."""
+
+    def __init__(self, job: PretrainJob, worker: Worker, emit: Emit) -> None:
+        if worker.device.type == "cpu":
+            torch.set_num_threads(job.spec.threads_per_worker)
+        self.job, self.spec, self.worker = job, job.spec, worker
+        self.model = build_model(job).to(worker.device)
+        self.optimizer = build_optimizer(
+            self.model,
+            learning_rate=self.spec.learning_rate,
+            weight_decay=self.spec.weight_decay,
+            betas=self.spec.adam_betas,
+            eps=self.spec.adam_epsilon,
+        )
+        self.checkpoints = Checkpoints(job.run_folder, job.attempt, self.spec.execution.keep_checkpoints)
+        self._emit_to = emit
+        self._since_checkpoint: list[MetricEvent] = []
+        self._checkpoint_at = time.monotonic()
+
+    def train(self, batches: Batches) -> None:
+        """Go from the last checkpoint to the end.
+
+        Raises: RunFailedError when the loss is no number any more; CheckpointError when no checkpoint can be used.
+        """
+        first_step = self.restore()
+        context = StepContext(self.model, self.optimizer, self.spec, self.worker)
+        meter = Meter(self.worker)
+        self.model.train()
+        for step, batch in batches(first_step):
+            meter.add(*training_step(context, step, batch, self.learning_rate(step)))
+            done = step + 1
+            is_logged = self._is_due(done, self.spec.execution.log_every_steps) or self._is_checkpoint_step(done)
+            if is_logged:
+                self._log_training(done, meter)
+            meter.pause()
+            if self.job.held_out is not None and self._is_due(done, self._evaluation_interval()):
+                self._measure(done, "validation", self.evaluate())
+            # Only where the meter has just been read: what it holds between readings is not saved.
+            if is_logged and (self._is_checkpoint_step(done) or self._is_checkpoint_time()):
+                self.save_checkpoint(done)
+            meter.resume()
+
+    def learning_rate(self, step: int) -> float:
+        """Of the update that step (from 0) makes."""
+        steps = self.spec.steps
+        return self.spec.learning_rate * linear_warmup_decay(step, steps, round(self.spec.warmup_share * steps))
+
+    def restore(self) -> int:
+        """Load the last whole checkpoint; the step to go on from."""
+        found = self.checkpoints.load(
+            self.model, self.optimizer, lambda text: self._emit(MessageEvent(text, "warning"))
+        )
+        if found is None:
+            return 0
+        event, extra = found
+        difference = [name for name, value in self.job.identity().items() if extra["identity"].get(name) != value]
+        if difference:
+            raise CheckpointError(
+                f"the checkpoint of step {event.step} belongs to another {' and another '.join(difference)}; "
+                f"a run resumes only as it was: start a new run instead"
+            )
+        for values in extra["metrics"]:
+            self._emit(MetricEvent(**values))
+        self._emit(event)
+        self._emit(MessageEvent(f"goes on at step {event.step:,} of {self.spec.steps:,}"))
+        return event.step
+
+    def save_checkpoint(self, step: int) -> None:
+        """Write everything that decides the next steps, and the metrics that no older checkpoint holds."""
+        self._checkpoint_at = time.monotonic()
+        if self.worker.rank != 0:
+            return
+        extra: dict[str, Any] = {
+            "identity": self.job.identity(),
+            "metrics": [dataclasses.asdict(event) for event in self._since_checkpoint],
+            "torch": str(torch.__version__),
+        }
+        self._emit(self.checkpoints.save(step, self.model, self.optimizer, extra))
+        self._since_checkpoint = []
+
+    @torch.no_grad()
+    def evaluate(self) -> dict[str, float]:
+        """Losses and accuracies on the held-out examples, the same ones at each call."""
+        assert self.job.held_out is not None
+        totals = torch.zeros(len(SUM_NAMES), device=self.worker.device)
+        self.model.eval()
+        for _, batch in self.job.held_out.batches(range(1), self.worker.rank, self.worker.num_workers):
+            for part in batch.split(EVALUATION_BATCH_SIZE):
+                totals += as_vector(pretraining_sums(self.model, part, self.spec, self.worker.device), part)
+        self.model.train()
+        all_reduce_sum(totals, self.worker)
+        return named_metrics(totals)
+
+    def _log_training(self, step: int, meter: Meter) -> None:
+        values = meter.read() | {"learning_rate": self.learning_rate(step - 1)}
+        if not math.isfinite(values["loss"]):
+            raise RunFailedError(
+                f"the training loss is {values['loss']} at step {step}; lower learning_rate, raise warmup_share "
+                f"or lower max_grad_norm, and start a new run"
+            )
+        self._measure(step, "train", values)
+
+    def _measure(self, step: int, split: Any, values: dict[str, float]) -> None:
+        event = MetricEvent(step, split, values, round(self.job.stream.epoch_at(step - 1), 6))
+        self._since_checkpoint.append(event)
+        self._emit(event)
+
+    def _is_due(self, step: int, interval: int) -> bool:
+        return step % interval == 0 or step == self.spec.steps
+
+    def _evaluation_interval(self) -> int:
+        return self.spec.execution.evaluate_every_steps or max(1, self.spec.steps // EVALUATIONS_BY_DEFAULT)
+
+    def _is_checkpoint_step(self, step: int) -> bool:
+        interval = self.spec.execution.checkpoint_every_steps
+        return step == self.spec.steps or (interval is not None and step % interval == 0)
+
+    def _is_checkpoint_time(self) -> bool:
+        minutes = self.spec.execution.checkpoint_every_minutes
+        return minutes is not None and time.monotonic() - self._checkpoint_at > 60 * minutes
+
+    def _emit(self, event: Event) -> None:
+        if self.worker.rank == 0:
+            self._emit_to(event)

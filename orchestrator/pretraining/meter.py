@@ -1,0 +1,63 @@
+"""From sums over batches to the numbers people read."""
+
+import math
+import time
+
+import torch
+from torch import Tensor
+
+from orchestrator.pretraining.job import Worker
+from orchestrator.pretraining.step import SUM_NAMES, all_reduce_sum
+
+
+def named_metrics(totals: Tensor) -> dict[str, float]:
+    """Means and accuracies of global sums (7,): `mlm_loss`, `mlm_accuracy`, `perplexity`, and NSP's where trained."""
+    sums = dict(zip(SUM_NAMES, totals.tolist(), strict=True))
+    mlm_loss = sums["mlm_loss"] / sums["num_predictions"]
+    metrics = {
+        "mlm_loss": mlm_loss,
+        "mlm_accuracy": sums["mlm_correct"] / sums["num_predictions"],
+        "perplexity": math.exp(min(mlm_loss, 700.0)),
+        "loss": mlm_loss,
+    }
+    if sums["num_examples"]:
+        metrics["nsp_loss"] = sums["nsp_loss"] / sums["num_examples"]
+        metrics["nsp_accuracy"] = sums["nsp_correct"] / sums["num_examples"]
+        metrics["loss"] += metrics["nsp_loss"]
+    return metrics
+
+
+class Meter:
+    """Sums since the last reading, kept on the device: reading is the only point that waits for it."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._totals = torch.zeros(len(SUM_NAMES), device=worker.device)
+        self._norm = torch.zeros((), device=worker.device)
+        self._seconds = 0.0
+        self._started_at = time.perf_counter()
+
+    def add(self, totals: Tensor, norm: Tensor) -> None:
+        """Count one step."""
+        self._totals += totals
+        self._norm = norm
+
+    def pause(self) -> None:
+        """Evaluations and checkpoints are not training time: stop the clock."""
+        self._seconds += time.perf_counter() - self._started_at
+
+    def resume(self) -> None:
+        """Start the clock again."""
+        self._started_at = time.perf_counter()
+
+    def read(self) -> dict[str, float]:
+        """Metrics of all workers since the last reading, with `tokens_per_s` and `grad_norm`; starts anew."""
+        all_reduce_sum(self._totals, self._worker)
+        self.pause()
+        values = named_metrics(self._totals)
+        values["tokens_per_s"] = float(self._totals[-1]) / max(self._seconds, 1e-9)
+        values["grad_norm"] = float(self._norm)
+        self._totals.zero_()
+        self._seconds = 0.0
+        self.resume()
+        return values

@@ -1,0 +1,98 @@
+"""One optimiser step over a global batch, on one or many workers.
+
+The loss is the sum over the global batch divided by its global counts (predicted positions for MLM, examples for
+NSP), so it does not depend on how the batch is cut into workers and micro-batches. Dropout is seeded from (seed,
+step, rank, micro-batch): a step computes the same whenever and wherever it runs.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.distributed
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from bert_core.counter_random import derive_key
+from bert_core.heads import BertForPreTraining
+from bert_core.losses import PretrainingSums
+from bert_core.packed_sequences import PackedSequences
+from bert_core.packing import PackedBatch
+from orchestrator.pretraining.job import Worker
+from orchestrator.specs import PretrainSpec
+
+SUM_NAMES = ("mlm_loss", "mlm_correct", "num_predictions", "nsp_loss", "nsp_correct", "num_examples", "num_tokens")
+
+
+@dataclass(frozen=True)
+class StepContext:
+    """What stays the same over all steps."""
+
+    model: BertForPreTraining
+    optimizer: Optimizer
+    spec: PretrainSpec
+    worker: Worker
+
+
+def training_step(context: StepContext, step: int, batch: PackedBatch, learning_rate: float) -> tuple[Tensor, Tensor]:
+    """Train on a worker's part of a step; this worker's sums (7,) named by SUM_NAMES, and the gradient norm."""
+    worker, spec = context.worker, context.spec
+    counts = torch.tensor([len(batch.masked_positions), batch.num_sequences], dtype=torch.float32, device=worker.device)
+    all_reduce_sum(counts, worker)
+    totals = torch.zeros(len(SUM_NAMES), device=worker.device)
+    parts = batch.split(spec.micro_batch_size or batch.num_sequences)
+    for micro, part in enumerate(parts):
+        torch.manual_seed(derive_key(spec.seed, "dropout", step, worker.rank, micro) >> 1)
+        sums = pretraining_sums(context.model, part, spec, worker.device)
+        (sums.mlm_loss / counts[0] + sums.nsp_loss / counts[1]).backward()  # type: ignore[no-untyped-call]
+        totals += as_vector(sums, part)
+    parameters = [parameter for parameter in context.model.parameters() if parameter.grad is not None]
+    all_reduce_gradients(parameters, worker)
+    norm = nn.utils.clip_grad_norm_(parameters, spec.max_grad_norm)
+    for group in context.optimizer.param_groups:
+        group["lr"] = learning_rate
+    context.optimizer.step()
+    context.optimizer.zero_grad(set_to_none=True)
+    return totals, norm
+
+
+def pretraining_sums(
+    model: BertForPreTraining, batch: PackedBatch, spec: PretrainSpec, device: torch.device
+) -> PretrainingSums:
+    """Forward over a packed batch in the run's precision."""
+    sequences = PackedSequences.from_numpy(batch.input_ids, batch.token_type_ids, batch.cu_seqlens).to(device)
+    positions, labels, next_sentence = (
+        torch.from_numpy(array.astype("int64")).to(device, non_blocking=True)
+        for array in (batch.masked_positions, batch.masked_labels, batch.next_sentence_labels)
+    )
+    with torch.autocast(device.type, torch.bfloat16, enabled=spec.precision == "bf16"):
+        return model.sums(sequences, positions, labels, next_sentence)
+
+
+def as_vector(sums: PretrainingSums, batch: PackedBatch) -> Tensor:
+    """The sums of a batch as (7,), in the order of SUM_NAMES."""
+    values = [sums.mlm_loss, sums.mlm_correct, sums.nsp_loss, sums.nsp_correct]
+    mlm_loss, mlm_correct, nsp_loss, nsp_correct = (value.detach().float() for value in values)
+    counts = torch.tensor(
+        [len(batch.masked_positions), len(batch.next_sentence_labels), len(batch.input_ids)],
+        dtype=torch.float32,
+        device=mlm_loss.device,
+    )
+    return torch.stack([mlm_loss, mlm_correct, counts[0], nsp_loss, nsp_correct, counts[1], counts[2]])
+
+
+def all_reduce_sum(values: Tensor, worker: Worker) -> None:
+    """Add up over workers, in place."""
+    if worker.num_workers > 1:
+        torch.distributed.all_reduce(values)
+
+
+def all_reduce_gradients(parameters: list[nn.Parameter], worker: Worker) -> None:
+    """Add up all gradients over workers as one flat tensor: one message a step."""
+    if worker.num_workers == 1:
+        return
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+    torch.distributed.all_reduce(flat)
+    sizes = [gradient.numel() for gradient in gradients]
+    for gradient, summed in zip(gradients, torch.split(flat, sizes), strict=True):
+        gradient.copy_(summed.view_as(gradient))

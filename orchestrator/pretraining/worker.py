@@ -1,0 +1,54 @@
+"""What runs in a Ray Train worker: find out which one it is, open its pipeline, train, write the finished model."""
+
+from functools import partial
+from typing import Any
+
+import ray
+import ray.train
+import ray.train.torch
+import torch
+
+from bert_core.errors import BertCoreError
+from orchestrator.corpus.feed import ray_batches
+from orchestrator.errors import OrchestratorError
+from orchestrator.pretraining.job import PretrainJob, Worker
+from orchestrator.pretraining.loop import TrainingLoop
+from orchestrator.results import Event
+from orchestrator.storage import join, written_folder
+
+
+def run_worker(config: dict[str, Any]) -> None:
+    """Ray Train's entry: `config` holds the `job` and the driver's `inbox`."""
+    job: PretrainJob = config["job"]
+    inbox = config["inbox"]
+    context = ray.train.get_context()
+    worker = Worker(context.get_world_rank(), context.get_world_size(), ray.train.torch.get_device())
+    if worker.device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+
+    def emit(event: Event) -> None:
+        inbox.put.remote(event)
+
+    batches = partial(
+        ray_batches,
+        job.stream,
+        rank=worker.rank,
+        num_workers=worker.num_workers,
+        num_cpus=job.spec.execution.data_cpus,
+    )
+    try:
+        loop = TrainingLoop(job, worker, emit)
+        loop.train(batches)
+        if worker.rank == 0:
+            save_model(loop, job)
+        ray.get(inbox.flush.remote())
+    except (OrchestratorError, BertCoreError) as error:
+        # The same would happen again: told to the driver, which ends the run, and not raised, which Ray would retry.
+        ray.get(inbox.put.remote(error))
+
+
+def save_model(loop: TrainingLoop, job: PretrainJob) -> None:
+    """The run's model folder in Hugging Face layout, with its tokenizer."""
+    with written_folder(join(job.run_folder, "model")) as folder:
+        job.tokenizer.save(folder)
+        loop.model.save_pretrained(folder)

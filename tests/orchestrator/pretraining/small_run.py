@@ -1,0 +1,92 @@
+"""A pretraining run of seconds, below Ray; as a program it tells each event in a line, so that a test can kill it.
+
+python -m tests.orchestrator.pretraining.small_run FOLDER
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from bert_core.tokenization import Tokenizer, train_wordpiece
+from orchestrator.corpus.stream import SplitShards
+from orchestrator.corpus.token_store import Manifest, TokenStore, write_shard
+from orchestrator.pretraining.job import Emit, PretrainJob, Worker, build_held_out, build_stream
+from orchestrator.pretraining.loop import TrainingLoop
+from orchestrator.results import Event
+from orchestrator.specs import PretrainSpec
+
+WORDS = [first + second for first in ("ba", "ke", "li", "mo", "nu", "ra") for second in ("dan", "fel", "gim", "tor")]
+
+
+def make_tokenizer() -> Tokenizer:
+    return train_wordpiece([" ".join(WORDS)] * 20, vocab_size=120, min_frequency=1)
+
+
+def make_store(folder: Path, tokenizer: Tokenizer, num_shards: int = 4) -> TokenStore:
+    """Documents that say two words over and over, so that both objectives can be learnt in seconds."""
+    shards = []
+    for shard in range(num_shards):
+        generator = np.random.default_rng(shard)
+        ids, lengths, tokens = [], [], []
+        for document in range(40):
+            theme = generator.choice(WORDS, 2, replace=False)
+            sentences = [" ".join([*theme, *theme, *theme]) for _ in range(int(generator.integers(3, 9)))]
+            encoded = tokenizer.encode_ids(sentences)
+            ids.append(f"{shard}-{document}")
+            lengths.append([len(sentence) for sentence in encoded])
+            tokens += [token for sentence in encoded for token in sentence]
+        split = "held_out" if shard == num_shards - 1 else "train"
+        flat = np.array(tokens, np.uint16)
+        shards.append(write_shard(str(folder), f"shard-{shard}.parquet", split, ids, flat, lengths))
+    Manifest(tokenizer.fingerprint, tokenizer.vocab_size, {}, shards).save(str(folder))
+    return TokenStore.open(str(folder))
+
+
+def make_job(folder: Path, attempt: int = 1, init_folder: str | None = None, **changes: object) -> PretrainJob:
+    values = {
+        "corpus": {"files": ["generated"]},
+        "tokenizer": "generated",
+        "model": {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2},
+        "steps": 24,
+        "phases": [{"max_seq_length": 48, "share": 0.75}, {"max_seq_length": 32, "share": 0.25}],
+        "global_batch_size": 8,
+        "learning_rate": 1e-2,
+        "warmup_share": 0.1,
+        "shuffle_window_shards": 2,
+        "execution": {"checkpoint_every_steps": 5, "log_every_steps": 2, "evaluate_every_steps": 8},
+    }
+    spec = PretrainSpec(**(values | changes))
+    tokenizer = make_tokenizer()
+    store_folder = folder / "store"
+    done = (store_folder / "manifest.json").exists()
+    store = TokenStore.open(str(store_folder)) if done else make_store(store_folder, tokenizer)
+    return PretrainJob(
+        run_folder=str(folder / "run"),
+        attempt=attempt,
+        spec=spec,
+        tokenizer=tokenizer,
+        init_folder=init_folder,
+        stream=build_stream(spec, SplitShards(store, "train"), tokenizer),
+        held_out=build_held_out(spec, SplitShards(store, "held_out"), tokenizer),
+    )
+
+
+def run(job: PretrainJob, emit: Emit, worker: Worker | None = None) -> TrainingLoop:
+    worker = worker or Worker()
+    loop = TrainingLoop(job, worker, emit)
+
+    def batches(first_step: int):
+        for step in range(first_step, job.spec.steps):
+            yield from job.stream.batches(range(step, step + 1), worker.rank, worker.num_workers)
+
+    loop.train(batches)
+    return loop
+
+
+def tell(event: Event) -> None:
+    print(type(event).__name__, getattr(event, "step", ""), flush=True)
+
+
+if __name__ == "__main__":
+    run(make_job(Path(sys.argv[1])), tell)

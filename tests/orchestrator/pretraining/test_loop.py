@@ -1,0 +1,206 @@
+"""The training loop in plain processes: learning, exact resume, damage. Alone:
+pytest tests/orchestrator/pretraining/test_loop.py"""
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from bert_core.errors import CheckpointError
+from orchestrator.errors import RunFailedError, RunStoppedError
+from orchestrator.pretraining.checkpoints import Checkpoints
+from orchestrator.pretraining.job import Worker
+from orchestrator.pretraining.loop import TrainingLoop
+from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEvent
+from orchestrator.storage import digest_file
+from tests.orchestrator.pretraining.small_run import make_job, run
+
+SEED = 20261120
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+def final_digest(folder: Path) -> list[str]:
+    """SHA-256 of weights and optimiser after the last step."""
+    newest = Checkpoints(str(folder / "run")).list()[0]
+    assert newest.step == 24
+    return [digest_file(f"{newest.path}/{name}.safetensors") for name in ("model", "optimizer")]
+
+
+def metrics(events: list[Event], split: str, name: str) -> dict[int, float]:
+    return {e.step: e.values[name] for e in events if isinstance(e, MetricEvent) and e.split == split}
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Event]]:
+    folder = tmp_path_factory.mktemp("straight")
+    events: list[Event] = []
+    run(make_job(folder), events.append)
+    return folder, events
+
+
+def test_both_objectives_are_learnt(tmp_path: Path) -> None:
+    events: list[Event] = []
+    model = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2} | NO_DROPOUT
+    run(
+        make_job(tmp_path, steps=200, global_batch_size=32, learning_rate=3e-3, model=model, mlm_probability=0.2),
+        events.append,
+    )
+    mlm, nsp = metrics(events, "validation", "mlm_loss"), metrics(events, "validation", "nsp_accuracy")
+    assert mlm[200] < 0.4 * mlm[24]
+    assert nsp[200] > 0.75
+
+
+def test_metrics_have_their_steps_and_names(straight: tuple[Path, list[Event]]) -> None:
+    _, events = straight
+    assert sorted(metrics(events, "train", "loss")) == sorted({*range(2, 25, 2), 5, 15})
+    assert sorted(metrics(events, "validation", "perplexity")) == [8, 16, 24]
+    names = {name for e in events if isinstance(e, MetricEvent) and e.split == "train" for name in e.values}
+    assert names == {
+        "loss", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy", "perplexity", "tokens_per_s", "grad_norm",
+        "learning_rate",
+    }  # fmt: skip
+
+
+def test_checkpoints_come_at_their_steps_and_old_ones_go(straight: tuple[Path, list[Event]]) -> None:
+    folder, events = straight
+    assert [e.step for e in events if isinstance(e, CheckpointEvent)] == [5, 10, 15, 20, 24]
+    assert [e.step for e in Checkpoints(str(folder / "run")).list()] == [24, 20]
+    assert sorted(path.name for path in (folder / "run" / "checkpoints").iterdir()) == [
+        "step-00000020",
+        "step-00000024",
+    ]
+
+
+def test_the_same_run_again_ends_bit_for_bit_the_same(straight: tuple[Path, list[Event]], tmp_path: Path) -> None:
+    run(make_job(tmp_path), lambda event: None)
+    assert final_digest(tmp_path) == final_digest(straight[0])
+
+
+@pytest.mark.parametrize("num_kills", [1, 3])
+def test_a_killed_run_resumes_to_the_same_bits(
+    straight: tuple[Path, list[Event]], tmp_path: Path, num_kills: int
+) -> None:
+    generator = random.Random(SEED + num_kills)
+    for _ in range(num_kills):
+        after = generator.randrange(1, 12)
+        print(f"kill -9 after {after} events")
+        command = [sys.executable, "-m", "tests.orchestrator.pretraining.small_run", str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            for _ in range(after):
+                child.stdout.readline()
+            child.kill()
+    events: list[Event] = []
+    run(make_job(tmp_path, attempt=2), events.append)
+    assert final_digest(tmp_path) == final_digest(straight[0])
+    resumed, whole = metrics(events, "train", "mlm_loss"), metrics(straight[1], "train", "mlm_loss")
+    assert all(whole[step] == value for step, value in resumed.items())
+
+
+def test_resuming_tells_again_what_only_the_checkpoint_knows(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+
+    def stop_after_checkpoint(event: Event) -> None:
+        if isinstance(event, CheckpointEvent) and event.step == 10:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        run(job, stop_after_checkpoint)
+    events: list[Event] = []
+    run(make_job(tmp_path, attempt=2), events.append)
+    assert sorted(metrics(events, "train", "loss")) == [6, 8, 10, 12, 14, 15, 16, 18, 20, 22, 24]
+
+
+def test_a_finished_run_resumes_as_a_no_op(straight: tuple[Path, list[Event]]) -> None:
+    folder, _ = straight
+    before = final_digest(folder)
+    events: list[Event] = []
+    run(make_job(folder, attempt=2), events.append)
+    assert final_digest(folder) == before
+    assert [e.text for e in events if isinstance(e, MessageEvent)] == ["goes on at step 24 of 24"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip"])
+def test_a_damaged_checkpoint_is_passed_over(straight: tuple[Path, list[Event]], tmp_path: Path, damage: str) -> None:
+    run(make_job(tmp_path), lambda event: None)
+    weights = tmp_path / "run" / "checkpoints" / "step-00000024" / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[len(data) // 2] ^= 1
+    weights.write_bytes(data[: len(data) // 2] if damage == "cut" else data)
+    events: list[Event] = []
+    run(make_job(tmp_path, attempt=2), events.append)
+    warnings = [e.text for e in events if isinstance(e, MessageEvent) and e.level == "warning"]
+    assert len(warnings) == 1
+    assert "model.safetensors" in warnings[0]
+    assert final_digest(tmp_path) == final_digest(straight[0])
+
+
+def test_no_whole_checkpoint_is_an_error_and_not_a_new_start(tmp_path: Path) -> None:
+    run(make_job(tmp_path), lambda event: None)
+    for folder in (tmp_path / "run" / "checkpoints").iterdir():
+        (folder / "optimizer.safetensors").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"no checkpoint of .* can be used"):
+        run(make_job(tmp_path, attempt=2), lambda event: None)
+
+
+def test_another_spec_does_not_continue_a_run(tmp_path: Path) -> None:
+    run(make_job(tmp_path), lambda event: None)
+    with pytest.raises(CheckpointError, match="another spec"):
+        run(make_job(tmp_path, attempt=2, learning_rate=3e-3), lambda event: None)
+
+
+def test_a_superseded_attempt_writes_no_more(tmp_path: Path) -> None:
+    run(make_job(tmp_path, attempt=2), lambda event: None)
+    with pytest.raises(RunStoppedError, match="attempt 2 has taken over"):
+        TrainingLoop(make_job(tmp_path, attempt=1), Worker(), lambda event: None).save_checkpoint(3)
+
+
+def test_accumulation_changes_neither_loss_nor_gradient(tmp_path: Path) -> None:
+    model = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2} | NO_DROPOUT
+    results = []
+    for micro in (None, 3):
+        events: list[Event] = []
+        folder = tmp_path / str(micro)
+        run(make_job(folder, steps=4, micro_batch_size=micro, model=model), events.append)
+        results.append((metrics(events, "train", "loss")[4], metrics(events, "train", "grad_norm")[4]))
+    assert results[0] == pytest.approx(results[1], rel=1e-4)
+
+
+def test_bf16_trains_like_fp32_and_resumes_exactly(tmp_path: Path) -> None:
+    losses = {}
+    for precision in ("fp32", "bf16"):
+        events: list[Event] = []
+        run(make_job(tmp_path / precision, precision=precision), events.append)
+        losses[precision] = metrics(events, "validation", "mlm_loss")[24]
+    assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.05)
+    assert losses["bf16"] != losses["fp32"]
+
+
+def test_a_loss_that_is_no_number_ends_the_run(tmp_path: Path) -> None:
+    with pytest.raises(RunFailedError, match="lower learning_rate"):
+        run(make_job(tmp_path, learning_rate=1e30, max_grad_norm=1e30, adam_epsilon=1e-30), lambda event: None)
+
+
+def test_without_next_sentence_prediction_there_are_no_nsp_metrics(tmp_path: Path) -> None:
+    events: list[Event] = []
+    run(make_job(tmp_path, next_sentence_prediction=False), events.append)
+    assert not any("nsp_loss" in e.values for e in events if isinstance(e, MetricEvent))
+
+
+def test_pretraining_continues_from_a_model(tmp_path: Path) -> None:
+    first = make_job(tmp_path / "first", steps=60)
+    before: list[Event] = []
+    loop = run(first, before.append)
+    loop.model.save_pretrained(tmp_path / "model")
+    events: list[Event] = []
+    run(make_job(tmp_path / "second", init_folder=str(tmp_path / "model"), steps=2), events.append)
+    assert metrics(events, "train", "mlm_loss")[2] < metrics(before, "train", "mlm_loss")[2]
+
+
+def test_torch_threads_are_those_of_the_spec(tmp_path: Path) -> None:
+    run(make_job(tmp_path, steps=1, threads_per_worker=2), lambda event: None)
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
