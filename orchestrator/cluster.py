@@ -59,7 +59,7 @@ def connect(settings: Settings, *, num_cpus: float = 0.0, dashboard: bool = Fals
         }
     else:
         assert settings.address is not None
-        _check_reachable(settings.address)
+        check_reachable(settings.address)
         options["address"] = settings.address
     try:
         with _own_signal_handlers():
@@ -124,27 +124,33 @@ def _use_private_token(home: Path) -> None:
     os.environ["RAY_AUTH_TOKEN_PATH"] = str(path)
 
 
-def _check_reachable(address: str) -> None:
-    """Find out within seconds what Ray would find out within a minute. Raises: ClusterError."""
+def check_reachable(address: str) -> None:
+    """See that `address` is one a driver can connect to, and that something listens there. Raises: ClusterError."""
     if address == "auto":
         return
-    parts = urlsplit(address if "://" in address else f"ray://{address}")
-    try:
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port = None, None
-    if parts.scheme in ("http", "https"):
+    if address.startswith(("http://", "https://")):
         raise ClusterError(
             f"{address} is a dashboard's address: use it with `orchestrator submit`, or give HOST:6379 to run from here"
         )
+    check_listening(address if "://" in address else f"ray://{address}")
+
+
+def check_listening(address: str) -> None:
+    """Find out within seconds what Ray would find out within a minute. Raises: ClusterError."""
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        host, port = None, None
+    shown = address.removeprefix("ray://")
     if host is None or port is None:
-        raise ClusterError(f"{address!r} is no address of a Ray cluster; give HOST:PORT, usually HOST:6379, or auto")
+        raise ClusterError(f"{shown!r} is no address of a Ray cluster; give HOST:PORT, usually HOST:6379, or auto")
     try:
         socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
     except OSError as error:
         reason = error.strerror or str(error)
         raise ClusterError(
-            f"no Ray answers at {address}: {reason}; check that it runs (`ray status`) and that this machine may reach it"
+            f"no Ray answers at {shown}: {reason}; check that it runs (`ray status`) and that this machine may reach it"
         ) from error
 
 
@@ -172,5 +178,7 @@ def _remedy(is_local: bool, error: Exception) -> str:
     if "version mismatch" in text:
         return "use the versions of constraints.txt on both sides"
     if "auth" in text or "token" in text:
-        return "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH to the cluster's token (`ray get-auth-token` on its head)"
+        return (
+            "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH to the cluster's token (`ray get-auth-token` on its head)"
+        )
     return "see `orchestrator doctor`" if is_local else "check the address, and that the cluster runs (`ray status`)"

@@ -16,6 +16,7 @@ from orchestrator.errors import SpecError
 from orchestrator.specs.fields import Spec
 from orchestrator.specs.pipeline import AnySpec
 from orchestrator.specs.problems import describe, dotted, nearest, place_of, shown
+from orchestrator.specs.sweep import EvaluateSpec, SweepSpec, TaskSpec
 from orchestrator.specs.yaml_text import KeyPath, Place, YamlDocument, parse_value, read_document
 
 SPEC_KINDS: dict[str, type[AnySpec]] = {cls.model_fields["kind"].default: cls for cls in get_args(AnySpec)}
@@ -33,6 +34,21 @@ def load_spec(path: str | Path, overrides: Overrides = ()) -> AnySpec:
     _drop_axes_left_out(document.values)
     spec = _validate(document)
     return spec.named(Path(path).stem)
+
+
+def load_task_spec(task: str, overrides: Sequence[str] = ()) -> TaskSpec:
+    """The task of a spec file, or one by its id; overrides are `KEY=VALUE` with keys of the task. Raises: SpecError."""
+    of_task = [f"task.{text}" for text in overrides]
+    if task.endswith((".yaml", ".yml")):
+        spec = load_spec(task, of_task)
+    else:
+        document = YamlDocument({"kind": "evaluate", "model": "-", "task": {"id": task}}, {})
+        for key, value, source in _parsed(of_task):
+            _override(document, key, value, Place(source))
+        spec = _validate(document)
+    if not isinstance(spec, SweepSpec | EvaluateSpec):
+        raise SpecError(f"{task} is a spec of kind {spec.kind}, which has no task; give one of kind sweep or evaluate")
+    return spec.task
 
 
 def parse_spec(values: Mapping[str, Any]) -> AnySpec:

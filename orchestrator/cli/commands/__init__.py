@@ -1,0 +1,30 @@
+"""Every command, in the order in which `orchestrator --help` lists them."""
+
+import click
+
+from orchestrator.cli.commands.records import leaderboard, query, runs
+from orchestrator.cli.commands.running import demo, plan, resume, run, submit
+from orchestrator.cli.commands.text import corpus, tokenizer
+from orchestrator.cli.commands.upkeep import db, doctor, schema
+from orchestrator.cli.commands.using import evaluate, fill_mask, models, next_sentence, predict
+
+ALL: tuple[click.Command, ...] = (
+    demo,
+    run,
+    plan,
+    submit,
+    resume,
+    runs,
+    query,
+    leaderboard,
+    models,
+    evaluate,
+    predict,
+    fill_mask,
+    next_sentence,
+    corpus,
+    tokenizer,
+    schema,
+    db,
+    doctor,
+)

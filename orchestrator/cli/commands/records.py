@@ -1,0 +1,229 @@
+"""`runs`, `query`, `leaderboard`: reading the record."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orchestrator.cli.frame import LabCommand, LabGroup, current_settings, reading_options
+from orchestrator.cli.output import show_record, show_rows, show_text, tell
+
+if TYPE_CHECKING:
+    import pandas
+
+    from orchestrator.registry import Registry
+
+_EMPTY = "no runs yet: `orchestrator demo`, or `orchestrator run experiments/sweep_sst2.yaml`"
+_NUM_PARAMETERS_SHOWN = 4
+
+
+def _registry() -> "Registry":
+    from orchestrator.registry import Registry
+
+    return Registry(current_settings().registry)
+
+
+@click.group(cls=LabGroup)
+def runs() -> None:
+    """What was run, and how it went. RUN is an id or the beginning of one."""
+
+
+@runs.command("list", example="orchestrator runs list --limit 5")
+@click.option("--limit", type=click.IntRange(1), default=30, show_default=True, help="The newest so many.")
+@click.option("--trials", is_flag=True, help="Trials of sweeps too.")
+@reading_options
+def list_runs(limit: int, trials: bool, form: str | None, output: str | None) -> None:
+    """The newest runs."""
+    with _registry() as registry:
+        frame = registry.runs(limit=limit, trials=trials)
+    rows = records_of(frame)
+    for row in rows:
+        row["score"] = row.get(f"metrics.{row['metric']}") if row.get("metric") else None
+    columns = ["id", "name", "kind", "state", "task", "metric", "score", "seconds", "created_at"]
+    show_rows(rows, columns, form, output, empty=_EMPTY)
+
+
+@runs.command(example="orchestrator runs show 7f3a")
+@click.argument("run_id", metavar="RUN")
+@reading_options
+def show(run_id: str, form: str | None, output: str | None) -> None:
+    """One run: state, scores, attempts, checkpoints, data, models, and its whole spec."""
+    from dataclasses import asdict
+
+    with _registry() as registry:
+        run = registry.run(run_id)
+        record: dict[str, Any] = asdict(run)
+        spec = record.pop("spec")
+        record["tags"] = registry.tags(run.id)
+        record["attempts"] = len(registry.attempts(run.id))
+        checkpoints = registry.checkpoints(run.id)
+        record["last_checkpoint"] = checkpoints[-1].path if checkpoints else None
+        record["data"] = [f"{row['name']} at {row['path']}" for row in records_of(registry.datasets(run.id))]
+        record["models"] = [model.label for model in registry.models_of(run.id)]
+        record |= {f"metrics.{name}": value for name, value in registry.latest_metrics(run.id).items()}
+        parameters = registry.parameters(run.id)
+    if form == "json" or (form is None and (output or "").endswith(".json")):
+        record["spec"] = spec
+        record["parameters"] = parameters
+    else:
+        record |= {f"params.{name}": value for name, value in parameters.items()}
+    show_record(record, form, output)
+
+
+@runs.command(example="orchestrator runs trials 7f3a -f csv -o trials.csv")
+@click.argument("run_id", metavar="RUN")
+@reading_options
+def trials(run_id: str, form: str | None, output: str | None) -> None:
+    """A sweep's trials: what varied, and the scores."""
+    with _registry() as registry:
+        run = registry.run(run_id)
+        frame = registry.trials(run.id)
+    if frame.empty:
+        tell(f"run {run.id} is a {run.kind} without trials")
+    rows = records_of(frame)
+    varied = [
+        column
+        for column in frame.columns
+        if column.startswith("params.") and len({str(value) for value in frame[column]}) > 1
+    ]
+    scores = [column for column in frame.columns if column.startswith("metrics.") and not frame[column].isna().all()]
+    own = [f"metrics.{run.metric}"] if f"metrics.{run.metric}" in scores else []
+    if form in (None, "table") and not output:
+        scores = own or scores[:_NUM_PARAMETERS_SHOWN]
+        varied = [name for name in varied if name != "params.seed"][:_NUM_PARAMETERS_SHOWN]
+    show_rows(rows, ["number", "id", "state", "seed", *varied, *scores, "seconds"], form, output)
+
+
+@runs.command(example="orchestrator runs metrics 7f3a mlm_loss -f csv")
+@click.argument("run_id", metavar="RUN")
+@click.argument("name", required=False)
+@reading_options
+def metrics(run_id: str, name: str | None, form: str | None, output: str | None) -> None:
+    """A run's measurements over its steps; of one NAME (mlm_loss, train.mlm_loss) when given."""
+    with _registry() as registry:
+        run = registry.run(run_id)
+        frame = registry.metrics(run.id, name)
+        known = sorted(registry.latest_metrics(run.id)) if frame.empty else []
+    if frame.empty:
+        tell(f"run {run.id} has no measurement" + (f" {name}; it has: {', '.join(known) or 'none'}" if name else ""))
+    show_rows(records_of(frame), ["split", "name", "step", "epoch", "value", "recorded_at"], form, output)
+
+
+@runs.command(example="orchestrator runs logs 7f3a | tail")
+@click.argument("run_id", metavar="RUN")
+def logs(run_id: str) -> None:
+    """What a run said while it ran."""
+    from orchestrator.errors import NotFoundError
+    from orchestrator.storage import join, read_bytes
+
+    with _registry() as registry:
+        run = registry.run(run_id)
+    folder = run.storage_path or join(current_settings().storage, "runs", run.id)
+    path = join(folder, "log.txt")
+    try:
+        show_text(read_bytes(path).decode("utf-8", "replace"))
+    except FileNotFoundError:
+        raise NotFoundError(f"run {run.id} has no log at {path}; was it made with another --storage?") from None
+
+
+@runs.command(example="orchestrator runs export runs.csv --where \"task = 'sst2'\"")
+@click.argument("output", metavar="FILE")
+@click.option("--where", default="", help="A query, as `orchestrator query` takes it; everything when left out.")
+def export(output: str, where: str) -> None:
+    """Runs and trials, one row each with every metric and parameter, into a CSV, JSON or Parquet file."""
+    from pathlib import Path
+
+    from orchestrator.errors import InputError
+
+    ending = Path(output).suffix
+    if ending not in (".csv", ".json", ".parquet"):
+        raise InputError(f"{output} should end in .csv, .json or .parquet, which says what is written")
+    with _registry() as registry:
+        frame = registry.runs(where)
+    if ending == ".parquet":
+        from io import BytesIO
+
+        from orchestrator.storage import write_bytes
+
+        buffer = BytesIO()
+        parameters = [column for column in frame.columns if column.startswith("params.")]
+        frame.astype(dict.fromkeys(parameters, "string")).to_parquet(buffer, index=False)
+        write_bytes(output, buffer.getvalue())
+        tell(f"wrote {output}")
+    else:
+        show_rows(records_of(frame), list(frame.columns), None, output)
+    tell(f"{len(frame)} runs and trials")
+
+
+@click.command(
+    cls=LabCommand,
+    example="orchestrator query \"metrics.f1 > 0.9 and (params.learning_rate < 5e-5 or task = 'conll2003')\"",
+)
+@click.argument("text", metavar="QUERY")
+@click.option("--sort", help="A field to sort by; `-FIELD` turns the order round.")
+@click.option("--limit", type=click.IntRange(1), help="This many rows at most.")
+@reading_options
+def query(text: str, sort: str | None, limit: int | None, form: str | None, output: str | None) -> None:
+    """Runs and trials that a condition holds for.
+
+    Fields: metrics.X (the latest validation value), metrics.test.X, metrics.train.X, params.X (a dotted spec path, or
+    its last part when unique), task, state, kind, name, seed, tag, … Comparisons, and/or/not, parentheses, in, like.
+    """
+    with _registry() as registry:
+        frame = registry.runs(text, sort=sort or "-created_at", limit=limit)
+    columns = list(frame.columns)
+    if form in (None, "table") and not output:
+        named = [
+            column for column in columns if column.startswith(("metrics.", "params.")) and _is_named(column, text, sort)
+        ]
+        columns = ["id", "name", "kind", "state", "task", "seed", *named]
+        if not any(column.startswith("metrics.") for column in named):
+            columns += ["metric", "score"]
+    rows = records_of(frame)
+    for row in rows:
+        row["score"] = row.get(f"metrics.{row['metric']}") if row.get("metric") else None
+    show_rows(rows, columns, form, output, empty="no run is like that")
+
+
+def _is_named(column: str, text: str, sort: str | None) -> bool:
+    """Whether a column is mentioned in the query: by its path, or by the last part of it."""
+    mentioned = f"{text} {sort or ''}"
+    return column in mentioned or (column.startswith("params.") and f"params.{column.rpartition('.')[2]}" in mentioned)
+
+
+@click.command(cls=LabCommand, example="orchestrator leaderboard sst2")
+@click.argument("task", required=False)
+@click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="Places per task.")
+@reading_options
+def leaderboard(task: str | None, limit: int, form: str | None, output: str | None) -> None:
+    """The best of each task, seeds taken together.
+
+    Ranked by the mean over the seeds of one configuration, never by the luckiest one; `baseline` is what guessing the
+    majority scores, `test` the test split's score of a sweep's best trial.
+    """
+    from orchestrator.errors import NotFoundError
+
+    with _registry() as registry:
+        frame = registry.leaderboard(task)
+        known = set() if len(frame) or task is None else set(registry.leaderboard()["task"])
+    if task is not None and frame.empty:
+        raise NotFoundError(f"no finished trial of task {task}; there are: {', '.join(sorted(known)) or 'none yet'}")
+    rows = [row for row in records_of(frame) if row["rank"] <= limit]
+    columns = list(frame.columns)
+    if form in (None, "table") and not output:
+        columns = [column for column in columns if column not in ("group", "run")]
+    show_rows(rows, columns, form, output, empty=_EMPTY)
+
+
+def records_of(frame: "pandas.DataFrame") -> list[dict[str, Any]]:
+    """A frame's rows as plain values; what is missing (NaN, NaT, NA) is None."""
+    import pandas
+
+    return [
+        {str(key): None if _is_missing(pandas, value) else value for key, value in row.items()}
+        for row in frame.to_dict("records")
+    ]
+
+
+def _is_missing(pandas: Any, value: Any) -> bool:
+    return not isinstance(value, Sequence | dict) and bool(pandas.isna(value))

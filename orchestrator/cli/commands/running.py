@@ -1,0 +1,108 @@
+"""`demo`, `run`, `plan`, `submit`, `resume`: commands that carry a spec out."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.cli.frame import LabCommand, current_settings, overrides_argument, reading_options, spec_argument
+from orchestrator.cli.output import show_rows, show_text, tell
+
+if TYPE_CHECKING:
+    from orchestrator.registry import RunRecord
+
+
+@click.command(cls=LabCommand, example="orchestrator demo")
+def demo() -> int:
+    """The whole life cycle on generated text, in minutes."""
+    from orchestrator.demo.tour import run_demo
+
+    return run_demo(current_settings())
+
+
+@click.command(cls=LabCommand, example="orchestrator run experiments/sweep_sst2.yaml recipe.epochs=1 --name first-try")
+@spec_argument
+@overrides_argument
+@click.option("--name", help="The experiment's name; the spec's own, or its file's, when left out.")
+@click.option("--dry-run", is_flag=True, help="Only say what it needs, as `orchestrator plan` does.")
+def run(spec_path: str, overrides: tuple[str, ...], name: str | None, dry_run: bool) -> int:
+    """Carry out a spec as a new run.
+
+    The run's id goes to stdout. KEY=VALUE sets a field of the spec: a dotted path and a YAML value.
+    """
+    from orchestrator.pipeline import run_spec
+    from orchestrator.specs.loading import load_spec
+
+    if dry_run:
+        return _plan(spec_path, overrides, None, None)
+    spec = load_spec(spec_path, overrides)
+    return _outcome(lambda: run_spec(spec, settings=current_settings(), name=name))
+
+
+@click.command(cls=LabCommand, example="orchestrator plan experiments/pretrain_base.yaml execution.num_workers=8")
+@spec_argument
+@overrides_argument
+@reading_options
+def plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: str | None) -> int:
+    """What a spec needs, before anything is started.
+
+    Steps, resources, memory, disk; what cannot run is refused.
+    """
+    return _plan(spec_path, overrides, form, output)
+
+
+def _plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: str | None) -> int:
+    from dataclasses import asdict
+
+    from orchestrator.pipeline import plan_spec
+    from orchestrator.specs.loading import load_spec
+
+    rows = [asdict(row) for row in plan_spec(load_spec(spec_path, overrides), settings=current_settings())]
+    show_rows(rows, list(rows[0]) if rows else [], form, output)
+    return 0
+
+
+@click.command(
+    cls=LabCommand, example="orchestrator submit experiments/pretrain_base.yaml --address http://127.0.0.1:8265"
+)
+@spec_argument
+@overrides_argument
+@click.option("--name", help="The experiment's name; the spec's own, or its file's, when left out.")
+@click.option("--no-wait", is_flag=True, help="Leave when the job is accepted; do not follow its log.")
+def submit(spec_path: str, overrides: tuple[str, ...], name: str | None, no_wait: bool) -> int:
+    """Carry out a spec as a Ray job on a cluster.
+
+    Its log is followed, its id goes to stdout. --address (or RAY_API_SERVER_ADDRESS) is the cluster's dashboard.
+    Ctrl-C stops following, not the job.
+    """
+    from orchestrator.jobs import follow, submit_run
+    from orchestrator.specs.loading import load_spec
+
+    spec = load_spec(spec_path, overrides)
+    job = submit_run(spec.model_copy(update={"name": name}) if name else spec, current_settings())
+    tell(f"submitted to {job.address}; its log again: ray job logs {job.id} --address {job.address} -f")
+    show_text(job.id)
+    if no_wait:
+        return 0
+    return follow(job, lambda text: click.echo(text, nl=False, err=True))
+
+
+@click.command(cls=LabCommand, example="orchestrator resume 7f3a")
+@click.argument("run_id", metavar="RUN")
+def resume(run_id: str) -> int:
+    """Go on with a run that was interrupted.
+
+    It continues from its last checkpoint, under the same id. RUN is an id or the beginning of one.
+    """
+    from orchestrator.pipeline import resume_run
+
+    return _outcome(lambda: resume_run(run_id, settings=current_settings()))
+
+
+def _outcome(carry_out: Callable[[], "RunRecord"]) -> int:
+    record = carry_out()
+    show_text(record.id)
+    if record.state == "COMPLETED":
+        return 0
+    tell(f"run {record.id} ended as {record.state}" + (f": {record.error}" if record.error else ""))
+    return 1

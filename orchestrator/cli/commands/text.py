@@ -1,0 +1,129 @@
+"""`corpus` and `tokenizer`: looking at text and at how it is cut into pieces."""
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from orchestrator.cli.frame import LabGroup, reading_options
+from orchestrator.cli.output import show_record, show_rows, tell
+
+_FORMATS = click.Choice(["auto", "text", "jsonl", "parquet"])
+_POLICIES = click.Choice(["error", "skip", "replace"])
+_DOCUMENTS_LOOKED_AT = 1000
+
+
+def _source_options(command: Any) -> Any:
+    for option in (
+        click.option("--on-bad-record", type=_POLICIES, default="error", show_default=True, help="As in a spec."),
+        click.option("--text-field", default="text", show_default=True, help="Key or column of the text."),
+        click.option("--input-format", type=_FORMATS, default="auto", show_default=True, help="How files are read."),
+    ):
+        command = option(command)
+    return click.argument("files", metavar="FILE...", nargs=-1, required=True)(command)
+
+
+def _source(files: tuple[str, ...], input_format: str, text_field: str, on_bad_record: str, limit: int | None) -> Any:
+    from orchestrator.specs import TextSource
+
+    return TextSource(
+        files=files,
+        format=input_format,  # type: ignore[arg-type]
+        text_field=text_field,
+        on_bad_record=on_bad_record,  # type: ignore[arg-type]
+        max_documents=limit,
+    )
+
+
+@click.group(cls=LabGroup)
+def corpus() -> None:
+    """Text for pretraining."""
+
+
+@corpus.command(example="orchestrator corpus inspect data/pretrain --on-bad-record skip")
+@_source_options
+@reading_options
+def inspect(
+    files: tuple[str, ...],
+    input_format: str,
+    text_field: str,
+    on_bad_record: str,
+    form: str | None,
+    output: str | None,
+) -> None:
+    """What each file gives: documents, sentences, words, bad records. FILE: files, folders or globs, URIs too."""
+    from orchestrator.corpus.inspection import inspect_files
+
+    source = _source(files, input_format, text_field, on_bad_record, None)
+    rows = [asdict(row) for row in inspect_files(source)]
+    columns = ["path", "num_bytes", "num_documents", "num_sentences", "num_words", "num_bad_records"]
+    if len(rows) > 1:
+        rows.append({column: sum(row[column] for row in rows) for column in columns[1:]} | {"path": "all"})
+    show_rows(rows, columns, form, output)
+
+
+@click.group(cls=LabGroup)
+def tokenizer() -> None:
+    """WordPiece tokenizers."""
+
+
+@tokenizer.command(example="orchestrator tokenizer train data/pretrain --vocab-size 8000 --to tokenizers/wiki")
+@_source_options
+@click.option("--to", "folder", metavar="FOLDER", required=True, help="Where tokenizer.json and vocab.txt go.")
+@click.option("--vocab-size", type=click.IntRange(100), default=30522, show_default=True, help="Entries in all.")
+@click.option("--cased", is_flag=True, help="Keep capitals and accents.")
+@click.option("--min-frequency", type=click.IntRange(1), default=2, show_default=True, help="Occurrences for a merge.")
+@click.option("--max-bytes", type=click.IntRange(1024), default=1 << 30, show_default=True, help="Text at most.")
+@reading_options
+def train(
+    files: tuple[str, ...],
+    input_format: str,
+    text_field: str,
+    on_bad_record: str,
+    folder: str,
+    vocab_size: int,
+    cased: bool,
+    min_frequency: int,
+    max_bytes: int,
+    form: str | None,
+    output: str | None,
+) -> None:
+    """Learn a vocabulary from text and save it as Hugging Face reads it."""
+    from orchestrator.corpus.tokenizer_training import train_tokenizer
+    from orchestrator.specs import TokenizerSpec
+
+    spec = TokenizerSpec(
+        corpus=_source(files, input_format, text_field, on_bad_record, None),
+        vocab_size=vocab_size,
+        lowercase=not cased,
+        min_frequency=min_frequency,
+        max_bytes=max_bytes,
+    )
+    result = train_tokenizer(spec, folder)
+    tell(f"saved to {result.folder}")
+    show_record({"folder": result.folder, "vocab_size": result.vocab_size, **result.report}, form, output)
+
+
+@tokenizer.command(example="orchestrator tokenizer report tokenizers/wiki data/pretrain/wikinews-00.jsonl.xz")
+@click.argument("tokenizer_path", metavar="TOKENIZER")
+@_source_options
+@click.option(
+    "--max-documents", type=click.IntRange(1), default=_DOCUMENTS_LOOKED_AT, show_default=True, help="To look at."
+)
+@reading_options
+def report(
+    tokenizer_path: str,
+    files: tuple[str, ...],
+    input_format: str,
+    text_field: str,
+    on_bad_record: str,
+    max_documents: int,
+    form: str | None,
+    output: str | None,
+) -> None:
+    """Pieces per word (fertility) and the share of unknown words of a tokenizer on some text."""
+    from bert_core.tokenization import Tokenizer
+    from orchestrator.corpus.tokenizer_training import tokenizer_report
+
+    source = _source(files, input_format, text_field, on_bad_record, max_documents)
+    show_record(tokenizer_report(Tokenizer.load(tokenizer_path), source), form, output)

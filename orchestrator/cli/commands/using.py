@@ -1,0 +1,156 @@
+"""`models`, `evaluate`, `predict`, `fill-mask`, `next-sentence`: models and what they say."""
+
+import sys
+from dataclasses import asdict
+from typing import IO
+
+import click
+
+from orchestrator.cli.frame import LabCommand, LabGroup, current_settings, overrides_argument, reading_options
+from orchestrator.cli.output import show_record, show_rows, show_text, tell
+
+
+@click.group(cls=LabGroup)
+def models() -> None:
+    """Registered models."""
+
+
+@models.command("list", example="orchestrator models list")
+@reading_options
+def list_models(form: str | None, output: str | None) -> None:
+    """Every registered model, newest first."""
+    from orchestrator.cli.commands.records import records_of
+    from orchestrator.registry import Registry
+
+    with Registry(current_settings().registry) as registry:
+        rows = records_of(registry.models())
+    for row in rows:
+        row["model"] = f"{row['name']}@{row['version']}"
+    columns = ["model", "head", "task", "num_parameters", "run_id", "created_at"]
+    if form not in (None, "table") or output:
+        columns = ["model", "name", "version", *columns[1:], "folder", "digest"]
+    show_rows(rows, columns, form, output, empty="no models yet: a pretraining run or a sweep leaves one")
+
+
+@models.command("show", example="orchestrator models show demo-pretrained")
+@click.argument("model", metavar="MODEL")
+@reading_options
+def show_model(model: str, form: str | None, output: str | None) -> None:
+    """One model: where it lies, where it came from, its shape. MODEL is a name or name@version."""
+    from orchestrator.registry import Registry
+    from orchestrator.storage import join, read_json
+
+    with Registry(current_settings().registry) as registry:
+        found = registry.model(model)
+    record = asdict(found)
+    try:
+        config = read_json(join(found.folder, "config.json"))
+    except FileNotFoundError:
+        tell(f"its folder {found.folder} is gone")
+        config = {}
+    shape = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size", "max_position_embeddings")
+    record |= {name: config[name] for name in shape if name in config}
+    show_record(record, form, output)
+
+
+@models.command(example="orchestrator models export demo-pretrained exported/")
+@click.argument("model", metavar="MODEL")
+@click.argument("folder", metavar="FOLDER")
+def export(model: str, folder: str) -> None:
+    """Copy a model's folder, whole or not at all; `transformers` loads it from there."""
+    from orchestrator.inference import export_model
+
+    show_text(export_model(model, folder, current_settings()))
+
+
+@click.command(
+    cls=LabCommand,
+    example="orchestrator evaluate my-model sst2 folder=data/glue/SST-2\n"
+    "orchestrator evaluate my-model experiments/sweep_sst2.yaml --split test",
+)
+@click.argument("model", metavar="MODEL")
+@click.argument("task", metavar="TASK")
+@overrides_argument
+@click.option("--split", type=click.Choice(["train", "validation", "test"]), default="validation", show_default=True)
+@click.option("--batch-size", type=click.IntRange(1), default=64, show_default=True, help="Examples of a forward pass.")
+@click.option("--predictions", metavar="FILE", help="Write each example's prediction there, as JSONL.")
+@reading_options
+def evaluate(
+    model: str,
+    task: str,
+    overrides: tuple[str, ...],
+    split: str,
+    batch_size: int,
+    predictions: str | None,
+    form: str | None,
+    output: str | None,
+) -> None:
+    """Score a model on a split of a task.
+
+    MODEL is a registered name, a run or a folder. TASK is a known task's id with folder=DIR, or a spec file with a
+    task; KEY=VALUE sets fields of the task.
+    """
+    from orchestrator import inference
+    from orchestrator.specs.loading import load_task_spec
+
+    spec = load_task_spec(task, overrides)
+    result = inference.evaluate(model, spec, split, current_settings(), batch_size, predictions)  # type: ignore[arg-type]
+    record = {"model": model, "task": result.task, "split": result.split, "num_examples": result.num_examples}
+    show_record(record | dict(result.metrics), form, output)
+
+
+@click.command(
+    cls=LabCommand,
+    example='echo "A charming film." | orchestrator predict my-model\n'
+    'echo \'{"question": "Who?", "context": "It was Ann."}\' | orchestrator predict my-qa-model',
+)
+@click.argument("model", metavar="MODEL")
+@click.argument("file", type=click.File("r", encoding="utf-8", errors="replace"), default="-")
+@click.option("--batch-size", type=click.IntRange(1), default=64, show_default=True, help="Examples of a forward pass.")
+@click.option(
+    "-o", "--output", type=click.File("w", encoding="utf-8", lazy=True, atomic=True), help="Instead of stdout."
+)
+def predict(model: str, file: IO[str], batch_size: int, output: IO[str] | None) -> None:
+    """A fine-tuned model's answer to each line of text.
+
+    Lines come from FILE or stdin, answers are JSON lines. A line is text (two texts with a tab between them; words for
+    NER), or a JSON object with text and text_pair, words, or question and context.
+    """
+    import json
+
+    from orchestrator import inference
+
+    if file.name in ("-", "<stdin>") and sys.stdin.isatty():
+        tell("reading from the terminal; end with Ctrl-D")
+    folder = inference.resolve_model(model, current_settings())
+    for row in inference.predict(folder, file, batch_size):
+        click.echo(json.dumps(row, ensure_ascii=False), file=output)
+
+
+@click.command("fill-mask", cls=LabCommand, example='orchestrator fill-mask my-model "Paris is the [MASK] of France."')
+@click.argument("model", metavar="MODEL")
+@click.argument("text")
+@click.option("--top-k", type=click.IntRange(1), default=5, show_default=True, help="Guesses for each [MASK].")
+@reading_options
+def fill_mask(model: str, text: str, top_k: int, form: str | None, output: str | None) -> None:
+    """The likeliest tokens for each [MASK] of a text."""
+    from orchestrator import inference
+
+    folder = inference.resolve_model(model, current_settings())
+    rows = [asdict(guess) for guess in inference.fill_mask(folder, text, top_k)]
+    show_rows(rows, ["mask", "rank", "token", "probability", "text"], form, output)
+
+
+@click.command(
+    "next-sentence", cls=LabCommand, example='orchestrator next-sentence my-model "He went home." "Then he slept."'
+)
+@click.argument("model", metavar="MODEL")
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@reading_options
+def next_sentence(model: str, first: str, second: str, form: str | None, output: str | None) -> None:
+    """How likely the text B follows the text A."""
+    from orchestrator import inference
+
+    folder = inference.resolve_model(model, current_settings())
+    show_record(asdict(inference.next_sentence(folder, first, second)), form, output)

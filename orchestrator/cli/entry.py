@@ -1,0 +1,119 @@
+"""The `orchestrator` command: its table of commands, and how errors, interrupts and exit statuses come out.
+
+0 done · 1 the run failed, was stopped or lost · 2 wrong usage or bad input · 3 no such run, model or task
+4 registry trouble · 5 cluster trouble · 130/143 interrupted
+"""
+
+import os
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from bert_core.errors import BertCoreError
+from orchestrator.cli.commands import ALL
+from orchestrator.cli.frame import LabGroup
+from orchestrator.cli.output import printable
+from orchestrator.errors import InputError, OrchestratorError
+
+
+@click.group(
+    cls=LabGroup,
+    show_global_options=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="bert-orchestrator", prog_name="orchestrator")
+def cli() -> None:
+    """A laboratory for BERT on Ray: pretraining, fine-tuning sweeps, and a SQL record of everything.
+
+    Begin with `orchestrator demo`, or `orchestrator run experiments/sweep_sst2.yaml`. Each command explains itself
+    with --help.
+    """
+
+
+for _command in ALL:
+    cli.add_command(_command)
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal asked the process to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def main() -> NoReturn:
+    """The entry point: runs the command line and leaves with its exit status."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    if "--debug" not in sys.argv and not sys.warnoptions:
+        warnings.simplefilter("ignore")
+    status = run_command_line(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_stdout()
+    sys.exit(status)
+
+
+def run_command_line(arguments: Sequence[str]) -> int:
+    """Run one command; errors become one message on stderr and the exit status of the contract."""
+    debug = "--debug" in arguments
+    try:
+        status = cli.main(list(arguments), prog_name="orchestrator", standalone_mode=False)
+        return status if isinstance(status, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return 2
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        hint = f"\nSee `{context.command_path} --help`." if context else ""
+        return _fail(error.format_message() + hint, 2, debug)
+    except OrchestratorError as error:
+        return _fail(str(error), error.exit_status, debug)
+    except BertCoreError as error:
+        return _fail(str(error), InputError.exit_status, debug)
+    except BrokenPipeError:
+        _forget_stdout()
+        return 0
+    except (click.Abort, KeyboardInterrupt) as error:
+        cause = error.__cause__ if isinstance(error, click.Abort) else error
+        number = getattr(cause or error.__context__, "number", signal.SIGINT)
+        return _fail("interrupted", 128 + number, debug)
+    except OSError as error:
+        if error.filename is None:
+            return _fail_unexpectedly(error, debug)
+        return _fail(f"{error.filename}: {error.strerror}", InputError.exit_status, debug)
+    except Exception as error:
+        return _fail_unexpectedly(error, debug)
+
+
+def _fail_unexpectedly(error: Exception, debug: bool) -> int:
+    text = " ".join(str(error).split())[:300]
+    hint = "" if debug else " (run again with --debug for the traceback)"
+    return _fail(f"unexpected {type(error).__name__}: {text}{hint}", 1, debug)
+
+
+def _fail(message: str, status: int, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    click.echo(click.style("Error: ", fg="red", bold=True) + printable(message), err=True)
+    return status
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """The first signal unwinds, so that end states are written; the second one leaves at once."""
+    for again in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(again, lambda second, _: os._exit(128 + second))
+    raise Interrupted(number)
+
+
+def _forget_stdout() -> None:
+    """The reader went away (`| head`): nothing more to say, and no complaint at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

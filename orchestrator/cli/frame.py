@@ -1,0 +1,91 @@
+"""What every command shares: the global options, wherever they stand, and an example at the end of its help."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from orchestrator.settings import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_META = "orchestrator.options"
+_GLOBAL_OPTIONS = {
+    "home": ("DIR", "Where this laboratory keeps its things [ORCHESTRATOR_HOME; ./.orchestrator]."),
+    "storage": ("URI", "Folder or bucket that every node reaches [ORCHESTRATOR_STORAGE; HOME/storage]."),
+    "registry": ("URL", "Database URL, or file:PATH of a 0600 file with it [ORCHESTRATOR_REGISTRY; SQLite in HOME]."),
+    "address": ("ADDRESS", "A Ray to run on [RAY_ADDRESS; a local one is started]."),
+}
+
+
+def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    if value:
+        context.meta.setdefault(_META, {})[parameter.name] = value
+
+
+def _global_options(*, hidden: bool) -> list[click.Parameter]:
+    options: list[click.Parameter] = [
+        click.Option([f"--{name}"], metavar=metavar, help=text, expose_value=False, hidden=hidden, callback=_keep)
+        for name, (metavar, text) in _GLOBAL_OPTIONS.items()
+    ]
+    options.append(
+        click.Option(
+            ["--debug"],
+            is_flag=True,
+            help="Show tracebacks and warnings.",
+            expose_value=False,
+            hidden=hidden,
+            callback=_keep,
+        )
+    )
+    return options
+
+
+def current_settings() -> Settings:
+    """The settings of the command that is running."""
+    given = click.get_current_context().meta.get(_META, {})
+    return Settings.from_options(**{name: given.get(name) for name in _GLOBAL_OPTIONS})
+
+
+class LabCommand(click.Command):
+    """A command that takes the global options too, and ends its help with an example."""
+
+    def __init__(self, *args: Any, example: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.example = example
+        self.params.extend(_global_options(hidden=True))
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The example, as it would be typed."""
+        if self.example:
+            with formatter.section("Example"):
+                for line in self.example.strip().splitlines():
+                    formatter.write(f"{'':>{formatter.current_indent}}{line.strip()}\n")
+
+
+class LabGroup(click.Group):
+    """A group of commands; its members are LabCommands."""
+
+    command_class = LabCommand
+
+    def __init__(self, *args: Any, show_global_options: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.extend(_global_options(hidden=not show_global_options))
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order they were added: the order of use."""
+        return list(self.commands)
+
+
+spec_argument = click.argument("spec_path", metavar="SPEC.yaml")
+overrides_argument = click.argument("overrides", metavar="[KEY=VALUE ...]", nargs=-1)
+
+
+def reading_options(command: F) -> F:
+    """`-f/--format` and `-o/--output`, as every reading command has them."""
+    command = click.option("-o", "--output", metavar="FILE", help="Write to a file; .json and .csv set the format.")(
+        command
+    )
+    return click.option(
+        "-f", "--format", "form", type=click.Choice(["table", "json", "csv"]), help="How to show it; table by default."
+    )(command)

@@ -1,0 +1,246 @@
+"""Using models: find one by name, score it, let it predict, fill masks, judge whether a sentence follows another."""
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from bert_core.errors import CheckpointError
+from orchestrator.errors import InputError, NotFoundError
+from orchestrator.results import EvaluationResult, Split
+from orchestrator.settings import Settings
+from orchestrator.specs import TaskSpec
+from orchestrator.storage import exists, join, local_copy
+
+_LINES_AT_A_TIME = 256
+_MODEL_FILE = "config.json"
+
+
+@dataclass(frozen=True)
+class FilledMask:
+    """One guess for one [MASK]."""
+
+    mask: int
+    """Which [MASK] of the text, from 1."""
+    rank: int
+    token: str
+    probability: float
+    text: str
+    """The text with this guess in its place; other masks as they were."""
+
+
+@dataclass(frozen=True)
+class NextSentence:
+    """How likely B follows A."""
+
+    probability: float
+    follows: bool
+
+
+def resolve_model(name: str, settings: Settings) -> str:
+    """The folder of a model: one given as a path, a registered name (`name`, `name@version`), or a run's model.
+
+    Raises: NotFoundError, saying what was looked for and what there is.
+    """
+    if exists(join(name, _MODEL_FILE)):
+        return name
+    if name.startswith((".", "/", "~")) or "://" in name:
+        raise NotFoundError(f"{name} is no model folder: it has no {_MODEL_FILE}")
+    from orchestrator.registry import Registry
+
+    with Registry(settings.registry) as registry:
+        try:
+            folder: str = registry.model(name).folder
+            return folder
+        except NotFoundError as error:
+            unknown_name = str(error)
+        try:
+            run = registry.run(name)
+        except NotFoundError as error:
+            raise NotFoundError(f"{name!r} is no model: no folder of that name. {unknown_name} {error}") from None
+        models = registry.models_of(run.id)
+        if not models:
+            raise NotFoundError(f"run {run.id} ({run.kind}, {run.state}) has left no model; `orchestrator models list`")
+        return str(models[0].folder)
+
+
+def evaluate(
+    model: str, task: TaskSpec, split: Split, settings: Settings, batch_size: int = 64, predictions: str | None = None
+) -> EvaluationResult:
+    """Scores of a model on a split of a task; per-example predictions go to a JSONL file where one is named."""
+    from orchestrator.finetuning.evaluation import evaluate_model
+    from orchestrator.tasks import load_task, prediction_rows, write_prediction_rows
+
+    folder = resolve_model(model, settings)
+    loaded = load_task(task)
+    cache = join(settings.storage, "tasks")
+    metrics, found = evaluate_model(folder, loaded, split, batch_size, cache)
+    if predictions is not None:
+        write_prediction_rows(predictions, prediction_rows(loaded, split, found))
+    return EvaluationResult(loaded.id, split, metrics, len(found), predictions)
+
+
+def export_model(model: str, target: str, settings: Settings) -> str:
+    """Copy a model's folder to a new one, whole or not at all. Raises: InputError, CheckpointError, NotFoundError."""
+    from bert_core.manifest import MANIFEST_FILE, check_manifest
+    from orchestrator.storage.folders import write_folder
+
+    source = Path(local_copy(resolve_model(model, settings)))
+    if exists(target):
+        raise InputError(f"{target} is there already; name a folder that is not")
+    if (source / MANIFEST_FILE).exists():
+        check_manifest(source, "train it again, or export another version")
+    write_folder(target, lambda folder: shutil.copytree(source, folder, dirs_exist_ok=True) and None)
+    return target
+
+
+def predict(folder: str, lines: Iterable[str], batch_size: int = 64) -> Iterator[dict[str, Any]]:
+    """A fine-tuned model's answer to each line, in order; blank lines are passed over.
+
+    A line is a JSON object with the keys the head reads (`text` and `text_pair`; `words`; `question` and `context`),
+    or plain text: a sentence, two with a tab between them, words with spaces between them.
+
+    Raises: InputError, naming the line.
+    """
+    from orchestrator.finetuning.evaluation import predict_examples
+    from orchestrator.finetuning.model_folder import load_fine_tuned
+
+    model = load_fine_tuned(local_copy(folder))
+    numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+    while chunk := list(islice(numbered, _LINES_AT_A_TIME)):
+        inputs = [_read_line(line, number, model.record.head) for number, line in chunk]
+        examples = [
+            _example(values, number, model.record.head) for values, (number, _) in zip(inputs, chunk, strict=True)
+        ]
+        for values, prediction in zip(inputs, predict_examples(model, examples, batch_size), strict=True):
+            yield {**values, **_answer(prediction, model.labels)}
+
+
+def fill_mask(folder: str, text: str, top_k: int = 5) -> list[FilledMask]:
+    """The likeliest tokens for each [MASK] of a text. Raises: InputError, CheckpointError."""
+    import torch
+
+    from bert_core.packed_sequences import PackedSequences
+
+    model, tokenizer = _load_pretraining(folder, "cls.predictions.", "masked tokens")
+    mask = tokenizer.token(tokenizer.mask_id)
+    ids = [tokenizer.cls_id, *tokenizer.encode_batch([text])[0].ids, tokenizer.sep_id]
+    places = [place for place, token in enumerate(ids) if token == tokenizer.mask_id]
+    if not places:
+        raise InputError(f"the text has no {mask} to fill; write it where a word is missing")
+    _check_length(len(ids), model.config.max_position_embeddings)
+    seqs = PackedSequences.from_lengths(
+        torch.tensor(ids), torch.zeros(len(ids), dtype=torch.long), torch.tensor([0, len(ids)])
+    )
+    with torch.inference_mode():
+        hidden = model.bert.encode(seqs)  # (T, H)
+        probabilities = model.predict(hidden[places]).float().softmax(dim=-1)  # (P, V)
+    best = probabilities[:, : tokenizer.vocab_size].topk(min(top_k, tokenizer.vocab_size))
+    pieces = text.split(mask)
+    filled = []
+    for number, (values, tokens) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True), start=1):
+        for rank, (probability, token_id) in enumerate(zip(values, tokens, strict=True), start=1):
+            token = tokenizer.token(token_id)
+            before, after = mask.join(pieces[:number]), mask.join(pieces[number:])
+            whole = before.rstrip() + token[2:] + after if token.startswith("##") else before + token + after
+            filled.append(FilledMask(number, rank, token, probability, whole))
+    return filled
+
+
+def next_sentence(folder: str, first: str, second: str) -> NextSentence:
+    """How likely the second text follows the first. Raises: InputError, CheckpointError."""
+    import torch
+
+    from bert_core.packed_sequences import PackedSequences
+
+    model, tokenizer = _load_pretraining(folder, "cls.seq_relationship.", "next sentences")
+    a, b = tokenizer.encode_ids([first, second])
+    if not a or not b:
+        raise InputError("next-sentence needs two texts with at least one word each")
+    ids = [tokenizer.cls_id, *a, tokenizer.sep_id, *b, tokenizer.sep_id]
+    _check_length(len(ids), model.config.max_position_embeddings)
+    types = [0] * (len(a) + 2) + [1] * (len(b) + 1)
+    seqs = PackedSequences.from_lengths(torch.tensor(ids), torch.tensor(types), torch.tensor([0, len(ids)]))
+    with torch.inference_mode():
+        logits = model.next_sentence(model.bert.pool(model.bert.encode(seqs), seqs))  # (1, 2)
+        probability = float(logits.float().softmax(dim=-1)[0, 0])
+    return NextSentence(probability, probability >= 0.5)
+
+
+def _load_pretraining(folder: str, prefix: str, what: str) -> Any:
+    """A model with its pretraining heads, and its tokenizer. Raises: CheckpointError when it lacks that head."""
+    from bert_core.heads import BertForPreTraining
+    from bert_core.tokenization import Tokenizer
+
+    local = Path(local_copy(folder))
+    model = BertForPreTraining.from_pretrained(local)
+    tokenizer = Tokenizer.load(local)
+    tokenizer.check_fits(model.config.vocab_size)
+    assert model.load_report is not None
+    if any(name.startswith(prefix) for name in model.load_report.initialised):
+        raise CheckpointError(f"{folder} has no head for {what}; use the pretrained model that it was fine-tuned from")
+    return model, tokenizer
+
+
+def _check_length(length: int, longest: int) -> None:
+    if length > longest:
+        raise InputError(f"the text has {length} tokens, the model reads {longest} at most; shorten it")
+
+
+def _read_line(line: str, number: int, head: str) -> dict[str, Any]:
+    """What a line says, by the head's keys."""
+    text = line.strip("\r\n")
+    if text.lstrip().startswith("{"):
+        try:
+            values = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InputError(f"line {number} is not whole JSON: {error.msg} at column {error.colno}") from None
+        return dict(values)
+    if head == "qa":
+        raise InputError(f'line {number}: a question is a JSON object: {{"question": "…", "context": "…"}}')
+    if head == "ner":
+        return {"words": text.split()}
+    first, tab, second = text.partition("\t")
+    return {"text": first, "text_pair": second} if tab else {"text": first}
+
+
+def _example(values: dict[str, Any], number: int, head: str) -> Any:
+    from orchestrator.tasks import ClassificationExample, NerExample, QaExample, RegressionExample
+
+    def text(key: str, optional: bool = False) -> Any:
+        value = values.get(key)
+        if (value is None and optional) or isinstance(value, str):
+            return value
+        raise InputError(f"line {number}: {key} must be text; the keys of {head} are {_KEYS[head]}")
+
+    name = str(values.get("id", number))
+    if head == "qa":
+        return QaExample(name, text("question"), text("context"))
+    if head == "ner":
+        words = values.get("words")
+        if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
+            raise InputError(f"line {number}: words must be a list of texts")
+        return NerExample(name, tuple(words))
+    kind = RegressionExample if head == "regression" else ClassificationExample
+    return kind(name, text("text"), text("text_pair", optional=True))
+
+
+_KEYS = {
+    "classification": "text, text_pair",
+    "regression": "text, text_pair",
+    "ner": "words",
+    "qa": "question, context",
+}
+
+
+def _answer(prediction: Any, labels: Sequence[str]) -> dict[str, Any]:
+    """A prediction as JSON values."""
+    values = asdict(prediction)
+    if "probabilities" in values:
+        return {"label": values["label"], "probabilities": dict(zip(labels, values["probabilities"], strict=True))}
+    if "candidates" in values:
+        return {"answer": values["text"], "candidates": list(values["candidates"])[:3]}
+    return values
