@@ -54,14 +54,14 @@ def find_answer(context: str, text: str, start: int) -> Answer | None:
 def _questions(path: str, bad: BadRecords) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Place, passage and record of every question."""
     try:
-        articles = json.loads(read_decompressed(path))["data"]
+        content = json.loads(read_decompressed(path))
     except UnicodeDecodeError as error:
         raise TaskDataError(f"{path}: byte {error.start + 1} is not UTF-8; fetch the file again") from error
     except json.JSONDecodeError as error:
         raise TaskDataError(f"{path}, line {error.lineno}: not JSON ({error.msg}); fetch the file again") from error
-    except (KeyError, TypeError) as error:
-        raise TaskDataError(f'{path} is not laid out as SQuAD: it must be an object with a list "data"') from error
-    for i, article in enumerate(articles):
+    if not isinstance(content, dict) or not isinstance(content.get("data"), list):
+        raise TaskDataError(f'{path} is not laid out as SQuAD: it must be an object with a list "data"')
+    for i, article in enumerate(content["data"]):
         for j, paragraph in enumerate(_items(article, "paragraphs", f"data[{i}]", bad)):
             place = f"data[{i}].paragraphs[{j}]"
             context = paragraph.get("context") if isinstance(paragraph, dict) else None

@@ -70,10 +70,20 @@ def read_decompressed(path: str) -> bytes:
         if path.endswith(".xz"):
             return lzma.decompress(data)
         if path.endswith(".zst"):
-            return zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True).read()
+            return b"".join(_zstandard_frames(data))
     except (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
         raise TaskDataError(f"{path} cannot be decompressed: {error}; fetch the file again") from error
     return data
+
+
+def _zstandard_frames(data: bytes) -> Iterator[bytes]:
+    """Each frame's bytes. The library's stream readers end a frame that is cut short without a word."""
+    while data:
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        yield frame.decompress(data)
+        if not frame.eof:
+            raise EOFError("its last frame is cut short")
+        data = frame.unused_data
 
 
 def read_lines(path: str, bad: BadRecords) -> Iterator[tuple[int, str]]:

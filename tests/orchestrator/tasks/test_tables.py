@@ -1,0 +1,157 @@
+"""Tables of examples: each kind of file gives the same examples, each broken record is named or counted.
+
+Alone: pytest tests/orchestrator/tasks/test_tables.py
+"""
+
+import json
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from orchestrator.errors import TaskDataError
+from orchestrator.tasks.examples import ClassificationExample, NerExample, RegressionExample
+from orchestrator.tasks.tables import ClassificationTable, NerTable, RegressionTable
+from orchestrator.tasks.text_files import BadRecords
+
+ROWS = [('He said "no"', "yes, or\nno", 1), ("ünder", "b", 0)]
+PAIRS = ClassificationTable(("first", "second"), "label", {"0": "off", "1": "on"})
+EXPECTED = [
+    ClassificationExample("0", 'He said "no"', "yes, or\nno", "on"),
+    ClassificationExample("1", "ünder", "b", "off"),
+]
+
+
+def read(table, path: Path, policy: str = "error") -> tuple[list, BadRecords]:
+    bad = BadRecords(str(path), policy)
+    return list(table.read(str(path), bad)), bad
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8", newline="")
+    return path
+
+
+def test_csv_is_quoted(tmp_path: Path) -> None:
+    text = 'label,first,second\r\n1,"He said ""no""","yes, or\nno"\r\n\r\n0,ünder,b\r\n'
+    assert read(PAIRS, write(tmp_path / "a.csv", text))[0] == EXPECTED
+
+
+def test_jsonl_and_parquet_hold_typed_values(tmp_path: Path) -> None:
+    records = [{"first": a, "second": b, "label": label, "more": None} for a, b, label in ROWS]
+    jsonl = write(tmp_path / "a.jsonl", "".join(json.dumps(record) + "\n" for record in records) + "\n")
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), tmp_path / "a.parquet")
+    assert read(PAIRS, jsonl)[0] == EXPECTED
+    assert read(PAIRS, tmp_path / "a.parquet")[0] == EXPECTED
+
+
+def test_tsv_has_no_quoting(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", 'text\tlabel\n"half\tyes\n\nwhole"\tno\n')
+    examples, _ = read(ClassificationTable(("text",), "label"), path)
+    assert [(e.text, e.text_pair, e.label) for e in examples] == [('"half', None, "yes"), ('whole"', None, "no")]
+
+
+def test_columns_of_a_headerless_file_go_by_number(tmp_path: Path) -> None:
+    table = ClassificationTable(("3",), "1", {"0": "bad", "1": "good"}, header=False)
+    path = write(tmp_path / "a.tsv", "gj04\t1\t\tWe go.\ngj04\t0\t*\tGo we.\n")
+    assert [(e.text, e.label) for e in read(table, path)[0]] == [("We go.", "good"), ("Go we.", "bad")]
+
+
+def test_regression_reads_numbers(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "a\tb\tscore\nx\ty\t2.5\n")
+    assert read(RegressionTable(("a", "b"), "score"), path)[0] == [RegressionExample("0", "x", "y", 2.5)]
+
+
+BROKEN = {
+    "a.tsv": ("first\tsecond\tlabel\nx\ty\t0\nx\t1\nx\ty\t1\n", "line 3: 2 fields where the first line has 3"),
+    "label.tsv": ("first\tsecond\tlabel\nx\ty\t0\nx\ty\tmaybe\nx\ty\t1\n", "line 3: label 'maybe' is none of .* 0, 1"),
+    "empty.tsv": ("first\tsecond\tlabel\nx\ty\t0\nx\ty\t\nx\ty\t1\n", "line 3: label is empty"),
+    "a.csv": ('first,second,label\nx,y,0\n"x"y,y,1\nx,y,1\n', "line 3: not CSV"),
+    "a.jsonl": (
+        '{"first": "x", "second": "y", "label": 0}\n{"first": \n{"first": "x", "second": "y", "label": 1}\n',
+        "line 2: not JSON",
+    ),
+    "key.jsonl": (
+        '{"first": "x", "second": "y", "label": 0}\n{"first": "x"}\n{"first": "x", "second": "y", "label": 1}\n',
+        "line 2: no key 'second'",
+    ),
+    "type.jsonl": (
+        '{"first": "x", "second": "y", "label": 0}\n{"first": 3, "second": "y", "label": 0}\n'
+        '{"first": "x", "second": "y", "label": 1}\n',
+        "line 2: first holds no text",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_record_is_named_with_its_line_or_counted(tmp_path: Path, name: str) -> None:
+    text, message = BROKEN[name]
+    path = write(tmp_path / name, text)
+    with pytest.raises(TaskDataError, match=f"{name}, {message}.*on_bad_record: skip"):
+        read(PAIRS, path)
+    examples, bad = read(PAIRS, path, "skip")
+    assert [example.label for example in examples] == ["off", "on"]
+    assert bad.count == 1
+
+
+@pytest.mark.parametrize("value", ["high", "nan", "inf"])
+def test_a_score_that_is_no_number_is_named(tmp_path: Path, value: str) -> None:
+    path = write(tmp_path / "a.tsv", f"a\tscore\nx\t{value}\n")
+    with pytest.raises(TaskDataError, match=f"line 2: score '{value}' is not a number"):
+        read(RegressionTable(("a",), "score"), path)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.parquet"])
+def test_a_missing_column_is_named_with_those_there_are(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name == "a.parquet":
+        pyarrow.parquet.write_table(pyarrow.table({"first": ["x"], "label": ["0"]}), path)
+    else:
+        write(path, "first,label\nx,0\n".replace(",", "," if name == "a.csv" else "\t"))
+    with pytest.raises(TaskDataError, match=r"has no column 'second', it has 'first', 'label'.*text_columns"):
+        read(PAIRS, path)
+
+
+def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TaskDataError, match=r"a\.parquet is not a whole Parquet file"):
+        read(PAIRS, write(tmp_path / "a.parquet", "PAR1 no"))
+
+
+def test_an_unknown_kind_of_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TaskDataError, match=r"a\.xls: a table's name ends in"):
+        read(PAIRS, write(tmp_path / "a.xls", "x"))
+
+
+def test_a_file_without_a_readable_line_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_bytes(b"\xff\n")
+    with pytest.raises(TaskDataError, match="holds no line that can be read"):
+        read(PAIRS, tmp_path / "a.tsv", "skip")
+
+
+NER = NerTable("tokens", "tags", ("O", "B-PER", "I-PER"))
+
+
+def test_ner_tables_hold_lists(tmp_path: Path) -> None:
+    records = [{"tokens": ["Ada", "L", "ran"], "tags": ["I-PER", "I-PER", "O"]}, {"tokens": [], "tags": []}]
+    jsonl = write(tmp_path / "a.jsonl", "".join(json.dumps(record) + "\n" for record in records))
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), tmp_path / "a.parquet")
+    expected = [NerExample("0", ("Ada", "L", "ran"), ("B-PER", "I-PER", "O"))]
+    assert read(NER, jsonl)[0] == expected
+    assert read(NER, tmp_path / "a.parquet")[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"tokens": ["a", "b"], "tags": ["O"]}, "2 tokens but 1 tags"),
+        ({"tokens": "a b", "tags": ["O"]}, "tokens and tags must be lists of text"),
+        ({"tokens": ["a"], "tags": [3]}, "tokens and tags must be lists of text"),
+        ({"tokens": ["a"], "tags": ["B-LOC"]}, "tag 'B-LOC' is none of the labels O, B-PER, I-PER"),
+    ],
+)
+def test_a_broken_ner_record_is_named_or_counted(tmp_path: Path, record: dict, message: str) -> None:
+    path = write(tmp_path / "a.jsonl", json.dumps(record) + "\n")
+    with pytest.raises(TaskDataError, match=f"line 1: {message}"):
+        read(NER, path)
+    assert read(NER, path, "skip")[1].count == 1
