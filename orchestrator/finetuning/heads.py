@@ -18,12 +18,13 @@ from torch import Tensor
 
 from bert_core.config import BertConfig
 from bert_core.heads import BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification
+from bert_core.losses import IGNORED
 from bert_core.packed_sequences import PackedSequences
 from bert_core.tokenization import Tokenizer
 from orchestrator.errors import SpecError
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.sweep import Head
-from orchestrator.tasks.features import IGNORED, Features
+from orchestrator.tasks import Features
 
 HeadModel: TypeAlias = BertForSequenceClassification | BertForTokenClassification | BertForQuestionAnswering
 
@@ -55,17 +56,22 @@ def build_model(
     Raises: SpecError, CheckpointError, TokenizerError where recipe, tokenizer and checkpoint do not fit together.
     """
     config = _config(head, labels, recipe, init_folder, tokenizer.vocab_size)
+    check_fit(config, recipe, tokenizer)
+    model = HEAD_MODELS[head].from_config(config, recipe.seed)
+    if init_folder is not None:
+        encoder = _encoder_weights(head, init_folder)
+        model.load_state_dict({**model.state_dict(), **encoder})
+    return model
+
+
+def check_fit(config: BertConfig, recipe: RecipeSpec, tokenizer: Tokenizer) -> None:
+    """See that a model reads what the recipe gives it. Raises: SpecError, TokenizerError."""
     tokenizer.check_fits(config.vocab_size)
     if recipe.max_seq_length > config.max_position_embeddings:
         raise SpecError(
             f"recipe.max_seq_length {recipe.max_seq_length} is longer than the {config.max_position_embeddings} tokens "
             f"that {recipe.init_from} can read (max_position_embeddings); lower it or start from another model"
         )
-    model = HEAD_MODELS[head].from_config(config, recipe.seed)
-    if init_folder is not None:
-        encoder = _encoder_weights(head, init_folder)
-        model.load_state_dict({**model.state_dict(), **encoder})
-    return model
 
 
 def _config(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from orchestrator.finetuning.batch_order import length_batches
 from orchestrator.finetuning.heads import HeadModel, make_batch
-from orchestrator.tasks.features import Features
+from orchestrator.tasks import Features
 
 _MAX_SLOTS = 16_384
 """Slots of an evaluation batch, were it padded: bounds the memory that attention takes."""

@@ -18,7 +18,7 @@ from orchestrator.finetuning.batch_order import Schedule, epoch_batches
 from orchestrator.finetuning.heads import HeadModel, compute_loss, make_batch
 from orchestrator.finetuning.inference import autocast
 from orchestrator.specs import RecipeSpec
-from orchestrator.tasks.features import Features
+from orchestrator.tasks import Features
 
 _CHECK_EVERY_STEPS = 20
 """The loss is looked at this often: seldom enough not to hold up a GPU."""
@@ -43,6 +43,8 @@ class Evaluation(Generic[Scored]):
     """Mean over the steps since the last evaluation"""
     learning_rate: float
     examples_per_s: float
+    is_last: bool
+    """Whether the training ends with it"""
 
 
 @dataclass
@@ -87,14 +89,22 @@ def fine_tune(
             continue
         train_loss, examples_per_s = meter.read(step)
         score, scored = evaluate()
-        number, rate = evaluation_numbers[step], recipe.learning_rate * factor
-        evaluation = Evaluation(step, number, score, scored, train_loss, rate, examples_per_s)
-        if best is None or score > best.evaluation.score:
-            best, stale = Best(evaluation, _copy_weights(model)), 0
-        else:
-            stale += 1
+        is_better = best is None or score > best.evaluation.score
+        stale = 0 if is_better else stale + 1
+        evaluation = Evaluation(
+            step=step,
+            number=evaluation_numbers[step],
+            score=score,
+            scored=scored,
+            train_loss=train_loss,
+            learning_rate=recipe.learning_rate * factor,
+            examples_per_s=examples_per_s,
+            is_last=step == schedule.num_steps or stale == recipe.patience,
+        )
+        if best is None or is_better:
+            best = Best(evaluation, _copy_weights(model))
         on_evaluation(evaluation, best.evaluation.score)
-        if recipe.patience is not None and stale >= recipe.patience:
+        if evaluation.is_last:
             break
         meter.restart()
     assert best is not None, "the last step is always evaluated"

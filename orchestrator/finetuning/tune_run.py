@@ -7,8 +7,9 @@ Tune pickles searcher and callback into its snapshot; both pickle to nothing, so
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,13 +21,14 @@ from ray.tune.search import ConcurrencyLimiter, Searcher
 
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepProgress
+from orchestrator.finetuning.trial import Report
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.specs import SweepSpec
 from orchestrator.storage import delete, join
 from orchestrator.storage.files import is_local
 
-PLAN, EVENT, RESULT, SCORE, EVALUATION = "plan", "event", "result", "score", "evaluation"
+PLAN, EVENTS, RESULT, SCORE, EVALUATION = "plan", "events", "result", "score", "evaluation"
 """Keys of what passes between the driver and a trial's process."""
 
 _QUIET = {
@@ -36,8 +38,7 @@ _QUIET = {
 }
 """The environment in which Tune writes no log files of its own and prints nothing."""
 
-RunTrial = Callable[[TrialPlan, Callable[[MetricEvent, float, int], None]], TrialResult]
-"""Runs one trial; calls its second argument with each evaluation: the event, the score that ranks, the count."""
+RunTrial = Callable[[TrialPlan, Report], TrialResult]
 
 
 class _Searcher(Searcher):  # type: ignore[misc]
@@ -74,8 +75,8 @@ class _Callback(tune.Callback):  # type: ignore[misc]
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: Mapping[str, Any], **info: Any
     ) -> None:
-        if EVENT in result:
-            self._guard(lambda: self._progress.reported(trial.config[PLAN], result[EVENT]))
+        for event in result.get(EVENTS, ()):
+            self._guard(partial(self._progress.reported, trial.config[PLAN], event))
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         plan, last = trial.config[PLAN], trial.last_result
@@ -116,12 +117,13 @@ def run_with_tune(
     Raises: KeyboardInterrupt when a SIGINT ended it; what the listener raised.
     """
 
+    metric = progress.metric
+
     def trainable(config: dict[str, Any]) -> None:
         result = run_trial(config[PLAN], _report)
-        scores = {SCORE: result.metrics[progress_metric], EVALUATION: max_evaluations} if result.metrics else {}
+        scores = {SCORE: result.metrics[metric], EVALUATION: max_evaluations} if metric in result.metrics else {}
         tune.report({RESULT: result, **scores})
 
-    progress_metric = progress.metric
     execution = spec.execution
     searcher: Searcher = _Searcher(progress.queue)
     if execution.max_concurrent_trials is not None:
@@ -155,8 +157,9 @@ def run_with_tune(
         raise KeyboardInterrupt
 
 
-def _report(event: MetricEvent, score: float, evaluation: int) -> None:
-    tune.report({EVENT: event, SCORE: score, EVALUATION: evaluation})
+def _report(events: Sequence[MetricEvent], score: float | None, evaluation: int) -> None:
+    """What has no score, the scheduler passes over."""
+    tune.report({EVENTS: tuple(events), **({} if score is None else {SCORE: score, EVALUATION: evaluation})})
 
 
 def _trial_name(trial: Trial) -> str:

@@ -1,0 +1,143 @@
+"""A fine-tuned model's folder: Hugging Face's layout, its tokenizer, and how text becomes its input and its answers."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bert_core.config import BertConfig
+from bert_core.errors import CheckpointError
+from bert_core.tokenization import Tokenizer
+from orchestrator.finetuning.heads import HEAD_MODELS, HeadModel
+from orchestrator.specs import RecipeSpec
+from orchestrator.specs.sweep import Head
+from orchestrator.storage import written_folder
+from orchestrator.tasks import Example, Task
+from orchestrator.tasks.text_files import BadRecords
+
+RECORD_FILE = "fine_tuning.json"
+
+_HEADS_BY_ARCHITECTURE: dict[str, Head] = {
+    "BertForSequenceClassification": "classification",
+    "BertForTokenClassification": "ner",
+    "BertForQuestionAnswering": "qa",
+}
+
+
+@dataclass(frozen=True)
+class FineTuningRecord:
+    """What a model was fine-tuned for, and what reading text and decoding answers with it needs to know."""
+
+    task: str
+    head: Head
+    metric: str
+    max_seq_length: int
+    doc_stride: int
+    max_query_length: int
+    max_answer_length: int
+    unanswerable: bool = False
+    """Whether the model may say that a passage holds no answer (qa)"""
+    null_threshold: float = 0.0
+    """ "No answer" is said at null margins above this; tuned on the validation split (qa)"""
+
+
+def record_of(task: Task, recipe: RecipeSpec, null_threshold: float) -> FineTuningRecord:
+    """The record of a trial's model."""
+    return FineTuningRecord(
+        task=task.id,
+        head=task.head,
+        metric=task.metric,
+        max_seq_length=recipe.max_seq_length,
+        doc_stride=recipe.doc_stride,
+        max_query_length=recipe.max_query_length,
+        max_answer_length=recipe.max_answer_length,
+        unanswerable=task.unanswerable,
+        null_threshold=null_threshold,
+    )
+
+
+@dataclass(frozen=True)
+class FineTunedModel:
+    """A model with a task's head, ready to read text."""
+
+    model: HeadModel
+    tokenizer: Tokenizer
+    record: FineTuningRecord
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Class names in the order of the model's outputs."""
+        return tuple(label for _, label in sorted(self.model.config.id2label.items()))
+
+    def task(self) -> Task:
+        """The task as the model knows it, for examples that come from no file."""
+        record = self.record
+        return Task(
+            id=record.task,
+            head=record.head,
+            labels=self.labels if record.head in ("classification", "ner") else (),
+            metric=record.metric,
+            files={},
+            reader=_NoReader(),
+            unanswerable=record.unanswerable,
+        )
+
+
+class _NoReader:
+    """Reads nothing: the reader of a task without files."""
+
+    def read(self, path: str, bad: BadRecords) -> Iterator[Example]:
+        raise AssertionError(f"a task without files was asked for {path}")
+
+
+def save_model_folder(model: HeadModel, tokenizer: Tokenizer, record: FineTuningRecord, folder: str) -> None:
+    """Write a model folder on the storage, its manifest last; transformers loads it."""
+    with written_folder(folder) as local:
+        local.mkdir(parents=True, exist_ok=True)
+        tokenizer.save(local)
+        (local / RECORD_FILE).write_text(json.dumps(asdict(record), indent=2) + "\n", encoding="utf-8")
+        model.save_pretrained(local)
+
+
+def load_fine_tuned(folder: Path) -> FineTunedModel:
+    """Read a model folder; one made elsewhere, without a record, gets a recipe's usual lengths.
+
+    Raises: CheckpointError, TokenizerError, naming the file and the remedy.
+    """
+    config = BertConfig.from_pretrained(folder)
+    path = folder / RECORD_FILE
+    record = _read_record(path) if path.exists() else _guess_record(folder, config)
+    tokenizer = Tokenizer.load(folder)
+    tokenizer.check_fits(config.vocab_size)
+    return FineTunedModel(HEAD_MODELS[record.head].from_pretrained(folder), tokenizer, record)
+
+
+def _read_record(path: Path) -> FineTuningRecord:
+    try:
+        return FineTuningRecord(**json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise CheckpointError(f"{path} is cut short or altered ({error}); fetch or train the model again") from None
+
+
+def _guess_record(folder: Path, config: BertConfig) -> FineTuningRecord:
+    architectures: Sequence[str] = json.loads((folder / "config.json").read_text(encoding="utf-8")).get(
+        "architectures", ()
+    )
+    head = next((_HEADS_BY_ARCHITECTURE[name] for name in architectures if name in _HEADS_BY_ARCHITECTURE), None)
+    if head is None:
+        raise CheckpointError(
+            f"{folder} has no head for a task (its architectures: {', '.join(architectures) or 'none'}); "
+            "fine-tune it first: a sweep with init_from"
+        )
+    if head == "classification" and config.num_labels == 1:
+        head = "regression"
+    usual = RecipeSpec()
+    return FineTuningRecord(
+        task="",
+        head=head,
+        metric="",
+        max_seq_length=min(384 if head == "qa" else usual.max_seq_length, config.max_position_embeddings),
+        doc_stride=usual.doc_stride,
+        max_query_length=usual.max_query_length,
+        max_answer_length=usual.max_answer_length,
+    )

@@ -1,0 +1,200 @@
+"""A sweep from its spec to its result: data once, trials by Ray Tune, the best model, its one look at the test split.
+
+Files, under STORAGE/runs/<run_id>/:
+    trials/<key>/predictions.jsonl   a row per validation example, of every completed trial
+    trials/<key>/model               the weights of the best trial so far; those of others go as they are overtaken
+    model                            the best trial's model, when all trials have ended
+    predictions/test.jsonl           that model's predictions on the test split, where there is one
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import product
+
+from bert_core.config import BertConfig
+from bert_core.tokenization import Tokenizer
+from orchestrator.errors import RunFailedError, SpecError, TaskDataError
+from orchestrator.finetuning.batch_order import num_evaluations
+from orchestrator.finetuning.evaluation import evaluate_model
+from orchestrator.finetuning.heads import RANDOM, check_fit
+from orchestrator.finetuning.model_folder import load_fine_tuned
+from orchestrator.finetuning.search_space import axis_values, check_space, value_at
+from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress, failed_reasons
+from orchestrator.finetuning.trial import TrialJob, prepare_trial_features, run_trial, trial_folder
+from orchestrator.finetuning.trial_queue import TrialQueue
+from orchestrator.finetuning.tune_run import run_with_tune
+from orchestrator.results import (
+    DatasetResult,
+    MetricEvent,
+    ModelResult,
+    Split,
+    SweepResult,
+    TrialResult,
+    TrialStart,
+)
+from orchestrator.specs import RecipeSpec, SweepSpec
+from orchestrator.specs.sweep import Scalar
+from orchestrator.storage import delete, digest_file, exists, join, local_copy
+from orchestrator.storage.files import is_local
+from orchestrator.storage.folders import move_folder
+from orchestrator.tasks import (
+    Features,
+    Task,
+    dataset_result,
+    load_task,
+    majority_baseline,
+    prediction_rows,
+    write_prediction_rows,
+)
+
+
+def run_sweep(
+    spec: SweepSpec,
+    *,
+    run_id: str,
+    storage: str,
+    resolve_model: Callable[[str], str],
+    on_trial_started: Callable[[TrialStart], None],
+    on_trial_event: Callable[[str, MetricEvent], None],
+    on_trial_result: Callable[[TrialResult], None],
+    on_progress: Callable[[str], None],
+    finished: Mapping[str, TrialResult] | None = None,
+) -> SweepResult:
+    """Run a sweep's trials on the connected Ray; `finished` are trials of an earlier attempt, which stand as they are.
+
+    Every score is higher-is-better. The best trial is the completed one with the highest ranking score on the
+    validation split, the earlier one of equals; pruned trials do not compete.
+
+    Args:
+        resolve_model: the folder of a model or tokenizer that a recipe names.
+
+    Raises: SpecError, TaskDataError, CheckpointError, TokenizerError before any trial runs; RunFailedError when no
+        trial completes; KeyboardInterrupt after a SIGINT.
+    """
+    begun_at = time.monotonic()
+    storage = _absolute(storage)
+    check_space(spec)
+    task = load_task(spec.task)
+    task = replace(task, files={split: _absolute(path) for split, path in task.files.items()})
+    if "train" not in task.files:
+        raise TaskDataError(f"task {task.id} has no training split; give its file as task.files.train")
+    run_folder, cache = join(storage, "runs", run_id), join(storage, "tasks")
+    folders = _resolve_folders(spec, resolve_model)
+    dataset = _prepare_data(spec, task, folders, cache, on_progress)
+    job = TrialJob(
+        task=task,
+        baseline=majority_baseline(task, "validation"),
+        folders=folders,
+        run_folder=run_folder,
+        cache=cache,
+        num_threads=spec.threads_per_trial,
+        use_gpu=spec.execution.gpus_per_trial > 0,
+    )
+    progress = SweepProgress(
+        queue=TrialQueue(spec, task.metric, finished or {}),
+        metric=task.metric,
+        listener=SweepListener(on_trial_started, on_trial_event, on_trial_result, on_progress),
+        on_superseded=lambda result: delete(join(trial_folder(run_folder, result.key), "model")),
+        results=dict(finished or {}),
+    )
+    run_with_tune(spec, partial(run_trial, job), progress, storage, _most_evaluations(spec))
+    if progress.best is None:
+        reasons = failed_reasons(progress.results)
+        raise RunFailedError(f"none of the sweep's {len(progress.results)} trials completed; the first: {reasons[0]}")
+    best, test_metrics = _publish(progress.best, task, run_folder, cache)
+    trials = sorted((best if r.key == best.key else r for r in progress.results.values()), key=lambda r: r.number)
+    return SweepResult(task.id, task.metric, trials, best, test_metrics, [dataset], time.monotonic() - begun_at)
+
+
+def _absolute(path: str) -> str:
+    """Tune gives each trial a working folder of its own."""
+    return os.path.abspath(path.removeprefix("file://")) if is_local(path) else path  # noqa: PTH100
+
+
+def _listed(spec: SweepSpec, name: str) -> tuple[Scalar | None, ...]:
+    """All values that a recipe field takes in the sweep; none where it ranges."""
+    axis = spec.space.get(name)
+    return (getattr(spec.recipe, name),) if axis is None else axis_values(axis) or ()
+
+
+def _most_evaluations(spec: SweepSpec) -> int:
+    """Evaluations of the longest trial."""
+    ends = {
+        name: max(value_at(axis, 0.0), value_at(axis, 1 - 2.0**-53), *(axis_values(axis) or ()))
+        for name, axis in spec.space.items()
+        if name in ("epochs", "evaluations_per_epoch")
+    }
+    recipe = spec.recipe.model_copy(update=ends)
+    return num_evaluations(float(recipe.epochs), int(recipe.evaluations_per_epoch))
+
+
+def _resolve_folders(spec: SweepSpec, resolve_model: Callable[[str], str]) -> dict[str, str]:
+    """The folder of each model and tokenizer that the recipes name. Raises: SpecError."""
+    models = [str(name) for name in _listed(spec, "init_from")]
+    tokenizers = list(_listed(spec, "tokenizer")) if RANDOM in models else []
+    if None in tokenizers:
+        raise SpecError(
+            "recipe.tokenizer: random weights need a tokenizer; name a folder, or a model whose tokenizer to use"
+        )
+    folders = {name: resolve_model(name) for name in models if name != RANDOM}
+    for name in tokenizers:
+        folders.setdefault(str(name), str(name) if exists(str(name)) else resolve_model(str(name)))
+    return {name: _absolute(folder) for name, folder in folders.items()}
+
+
+def _prepare_data(
+    spec: SweepSpec, task: Task, folders: Mapping[str, str], cache: str, on_progress: Callable[[str], None]
+) -> DatasetResult:
+    """Tokenise both splits for every tokenizer and length that the sweep lists, and see that models fit them.
+
+    What a range adds is tokenised by the first trial that needs it.
+    """
+    features: dict[Split, Features] = {}
+    for recipe in _listed_recipes(spec):
+        is_random = recipe.init_from == RANDOM
+        folder = local_copy(folders[str(recipe.tokenizer) if is_random else recipe.init_from])
+        tokenizer = Tokenizer.load(folder)
+        if not is_random:
+            check_fit(BertConfig.from_pretrained(folder), recipe, tokenizer)
+        for split in ("train", "validation"):
+            made = prepare_trial_features(task, split, recipe, tokenizer, cache)
+            features.setdefault(split, made)
+    result = dataset_result(task, features)
+    counts = result.counts
+    on_progress(
+        f"task {task.id}: {counts['num_train_examples']} training and {counts['num_validation_examples']} "
+        f"validation examples{', as tokenised before' if result.reused else ''}"
+    )
+    return result
+
+
+def _listed_recipes(spec: SweepSpec) -> Iterator[RecipeSpec]:
+    """One recipe for each combination of what decides the features; a range stands as its lower end."""
+    names = ("init_from", "tokenizer", "max_seq_length", "doc_stride", "max_query_length")
+    values = [_listed(spec, name) or (value_at(spec.space[name], 0.0),) for name in names]
+    for combination in product(*values):
+        yield spec.recipe.model_copy(update=dict(zip(names, combination, strict=True)))
+
+
+def _publish(best: TrialResult, task: Task, run_folder: str, cache: str) -> tuple[TrialResult, dict[str, float]]:
+    """Make the best trial's model the run's, and score it on the test split where there is one.
+
+    Doing so again, after a driver that died in between, gives the same.
+    """
+    source, folder = join(trial_folder(run_folder, best.key), "model"), join(run_folder, "model")
+    if exists(source):
+        move_folder(source, folder)
+    if not exists(folder):
+        raise RunFailedError(f"the weights of the best trial, number {best.number}, are gone from {source}")
+    num_parameters = sum(p.numel() for p in load_fine_tuned(local_copy(folder)).model.parameters())
+    model = ModelResult(folder, digest_file(join(folder, "model.safetensors")), num_parameters, task.head)
+    test_metrics: dict[str, float] = {}
+    if "test" in task.files:
+        test_metrics, predictions = evaluate_model(folder, task, "test", batch_size=64, cache=cache)
+        baseline = majority_baseline(task, "test")
+        test_metrics |= {f"baseline.{name}": value for name, value in baseline.items()}
+        write_prediction_rows(join(run_folder, "predictions/test.jsonl"), prediction_rows(task, "test", predictions))
+    return replace(best, model=model), test_metrics

@@ -1,0 +1,164 @@
+"""One trial, in one process: features and encoder from what the process keeps, training, scores, files on the storage.
+
+A trial's process runs many trials, so what they share (task, tokenizer, features, pretrained encoder) is read once.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any, TypeVar
+
+import torch
+
+from bert_core.tokenization import Tokenizer
+from orchestrator.finetuning.evaluation import Scored, score_model
+from orchestrator.finetuning.heads import RANDOM, build_model
+from orchestrator.finetuning.model_folder import record_of, save_model_folder
+from orchestrator.finetuning.search_space import TrialPlan
+from orchestrator.finetuning.training import Best, Evaluation, fine_tune
+from orchestrator.results import MetricEvent, Split, TrialResult
+from orchestrator.specs import RecipeSpec
+from orchestrator.storage import join, local_copy
+from orchestrator.tasks import Features, Task, prediction_rows, prepare_features, write_prediction_rows
+
+Report = Callable[[Sequence[MetricEvent], float | None, int], None]
+"""Told of each evaluation: its events, the best score so far (None: the last one, there is nothing to decide), its
+number."""
+
+Kept = TypeVar("Kept")
+_KEPT: dict[tuple[object, ...], Any] = {}
+
+
+@dataclass(frozen=True)
+class TrialJob:
+    """What all trials of a sweep are given. Pickles small: the task travels without its examples."""
+
+    task: Task
+    baseline: Mapping[str, float]
+    """Scores of the majority baseline on the validation split"""
+    folders: Mapping[str, str]
+    """Folder of each model and tokenizer, by what recipes call it"""
+    run_folder: str
+    cache: str
+    """Where tokenised features lie, on the storage"""
+    num_threads: int
+    use_gpu: bool
+
+    def tokenizer_folder(self, recipe: RecipeSpec) -> str:
+        """A model brings its own tokenizer; random weights use the recipe's."""
+        name = recipe.tokenizer if recipe.init_from == RANDOM else recipe.init_from
+        assert name is not None, "the sweep refuses random weights without a tokenizer"
+        return self.folders[name]
+
+
+def trial_folder(run_folder: str, key: str) -> str:
+    """Where a trial's files lie."""
+    return join(run_folder, f"trials/{key}")
+
+
+def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult:
+    """Train and score one trial. What goes wrong in it is its result: FAILED, with the reason in one line."""
+    begun_at = perf_counter()
+    torch.set_num_threads(job.num_threads)
+    try:
+        best, predictions_path = _train(job, plan, report)
+    except Exception as error:
+        reason = str(error).strip().splitlines()
+        return TrialResult(
+            plan.key,
+            plan.number,
+            plan.parameters,
+            "FAILED",
+            plan.seed,
+            error=f"{type(error).__name__}: {reason[0] if reason else 'no reason given'}",
+            seconds=perf_counter() - begun_at,
+        )
+    baseline = {f"baseline.{name}": value for name, value in job.baseline.items()}
+    return TrialResult(
+        plan.key,
+        plan.number,
+        plan.parameters,
+        "COMPLETED",
+        plan.seed,
+        best_step=best.evaluation.step,
+        metrics={**best.evaluation.scored.metrics, **baseline},
+        predictions_path=predictions_path,
+        seconds=perf_counter() - begun_at,
+    )
+
+
+def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[Best[Scored], str]:
+    """Returns the best evaluation and where its predictions lie; the weights lie beside them."""
+    recipe = plan.recipe
+    device = torch.device("cuda" if job.use_gpu else "cpu")
+    task = _keep(("task", job.run_folder), lambda: job.task)
+    tokenizer_folder = job.tokenizer_folder(recipe)
+    tokenizer = _keep(("tokenizer", tokenizer_folder), lambda: Tokenizer.load(_local(tokenizer_folder)))
+    train, validation = (_features(job, task, split, recipe, tokenizer) for split in ("train", "validation"))
+    init_folder = None if recipe.init_from == RANDOM else str(_local(job.folders[recipe.init_from]))
+    model = build_model(task.head, task.labels, recipe, init_folder, tokenizer).to(device)
+    steps_per_epoch = -(-train.num_windows // recipe.batch_size)
+
+    def evaluate() -> tuple[float, Scored]:
+        scored = score_model(model, task, validation, "validation", recipe.max_answer_length, recipe.precision)
+        return scored.metrics[task.metric], scored
+
+    def on_evaluation(evaluation: Evaluation[Scored], best_score: float) -> None:
+        report(_events(evaluation, steps_per_epoch), None if evaluation.is_last else best_score, evaluation.number)
+
+    best = fine_tune(model, train, recipe, evaluate, on_evaluation)
+    folder = trial_folder(job.run_folder, plan.key)
+    save_model_folder(
+        model.cpu(), tokenizer, record_of(task, recipe, best.evaluation.scored.null_threshold), join(folder, "model")
+    )
+    predictions_path = join(folder, "predictions.jsonl")
+    rows = prediction_rows(task, "validation", best.evaluation.scored.predictions)
+    write_prediction_rows(predictions_path, rows)
+    return best, predictions_path
+
+
+def _events(evaluation: Evaluation[Scored], steps_per_epoch: int) -> tuple[MetricEvent, MetricEvent]:
+    epoch = evaluation.step / steps_per_epoch
+    training = {
+        "loss": evaluation.train_loss,
+        "learning_rate": evaluation.learning_rate,
+        "examples_per_s": evaluation.examples_per_s,
+    }
+    return (
+        MetricEvent(evaluation.step, "train", training, epoch),
+        MetricEvent(evaluation.step, "validation", dict(evaluation.scored.metrics), epoch),
+    )
+
+
+def _features(job: TrialJob, task: Task, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer) -> Features:
+    lengths = (recipe.max_seq_length, recipe.doc_stride, recipe.max_query_length)
+    return _keep(
+        ("features", job.run_folder, split, tokenizer.fingerprint, *lengths),
+        lambda: prepare_trial_features(task, split, recipe, tokenizer, job.cache),
+    )
+
+
+def prepare_trial_features(task: Task, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer, cache: str) -> Features:
+    """A split's features as a recipe wants them, from the cache where they are there."""
+    return prepare_features(
+        task,
+        split,
+        tokenizer,
+        max_seq_length=recipe.max_seq_length,
+        doc_stride=recipe.doc_stride,
+        max_query_length=recipe.max_query_length,
+        cache=cache,
+    )
+
+
+def _local(folder: str) -> Path:
+    return _keep(("folder", folder), lambda: local_copy(folder))
+
+
+def _keep(key: tuple[object, ...], make: Callable[[], Kept]) -> Kept:
+    """What `make` gave this process the first time."""
+    if key not in _KEPT:
+        _KEPT[key] = make()
+    kept: Kept = _KEPT[key]
+    return kept

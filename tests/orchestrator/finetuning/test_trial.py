@@ -1,0 +1,196 @@
+"""One trial below Ray: each head learns, repeats exactly, keeps its best step, fails clearly.
+
+Run alone: pytest tests/orchestrator/finetuning/test_trial.py
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+import torch
+
+from bert_core.config import BertConfig
+from bert_core.heads import BertForPreTraining
+from orchestrator.finetuning.evaluation import evaluate_model, predict_examples
+from orchestrator.finetuning.model_folder import load_fine_tuned
+from orchestrator.finetuning.search_space import TrialPlan
+from orchestrator.finetuning.trial import TrialJob, run_trial, trial_folder
+from orchestrator.results import MetricEvent, TrialResult
+from orchestrator.specs import RecipeSpec, TaskSpec
+from orchestrator.storage import digest_file, join
+from orchestrator.tasks import ClassificationExample, ClassPrediction, load_task, majority_baseline
+from tests.orchestrator.finetuning import tiny_tasks
+
+
+class Bench:
+    """Runs trials of one task in this process, and keeps what they report."""
+
+    def __init__(self, task: TaskSpec, folder: Path, models: Mapping[str, str] | None = None) -> None:
+        self.task = load_task(task)
+        self.folder = folder
+        tokenizer = tiny_tasks.save_tokenizer(folder)
+        self.job = TrialJob(
+            task=self.task,
+            baseline=majority_baseline(self.task, "validation"),
+            folders={"own": tokenizer, **(models or {})},
+            run_folder=str(folder / "run"),
+            cache=str(folder / "cache"),
+            num_threads=1,
+            use_gpu=False,
+        )
+        self.events: list[MetricEvent] = []
+        self.scores: list[float | None] = []
+
+    def run(self, **changes: object) -> TrialResult:
+        recipe = RecipeSpec.model_validate({**tiny_tasks.RECIPE.model_dump(), "tokenizer": "own", **changes})
+        plan = TrialPlan(0, {}, recipe)
+        self.key = plan.key
+        self.events, self.scores = [], []
+
+        def report(events: object, score: float | None, number: int) -> None:
+            self.events += events  # type: ignore[operator]
+            self.scores.append(score)
+
+        return run_trial(self.job, plan, report)
+
+    @property
+    def model_folder(self) -> str:
+        return join(trial_folder(self.job.run_folder, self.key), "model")
+
+    def validation(self, name: str) -> list[float]:
+        return [event.values[name] for event in self.events if event.split == "validation"]
+
+
+HEADS: dict[str, tuple[Callable[[Path], TaskSpec], str, float]] = {
+    "classification": (tiny_tasks.classification, "accuracy", 0.95),
+    "regression": (tiny_tasks.regression, "pearson", 0.9),
+    "ner": (tiny_tasks.ner, "f1", 0.95),
+    "qa": (tiny_tasks.qa, "f1", 0.8),
+}
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_each_head_learns_its_task(head: str, tmp_path: Path) -> None:
+    make, metric, least = HEADS[head]
+    bench = Bench(make(tmp_path), tmp_path)
+    result = bench.run(epochs=6.0)
+    assert result.state == "COMPLETED", result.error
+    assert result.metrics[metric] >= least > result.metrics[f"baseline.{metric}"] + 0.2
+    again, predictions = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+    assert again[metric] == pytest.approx(result.metrics[metric], abs=1e-5)
+    rows = [json.loads(line) for line in Path(str(result.predictions_path)).read_text().splitlines()]
+    assert len(rows) == len(predictions) == len(bench.task.examples("validation"))
+
+
+def test_unanswerable_questions_get_a_threshold_that_is_kept_with_the_model(tmp_path: Path) -> None:
+    bench = Bench(tiny_tasks.qa(tmp_path, unanswerable=True), tmp_path)
+    result = bench.run(epochs=6.0)
+    assert result.metrics["f1"] >= 0.8 > result.metrics["baseline.f1"]
+    fine_tuned = load_fine_tuned(Path(bench.model_folder))
+    assert fine_tuned.record.unanswerable
+    assert fine_tuned.record.null_threshold != 0.0
+    again, _ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+    assert again["f1"] == pytest.approx(result.metrics["f1"], abs=1e-9)
+
+
+def test_same_recipe_gives_bitwise_the_same_weights(tmp_path: Path) -> None:
+    digests = []
+    for attempt in ("first", "second", "other seed"):
+        bench = Bench(tiny_tasks.classification(tmp_path / attempt), tmp_path / attempt)
+        torch.rand(3)  # the global generator's state must not matter
+        bench.run(epochs=1.0, dropout=0.1, seed=int(attempt == "other seed"))
+        digests.append(digest_file(join(bench.model_folder, "model.safetensors")))
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_best_step_is_kept(tmp_path: Path) -> None:
+    bench = Bench(tiny_tasks.classification(tmp_path), tmp_path)
+    result = bench.run(epochs=3.0, evaluations_per_epoch=4, learning_rate=5e-3)
+    scores = bench.validation("accuracy")
+    assert len(scores) == 12
+    assert result.metrics["accuracy"] == max(scores)
+    steps = [event.step for event in bench.events if event.split == "validation"]
+    assert result.best_step == steps[scores.index(max(scores))]
+    again, _ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+    assert again["accuracy"] == max(scores)
+
+
+def test_patience_ends_a_trial_that_no_longer_improves(tmp_path: Path) -> None:
+    bench = Bench(tiny_tasks.classification(tmp_path), tmp_path)
+    result = bench.run(epochs=20.0, patience=2)
+    scores = bench.validation("accuracy")
+    assert result.state == "COMPLETED"
+    assert len(scores) == scores.index(max(scores)) + 3 < 20
+    assert bench.scores[-1] is None, "the scheduler has nothing to decide at the end"
+
+
+def test_events_tell_epoch_loss_speed_and_scores(tmp_path: Path) -> None:
+    bench = Bench(tiny_tasks.classification(tmp_path), tmp_path)
+    bench.run(epochs=1.5, evaluations_per_epoch=2)
+    assert [(event.split, event.step, event.epoch) for event in bench.events] == [
+        ("train", 10, 0.5), ("validation", 10, 0.5),
+        ("train", 20, 1.0), ("validation", 20, 1.0),
+        ("train", 30, 1.5), ("validation", 30, 1.5),
+    ]  # fmt: skip
+    assert set(bench.events[0].values) == {"loss", "learning_rate", "examples_per_s"}
+    assert bench.events[-1].values["accuracy"] > 0.5
+
+
+def test_loss_that_is_no_number_fails_the_trial_with_its_reason(tmp_path: Path) -> None:
+    result = Bench(tiny_tasks.regression(tmp_path), tmp_path).run(learning_rate=1e30, max_grad_norm=1e30)
+    assert result.state == "FAILED"
+    assert "loss became" in str(result.error)
+    assert "lower learning_rate" in str(result.error)
+    assert "\n" not in str(result.error)
+
+
+def test_bf16_learns_as_well(tmp_path: Path) -> None:
+    result = Bench(tiny_tasks.classification(tmp_path), tmp_path).run(precision="bf16", epochs=6.0)
+    assert result.metrics["accuracy"] > 0.9
+
+
+def save_pretrained_model(folder: Path, **config: int) -> str:
+    """A tiny model of random weights as pretraining leaves it."""
+    tokenizer = tiny_tasks.load_tokenizer(folder)
+    config = {"vocab_size": tokenizer.vocab_size, **config}
+    BertForPreTraining.from_config(BertConfig.from_size("tiny", **config), seed=5).save_pretrained(
+        folder / "pretrained"
+    )
+    tokenizer.save(folder / "pretrained")
+    return str(folder / "pretrained")
+
+
+def test_trial_starts_from_a_pretrained_encoder(tmp_path: Path) -> None:
+    folder = save_pretrained_model(tmp_path)
+    bench = Bench(tiny_tasks.classification(tmp_path), tmp_path, {"pretrained": folder})
+    result = bench.run(init_from="pretrained", learning_rate=1e-9, epochs=0.1)
+    assert result.state == "COMPLETED", result.error
+    before = BertForPreTraining.from_pretrained(folder).state_dict()
+    after = load_fine_tuned(Path(bench.model_folder)).model.state_dict()
+    encoder = [name for name in after if name.startswith("bert.")]
+    assert len(encoder) > 20
+    for name in encoder:
+        torch.testing.assert_close(after[name], before[name], atol=1e-6, rtol=0)
+
+
+def test_model_that_reads_too_little_is_refused(tmp_path: Path) -> None:
+    folder = save_pretrained_model(tmp_path, max_position_embeddings=16)
+    result = Bench(tiny_tasks.classification(tmp_path), tmp_path, {"short": folder}).run(init_from="short")
+    assert result.state == "FAILED"
+    assert "max_seq_length 32 is longer than the 16 tokens that short can read" in str(result.error)
+
+
+def test_tokenizer_larger_than_the_model_is_refused(tmp_path: Path) -> None:
+    folder = save_pretrained_model(tmp_path, vocab_size=20)
+    result = Bench(tiny_tasks.classification(tmp_path), tmp_path, {"small": folder}).run(init_from="small")
+    assert result.state == "FAILED"
+    assert "the model's vocab_size is 20" in str(result.error)
+
+
+def test_model_predicts_texts_of_no_split(tmp_path: Path) -> None:
+    bench = Bench(tiny_tasks.classification(tmp_path), tmp_path)
+    bench.run(epochs=6.0)
+    examples = [ClassificationExample("1", "the good old road"), ClassificationExample("2", "a bad tree")]
+    answers = predict_examples(load_fine_tuned(Path(bench.model_folder)), examples)
+    assert [answer.label for answer in answers if isinstance(answer, ClassPrediction)] == ["yes", "no"]

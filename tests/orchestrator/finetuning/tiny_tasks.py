@@ -1,0 +1,107 @@
+"""Small labelled tasks with a rule that a tiny model finds within seconds, and a tokenizer for their words."""
+
+import json
+import random
+from pathlib import Path
+
+from bert_core.tokenization import Tokenizer, train_wordpiece
+from orchestrator.specs import RecipeSpec, TaskSpec
+
+FILLERS = [
+    "the", "a", "one", "some", "old", "new", "red", "blue",
+    "big", "small", "house", "river", "road", "tree", "stone", "bird",
+]  # fmt: skip
+NAMES = ["anna", "bruno", "clara", "dario", "elsa", "franz"]
+
+RECIPE = RecipeSpec(learning_rate=2e-3, batch_size=16, epochs=4.0, max_seq_length=32, dropout=0.0)
+"""Lets a tiny model learn these tasks from random weights."""
+
+
+def save_tokenizer(folder: Path) -> str:
+    words = [*FILLERS, *NAMES, "good", "bad", "mr", "plus", "what", "is", "it"]
+    tokenizer = train_wordpiece([" ".join(words)] * 3, vocab_size=300, min_frequency=1)
+    tokenizer.save(folder / "tokenizer")
+    return str(folder / "tokenizer")
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    return Tokenizer.load(Path(save_tokenizer(folder)))
+
+
+def classification(folder: Path, num_train: int = 320) -> TaskSpec:
+    """`yes` where the text says good, `no` where it says bad."""
+    rng = random.Random(0)
+
+    def record() -> dict[str, object]:
+        word = rng.choice(["good", "bad"])
+        return {"text": _with(rng, [word]), "label": "yes" if word == "good" else "no"}
+
+    return _table(folder, "classification", record, num_train)
+
+
+def regression(folder: Path) -> TaskSpec:
+    """How often the text says plus."""
+    rng = random.Random(1)
+
+    def record() -> dict[str, object]:
+        count = rng.randrange(4)
+        return {"text": _with(rng, ["plus"] * count), "label": float(count)}
+
+    return _table(folder, "regression", record, 320)
+
+
+def ner(folder: Path) -> TaskSpec:
+    """A person is who follows mr, of one name or two."""
+    rng = random.Random(2)
+    files = {}
+    for split, count in (("train", 240), ("validation", 60)):
+        sentences = []
+        for _ in range(count):
+            names = rng.sample(NAMES, rng.choice([1, 2]))
+            words = [*rng.sample(FILLERS, rng.randrange(1, 5)), "mr", *names, *rng.sample(FILLERS, rng.randrange(1, 5))]
+            tags = ["B-PER" if word == names[0] else "I-PER" if word in names else "O" for word in words]
+            sentences.append("".join(f"{word} {tag}\n" for word, tag in zip(words, tags, strict=True)))
+        files[split] = _write(folder / f"{split}.conll", "\n".join(sentences))
+    return TaskSpec(id="persons", head="ner", files=files)
+
+
+def qa(folder: Path, unanswerable: bool = False) -> TaskSpec:
+    """The answer is the passage's only name; a passage without one may have no answer."""
+    rng = random.Random(3)
+    files = {}
+    for split, count in (("train", 320), ("validation", 80)):
+        paragraphs = []
+        for number in range(count):
+            words = rng.choices(FILLERS, k=rng.randrange(6, 12))
+            answers = []
+            if not unanswerable or number % 2:
+                place, name = rng.randrange(1, len(words)), rng.choice(NAMES)
+                words[place] = name
+                answers = [{"text": name, "answer_start": len(" ".join(words[:place])) + 1}]
+            question = {"id": f"{split}-{number}", "question": "what is it", "answers": answers}
+            question["is_impossible"] = not answers
+            paragraphs.append({"context": " ".join(words), "qas": [question]})
+        files[split] = _write(
+            folder / f"{split}.json", json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]})
+        )
+    return TaskSpec(id="names", head="qa", files=files)
+
+
+def _table(folder: Path, head: str, record: object, num_train: int) -> TaskSpec:
+    files = {}
+    for split, count in (("train", num_train), ("validation", 100), ("test", 50)):
+        lines = [json.dumps(record()) for _ in range(count)]  # type: ignore[operator]
+        files[split] = _write(folder / f"{split}.jsonl", "\n".join(lines))
+    return TaskSpec(id="words", head=head, files=files, text_columns=("text",))  # type: ignore[arg-type]
+
+
+def _with(rng: random.Random, words: list[str]) -> str:
+    text = [*rng.choices(FILLERS, k=rng.randrange(2, 9)), *words]
+    rng.shuffle(text)
+    return " ".join(text)
+
+
+def _write(path: Path, text: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text + "\n", encoding="utf-8")
+    return str(path)
