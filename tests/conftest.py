@@ -8,6 +8,12 @@ import pytest
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Ray warns about its own defaults; the project's warnings stay errors."""
+    config.addinivalue_line("filterwarnings", r"ignore::DeprecationWarning:ray\..*")
+    config.addinivalue_line("filterwarnings", r"ignore::FutureWarning:ray\..*")
+
+
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[None]:
     """A local Ray of 6 logical CPUs with a small object store; it is imported and started only on demand."""

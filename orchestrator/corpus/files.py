@@ -82,7 +82,8 @@ def find_files(source: TextSource) -> tuple[InputFile, ...]:
 
 
 def _find_local(pattern: str, source: TextSource) -> Iterator[tuple[str, InputFile]]:
-    pattern = str(Path(pattern.removeprefix("file://")).expanduser())
+    # Absolute, since a Ray worker on another machine has another working directory.
+    pattern = str(Path(pattern.removeprefix("file://")).expanduser().absolute())
     is_pattern = glob.has_magic(pattern) and not os.path.lexists(pattern)
     matches = sorted(glob.glob(pattern, recursive=True)) if is_pattern else [pattern]  # noqa: PTH207 - any root
     for name in matches:

@@ -1,0 +1,201 @@
+"""Building a token store with Ray Data: readers stream batches of documents, tasks tokenise one batch to one shard.
+
+A single huge compressed file is read by one task but tokenised by all CPUs, and Ray Data's backpressure holds the
+reader back, so that memory stays bounded. Readers take no CPU of their own: they are many times faster than the
+tokenizer, and one that waits must not keep the tokenizer from running. Only facts about shards travel to the driver,
+in any order; they are sorted there. An error in a task travels as a message, so that a person sees just that.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import ray.data
+from ray.data import ExecutionResources, TaskPoolStrategy
+from ray.exceptions import RayError
+
+from bert_core.tokenization import Tokenizer
+from orchestrator.corpus.files import InputFile, find_files
+from orchestrator.corpus.readers import Document
+from orchestrator.corpus.token_store import COUNT_NAMES, FORMAT, MANIFEST, Manifest, ShardInfo, TokenStore
+from orchestrator.corpus.tokenising import write_documents
+from orchestrator.corpus.units import Bundle, DocumentBatch, plan_bundles, read_batches
+from orchestrator.errors import ClusterError, CorpusError
+from orchestrator.results import DatasetResult, FileCount
+from orchestrator.specs import TextSource
+from orchestrator.storage import exists, join
+from orchestrator.storage.files import is_local
+
+BUILD_VERSION = 1
+"""Raised when the same text would give other shards; kept stores of before are then not taken for new ones."""
+_BATCHES_IN_FLIGHT = 2
+"""Per CPU: one being tokenised, one waiting."""
+
+Progress = Callable[[int, int], None]
+
+
+def build_token_store(
+    source: TextSource,
+    tokenizer: Tokenizer,
+    held_out_share: float,
+    shard_bytes: int,
+    storage: str,
+    num_cpus: int | None = None,
+    progress: Progress = lambda done_bytes, total_bytes: None,
+) -> DatasetResult:
+    """Tokenise a corpus into STORAGE/corpora/KEY, or find it there unchanged.
+
+    Raises: CorpusError for text that is missing, empty or broken; ClusterError when Ray loses the work.
+    """
+    files = find_files(source)
+    options = _options(source, tokenizer, held_out_share, shard_bytes)
+    root = str(Path(storage.removeprefix("file://")).absolute()) if is_local(storage) else storage
+    folder = join(root, "corpora", store_key(options, files))
+    if exists(join(folder, MANIFEST)):
+        return _result(TokenStore.open(folder), source, reused=True)
+    # What an interrupted build left is not deleted: the same shards are written over it, and another process that
+    # builds the same store right now loses nothing.
+    tokenise = partial(tokenise_batch, folder=folder, tokenizer=tokenizer, held_out_share=held_out_share)
+    shards, counts = _run(files, source, shard_bytes, tokenise, num_cpus, progress)
+    manifest = Manifest(tokenizer.fingerprint, tokenizer.vocab_size, options, shards, counts)
+    if not shards:
+        raise CorpusError(f"corpus.files: {', '.join(source.files)} hold no document with text")
+    if not manifest.counts("train")["num_documents"]:
+        raise CorpusError(f"held_out_share {held_out_share} leaves no document for training; lower it or add text")
+    manifest.save(folder)
+    return _result(TokenStore(folder, manifest), source, reused=False)
+
+
+def store_key(options: dict[str, Any], files: tuple[InputFile, ...]) -> str:
+    """Names a store: changes with what was asked, and with any file's path, size or time of modification."""
+    seen = [[file.path, file.num_bytes, file.version] for file in files]
+    text = json.dumps({"options": options, "files": seen, "format": FORMAT, "build": BUILD_VERSION}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _options(source: TextSource, tokenizer: Tokenizer, held_out_share: float, shard_bytes: int) -> dict[str, Any]:
+    return {
+        "corpus": source.identity_values(),
+        "tokenizer": tokenizer.fingerprint,
+        "held_out_share": held_out_share,
+        "shard_bytes": shard_bytes,
+        "sentencex": version("sentencex"),
+    }
+
+
+def _result(store: TokenStore, source: TextSource, reused: bool) -> DatasetResult:
+    manifest = store.manifest
+    counts = manifest.counts() | {"num_shards": len(manifest.shards)}
+    for split in ("train", "held_out"):
+        of_split = manifest.counts(split)
+        counts |= {name.replace("num_", f"num_{split}_"): of_split[name] for name in COUNT_NAMES}
+    counts["num_bad_records"] = sum(file.num_bad_records for file in manifest.files)
+    name = ", ".join(source.files)
+    return DatasetResult(name, "corpus", manifest.fingerprint, store.folder, counts, tuple(manifest.files), reused)
+
+
+def _run(
+    files: tuple[InputFile, ...],
+    source: TextSource,
+    shard_bytes: int,
+    tokenise: Callable[[pa.Table], pa.Table],
+    num_cpus: int | None,
+    progress: Progress,
+) -> tuple[tuple[ShardInfo, ...], tuple[FileCount, ...]]:
+    """All shards and file counts, in the corpus's order."""
+    bundles = plan_bundles(files, source)
+    done_bytes, total_bytes = 0, sum(file.num_bytes for file in files)
+    units: dict[tuple[int, int], Any] = {}
+    try:
+        for row in _pipeline(bundles, source, shard_bytes, tokenise, num_cpus).iter_rows():
+            if row["error"]:
+                raise CorpusError(row["error"])
+            units[row["bundle"], row["sequence"]] = json.loads(row["facts"])
+            done_bytes += row["num_bytes_read"]
+            progress(done_bytes, total_bytes)
+    except RayError as error:
+        raise ClusterError(f"Ray lost the tokenising of the corpus: {error}") from error
+    ordered = [units[place] for place in sorted(units)]
+    shards = tuple(ShardInfo(**shard) for unit in ordered for shard in unit["shards"])
+    return shards, tuple(FileCount(**file) for unit in ordered for file in unit["files"])
+
+
+def _pipeline(
+    bundles: tuple[Bundle, ...],
+    source: TextSource,
+    shard_bytes: int,
+    tokenise: Callable[[pa.Table], pa.Table],
+    num_cpus: int | None,
+) -> ray.data.Dataset:
+    cpus = num_cpus or int(ray.cluster_resources().get("CPU", 1))
+    logging.getLogger("ray.data").setLevel(logging.ERROR)  # else it remarks on its own progress bars
+    context = ray.data.DataContext.get_current().copy()
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    context.target_max_block_size = 1  # every batch is a block of its own, and so a task
+    context.execution_options.resource_limits = ExecutionResources(
+        cpu=cpus, object_store_memory=(1 + cpus * _BATCHES_IN_FLIGHT) * max(shard_bytes, 1 << 20) * 2
+    )
+    read = partial(read_bundle, bundles=bundles, source=source, shard_bytes=shard_bytes)
+    with ray.data.DataContext.current(context):
+        return (
+            ray.data.range(len(bundles), override_num_blocks=len(bundles))
+            # A pool of a size of its own, so that Ray Data does not fuse reading with tokenising.
+            .map_batches(read, batch_size=None, num_cpus=0, compute=TaskPoolStrategy(size=1 + cpus // 8))
+            .map_batches(tokenise, batch_size=None, batch_format="pyarrow", num_cpus=1, zero_copy_batch=True)
+        )
+
+
+def read_bundle(
+    batch: dict[str, Any], *, bundles: tuple[Bundle, ...], source: TextSource, shard_bytes: int
+) -> Iterator[pa.Table]:
+    """A reader task: one row per batch of documents, or one with an error."""
+    for bundle in batch["id"].tolist():
+        sequence = 0
+        try:
+            for unit in read_batches(bundles[bundle], source, shard_bytes):
+                yield _to_row(bundle, sequence, unit, "")
+                sequence += 1
+        except CorpusError as error:
+            yield _to_row(bundle, sequence, DocumentBatch((), 0, ()), str(error))
+
+
+def _to_row(bundle: int, sequence: int, unit: DocumentBatch, error: str) -> pa.Table:
+    strings = pa.large_list(pa.large_string())
+    return pa.table(
+        {
+            "bundle": [bundle],
+            "sequence": [sequence],
+            "num_bytes_read": [unit.num_bytes_read],
+            "error": [error],
+            "files": [json.dumps([asdict(file) for file in unit.files])],
+            "ids": pa.array([[document.id for document in unit.documents]], strings),
+            "texts": pa.array([[document.text for document in unit.documents]], strings),
+        }
+    )
+
+
+def tokenise_batch(table: pa.Table, *, folder: str, tokenizer: Tokenizer, held_out_share: float) -> pa.Table:
+    """A tokenise task: writes each row's documents as a shard per split, and passes on the facts."""
+    facts, errors = [], []
+    for row in table.to_batches(max_chunksize=1):
+        ids, texts = row["ids"].flatten().to_pylist(), row["texts"].flatten().to_pylist()
+        documents = [Document(name, text) for name, text in zip(ids, texts, strict=True)]
+        stem = f"{row['bundle'][0].as_py():06d}-{row['sequence'][0].as_py():06d}"
+        shards, error = [], row["error"][0].as_py()
+        try:
+            shards = write_documents(documents, folder, stem, tokenizer, held_out_share)
+        except OSError as problem:
+            error = f"the token store {folder} cannot be written: {problem}; make room or choose another storage"
+        files = json.loads(row["files"][0].as_py())
+        facts.append(json.dumps({"shards": [asdict(shard) for shard in shards], "files": files}))
+        errors.append(error)
+    kept = table.select(["bundle", "sequence", "num_bytes_read"])
+    return kept.append_column("facts", pa.array(facts)).append_column("error", pa.array(errors))

@@ -1,0 +1,66 @@
+"""How a corpus is cut into units of work: bundles of files, and in them batches of documents, one per shard.
+
+Both depend on the files and `shard_bytes` alone. So the shards and the corpus digest are the same for any number of
+CPUs, and a unit that is done twice writes the same file twice.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from orchestrator.corpus.files import InputFile
+from orchestrator.corpus.readers import Document, DocumentReader
+from orchestrator.results import FileCount
+from orchestrator.specs import TextSource
+
+BUNDLE_BYTES = 64 << 20
+"""Consecutive files read by one task, as they lie on disk; a larger file is a bundle by itself."""
+
+Bundle = tuple[InputFile, ...]
+
+
+@dataclass(frozen=True)
+class DocumentBatch:
+    """Consecutive documents of a bundle, about `shard_bytes` of text."""
+
+    documents: Sequence[Document]
+    num_bytes_read: int
+    """Read from the files, as they lie on disk, since the batch before."""
+    files: Sequence[FileCount]
+    """The files that ended within it."""
+
+
+def plan_bundles(files: Sequence[InputFile], source: TextSource) -> tuple[Bundle, ...]:
+    """Files to bundles, in order. One bundle takes all when the documents are to be counted across files."""
+    if source.max_documents is not None:
+        return (tuple(files),)
+    bundles: list[list[InputFile]] = []
+    room = 0
+    for file in files:
+        if not bundles or file.num_bytes > room:
+            bundles.append([])
+            room = BUNDLE_BYTES
+        bundles[-1].append(file)
+        room -= file.num_bytes
+    return tuple(tuple(bundle) for bundle in bundles)
+
+
+def read_batches(bundle: Bundle, source: TextSource, shard_bytes: int) -> Iterator[DocumentBatch]:
+    """A bundle's documents in batches; the last one may have few, or none. Raises: CorpusError."""
+    documents: list[Document] = []
+    counts: list[FileCount] = []
+    num_characters = bytes_before = 0
+    remaining = source.max_documents
+    for file in bundle:
+        reader = DocumentReader(file, source)
+        for document in islice(reader.read(), remaining):
+            documents.append(document)
+            num_characters += len(document.text)
+            if num_characters >= shard_bytes:
+                yield DocumentBatch(tuple(documents), reader.num_bytes_read - bytes_before, tuple(counts))
+                documents, counts, num_characters, bytes_before = [], [], 0, reader.num_bytes_read
+        counts.append(reader.count())
+        bytes_before -= file.num_bytes
+        if remaining is not None:
+            remaining -= reader.num_documents
+    yield DocumentBatch(tuple(documents), -bytes_before, tuple(counts))

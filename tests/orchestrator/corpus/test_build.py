@@ -1,0 +1,142 @@
+"""Building a token store with Ray Data, on the session's cluster.
+
+Run alone: pytest tests/orchestrator/corpus/test_build.py
+"""
+
+import gzip
+import json
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bert_core.tokenization import Tokenizer, train_wordpiece
+from orchestrator.corpus.build import build_token_store
+from orchestrator.corpus.token_store import TokenStore
+from orchestrator.corpus.tokenising import tokenise
+from orchestrator.errors import CorpusError
+from orchestrator.results import DatasetResult, FileCount
+from orchestrator.specs import TextSource
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
+
+WORDS = [*"abcdefghijklmnop", "river", "boats", "hills", "birds", "trees"]
+
+
+def make_texts(num_documents: int) -> list[str]:
+    generator = np.random.default_rng(7)
+    return [
+        " ".join(f"{' '.join(generator.choice(WORDS, 8)).capitalize()}." for _ in range(12))
+        for _ in range(num_documents)
+    ]
+
+
+TEXTS = make_texts(300)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return train_wordpiece(TEXTS, vocab_size=150)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Three files: lines of JSON, plain text packed, and one that is empty."""
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    records = [json.dumps({"id": f"j{i}", "text": text}) for i, text in enumerate(TEXTS[:200])]
+    (folder / "a.jsonl").write_text("\n".join(records))
+    (folder / "b.txt.gz").write_bytes(gzip.compress("\n\n".join(TEXTS[200:]).encode()))
+    (folder / "c.txt").touch()
+    return folder
+
+
+def build(corpus: Path, storage: Path, tokenizer: Tokenizer, **options: int) -> DatasetResult:
+    return build_token_store(TextSource(files=(str(corpus),)), tokenizer, 0.1, 8192, str(storage), **options)
+
+
+def test_a_store_holds_the_corpus_and_does_not_depend_on_cpus(
+    corpus: Path, tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    one = build(corpus, tmp_path / "one", tokenizer, num_cpus=1)
+    four = build(corpus, tmp_path / "four", tokenizer, num_cpus=4)
+    assert one.fingerprint == four.fingerprint
+    assert TokenStore.open(one.path).manifest == TokenStore.open(four.path).manifest
+
+    store = TokenStore.open(four.path)
+    assert len(store.shards("train")) > 10
+    assert four.counts["num_documents"] == 300
+    assert four.counts["num_train_documents"] + four.counts["num_held_out_documents"] == 300
+    assert four.files == (
+        FileCount(str(corpus / "a.jsonl"), (corpus / "a.jsonl").stat().st_size, 200),
+        FileCount(str(corpus / "b.txt.gz"), (corpus / "b.txt.gz").stat().st_size, 100),
+        FileCount(str(corpus / "c.txt"), 0, 0),
+    )
+    texts = {f"j{i}": text for i, text in enumerate(TEXTS[:200])}
+    texts |= {f"b.txt.gz#{i}": text for i, text in enumerate(TEXTS[200:], 1)}
+    order = []
+    for shard in store.shards("train"):
+        documents, ids = store.read_shard(shard), store.read_document_ids(shard)
+        for number, name in enumerate(ids):
+            expected, _ = tokenise([texts[name]], tokenizer)
+            start, end = documents.document_ends[number : number + 2]
+            np.testing.assert_array_equal(documents.tokens[start:end], expected)
+        order += ids
+    held_out = {name for shard in store.shards("held_out") for name in store.read_document_ids(shard)}
+    assert order == [name for name in texts if name not in held_out]
+
+
+def test_an_unchanged_corpus_is_reused_and_a_changed_file_is_noticed(
+    corpus: Path, tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    heard: list[tuple[int, int]] = []
+    source = TextSource(files=(str(corpus),))
+    first = build_token_store(source, tokenizer, 0.1, 1 << 20, str(tmp_path), progress=lambda *at: heard.append(at))
+    total = sum(file.num_bytes for file in first.files)
+    assert heard[-1] == (total, total)
+    start = time.perf_counter()
+    again = build_token_store(source, tokenizer, 0.1, 1 << 20, str(tmp_path))
+    assert time.perf_counter() - start < 1.0
+    assert again.reused
+    assert (again.fingerprint, again.counts, again.files) == (first.fingerprint, first.counts, first.files)
+
+    os.utime(corpus / "c.txt", ns=(1, 1))
+    touched = build_token_store(source, tokenizer, 0.1, 1 << 20, str(tmp_path))
+    assert not touched.reused
+    assert touched.fingerprint == first.fingerprint, "the content is the same"
+
+
+def test_a_half_written_store_is_built_again(corpus: Path, tmp_path: Path, tokenizer: Tokenizer) -> None:
+    first = build(corpus, tmp_path, tokenizer)
+    (Path(first.path) / "manifest.json").unlink()
+    shard = next(Path(first.path).glob("*.parquet"))
+    shard.write_bytes(shard.read_bytes()[:100])
+    again = build(corpus, tmp_path, tokenizer)
+    assert (again.reused, again.fingerprint) == (False, first.fingerprint)
+    store = TokenStore.open(again.path)
+    assert all(store.read_shard(info).num_documents for info in store.manifest.shards)
+
+
+def test_an_error_in_a_task_is_one_plain_message(corpus: Path, tmp_path: Path, tokenizer: Tokenizer) -> None:
+    (corpus / "d.txt").write_bytes(b"Fine.\n\nBad \xff byte.")
+    with pytest.raises(CorpusError) as caught:
+        build(corpus, tmp_path, tokenizer)
+    place = f"{corpus / 'd.txt'}: line 3 (byte 11) is not UTF-8 (byte 0xff)"
+    assert str(caught.value) == f"{place}; mend the file, or set corpus.on_bad_record to skip or replace"
+    assert not list(tmp_path.rglob("manifest.json"))
+
+
+def test_a_corpus_without_text_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    (tmp_path / "empty.txt").write_text("\n \n")
+    with pytest.raises(CorpusError, match=r"empty\.txt hold no document with text"):
+        build(tmp_path / "empty.txt", tmp_path / "storage", tokenizer)
+    assert not (tmp_path / "storage").exists()
+
+
+def test_a_storage_that_cannot_be_written_is_named(corpus: Path, tmp_path: Path, tokenizer: Tokenizer) -> None:
+    (tmp_path / "storage").mkdir()
+    (tmp_path / "storage" / "corpora").write_text("a file where a folder must be")
+    with pytest.raises(CorpusError, match=r"corpora/\w+ cannot be written"):
+        build(corpus, tmp_path / "storage", tokenizer)
