@@ -6,27 +6,31 @@ import click
 
 from orchestrator.cli.frame import LabCommand, LabGroup, current_settings, reading_options
 from orchestrator.cli.output import show_rows, show_text
-
-_KINDS = ("tokenizer", "corpus", "pretrain", "sweep", "evaluate", "pipeline")
+from orchestrator.errors import InputError
 
 
 @click.command(cls=LabCommand, example="orchestrator schema sweep")
-@click.argument("kind", type=click.Choice(_KINDS), required=False)
+@click.argument("kind", required=False)
 @reading_options
 def schema(kind: str | None, form: str | None, output: str | None) -> None:
     """Every field of a kind of spec.
 
-    Without KIND: the kinds. A field is `identity` when it changes the result, `execution` when it does not. As JSON: a JSON Schema.
+    Without KIND: the kinds. A field is `identity` when it changes the result, `execution` when it does not. As JSON it
+    is a JSON Schema.
     """
     import json
 
     from orchestrator.specs.documentation import document_fields
     from orchestrator.specs.loading import SPEC_KINDS
+    from orchestrator.specs.problems import nearest
 
     if kind is None:
         kinds = [{"kind": name, "about": cls.title} for name, cls in SPEC_KINDS.items()]
         show_rows(kinds, ["kind", "about"], form, output)
-    elif form == "json" or (form is None and (output or "").endswith(".json")):
+        return
+    if kind not in SPEC_KINDS:
+        raise InputError(f"{kind!r} is no kind of spec{nearest(kind, SPEC_KINDS)}")
+    if form == "json" or (form is None and (output or "").endswith(".json")):
         show_text(json.dumps(SPEC_KINDS[kind].model_json_schema(), indent=2, ensure_ascii=False), output)
     else:
         rows = [asdict(row) for row in document_fields(SPEC_KINDS[kind])]

@@ -1,0 +1,98 @@
+"""What users rely on: the names that can be imported, the error tree, and that nothing is unpickled.
+
+Alone: .venv/bin/pytest tests/contracts/test_public_surface.py
+"""
+
+import importlib
+import inspect
+import pickle
+import re
+
+import pytest
+
+import bert_core
+import bert_core.errors
+import orchestrator
+import orchestrator.errors
+from tests.contracts.imports import imports_of, source_files
+
+BERT_CORE_NAMES = {
+    "BertConfig",
+    "BertForPreTraining",
+    "BertForQuestionAnswering",
+    "BertForSequenceClassification",
+    "BertForTokenClassification",
+    "BertModel",
+}
+EXIT_STATUS = {
+    "OrchestratorError": 1,
+    "RunFailedError": 1,
+    "RunStoppedError": 1,
+    "InputError": 2,
+    "SpecError": 2,
+    "CorpusError": 2,
+    "TaskDataError": 2,
+    "NotFoundError": 3,
+    "RegistryError": 4,
+    "ClusterError": 5,
+}
+
+
+def error_classes(module: object) -> list[type[Exception]]:
+    return [value for _, value in inspect.getmembers(module, inspect.isclass) if issubclass(value, Exception)]
+
+
+def test_bert_core_exports_the_contract() -> None:
+    assert set(bert_core.__all__) >= BERT_CORE_NAMES
+    for name in bert_core.__all__:
+        assert inspect.isclass(getattr(bert_core, name))
+    with pytest.raises(AttributeError):
+        _ = bert_core.BertForEverything
+
+
+def test_orchestrator_exports_the_contract() -> None:
+    assert {"Registry", "run"} <= set(orchestrator.__all__)
+    assert inspect.isclass(orchestrator.Registry)
+    assert callable(orchestrator.run)
+    with pytest.raises(AttributeError):
+        _ = orchestrator.jog
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("bert_core.masking", "mask_tokens"),
+        ("bert_core.metrics", "glue_metrics"),
+        ("bert_core.metrics", "ner_f1"),
+        ("bert_core.metrics", "squad_scores"),
+        ("orchestrator.cli", "main"),
+    ],
+)
+def test_a_function_of_the_contract_is_where_it_should_be(module: str, name: str) -> None:
+    assert callable(getattr(importlib.import_module(module), name))
+
+
+@pytest.mark.parametrize("error", error_classes(bert_core.errors) + error_classes(orchestrator.errors))
+def test_an_error_survives_pickling(error: type[Exception]) -> None:
+    again = pickle.loads(pickle.dumps(error("field x is 3; make it 4")))
+    assert type(again) is error
+    assert str(again) == "field x is 3; make it 4"
+
+
+def test_every_error_has_the_exit_status_of_the_contract() -> None:
+    found = {error.__name__: getattr(error, "exit_status", None) for error in error_classes(orchestrator.errors)}
+    assert found == EXIT_STATUS
+
+
+def test_bert_core_errors_are_value_errors() -> None:
+    assert all(issubclass(error, ValueError) for error in error_classes(bert_core.errors))
+
+
+def test_nothing_is_unpickled() -> None:
+    """A checkpoint or tokenizer from elsewhere must not be able to run code."""
+    calls = re.compile(r"\btorch\.(?:load|save)\(|allow_pickle\s*=\s*True")
+    for module, path in source_files().items():
+        named = {imported.module.partition(".")[0] for imported in imports_of(module)}
+        assert not named & {"pickle", "cloudpickle", "joblib", "dill", "shelve", "marshal"}, path
+        found = calls.search(path.read_text(encoding="utf-8"))
+        assert not found, f"{path}: {found.group() if found else ''}"
