@@ -72,4 +72,4 @@ def _sqlite_now(element: utc_now, compiler: SQLCompiler, **options: Any) -> str:
 @compiles(utc_now, "postgresql")
 def _postgresql_now(element: utc_now, compiler: SQLCompiler, **options: Any) -> str:
     shift = compiler.process(element.clauses, **options)
-    return f"((clock_timestamp() AT TIME ZONE 'UTC') + make_interval(secs => {shift}))"
+    return f"((statement_timestamp() AT TIME ZONE 'UTC') + make_interval(secs => {shift}))"

@@ -10,6 +10,7 @@ from sqlalchemy import URL, ColumnElement, Connection, Engine, FromClause, Inser
 from sqlalchemy.dialects import postgresql, sqlite
 
 from orchestrator.errors import RegistryError
+from orchestrator.registry.column_types import storable
 
 BUSY_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10
@@ -73,7 +74,7 @@ def _begin_sqlite(connection: Connection) -> None:
 def lock_until_commit(connection: Connection, name: str) -> None:
     """Make other writers of `name` wait; on SQLite `BEGIN IMMEDIATE` has done so already."""
     if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"), {"name": name})
+        connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"), {"name": storable(name)})
 
 
 def upsert(

@@ -74,10 +74,10 @@ def _scored_trials(task: str | None) -> Select[Any]:
     def is_of(metric: Any, split: str, prefix: str = "") -> Any:
         return and_(metric.run_id == RunRow.id, metric.split == split, metric.name == literal(prefix) + RunRow.metric)
 
-    columns = (RunRow.task, RunRow.metric, RunRow.group_key, RunRow.seed, RunRow.id, RunRow.model_folder)
-    values = (score.value.label("score"), baseline.value.label("baseline"), test.value.label("test"))
-    statement: Select[Any] = (
-        select(*columns, *values)
+    columns: list[Any] = [RunRow.task, RunRow.metric, RunRow.group_key, RunRow.seed, RunRow.id, RunRow.model_folder]
+    columns += [score.value.label("score"), baseline.value.label("baseline"), test.value.label("test")]
+    statement = (
+        select(*columns)
         .join(score, is_of(score, "validation"))
         .outerjoin(baseline, is_of(baseline, "validation", "baseline."))
         .outerjoin(test, is_of(test, "test"))

@@ -19,7 +19,7 @@ from orchestrator.registry.tables import AttemptRow, ExperimentRow, ParameterRow
 from orchestrator.registry.values import flatten, group_digest, parameter_rows
 
 OPEN_STATES = ("PENDING", "RUNNING")
-_NOT_IDENTITY = ("name", "tags")
+_COLUMNS_OF_THEIR_OWN = ("kind", "name", "tags")
 
 
 class LifecycleWriting:
@@ -51,12 +51,8 @@ class LifecycleWriting:
             metric: the score that ranks, of runs that have a task.
         """
         run_id = run_id or uuid4().hex[:12]
-        parameters = flatten(spec)
-        shaping = {
-            path: value
-            for path, value in parameters.items()
-            if path not in _NOT_IDENTITY and "execution" not in path.split(".")
-        }
+        parameters = flatten({key: value for key, value in spec.items() if key not in _COLUMNS_OF_THEIR_OWN})
+        shaping = {path: value for path, value in parameters.items() if "execution" not in path.split(".")}
         row = {
             "id": run_id,
             "kind": kind,
@@ -64,7 +60,7 @@ class LifecycleWriting:
             "task": task,
             "metric": metric,
             "seed": seed,
-            "group_key": group_digest(shaping),
+            "group_key": group_digest({"kind": kind, **shaping}),
             "spec": dict(spec),
             "storage_path": storage_path,
         }

@@ -82,8 +82,13 @@ def decode(kind: str, text: str) -> Any:
 
 def group_digest(parameters: Mapping[str, Any]) -> str:
     """16 hexadecimal digits that are equal for parameters that differ only in their seed."""
-    kept = {path: value for path, value in parameters.items() if path.rpartition(".")[2] not in ("seed", "seeds")}
-    return digest(kept)
+    return digest(
+        {
+            path: float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+            for path, value in parameters.items()
+            if path.rpartition(".")[2] not in ("seed", "seeds")
+        }
+    )
 
 
 def digest(value: Any) -> str:

@@ -1,0 +1,59 @@
+"""Registries for tests: each on SQLite and, where there is a server, on PostgreSQL.
+
+PostgreSQL is the server of ORCHESTRATOR_TEST_POSTGRES_URL, else one started from the machine's own binaries.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import create_engine, make_url, text
+
+from orchestrator.registry import Registry
+from tests.orchestrator.postgres_server import find_binaries, running_server
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A PostgreSQL server's URL."""
+    given = os.environ.get("ORCHESTRATOR_TEST_POSTGRES_URL")
+    if given:
+        yield given
+        return
+    binaries = find_binaries()
+    if binaries is None:
+        pytest.skip("no PostgreSQL: neither ORCHESTRATOR_TEST_POSTGRES_URL nor initdb and pg_ctl on this machine")
+    with running_server(binaries) as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_location(postgres_url: str) -> Iterator[str]:
+    """The URL of an empty schema of its own on that server."""
+    schema = f"test_{uuid4().hex[:12]}"
+    engine = create_engine(make_url(postgres_url).set(drivername="postgresql+psycopg"))
+    with engine.begin() as connection:
+        connection.execute(text(f"CREATE SCHEMA {schema}"))
+    url = make_url(postgres_url).update_query_dict({"options": f"-csearch_path={schema}"})
+    yield url.render_as_string(hide_password=False)
+    with engine.begin() as connection:
+        connection.execute(text(f"DROP SCHEMA {schema} CASCADE"))
+    engine.dispose()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where an empty registry can be made, once per kind of database."""
+    if request.param == "sqlite":
+        return str(tmp_path / "home" / "registry.sqlite")
+    found: str = request.getfixturevalue("postgres_location")
+    return found
+
+
+@pytest.fixture
+def registry(location: str) -> Iterator[Registry]:
+    """An empty registry, once per kind of database."""
+    with Registry(location) as opened:
+        yield opened

@@ -1,0 +1,36 @@
+"""Runs to try things on, and a whole registry as plain values to compare."""
+
+from typing import Any
+
+from sqlalchemy import select
+
+from orchestrator.registry import Registry
+from orchestrator.registry.tables import Row
+from orchestrator.results import ModelResult, TrialResult
+
+
+def new_run(registry: Registry, **changes: Any) -> str:
+    """A run's id; every argument of `create_run` can be changed."""
+    given = {"kind": "pretrain", "name": "sample", "fingerprint": "f" * 64, "spec": {"kind": "pretrain"}}
+    return registry.create_run(**{**given, **changes})
+
+
+def model_result(digest: str = "d" * 64, **changes: Any) -> ModelResult:
+    """A classifier's folder."""
+    given = {"folder": f"storage/{digest}", "digest": digest, "num_parameters": 4_385_920, "head": "classification"}
+    return ModelResult(**{**given, **changes})
+
+
+def trial_result(key: str = "k0", **changes: Any) -> TrialResult:
+    """A completed trial."""
+    given: dict[str, Any] = {"number": 0, "parameters": {"learning_rate": 1e-4}, "state": "COMPLETED", "seed": 0}
+    return TrialResult(key=key, **{**given, **changes})
+
+
+def everything(registry: Registry) -> dict[str, list[tuple[Any, ...]]]:
+    """Every row of every table."""
+    with registry._database.session(writing=False) as session:
+        return {
+            name: sorted((tuple(row) for row in session.execute(select(table))), key=repr)
+            for name, table in Row.metadata.tables.items()
+        }

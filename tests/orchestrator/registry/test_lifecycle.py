@@ -1,0 +1,143 @@
+"""How runs live: states, attempts, fencing, heartbeats, LOST.
+
+    pytest tests/orchestrator/registry/test_lifecycle.py
+"""
+
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import InputError, NotFoundError
+from orchestrator.registry import Registry
+from tests.orchestrator.registry.samples import everything, new_run
+
+
+def test_a_new_run_is_pending_and_has_its_spec_as_parameters(registry: Registry) -> None:
+    spec = {"kind": "pretrain", "name": "x", "optimizer": {"learning_rate": 1e-4}, "phases": [{"share": 1.0}], "a": None}
+    run = registry.run(new_run(registry, spec=spec, seed=7, tags=("first", "second")))
+    assert (run.state, run.attempt, run.seed, run.finished) == ("PENDING", 0, 7, False)
+    assert run.spec == spec
+    assert registry.parameters(run.id) == {"optimizer.learning_rate": 1e-4, "phases.0.share": 1.0, "a": None}
+    assert registry.tags(run.id) == ["first", "second"]
+    assert run.created_at.utcoffset() is not None
+
+
+def test_a_run_announced_twice_is_one_run(registry: Registry) -> None:
+    new_run(registry, run_id="abc", spec={"a": 1})
+    before = everything(registry)
+    assert new_run(registry, run_id="abc", spec={"a": 1}) == "abc"
+    assert everything(registry) == before
+
+
+def test_two_runs_of_a_spec_are_one_experiment(registry: Registry) -> None:
+    first, second = (registry.run(new_run(registry)) for _ in range(2))
+    assert first.id != second.id
+    assert first.experiment == second.experiment
+    assert len(everything(registry)["experiments"]) == 1
+
+
+@pytest.mark.parametrize("state", ["COMPLETED", "FAILED", "STOPPED"])
+def test_an_attempt_runs_and_ends_the_run(registry: Registry, state: Any) -> None:
+    run_id = new_run(registry)
+    attempt = registry.start_attempt(run_id, host="node", pid=12)
+    assert registry.run(run_id).state == "RUNNING"
+    assert registry.finish_run(run_id, state, error="because", attempt=attempt, seconds=1.5)
+    run, (only,) = registry.run(run_id), registry.attempts(run_id)
+    assert (run.state, run.error, run.seconds, run.finished) == (state, "because", 1.5, True)
+    assert (only.state, only.error, only.host, only.pid) == (state, "because", "node", 12)
+    assert run.started_at and run.finished_at and run.started_at <= run.finished_at
+
+
+def test_ending_twice_changes_nothing(registry: Registry) -> None:
+    run_id = new_run(registry)
+    attempt = registry.start_attempt(run_id)
+    registry.finish_run(run_id, "COMPLETED", attempt=attempt)
+    before = everything(registry)
+    assert registry.finish_run(run_id, "COMPLETED", attempt=attempt)
+    assert everything(registry) == before
+
+
+def test_an_older_attempt_ends_itself_only(registry: Registry) -> None:
+    run_id = new_run(registry)
+    old, new = registry.start_attempt(run_id), registry.start_attempt(run_id)
+    assert not registry.finish_run(run_id, "FAILED", error="woke up late", attempt=old)
+    assert registry.run(run_id).state == "RUNNING"
+    assert registry.finish_run(run_id, "COMPLETED", attempt=new)
+    assert not registry.finish_run(run_id, "FAILED", attempt=old)
+    assert registry.run(run_id).state == "COMPLETED"
+    assert [attempt.state for attempt in registry.attempts(run_id)] == ["LOST", "COMPLETED"]
+
+
+def test_success_that_comes_late_stands(registry: Registry) -> None:
+    run_id = new_run(registry)
+    attempt = registry.start_attempt(run_id)
+    registry.finish_run(run_id, "STOPPED")
+    assert registry.finish_run(run_id, "COMPLETED", attempt=attempt)
+    assert not registry.finish_run(run_id, "FAILED", attempt=attempt)
+    assert registry.run(run_id).state == "COMPLETED"
+
+
+def test_a_failed_run_can_be_started_again_and_a_completed_one_cannot(registry: Registry) -> None:
+    run_id = new_run(registry)
+    registry.finish_run(run_id, "FAILED", attempt=registry.start_attempt(run_id), error="out of memory")
+    assert registry.start_attempt(run_id) == 2
+    run = registry.run(run_id)
+    assert (run.state, run.error, run.finished_at) == ("RUNNING", None, None)
+    registry.finish_run(run_id, "COMPLETED")
+    with pytest.raises(InputError, match="has completed"):
+        registry.start_attempt(run_id)
+
+
+def test_an_attempt_announced_twice_is_one_attempt(registry: Registry) -> None:
+    run_id = new_run(registry)
+    assert [registry.start_attempt(run_id, number=1) for _ in range(2)] == [1, 1]
+    assert len(registry.attempts(run_id)) == 1
+
+
+def test_a_silent_run_reads_as_lost_until_its_next_heartbeat(location: str) -> None:
+    with Registry(location) as patient, Registry(location, lost_after_s=-1.0) as impatient:
+        run_id = new_run(patient)
+        attempt = patient.start_attempt(run_id)
+        assert (patient.run(run_id).state, impatient.run(run_id).state) == ("RUNNING", "LOST")
+        assert list(impatient.runs("state = 'LOST'").id) == [run_id]
+        assert patient.runs("state = 'LOST'").empty
+        assert patient.heartbeat(run_id, attempt)
+        assert patient.finish_run(run_id, "COMPLETED", attempt=attempt)
+        assert impatient.run(run_id).state == "COMPLETED"
+
+
+def test_a_heartbeat_tells_an_older_attempt_that_it_was_taken_over(registry: Registry) -> None:
+    run_id = new_run(registry)
+    old, new = registry.start_attempt(run_id), registry.start_attempt(run_id)
+    assert registry.heartbeat(run_id, new)
+    assert not registry.heartbeat(run_id, old)
+
+
+def test_a_heartbeat_keeps_the_trials_alive_too(registry: Registry) -> None:
+    sweep = new_run(registry, kind="sweep")
+    registry.start_attempt(sweep)
+    trial = registry.start_trial(sweep, key="k", number=0, parameters={}, seed=0)
+    before = registry.run(trial).heartbeat_at
+    registry.heartbeat(sweep)
+    after = registry.run(trial).heartbeat_at
+    assert before and after and after >= before
+    assert after == registry.run(sweep).heartbeat_at
+
+
+def test_trials_that_are_open_when_the_sweep_ends_are_stopped(registry: Registry) -> None:
+    sweep = new_run(registry, kind="sweep")
+    registry.start_attempt(sweep)
+    trial = registry.start_trial(sweep, key="k", number=0, parameters={}, seed=0)
+    registry.finish_run(sweep, "FAILED", error="x")
+    assert registry.run(trial).state == "STOPPED"
+    registry.start_attempt(sweep)
+    assert registry.start_trial(sweep, key="k", number=0, parameters={}, seed=0) == trial
+    assert registry.run(trial).state == "RUNNING"
+
+
+def test_what_is_not_there_cannot_start_or_end(registry: Registry) -> None:
+    for act in (registry.start_attempt, lambda run_id: registry.finish_run(run_id, "FAILED")):
+        with pytest.raises(NotFoundError, match="No run nothing"):
+            act("nothing")
+    with pytest.raises(NotFoundError, match="No run nothing"):
+        registry.start_trial("nothing", key="k", number=0, parameters={}, seed=0)

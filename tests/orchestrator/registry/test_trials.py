@@ -1,0 +1,136 @@
+"""Trials: runs with a parent, recorded as they end, ranked with their seeds taken together.
+
+    pytest tests/orchestrator/registry/test_trials.py
+"""
+
+from typing import Any
+
+import pytest
+
+from orchestrator.registry import Registry
+from orchestrator.registry.trials import trial_id
+from orchestrator.results import MetricEvent, TrialResult
+from tests.orchestrator.registry.samples import everything, model_result, new_run, trial_result
+
+RECIPE = {"learning_rate": 1e-4, "size": "tiny", "seed": 0, "init_from": "random", "epochs": 3.0}
+
+
+def new_sweep(registry: Registry, **task: Any) -> str:
+    spec = {"kind": "sweep", "task": {"id": "sst2", **task}, "recipe": RECIPE, "search_seed": 5}
+    sweep = new_run(registry, kind="sweep", name="sweep", spec=spec, task="sst2", metric="accuracy")
+    registry.start_attempt(sweep)
+    return sweep
+
+
+def scored(key: str, score: float, seed: int = 0, **changes: Any) -> TrialResult:
+    metrics = {"accuracy": score, "baseline.accuracy": 0.5}
+    return trial_result(key, seed=seed, metrics=metrics, best_step=7, **changes)
+
+
+def test_a_trial_has_the_sweeps_recipe_with_its_own_values(registry: Registry) -> None:
+    sweep = new_sweep(registry)
+    (trial,) = registry.record_trials(sweep, [scored("k", 0.9, seed=3, number=4, parameters={"learning_rate": 2e-5})])
+    run = registry.run(trial)
+    assert (run.parent_id, run.kind, run.number, run.seed, run.task) == (sweep, "trial", 4, 3, "sst2")
+    changed = {"learning_rate": 2e-5, "seed": 3}
+    assert registry.parameters(trial) == {f"recipe.{name}": value for name, value in (RECIPE | changed).items()}
+    assert registry.latest_metrics(trial) == {"accuracy": 0.9, "baseline.accuracy": 0.5}
+    assert list(registry.runs("params.learning_rate < 5e-5 and metrics.accuracy > 0.8").id) == [trial]
+    assert list(registry.trials(sweep)["params.learning_rate"]) == [2e-5]
+
+
+def test_a_trial_is_one_row_from_its_start_to_its_end(registry: Registry) -> None:
+    sweep = new_sweep(registry)
+    started = registry.start_trial(sweep, key="k", number=0, parameters={"learning_rate": 1e-4}, seed=0)
+    assert started == trial_id(sweep, "k")
+    assert registry.run(started).state == "RUNNING"
+    registry.record_metrics(started, [MetricEvent(step, "validation", {"accuracy": step / 10}) for step in (7, 9)])
+    assert registry.record_trials(sweep, [scored("k", 0.7)]) == [started]
+    assert registry.run(started).state == "COMPLETED"
+    assert registry.latest_metrics(started)["accuracy"] == 0.7, "the best step's score, not the last one's"
+    assert len(registry.trials(sweep)) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "stays"),
+    [
+        ("COMPLETED", "FAILED", "COMPLETED"),
+        ("FAILED", "COMPLETED", "COMPLETED"),
+        ("PRUNED", "FAILED", "PRUNED"),
+        ("FAILED", "PRUNED", "FAILED"),
+    ],
+)
+def test_only_success_replaces_an_end(registry: Registry, first: Any, second: Any, stays: str) -> None:
+    sweep = new_sweep(registry)
+    for state in (first, second):
+        (trial,) = registry.record_trials(sweep, [trial_result("k", state=state)])
+    assert registry.run(trial).state == stays
+
+
+def test_a_trial_that_runs_again_after_its_end_changes_nothing(registry: Registry) -> None:
+    sweep = new_sweep(registry)
+    registry.record_trials(sweep, [scored("k", 0.9)])
+    before = everything(registry)
+    registry.start_trial(sweep, key="k", number=0, parameters={"learning_rate": 1e-4}, seed=0)
+    registry.record_trials(sweep, [scored("k", 0.9)])
+    assert everything(registry) == before
+
+
+def test_runs_can_be_listed_without_trials(registry: Registry) -> None:
+    sweep = new_sweep(registry)
+    registry.record_trials(sweep, [scored("a", 0.9), scored("b", 0.8)])
+    assert len(registry.runs()) == 3
+    assert list(registry.runs(trials=False).id) == [sweep]
+
+
+def test_the_leaderboard_takes_seeds_together_and_ranks_by_their_mean(registry: Registry) -> None:
+    sweep = new_sweep(registry)
+    good, poor = {"learning_rate": 2e-5}, {"learning_rate": 9e-5}
+    trials = [
+        scored("a0", 0.90, 0, parameters=good),
+        scored("a1", 0.80, 1, parameters=good, model=model_result()),
+        scored("b0", 0.84, 0, parameters=poor),
+        scored("b1", 0.83, 1, parameters=poor),
+        scored("c0", 0.99, 0, parameters=good, state="FAILED"),
+    ]
+    ids = registry.record_trials(sweep, trials)
+    registry.record_metrics(ids[1], [MetricEvent(7, "test", {"accuracy": 0.77})], final=True)
+    registry.register_model("best", model_result(), sweep)
+    board = registry.leaderboard("sst2")
+    assert list(board["rank"]) == [1, 2]
+    assert list(board["mean"]) == pytest.approx([0.85, 0.835])
+    assert list(board["sd"]) == pytest.approx([0.0707106781, 0.00707106781])
+    assert list(board["n"]) == [2, 2]
+    assert list(board["best"]) == [0.90, 0.84]
+    assert list(board["baseline"]) == [0.5, 0.5]
+    assert board["test"][0] == 0.77
+    assert board["test"].isna()[1]
+    assert list(board["recipe"]) == ["learning_rate=2e-05", "learning_rate=9e-05"]
+    assert list(board["run"]) == [ids[0], ids[2]]
+    assert list(board["init_from"]) == ["random", "random"]
+
+
+def test_the_leaderboard_names_the_registered_model(registry: Registry) -> None:
+    sweep = new_sweep(registry)
+    registry.record_trials(sweep, [scored("a", 0.9, model=model_result("a")), scored("b", 0.8, 1, model=model_result("b"))])
+    registry.register_model("best", model_result("a"), sweep)
+    assert list(registry.leaderboard()["model"]) == ["best@1"]
+
+
+def test_a_seed_tried_in_two_sweeps_counts_once(registry: Registry) -> None:
+    for score in (0.7, 0.9):
+        registry.record_trials(new_sweep(registry), [scored("k", score, seed=4)])
+    (line,) = registry.leaderboard().to_dict("records")
+    assert (line["n"], line["mean"]) == (1, 0.9)
+
+
+def test_trials_on_other_data_are_no_group(registry: Registry) -> None:
+    for size in (100, 200):
+        registry.record_trials(new_sweep(registry, max_train_examples=size), [scored("k", size / 1000)])
+    assert list(registry.leaderboard()["mean"]) == [0.2, 0.1]
+
+
+def test_an_empty_leaderboard_has_its_columns(registry: Registry) -> None:
+    board = registry.leaderboard("sst2")
+    assert board.empty
+    assert {"task", "mean", "sd", "n", "baseline", "model"} <= set(board.columns)
