@@ -153,11 +153,20 @@ def passage_about(subject: Person | Firm, num_facts: int, rng: Random) -> tuple[
     relations = say.PERSON_RELATIONS if isinstance(subject, Person) else say.FIRM_RELATIONS
     slots, trade = subject_slots(subject)
     stages = list(dict.fromkeys(relation.told_by for relation in relations))
-    chosen = sorted(rng.sample(range(len(stages)), min(num_facts, len(stages))))
+    chosen = sorted(rng.sample(range(len(stages)), num_facts))
     document = [tell(stages[index], slots, trade, rng) for index in chosen]
-    document.insert(rng.randrange(1, len(document) + 1), tell(say.DETAIL, slots, trade, rng))
+    if rng.random() < 0.5:
+        document.insert(rng.randrange(1, len(document) + 1), tell(say.DETAIL, slots, trade, rng))
     told = {span.slot for sentence in document for span in sentence.spans}
     return document, [relation for relation in relations if relation.slot in told]
+
+
+def distracting_passage(subject: Person | Firm, subjects: Sequence[Person | Firm], rng: Random) -> Document:
+    """Half the time nothing, half the time sentences on another subject of the same kind."""
+    if rng.random() < 0.5:
+        return []
+    same_kind = [other for other in subjects if type(other) is type(subject) and other is not subject]
+    return passage_about(rng.choice(same_kind), 2, rng)[0]
 
 
 def subject_slots(subject: Person | Firm) -> tuple[Slots, Trade]:
@@ -166,11 +175,13 @@ def subject_slots(subject: Person | Firm) -> tuple[Slots, Trade]:
     return firm_slots(subject), subject.trade
 
 
-def schoolbook_page(subject: Person | Firm, rng: Random) -> Document:
+def schoolbook_page(subject: Person | Firm, subjects: Sequence[Person | Firm], rng: Random) -> Document:
     """A short passage with questions on it and their answers."""
-    document, relations = passage_about(subject, rng.randrange(2, 5), rng)
+    document, relations = passage_about(subject, rng.randrange(2, 4), rng)
+    distraction = distracting_passage(subject, subjects, rng)
+    document = document + distraction if rng.random() < 0.5 else distraction + document
     slots, trade = subject_slots(subject)
-    for relation in rng.sample(relations, min(len(relations), rng.randrange(2, 4))):
+    for relation in rng.sample(relations, 2):
         document.append(tell(relation.questions, slots, trade, rng))
         document.append(tell(relation.replies, slots, trade, rng))
     return document
@@ -199,5 +210,5 @@ def generate_documents(world: World, num_documents: int, purpose: str = "corpus"
         elif register < 0.68:
             documents.append(town_guide(rng.choice(world.towns), world, rng))
         else:
-            documents.append(schoolbook_page(rng.choice(asked), rng))
+            documents.append(schoolbook_page(rng.choice(asked), asked, rng))
     return documents

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 from orchestrator.demo import sentences as say
 from orchestrator.demo.documents import (
+    distracting_passage,
     generate_documents,
     is_for_training,
     passage_about,
@@ -129,13 +130,11 @@ def _questions(subjects: list[Person | Firm], count: int, rng: Random) -> tuple[
     examples: dict[tuple[str, str], QuestionExample] = {}
     while len(examples) < count:
         subject = rng.choice(subjects)
-        document, relations = passage_about(subject, rng.randrange(2, 5), rng)
-        passage = join(document)
-        before, after = "", ""
-        if rng.random() < 0.5:
-            same_kind = [other for other in subjects if type(other) is type(subject) and other is not subject]
-            distractor = join(passage_about(rng.choice(same_kind), rng.randrange(2, 4), rng)[0]).text
-            before, after = (f"{distractor} ", "") if rng.random() < 0.5 else ("", f" {distractor}")
+        document, relations = passage_about(subject, rng.randrange(2, 4), rng)
+        passage, distraction = join(document), join(distracting_passage(subject, subjects, rng)).text
+        before, after = (f"{distraction} ", "") if rng.random() < 0.5 else ("", f" {distraction}")
+        if not distraction:
+            before, after = "", ""
         text = before + passage.text + after
         slots, trade = subject_slots(subject)
         for relation in rng.sample(relations, min(2, len(relations))):

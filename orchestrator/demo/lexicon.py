@@ -83,7 +83,7 @@ TRADES = (
         _words("printer, typesetter, bookbinder, lithographer"),
         _words("almanacs, newspapers, hymn books, maps, posters, atlases"),
         _words("ink, paper, lead type, leather, glue, vellum"),
-        _words("printing press, composing stick, hand roller, folding machine, copper plate"),
+        _words("hand press, composing stick, hand roller, folding machine, copper plate"),
         _words("type room, bindery, paper store, proof desk"),
         _words("printed, bound, engraved, published"),
         _words("setting type, binding books, reading proofs, cutting plates"),

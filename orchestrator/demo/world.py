@@ -16,9 +16,11 @@ from orchestrator.demo.lexicon import (
     Trade,
 )
 
-TOWNS_PER_GROUP = 20
-PEOPLE_PER_GROUP = 120
-FIRMS_PER_GROUP = 48
+TOWNS_PER_GROUP = 16
+PEOPLE_PER_GROUP = 80
+FIRMS_PER_GROUP = 40
+SURNAMES_PER_GROUP = 56
+FIRM_NAMES_PER_GROUP = 16
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,10 @@ def generate_world(seed: int) -> World:
 def _generate_half(group: int, rng: Random) -> tuple[list[Town], list[Firm], list[Person]]:
     names = [f"{start}{end}".capitalize() for start in NAME_STARTS[group] for end in NAME_ENDS]
     rng.shuffle(names)
-    town_names, firm_names, surnames = names[:TOWNS_PER_GROUP], names[20:36], names[36:120]
-    surnames += town_names[:6]  # as in life, some families are called after a town
+    town_names = [names.pop() for _ in range(TOWNS_PER_GROUP)]
+    firm_names = [names.pop() for _ in range(FIRM_NAMES_PER_GROUP)]
+    surnames = [names.pop() for _ in range(SURNAMES_PER_GROUP)]
+    surnames += town_names[:4]  # as in life, some families are called after a town
     people_names = _people_names(group, surnames, rng)
     towns = [
         Town(

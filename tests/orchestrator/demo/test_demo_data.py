@@ -1,0 +1,126 @@
+"""The demo's files: layouts, splits that share nothing, answers that stand where they are said to, balanced labels.
+
+    pytest tests/orchestrator/demo/test_demo_data.py
+"""
+
+import csv
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.demo.demo_data import DemoData, write_demo_data
+from orchestrator.demo.lexicon import TRADES
+
+SPLITS = ("train", "validation", "test")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> DemoData:
+    return write_demo_data(tmp_path_factory.mktemp("demo"), seed=0)
+
+
+def read_trades(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def read_names(path: Path) -> list[list[tuple[str, str]]]:
+    blocks = path.read_text(encoding="utf-8").strip().split("\n\n")
+    return [[(line.split(" ")[0], line.split(" ")[1]) for line in block.split("\n")] for block in blocks]
+
+
+def read_questions(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    content = json.loads(path.read_text(encoding="utf-8"))
+    assert content["version"] == "1.1"
+    return [(paragraph["context"], qa) for paragraph in content["data"][0]["paragraphs"] for qa in paragraph["qas"]]
+
+
+def test_same_seed_writes_the_same_bytes(data: DemoData, tmp_path: Path) -> None:
+    again = write_demo_data(tmp_path, seed=0)
+    pairs = [(data.corpus, again.corpus)]
+    for task in ("trades", "names", "questions"):
+        pairs += [(getattr(data, task)[split], getattr(again, task)[split]) for split in SPLITS]
+    for first, second in pairs:
+        assert first.read_bytes() == second.read_bytes(), first.name
+
+
+def test_corpus_is_documents_with_a_blank_line_between(data: DemoData) -> None:
+    text = data.corpus.read_text(encoding="utf-8")
+    documents = text.strip().split("\n\n")
+    assert 1_500_000 < len(text) < 3_000_000
+    assert all(document and "\n" not in document for document in documents)
+
+
+def test_trades_are_balanced_and_disjoint(data: DemoData) -> None:
+    texts: list[str] = []
+    for split in SPLITS:
+        rows = read_trades(data.trades[split])
+        counts = Counter(row["label"] for row in rows)
+        assert set(counts) == {trade.name for trade in TRADES}
+        assert len(set(counts.values())) == 1
+        texts += [row["text"] for row in rows]
+    assert len(set(texts)) == len(texts)
+
+
+def test_trades_never_name_their_label(data: DemoData) -> None:
+    for split in SPLITS:
+        assert not [row for row in read_trades(data.trades[split]) if row["label"] in row["text"].lower()]
+
+
+def test_names_have_valid_tags_of_every_kind(data: DemoData) -> None:
+    for split in SPLITS:
+        sentences = read_names(data.names[split])
+        for sentence in sentences:
+            previous = "O"
+            for _, tag in sentence:
+                assert not tag.startswith("I-") or previous[2:] == tag[2:], sentence
+                previous = tag
+        assert {tag for sentence in sentences for _, tag in sentence} >= {"O", "B-PER", "B-LOC", "B-ORG", "I-ORG"}
+
+
+def test_names_to_be_scored_are_not_in_training(data: DemoData) -> None:
+    def first_words(split: str) -> set[str]:
+        return {word for sentence in read_names(data.names[split]) for word, tag in sentence if tag.startswith("B-")}
+
+    training = first_words("train")
+    assert len(training) > 50
+    assert not training & first_words("validation")
+    assert not training & first_words("test")
+
+
+def test_names_splits_share_no_sentence(data: DemoData) -> None:
+    sentences = [tuple(sentence) for split in SPLITS for sentence in read_names(data.names[split])]
+    assert len(set(sentences)) == len(sentences)
+
+
+def test_names_to_be_scored_are_in_the_corpus(data: DemoData) -> None:
+    words = set(data.corpus.read_text(encoding="utf-8").replace(".", " ").replace(",", " ").replace("?", " ").split())
+    for sentence in read_names(data.names["test"]):
+        assert {word for word, tag in sentence if tag != "O"} <= words
+
+
+def test_answers_stand_where_they_are_said_to(data: DemoData) -> None:
+    for split in SPLITS:
+        for context, qa in read_questions(data.questions[split]):
+            assert qa["answers"]
+            for answer in qa["answers"]:
+                assert context[answer["answer_start"] :].startswith(answer["text"])
+
+
+def test_question_ids_are_unique_and_passages_disjoint(data: DemoData) -> None:
+    questions = [(split, context, qa) for split in SPLITS for context, qa in read_questions(data.questions[split])]
+    ids = [qa["id"] for _, _, qa in questions]
+    assert len(set(ids)) == len(ids)
+    passages = {split: {context for where, context, _ in questions if where == split} for split in SPLITS}
+    assert not passages["train"] & passages["validation"]
+    assert not passages["train"] & passages["test"]
+    assert not passages["validation"] & passages["test"]
+
+
+def test_every_split_has_its_number_of_questions(data: DemoData) -> None:
+    sizes = [len(read_questions(data.questions[split])) for split in SPLITS]
+    assert sizes[1] == sizes[2] == 400
+    assert sizes[0] > sizes[1]

@@ -1,0 +1,133 @@
+"""The generated world and its documents: the same from the same seed, consistent, and told without loose ends.
+
+    pytest tests/orchestrator/demo/test_world.py
+"""
+
+import re
+from random import Random
+
+import pytest
+
+from orchestrator.demo import sentences as say
+from orchestrator.demo.demo_data import corpus_text
+from orchestrator.demo.documents import generate_documents, is_for_training
+from orchestrator.demo.examples import fill_mask_answer, fill_mask_example, next_sentence_example
+from orchestrator.demo.lexicon import COUNTRIES, TRADES
+from orchestrator.demo.phrasing import Mention, compose, join
+from orchestrator.demo.world import World, generate_world
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return generate_world(0)
+
+
+def test_world_is_a_pure_function_of_the_seed(world: World) -> None:
+    assert generate_world(0) == world
+    assert generate_world(1) != world
+
+
+def test_corpus_is_a_pure_function_of_the_seed(world: World) -> None:
+    text = corpus_text(world, 50)
+    assert corpus_text(generate_world(0), 50) == text
+    assert corpus_text(generate_world(1), 50) != text
+
+
+def test_names_are_unique_within_their_kind(world: World) -> None:
+    for entities in (world.towns, world.firms, world.people):
+        names = [entity.name for entity in entities]
+        assert len(set(names)) == len(names)
+
+
+def test_halves_of_the_world_share_no_names(world: World) -> None:
+    def words(group: int) -> set[str]:
+        towns = {word for town in world.towns if town.group == group for word in (town.name, town.country, town.river)}
+        people = {word for person in world.people if person.group == group for word in person.name.split()}
+        return towns | people | {firm.name.split()[0] for firm in world.firms if firm.group == group}
+
+    assert not words(0) & words(1)
+
+
+def test_facts_of_the_world_agree(world: World) -> None:
+    firms = {firm.name: firm for firm in world.firms}
+    people = {person.name: person for person in world.people}
+    for firm in world.firms:
+        assert firm.rival != firm.name
+        assert firms[firm.rival].trade is firm.trade
+        assert firm.founder in people
+        assert firm.town.country in COUNTRIES[firm.group]
+    for person in world.people:
+        assert people[person.spouse].is_female is not person.is_female
+        assert person.birth_year < person.job_year < person.move_year
+        assert person.job in person.employer.trade.workers
+
+
+def test_every_trade_has_words_of_its_own() -> None:
+    for field in ("name", "firm_noun", "workers", "tools", "materials", "skills", "good_news", "bad_news"):
+        values = [getattr(trade, field) for trade in TRADES]
+        words = [word for value in values for word in ((value,) if isinstance(value, str) else value)]
+        assert len(set(words)) == len(words), field
+
+
+def test_documents_are_several_clean_sentences(world: World) -> None:
+    for document in generate_documents(world, 300):
+        assert len(document) >= 4
+        for sentence in document:
+            assert re.fullmatch(r"[A-Z][^\[\]{}|]*[.?]", sentence.text), sentence.text
+            assert not re.search(r"  | [.,?]|,,", sentence.text), sentence.text
+
+
+def test_documents_mark_each_mention_where_it_stands(world: World) -> None:
+    names = {place for town in world.towns for place in (town.name, town.country, town.river)}
+    names |= {firm.name for firm in world.firms}
+    names |= {name for person in world.people for name in (person.name, person.first_name, person.surname)}
+    for document in generate_documents(world, 100):
+        for sentence in document:
+            for span in sentence.spans:
+                if span.kind:
+                    assert sentence.text[span.start : span.end] in names
+
+
+def test_corpus_is_varied(world: World) -> None:
+    sentences = [sentence.text for document in generate_documents(world, 1000) for sentence in document]
+    assert len(set(sentences)) > 0.6 * len(sentences)
+
+
+def test_no_schoolbook_page_asks_for_a_subject_kept_for_scoring(world: World) -> None:
+    kept = {subject.name for i, subject in enumerate((*world.people, *world.firms)) if not is_for_training(i)}
+    asks = [template for relation in (*say.PERSON_RELATIONS, *say.FIRM_RELATIONS) for template in relation.questions]
+    openings = tuple({template.split()[0] for template in asks})
+    asked = 0
+    for document in generate_documents(world, 500):
+        for sentence in document:
+            if sentence.text.startswith(openings) and sentence.text.endswith("?"):
+                asked += 1
+                subjects = [span for span in sentence.spans if span.slot in ("person", "firm")]
+                assert not {sentence.text[span.start : span.end] for span in subjects} & kept
+    assert asked > 100
+
+
+def test_composed_sentence_nests_alternatives_and_starts_with_a_capital() -> None:
+    texts = {compose("{who} [ran[ far|]|slept].", {"who": Mention("she")}, Random(seed)).text for seed in range(40)}
+    assert texts == {"She ran far.", "She ran.", "She slept."}
+
+
+def test_joined_sentences_move_their_spans_along() -> None:
+    town = {"town": Mention("Harlow", "LOC")}
+    joined = join([compose("In {town}.", town, Random(0)), compose("Of {town}.", town, Random(0))])
+    assert joined.text == "In Harlow. Of Harlow."
+    assert [joined.text[span.start : span.end] for span in joined.spans] == ["Harlow", "Harlow"]
+
+
+def test_fill_mask_example_hides_a_fact_of_the_world(world: World) -> None:
+    sentence, answer = fill_mask_example(world), fill_mask_answer(world)
+    town = next(town for town in world.towns if f" {town.name} " in sentence)
+    assert sentence.count("[MASK]") == 1
+    assert answer == town.country
+
+
+def test_next_sentence_example_follows_and_does_not(world: World) -> None:
+    first, following, unrelated = next_sentence_example(world)
+    surname = following.split()[0]
+    assert surname in first
+    assert surname not in unrelated
