@@ -1,0 +1,125 @@
+"""Features on the storage: made once, trusted by digest, made again when altered.
+
+Alone: pytest tests/orchestrator/tasks/test_feature_cache.py
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bert_core.tokenization import Tokenizer, train_wordpiece
+from orchestrator.specs import TaskSpec
+from orchestrator.tasks import Features, Task, dataset_result, load_task, prepare_features
+from tests.shared_data import shared_file
+
+LENGTHS = {"max_seq_length": 24, "doc_stride": 8, "max_query_length": 8}
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    (tmp_path / "train.tsv").write_text("sentence\tlabel\nthe house\t1\na river\t0\nbroken\n", encoding="utf-8")
+    (tmp_path / "dev.tsv").write_text("sentence\tlabel\nan engine\t1\n", encoding="utf-8")
+    return load_task(TaskSpec(id="sst2", folder=str(tmp_path), on_bad_record="skip"))
+
+
+@pytest.fixture
+def prepare(task: Task, tokenizer: Tokenizer, tmp_path: Path) -> Callable[..., Features]:
+    def prepared(**changes: Any) -> Features:
+        split = changes.pop("split", "train")
+        values = {"task": task, "tokenizer": tokenizer, **LENGTHS, "cache": str(tmp_path / "cache"), **changes}
+        return prepare_features(values.pop("task"), split, values.pop("tokenizer"), **values)
+
+    return prepared
+
+
+def assert_equal(first: Features, second: Features) -> None:
+    for name, array in first.arrays().items():
+        np.testing.assert_array_equal(array, second.arrays()[name])
+        assert array.dtype == second.arrays()[name].dtype
+    assert first.arrays().keys() == second.arrays().keys()
+    assert (first.counts, first.fingerprint, first.path) == (second.counts, second.fingerprint, second.path)
+
+
+def test_the_second_time_they_are_loaded_without_reading_an_example(prepare, task: Task) -> None:
+    made = prepare()
+    unread = replace(task)
+    loaded = prepare(task=unread)
+    assert (made.reused, loaded.reused) == (False, True)
+    assert_equal(made, loaded)
+    assert unread._read == {}
+
+
+def test_loaded_arrays_are_mapped_and_read_only(prepare) -> None:
+    prepare()
+    loaded = prepare()
+    assert isinstance(loaded.input_ids.base, np.memmap)
+    with pytest.raises(ValueError, match="read-only"):
+        loaded.input_ids[0] = 1
+
+
+@pytest.mark.parametrize("name", ["input_ids.npy", "labels.npy", "manifest.json"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "delete"])
+def test_altered_files_are_made_again(prepare, name: str, damage: str) -> None:
+    made = prepare()
+    path = Path(made.path) / name
+    data = bytearray(path.read_bytes())
+    path.unlink()
+    if damage == "flip":
+        data[-3 if name != "manifest.json" else 0] ^= 1
+        path.write_bytes(data)
+    elif damage == "cut":
+        path.write_bytes(data[: len(data) // 2])
+    again = prepare()
+    assert not again.reused
+    assert_equal(made, again)
+    assert prepare().reused
+
+
+def test_whatever_shapes_them_gives_them_another_place(prepare, task: Task) -> None:
+    other_tokenizer = train_wordpiece(["the house and the river and an engine"] * 3, vocab_size=100)
+    places = [
+        prepare().path,
+        prepare(max_seq_length=16).path,
+        prepare(tokenizer=other_tokenizer).path,
+        prepare(split="validation").path,
+        prepare(task=replace(task, max_examples={"train": 1})).path,
+    ]
+    assert len(set(places)) == len(places)
+    assert prepare(doc_stride=9).path == places[0], "a sentence has no stride"
+
+
+def test_another_storage_keeps_them_as_well(prepare) -> None:
+    made, loaded = (prepare(cache="memory://features-test/tasks") for _ in range(2))
+    assert loaded.reused
+    assert_equal(made, loaded)
+
+
+def test_dataset_result_says_what_was_used(prepare, task: Task, tmp_path: Path) -> None:
+    features = {split: prepare(split=split) for split in ("train", "validation")}
+    result = dataset_result(task, features)
+    assert (result.name, result.kind, result.reused) == ("sst2", "task", False)
+    assert result.path == str(tmp_path / "cache")
+    assert result.counts["num_train_examples"] == 2
+    assert result.counts["num_validation_tokens"] == len(features["validation"].input_ids)
+    train = result.files[0]
+    assert (train.num_documents, train.num_bad_records) == (2, 1)
+    assert train.num_bytes == (tmp_path / "train.tsv").stat().st_size
+    assert result.fingerprint == dataset_result(task, features).fingerprint
+
+
+def test_sst2_loads_in_no_time(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    sst2 = load_task(TaskSpec(id="sst2", folder=str(shared_file("glue/SST-2")), max_train_examples=20_000))
+    values = {**LENGTHS, "max_seq_length": 128, "cache": str(tmp_path)}
+    made = prepare_features(sst2, "train", tokenizer, **values)
+    spent = []
+    for _ in range(3):
+        begin = time.process_time()
+        loaded = prepare_features(replace(sst2), "train", tokenizer, **values)
+        spent.append(time.process_time() - begin)
+    assert min(spent) < 0.05
+    assert_equal(made, loaded)

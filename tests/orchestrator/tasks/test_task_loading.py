@@ -1,0 +1,214 @@
+"""From a task's spec to a task: known and own layouts, labels, splits, and what is said when something is amiss.
+
+Alone: pytest tests/orchestrator/tasks/test_task_loading.py
+"""
+
+import gzip
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import OrchestratorError, SpecError, TaskDataError
+from orchestrator.specs import TaskSpec
+from orchestrator.tasks import Task, load_task
+
+SST2 = "sentence\tlabel\ngood \t1\nbad \t0\nfine \t1\n"
+
+
+def write(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(text, encoding="utf-8")
+    return folder
+
+
+def load(**fields: Any) -> Task:
+    return load_task(TaskSpec(**fields))
+
+
+def squad_json(*answers: list[dict[str, Any]]) -> str:
+    qas = [{"id": str(i), "question": "Who?", "answers": found} for i, found in enumerate(answers)]
+    return json.dumps({"data": [{"paragraphs": [{"context": "Ada wrote it.", "qas": qas}]}]})
+
+
+def test_a_known_task_finds_its_files_compressed_or_not(tmp_path: Path) -> None:
+    write(tmp_path, train__tsv=SST2)
+    (tmp_path / "dev.tsv.gz").write_bytes(gzip.compress(SST2.encode()))
+    task = load(id="sst2", folder=str(tmp_path))
+    assert (task.head, task.labels, task.metric) == ("classification", ("negative", "positive"), "accuracy")
+    assert task.splits == ("train", "validation")
+    assert [example.label for example in task.examples("validation")] == ["positive", "negative", "positive"]
+
+
+def test_an_unlabelled_test_file_is_no_split_and_a_labelled_one_is(tmp_path: Path) -> None:
+    write(tmp_path, train__tsv=SST2, dev__tsv=SST2, test__tsv="index\tsentence\n0\tgood\n")
+    assert load(id="sst2", folder=str(tmp_path)).splits == ("train", "validation")
+    write(tmp_path, test__tsv=SST2)
+    assert load(id="sst2", folder=str(tmp_path)).splits == ("train", "validation", "test")
+
+
+def test_an_unlabelled_test_file_without_a_header_is_no_split(tmp_path: Path) -> None:
+    row = "gj04\t1\t\tWe go.\n"
+    write(tmp_path, train__tsv=row, dev__tsv=row, test__tsv="index\n0\n")
+    task = load(id="cola", folder=str(tmp_path))
+    assert task.splits == ("train", "validation")
+    assert task.examples("train")[0].label == "acceptable"
+
+
+def test_files_stand_before_those_of_the_folder(tmp_path: Path) -> None:
+    write(tmp_path, train__tsv=SST2, dev__tsv=SST2, mine__tsv="sentence\tlabel\nmine\t1\n")
+    task = load(id="sst2", folder=str(tmp_path), files={"validation": str(tmp_path / "mine.tsv")})
+    assert [example.text for example in task.examples("validation")] == ["mine"]
+
+
+def test_the_first_so_many_examples_are_read(tmp_path: Path) -> None:
+    write(tmp_path, train__tsv=SST2, dev__tsv=SST2)
+    task = load(id="sst2", folder=str(tmp_path), max_train_examples=2, max_validation_examples=1)
+    assert [len(task.examples(split)) for split in task.splits] == [2, 1]
+
+
+def test_broken_records_are_counted_when_skipped(tmp_path: Path) -> None:
+    write(tmp_path, dev__tsv=SST2 + "what\t7\n")
+    task = load(id="sst2", folder=str(tmp_path), on_bad_record="skip")
+    assert (len(task.examples("validation")), task.read("validation").num_bad_records) == (3, 1)
+    with pytest.raises(TaskDataError, match=r"dev\.tsv, line 5: label '7' is none of the labels 0, 1"):
+        load(id="sst2", folder=str(tmp_path)).examples("validation")
+
+
+def test_a_split_without_an_example_is_named(tmp_path: Path) -> None:
+    write(tmp_path, dev__tsv="sentence\tlabel\nwhat\t7\n")
+    with pytest.raises(TaskDataError, match=r"dev\.tsv gives no example for task sst2; 1 records"):
+        load(id="sst2", folder=str(tmp_path), on_bad_record="skip").examples("validation")
+
+
+def test_own_labels_are_those_of_the_whole_training_split_sorted(tmp_path: Path) -> None:
+    write(tmp_path, a__csv="text,label\nx,red\ny,blue\nz,amber\n", b__csv="text,label\nx,red\n")
+    files = {"train": str(tmp_path / "a.csv"), "validation": str(tmp_path / "b.csv")}
+    spec = {"id": "mine", "head": "classification", "files": files, "text_columns": ("text",)}
+    assert load(**spec, max_train_examples=1).labels == ("amber", "blue", "red")
+    with pytest.raises(TaskDataError, match=r"a\.csv, line 3: label 'blue' is none of the labels red, amber"):
+        load(**spec, labels=("red", "amber")).examples("train")
+
+
+def test_own_ner_labels_are_completed(tmp_path: Path) -> None:
+    write(tmp_path, a__conll="Ada I-PER\nran O\n")
+    task = load(
+        id="mine", head="ner", files={"train": str(tmp_path / "a.conll"), "validation": str(tmp_path / "a.conll")}
+    )
+    assert (task.labels, task.metric) == (("O", "B-PER", "I-PER"), "f1")
+
+
+def test_own_ner_tables_name_their_columns(tmp_path: Path) -> None:
+    write(tmp_path, a__jsonl='{"tokens": ["Ada"], "tags": ["B-PER"], "words": ["Bob"], "label": ["O"]}\n')
+    spec = {"id": "mine", "head": "ner", "files": {"validation": str(tmp_path / "a.jsonl")}, "labels": ("O", "B-PER")}
+    assert load(**spec).examples("validation")[0].words == ("Ada",)
+    other = load(**spec, text_columns=("words",), label_column="label").examples("validation")[0]
+    assert (other.words, other.tags) == (("Bob",), ("O",))
+
+
+def test_own_questions_tell_whether_some_have_no_answer(tmp_path: Path) -> None:
+    answer = [{"text": "Ada", "answer_start": 0}]
+    write(tmp_path, a__json=squad_json(answer), b__json=squad_json(answer, []))
+    for name, unanswerable in (("a.json", False), ("b.json", True)):
+        task = load(id="mine", head="qa", files={"validation": str(tmp_path / name)})
+        assert (task.unanswerable, task.metric) == (unanswerable, "f1")
+
+
+def test_own_regression_reads_its_columns(tmp_path: Path) -> None:
+    write(tmp_path, a__tsv="left\tright\tscore\na\tb\t0.5\n")
+    files = {"validation": str(tmp_path / "a.tsv")}
+    task = load(id="mine", head="regression", files=files, text_columns=("left", "right"), label_column="score")
+    assert (task.examples("validation")[0].value, task.metric, task.labels) == (0.5, "pearson", ())
+
+
+def test_a_pickled_task_leaves_its_examples_behind(tmp_path: Path) -> None:
+    write(tmp_path, dev__tsv=SST2)
+    task = load(id="sst2", folder=str(tmp_path))
+    before = len(pickle.dumps(task))
+    examples = task.examples("validation")
+    assert len(pickle.dumps(task)) == before
+    assert pickle.loads(pickle.dumps(task)).examples("validation") == examples
+    assert task.examples("validation") is examples
+
+
+def test_a_fingerprint_follows_the_file_and_how_it_is_read(tmp_path: Path) -> None:
+    write(tmp_path, dev__tsv=SST2)
+    spec: dict[str, Any] = {"id": "sst2", "folder": str(tmp_path)}
+    first = load(**spec).fingerprint("validation")
+    assert load(**spec).fingerprint("validation") == first
+    assert load(**spec, max_validation_examples=2).fingerprint("validation") != first
+    assert load(**spec, on_bad_record="skip").fingerprint("validation") != first
+    assert load(**spec, max_train_examples=2).fingerprint("validation") == first
+    write(tmp_path, dev__tsv=SST2 + "more\t1\n")
+    assert load(**spec).fingerprint("validation") != first
+
+
+AMISS: dict[str, tuple[dict[str, Any], type[OrchestratorError], str]] = {
+    "empty folder": (
+        {"id": "rte", "folder": "{tmp}/none"},
+        TaskDataError,
+        r"none of its files is in .*train\.tsv or dev",
+    ),
+    "no folder": ({"id": "rte"}, TaskDataError, "set task.folder"),
+    "no validation": (
+        {"id": "sst2", "folder": "{tmp}/only_train"},
+        TaskDataError,
+        r"training split and no validation split \(dev\.tsv in .*\); give a labelled file as task\.files\.validation",
+    ),
+    "missing file": ({"id": "sst2", "files": {"test": "{tmp}/gone"}}, TaskDataError, r"files\.test: there is no file"),
+    "known head": ({"id": "sst2", "folder": "{tmp}", "head": "ner"}, SpecError, r"task\.head: sst2 is a known task"),
+    "known labels": ({"id": "sst2", "folder": "{tmp}", "labels": ("a", "b")}, SpecError, r"task\.labels: sst2"),
+    "typing error": ({"id": "sst-2", "folder": "{tmp}"}, SpecError, "no known task .*did you mean sst2"),
+    "no head": ({"id": "mine", "files": {"train": "{tmp}/a.csv"}}, SpecError, r"needs task\.head and task\.files"),
+    "no text": (
+        {"id": "mine", "head": "classification", "files": {"validation": "{tmp}/a.csv"}},
+        SpecError,
+        r"task\.text_columns: name",
+    ),
+    "no labels": (
+        {"id": "mine", "head": "classification", "files": {"validation": "{tmp}/a.csv"}, "text_columns": ("text",)},
+        SpecError,
+        r"task\.labels: task mine has no training split to learn its labels from",
+    ),
+    "one label": (
+        {
+            "id": "mine",
+            "head": "classification",
+            "files": {"validation": "{tmp}/a.csv"},
+            "text_columns": ("text",),
+            "labels": ("a", "a"),
+        },
+        SpecError,
+        "at least two labels, each once",
+    ),
+    "no tags": (
+        {"id": "mine", "head": "ner", "files": {"validation": "{tmp}/a.csv"}, "labels": ("O", "PER")},
+        SpecError,
+        "labels are O, and B-type and I-type",
+    ),
+    "metric": (
+        {"id": "sst2", "files": {"validation": "{tmp}/a.csv"}, "metric": "f1"},
+        SpecError,
+        "task.metric 'f1': task sst2 has the scores accuracy",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", AMISS)
+def test_what_is_amiss_is_named_with_its_remedy(tmp_path: Path, case: str) -> None:
+    (tmp_path / "only_train").mkdir()
+    write(tmp_path / "only_train", train__tsv=SST2)
+    write(tmp_path, a__csv="text,label\nx,a\n")
+    fields, error, message = AMISS[case]
+    with pytest.raises(error, match=message):
+        load(**json.loads(json.dumps(fields).replace("{tmp}", str(tmp_path))))
+
+
+def test_a_split_that_is_not_there_is_named(tmp_path: Path) -> None:
+    write(tmp_path, dev__tsv=SST2)
+    with pytest.raises(
+        TaskDataError, match=r"task sst2 has no labelled test split, only validation; .*task\.files\.test"
+    ):
+        load(id="sst2", folder=str(tmp_path)).examples("test")
