@@ -44,6 +44,8 @@ class DocumentReader:
         self.source = source
         self.num_documents = 0
         self.num_bad_records = 0
+        self.first_problem = ""
+        """The first bad record that was left out or mended, as a person should read it."""
         self.num_bytes_read = 0
         """How far the file itself was read, compressed where it is."""
 
@@ -59,10 +61,11 @@ class DocumentReader:
                 if text and not text.isspace():
                     self.num_documents += 1
                     yield Document(name or f"{self.file.name}#{self.num_documents}", text)
-        except DamagedFileError:
+        except DamagedFileError as damage:
             if self.source.on_bad_record == "error":
                 raise
             self.num_bad_records += 1
+            self.first_problem = self.first_problem or str(damage)
         self.num_bytes_read = self.file.num_bytes
 
     def _read_text(self) -> Iterator[tuple[str, str]]:
@@ -182,13 +185,12 @@ class DocumentReader:
         return data.decode("utf-8", "replace").replace("\0", "\ufffd")
 
     def _note_bad(self, place: str, problem: str) -> None:
+        stream = " of the decompressed content" if self.file.compression else ""
+        message = f"{self.file.path}: {place}{stream} {problem}"
         if self.source.on_bad_record == "error":
-            stream = " of the decompressed content" if self.file.compression else ""
-            raise CorpusError(
-                f"{self.file.path}: {place}{stream} {problem}; mend the file, "
-                "or set corpus.on_bad_record to skip or replace"
-            )
+            raise CorpusError(f"{message}; mend the file, or set corpus.on_bad_record to skip or replace")
         self.num_bad_records += 1
+        self.first_problem = self.first_problem or message
 
     def _note_position(self, num_bytes: int) -> None:
         self.num_bytes_read = num_bytes

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from orchestrator.corpus.files import InputFile
+from orchestrator.corpus.files import InputFile, find_files
 from orchestrator.corpus.readers import Document, DocumentReader
 from orchestrator.results import FileCount
 from orchestrator.specs import TextSource
@@ -43,6 +43,17 @@ def plan_bundles(files: Sequence[InputFile], source: TextSource) -> tuple[Bundle
         bundles[-1].append(file)
         room -= file.num_bytes
     return tuple(tuple(bundle) for bundle in bundles)
+
+
+def read_corpus(source: TextSource, max_bytes: int | None = None) -> Iterator[Document]:
+    """All documents in order, in this process; ends once `max_bytes` of text were read. Raises: CorpusError."""
+    num_bytes = 0
+    for batch in read_batches(find_files(source), source, 1):
+        for document in batch.documents:
+            num_bytes += len(document.text.encode())
+            if max_bytes is not None and num_bytes > max_bytes:
+                return
+            yield document
 
 
 def read_batches(bundle: Bundle, source: TextSource, shard_bytes: int) -> Iterator[DocumentBatch]:
