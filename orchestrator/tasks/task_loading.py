@@ -30,7 +30,7 @@ def load_task(spec: TaskSpec) -> Task:
 
 def _known_task(spec: TaskSpec, known: KnownTask) -> Task:
     for name in ("head", "labels", "text_columns", "label_column"):
-        if name in spec.model_fields_set:
+        if getattr(spec, name) != TaskSpec.model_fields[name].default:
             raise SpecError(f"task.{name}: {spec.id} is a known task and has its own; leave it out, or use another id")
     files = dict(spec.files)
     if spec.folder is not None:
@@ -109,7 +109,7 @@ def _own_reader(spec: TaskSpec, head: Head, labels: tuple[str, ...] | None) -> R
         return SquadReader()
     if all(plain_name(path).endswith((".jsonl", ".ndjson", ".parquet")) for path in spec.files.values()):
         tokens = spec.text_columns[0] if spec.text_columns else "tokens"
-        return NerTable(tokens, spec.label_column if "label_column" in spec.model_fields_set else "tags", labels)
+        return NerTable(tokens, "tags" if spec.label_column == "label" else spec.label_column, labels)
     return ConllReader(labels)
 
 

@@ -101,10 +101,10 @@ def test_own_ner_labels_are_completed(tmp_path: Path) -> None:
 
 
 def test_own_ner_tables_name_their_columns(tmp_path: Path) -> None:
-    write(tmp_path, a__jsonl='{"tokens": ["Ada"], "tags": ["B-PER"], "words": ["Bob"], "label": ["O"]}\n')
+    write(tmp_path, a__jsonl='{"tokens": ["Ada"], "tags": ["B-PER"], "words": ["Bob"], "kinds": ["O"]}\n')
     spec = {"id": "mine", "head": "ner", "files": {"validation": str(tmp_path / "a.jsonl")}, "labels": ("O", "B-PER")}
     assert load(**spec).examples("validation")[0].words == ("Ada",)
-    other = load(**spec, text_columns=("words",), label_column="label").examples("validation")[0]
+    other = load(**spec, text_columns=("words",), label_column="kinds").examples("validation")[0]
     assert (other.words, other.tags) == (("Bob",), ("O",))
 
 
@@ -131,6 +131,12 @@ def test_a_pickled_task_leaves_its_examples_behind(tmp_path: Path) -> None:
     assert len(pickle.dumps(task)) == before
     assert pickle.loads(pickle.dumps(task)).examples("validation") == examples
     assert task.examples("validation") is examples
+
+
+def test_a_spec_that_was_written_out_in_full_loads_as_well(tmp_path: Path) -> None:
+    write(tmp_path, dev__tsv=SST2)
+    spec = TaskSpec(id="sst2", folder=str(tmp_path))
+    assert load(**spec.model_dump()) == load_task(spec)
 
 
 def test_a_fingerprint_follows_the_file_and_how_it_is_read(tmp_path: Path) -> None:
