@@ -16,8 +16,9 @@ def test_each_file_is_a_row_with_counts_lengths_and_a_sample(tmp_path: Path) -> 
     a, b = inspect_corpus(TextSource(files=(str(tmp_path),)))
     assert (a.format, a.num_documents, a.num_bad_records, a.first_problem) == ("text", 2, 0, "")
     assert a.sample == ("One two three. Four five.", "Six seven eight nine.")
-    assert (a.sentences_per_document, a.words_per_sentence) == (2.0, 2.25)
-    assert a.characters_per_document == (25 + 22) / 2
+    assert (a.num_sentences, a.num_words, a.num_characters) == (4, 9, 25 + 22)
+    assert (a.median_sentence_words, a.long_sentence_words) == (2, 3)
+    assert (b.num_sentences, b.num_words, b.long_sentence_words) == (1, 300, 300)
     assert len(b.sample[0]) <= 200
 
 
@@ -32,7 +33,7 @@ def test_bad_records_are_counted_and_the_first_is_told(tmp_path: Path) -> None:
 def test_an_empty_file_has_zeros(tmp_path: Path) -> None:
     (tmp_path / "a.txt").touch()
     (row,) = inspect_corpus(TextSource(files=(str(tmp_path),)))
-    assert (row.num_documents, row.words_per_sentence, row.sample) == (0, 0.0, ())
+    assert (row.num_documents, row.long_sentence_words, row.sample) == (0, 0, ())
 
 
 def test_max_documents_counts_across_files(tmp_path: Path) -> None:
