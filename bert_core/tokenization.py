@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import tokenizers
-from tokenizers import Encoding, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Encoding, models, pre_tokenizers, trainers
 
 from bert_core.errors import TokenizerError
+from bert_core.tokenizer_files import SPECIAL_TOKENS, build_wordpiece, read_tokenizer, write_text
 
-SPECIAL_TOKENS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-"""By role, in the order of their ids in a vocabulary trained here."""
-_ROBERTA_SPECIAL_TOKENS = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
+__all__ = ["SPECIAL_TOKENS", "Tokenizer", "train_wordpiece"]
 
 
 class Tokenizer:
@@ -37,13 +36,8 @@ class Tokenizer:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a folder that holds `tokenizer.json` or `vocab.txt`, or such a file. Raises: TokenizerError."""
-        file = _tokenizer_file(Path(path))
-        config = _read_config(file.parent)
-        if file.suffix == ".json":
-            backend = _read_backend(file)
-        else:
-            backend = _wordpiece_from_vocabulary(_read_vocabulary(file), config)
-        return cls(backend, _find_special_tokens(backend, config), origin=str(file))
+        backend, special_tokens, file = read_tokenizer(Path(path))
+        return cls(backend, special_tokens, origin=str(file))
 
     def save(self, folder: str | Path) -> None:
         """Write `tokenizer.json`, `tokenizer_config.json` and, for WordPiece, `vocab.txt`: as `transformers` reads."""
@@ -57,9 +51,9 @@ class Tokenizer:
             config |= {"do_lower_case": self.lowercase, "strip_accents": normalizer.get("strip_accents")}
             config |= {"tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True)}
             vocabulary = sorted(self._definition["model"]["vocab"].items(), key=lambda entry: entry[1])
-            _write(target / "vocab.txt", "".join(f"{token}\n" for token, _ in vocabulary))
-        _write(target / "tokenizer_config.json", json.dumps(config, indent=2, sort_keys=True) + "\n")
-        _write(target / "tokenizer.json", self._backend.to_str(pretty=True) + "\n")
+            write_text(target / "vocab.txt", "".join(f"{token}\n" for token, _ in vocabulary))
+        write_text(target / "tokenizer_config.json", json.dumps(config, indent=2, sort_keys=True) + "\n")
+        write_text(target / "tokenizer.json", self._backend.to_str(pretty=True) + "\n")
 
     @cached_property
     def _definition(self) -> dict[str, Any]:
@@ -182,7 +176,7 @@ def train_wordpiece(
 
     Raises: TokenizerError when the text holds no word, or `vocab_size` has no room for the characters.
     """
-    cleaner = _wordpiece_backend({token: i for i, token in enumerate(SPECIAL_TOKENS.values())}, lowercase)
+    cleaner = build_wordpiece({token: i for i, token in enumerate(SPECIAL_TOKENS.values())}, lowercase)
     words = _count_words(texts, cleaner)
     if not words:
         raise TokenizerError("the text to learn a vocabulary from holds no word; check the corpus files")
@@ -209,7 +203,7 @@ def train_wordpiece(
     learner = tokenizers.Tokenizer(models.WordPiece(unk_token=SPECIAL_TOKENS["unk"]))
     learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     learner.train_from_iterator(_repeat_words(words), trainer)
-    return Tokenizer(_wordpiece_backend(learner.get_vocab(), lowercase), SPECIAL_TOKENS)
+    return Tokenizer(build_wordpiece(learner.get_vocab(), lowercase), SPECIAL_TOKENS)
 
 
 def _count_words(texts: Iterable[str], cleaner: tokenizers.Tokenizer) -> dict[str, int]:
@@ -227,104 +221,6 @@ def _repeat_words(words: Mapping[str, int], chunk: int = 4096) -> Iterator[str]:
             yield f"{word} " * min(chunk, count - start)
 
 
-def _wordpiece_backend(
-    vocabulary: Mapping[str, int], lowercase: bool, strip_accents: bool | None = None, chinese: bool = True
-) -> tokenizers.Tokenizer:
-    """BERT's pipeline around a vocabulary: clean, split on space and punctuation, longest pieces first."""
-    special = {role: token for role, token in SPECIAL_TOKENS.items() if token in vocabulary}
-    backend = tokenizers.Tokenizer(models.WordPiece(dict(vocabulary), unk_token=SPECIAL_TOKENS["unk"]))
-    backend.normalizer = normalizers.BertNormalizer(
-        lowercase=lowercase, strip_accents=strip_accents, handle_chinese_chars=chinese
-    )
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.decoder = decoders.WordPiece()
-    backend.add_special_tokens(list(special.values()))
-    if "cls" in special and "sep" in special:
-        cls, sep = SPECIAL_TOKENS["cls"], SPECIAL_TOKENS["sep"]
-        backend.post_processor = processors.TemplateProcessing(
-            single=f"{cls} $A {sep}",
-            pair=f"{cls} $A {sep} $B:1 {sep}:1",
-            special_tokens=[(cls, vocabulary[cls]), (sep, vocabulary[sep])],
-        )
-    return backend
-
-
-def _tokenizer_file(path: Path) -> Path:
-    if path.is_dir():
-        for name in ("tokenizer.json", "vocab.txt"):
-            if (path / name).is_file():
-                return path / name
-        raise TokenizerError(f"{path} holds neither tokenizer.json nor vocab.txt; name a folder that holds a tokenizer")
-    if not path.exists():
-        raise TokenizerError(f"there is no tokenizer at {path}; name a folder with tokenizer.json or vocab.txt")
-    if path.suffix not in (".json", ".txt"):
-        raise TokenizerError(f"{path} is neither a tokenizer.json nor a vocab.txt")
-    return path
-
-
-def _read_text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise TokenizerError(f"{file} cannot be read: {error}; fetch the tokenizer again") from error
-
-
-def _read_backend(file: Path) -> tokenizers.Tokenizer:
-    try:
-        return tokenizers.Tokenizer.from_str(_read_text(file))
-    except TokenizerError:
-        raise
-    except Exception as error:  # the library raises bare Exceptions
-        raise TokenizerError(f"{file} is not a whole tokenizer.json: {error}; fetch or train it again") from error
-
-
-def _read_vocabulary(file: Path) -> dict[str, int]:
-    tokens = _read_text(file).removesuffix("\n").split("\n")
-    vocabulary = {token.rstrip("\r"): i for i, token in enumerate(tokens)}
-    if len(vocabulary) < len(tokens):
-        twice = next(token for token, count in Counter(tokens).items() if count > 1)
-        raise TokenizerError(f"{file} has {twice!r} more than once; a vocabulary has each token on one line")
-    return vocabulary
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    config: dict[str, Any] = {}
-    for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        file = folder / name
-        if not file.is_file():
-            continue
-        try:
-            values = json.loads(_read_text(file))
-        except json.JSONDecodeError as error:
-            raise TokenizerError(f"{file} is not whole JSON: {error}; fetch the tokenizer again") from error
-        if not isinstance(values, dict):
-            raise TokenizerError(f"{file} must hold one JSON object")
-        config |= values
-    return config
-
-
-def _wordpiece_from_vocabulary(vocabulary: dict[str, int], config: Mapping[str, Any]) -> tokenizers.Tokenizer:
-    """BERT's pipeline; where no config says so, a vocabulary without capitals is an uncased one."""
-    capitals = any(token != token.lower() for token in vocabulary if not token.startswith("["))
-    return _wordpiece_backend(
-        vocabulary,
-        lowercase=bool(config.get("do_lower_case", not capitals)),
-        strip_accents=config.get("strip_accents"),
-        chinese=bool(config.get("tokenize_chinese_chars", True)),
-    )
-
-
-def _find_special_tokens(backend: tokenizers.Tokenizer, config: Mapping[str, Any]) -> dict[str, str]:
-    roberta = all(backend.token_to_id(token) is not None for token in _ROBERTA_SPECIAL_TOKENS.values())
-    found = dict(_ROBERTA_SPECIAL_TOKENS if roberta else SPECIAL_TOKENS)
-    for role in found:
-        named = config.get(f"{role}_token")
-        named = named.get("content") if isinstance(named, dict) else named
-        if isinstance(named, str):
-            found[role] = named
-    return found
-
-
 def _special_id(backend: tokenizers.Tokenizer, token: str, role: str, origin: str) -> int:
     found: int | None = backend.token_to_id(token)
     if found is None:
@@ -340,12 +236,6 @@ def _lowercases(normalizer: Mapping[str, Any] | None) -> bool:
     if normalizer["type"] == "Sequence":
         return any(_lowercases(part) for part in normalizer["normalizers"])
     return normalizer["type"] == "Lowercase" or bool(normalizer.get("lowercase", False))
-
-
-def _write(file: Path, text: str) -> None:
-    temporary = file.with_name(f".{file.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(file)
 
 
 @lru_cache(maxsize=4)
