@@ -156,9 +156,10 @@ def _prepare_data(
     for recipe in _listed_recipes(spec):
         is_random = recipe.init_from == RANDOM
         folder = local_copy(folders[str(recipe.tokenizer) if is_random else recipe.init_from])
+        config = None if is_random else BertConfig.from_pretrained(folder)
         tokenizer = Tokenizer.load(folder)
-        if not is_random:
-            check_fit(BertConfig.from_pretrained(folder), recipe, tokenizer)
+        if config is not None:
+            check_fit(config, recipe, tokenizer)
         for split in ("train", "validation"):
             made = prepare_trial_features(task, split, recipe, tokenizer, cache)
             features.setdefault(split, made)

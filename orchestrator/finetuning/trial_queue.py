@@ -41,10 +41,21 @@ class TrialQueue:
 
     def next(self) -> TrialPlan | None:
         """The next trial to run; None when there is no other."""
+        if not self._fill():
+            return None
+        self._num_running += 1
+        return self._waiting.popleft()
+
+    def is_done(self) -> bool:
+        """Whether all trials ran and ended."""
+        return self._num_running == 0 and not self._fill()
+
+    def _fill(self) -> bool:
+        """See that a trial waits; False when there is no other."""
         while not self._waiting:
             point = next(self._points, None)
             if point is None:
-                return None
+                return False
             plans = plan_trials(self._spec, point, self._num_points)
             self._open[self._num_points] = len(plans)
             self._num_points += 1
@@ -53,12 +64,7 @@ class TrialQueue:
                     self._learn(plan, self._finished[plan.key])
                 else:
                     self._waiting.append(plan)
-        self._num_running += 1
-        return self._waiting.popleft()
-
-    def is_done(self) -> bool:
-        """Whether all trials ran and ended."""
-        return self._num_running == 0 and self.next() is None
+        return True
 
     def record(self, plan: TrialPlan, result: TrialResult) -> None:
         """A trial that was handed out ended."""

@@ -31,12 +31,13 @@ from orchestrator.storage.files import is_local
 PLAN, EVENTS, RESULT, SCORE, EVALUATION = "plan", "events", "result", "score", "evaluation"
 """Keys of what passes between the driver and a trial's process."""
 
-_QUIET = {
+_ENVIRONMENT = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
     "RAY_AIR_NEW_OUTPUT": "0",
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
 }
-"""The environment in which Tune writes no log files of its own and prints nothing."""
+"""In it Tune writes no log files of its own, prints nothing, and lets a report be without a score."""
 
 RunTrial = Callable[[TrialPlan, Report], TrialResult]
 
@@ -117,6 +118,8 @@ def run_with_tune(
     Raises: KeyboardInterrupt when a SIGINT ended it; what the listener raised.
     """
 
+    if progress.queue.is_done():
+        return
     metric = progress.metric
 
     def trainable(config: dict[str, Any]) -> None:
@@ -182,9 +185,9 @@ def _scheduler(spec: SweepSpec, max_evaluations: int) -> TrialScheduler:
 def _quietly() -> Iterator[None]:
     """Keep Tune's tables, log files and log lines away, and give the signal handlers back that it replaces."""
     logger = logging.getLogger("ray.tune")
-    level, environment = logger.level, {name: os.environ.get(name) for name in _QUIET}
+    level, environment = logger.level, {name: os.environ.get(name) for name in _ENVIRONMENT}
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGUSR1)}
-    os.environ.update(_QUIET)
+    os.environ.update(_ENVIRONMENT)
     logger.setLevel(logging.CRITICAL)
     try:
         yield

@@ -1,0 +1,167 @@
+"""A sweep from spec to result: a grid with failing trials on a real Ray, resumed; what is refused beforehand.
+
+Run alone: pytest tests/orchestrator/finetuning/test_sweep.py
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from bert_core.config import BertConfig
+from bert_core.errors import CheckpointError
+from bert_core.heads import BertForPreTraining
+from orchestrator.errors import RunFailedError, SpecError, TaskDataError
+from orchestrator.finetuning.search_space import plan_trials
+from orchestrator.finetuning.sweep import run_sweep
+from orchestrator.results import MetricEvent, SweepResult, TrialResult, TrialStart
+from orchestrator.specs import SweepSpec
+from tests.orchestrator.finetuning import tiny_tasks
+
+
+@dataclass
+class Notebook:
+    """Writes down what a sweep tells its driver."""
+
+    started: list[TrialStart] = field(default_factory=list)
+    events: list[tuple[str, MetricEvent]] = field(default_factory=list)
+    results: list[TrialResult] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+    def states(self) -> list[str]:
+        return [result.state for result in sorted(self.results, key=lambda result: result.number)]
+
+
+class Laboratory:
+    """One generated task with its tokenizer; runs sweeps over it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.task = tiny_tasks.classification(folder / "task")
+        self.tokenizer = tiny_tasks.save_tokenizer(folder)
+
+    def spec(self, **fields: object) -> SweepSpec:
+        recipe = {**tiny_tasks.RECIPE.model_dump(), "tokenizer": self.tokenizer, "epochs": 2.0}
+        recipe |= fields.pop("recipe", {})  # type: ignore[operator,arg-type]
+        execution = {"cpus_per_trial": 1.0, "max_concurrent_trials": 2}
+        return SweepSpec.model_validate({"task": self.task, "recipe": recipe, "execution": execution, **fields})
+
+    def run(
+        self,
+        spec: SweepSpec,
+        finished: Mapping[str, TrialResult] | None = None,
+    ) -> tuple[SweepResult, Notebook]:
+        self.notebook = book = Notebook()
+
+        result = run_sweep(
+            spec,
+            run_id="run-1",
+            storage=str(self.folder / "storage"),
+            resolve_model=lambda name: str(self.folder / name),
+            on_trial_started=book.started.append,
+            on_trial_event=lambda key, event: book.events.append((key, event)),
+            on_trial_result=book.results.append,
+            on_progress=book.lines.append,
+            finished=finished,
+        )
+        return result, book
+
+    def run_folder(self) -> Path:
+        return self.folder / "storage/runs/run-1"
+
+
+@pytest.fixture
+def laboratory(tmp_path: Path) -> Laboratory:
+    return Laboratory(tmp_path)
+
+
+def save_broken_model(folder: Path) -> None:
+    """A pretrained model that passes every check before training: its weights are cut short."""
+    tokenizer = tiny_tasks.load_tokenizer(folder / "of the broken one")
+    config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size)
+    BertForPreTraining.from_config(config).save_pretrained(folder / "broken")
+    tokenizer.save(folder / "broken")
+    weights = folder / "broken/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1000])
+
+
+@pytest.mark.ray
+def test_grid_sweep_survives_failing_trials_and_resumes(
+    laboratory: Laboratory, ray_cluster: None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    save_broken_model(laboratory.folder)
+    spec = laboratory.spec(space={"init_from": ["random", "broken"], "learning_rate": [1e-3, 2e-3]})
+    result, book = laboratory.run(spec)
+
+    assert book.states() == ["COMPLETED", "COMPLETED", "FAILED", "FAILED"]
+    assert [trial.number for trial in result.trials] == [0, 1, 2, 3]
+    assert "model.safetensors has" in str(result.trials[2].error)
+    completed = [trial for trial in result.trials if trial.state == "COMPLETED"]
+    assert result.best.key == max(completed, key=lambda t: (t.metrics["accuracy"], -t.number)).key
+    assert result.best.metrics["accuracy"] > 0.9 > result.best.metrics["baseline.accuracy"]
+    assert result.test_metrics["accuracy"] > 0.8 > result.test_metrics["baseline.accuracy"]
+    assert {start.key for start in book.started} == {trial.key for trial in result.trials}
+    assert {key for key, _ in book.events} == {trial.key for trial in completed}
+    assert book.lines[-1].startswith("trial 4/4")
+    assert result.datasets[0].counts["num_train_examples"] == 320
+
+    folder = laboratory.run_folder()
+    assert result.best.model is not None
+    assert result.best.model.folder == str(folder / "model")
+    assert result.best.model.num_parameters > 100_000
+    assert not list(folder.glob("trials/*/model")), "only the best weights are kept, as the run's model"
+    assert len(list(folder.glob("trials/*/predictions.jsonl"))) == 2
+    assert len((folder / "predictions/test.jsonl").read_text().splitlines()) == 50
+    assert not list((laboratory.folder / "storage/tmp").iterdir()), "nothing of Tune's is left behind"
+    printed = capfd.readouterr()
+    assert printed.out + printed.err == "", "Tune says nothing on the terminal"
+
+    finished = {trial.key: trial for trial in result.trials[1:]}
+    again, book = laboratory.run(spec, finished)
+    assert [start.number for start in book.started] == [0], "only what is missing runs"
+    assert again.best.metrics == result.best.metrics
+    assert [trial.key for trial in again.trials] == [trial.key for trial in result.trials]
+    assert again.datasets[0].reused
+
+    last, book = laboratory.run(spec, {trial.key: trial for trial in again.trials})
+    assert book.started == []
+    assert last.best == again.best
+    assert last.test_metrics == again.test_metrics
+
+
+def test_sweep_without_a_completed_trial_fails_with_the_first_reason(laboratory: Laboratory) -> None:
+    spec = laboratory.spec(seeds=[0, 1])
+    reasons = ["CollapsedError: the loss became nan", "another"]
+    failed = {
+        plan.key: TrialResult(plan.key, plan.number, plan.parameters, "FAILED", plan.seed, error=reason)
+        for plan, reason in zip(plan_trials(spec, {}, 0), reasons, strict=True)
+    }
+    with pytest.raises(RunFailedError, match="none of the sweep's 2 trials completed; the first: CollapsedError: the"):
+        laboratory.run(spec, failed)
+
+
+def test_random_weights_without_a_tokenizer_are_refused(laboratory: Laboratory) -> None:
+    with pytest.raises(SpecError, match=r"recipe\.tokenizer: random weights need a tokenizer"):
+        laboratory.run(laboratory.spec(recipe={"tokenizer": None}))
+
+
+def test_missing_model_is_refused(laboratory: Laboratory) -> None:
+    with pytest.raises(CheckpointError, match=r"nowhere/config\.json cannot be read"):
+        laboratory.run(laboratory.spec(recipe={"tokenizer": None, "init_from": "nowhere"}))
+
+
+def test_model_that_reads_too_little_is_refused(laboratory: Laboratory) -> None:
+    tokenizer = tiny_tasks.load_tokenizer(laboratory.folder)
+    config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=16)
+    BertForPreTraining.from_config(config).save_pretrained(laboratory.folder / "short")
+    tokenizer.save(laboratory.folder / "short")
+    with pytest.raises(SpecError, match="max_seq_length 32 is longer than the 16 tokens that short can read"):
+        laboratory.run(laboratory.spec(space={"init_from": ["random", "short"]}))
+
+
+def test_task_without_training_data_is_refused(laboratory: Laboratory) -> None:
+    files = {"validation": laboratory.task.files["validation"]}
+    task = laboratory.task.model_copy(update={"files": files, "labels": ("no", "yes")})
+    with pytest.raises(TaskDataError, match=r"no training split; give its file as task\.files\.train"):
+        laboratory.run(laboratory.spec().model_copy(update={"task": task}))

@@ -1,0 +1,127 @@
+"""Ray Tune around trials that only pretend to train: pruning, death, interruption, a listener that fails.
+
+Run alone: pytest tests/orchestrator/finetuning/test_tune_run.py
+"""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.finetuning.search_space import TrialPlan
+from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress
+from orchestrator.finetuning.trial import Report
+from orchestrator.finetuning.trial_queue import TrialQueue
+from orchestrator.finetuning.tune_run import RunTrial, run_with_tune
+from orchestrator.results import MetricEvent, TrialResult, TrialStart
+from orchestrator.specs import SweepSpec
+
+pytestmark = pytest.mark.ray
+
+
+def sweep(num_trials: int, **fields: object) -> SweepSpec:
+    values = {
+        "task": {"id": "own", "head": "classification"},
+        "space": {"batch_size": list(range(num_trials, 0, -1))},
+        "execution": {"max_concurrent_trials": 1},
+    }
+    return SweepSpec.model_validate(values | fields)
+
+
+def score_of(plan: TrialPlan) -> float:
+    return plan.recipe.batch_size / 100
+
+
+def pretend(plan: TrialPlan, report: Report) -> TrialResult:
+    """Three evaluations, each a little better; the larger the batch, the better."""
+    for number in (1, 2, 3):
+        score = score_of(plan) + number / 1000
+        report([MetricEvent(number * 10, "validation", {"f1": score})], None if number == 3 else score, number)
+    return TrialResult(plan.key, plan.number, plan.parameters, "COMPLETED", plan.seed, 30, {"f1": score})
+
+
+class Run:
+    """One run of a sweep with pretended trials."""
+
+    def __init__(self, spec: SweepSpec, on_event: Callable[[str], None] = lambda key: None) -> None:
+        self.spec = spec
+        self.started: list[TrialStart] = []
+        self.events: list[tuple[str, int]] = []
+        self.superseded: list[int] = []
+
+        def note_event(key: str, event: MetricEvent) -> None:
+            self.events.append((key, event.step))
+            on_event(key)
+
+        self.progress = SweepProgress(
+            queue=TrialQueue(spec, "f1", {}),
+            metric="f1",
+            listener=SweepListener(self.started.append, note_event, lambda result: None, lambda line: None),
+            on_superseded=lambda result: self.superseded.append(result.number),
+            results={},
+        )
+
+    def __call__(self, trial: RunTrial, storage: Path) -> list[TrialResult]:
+        run_with_tune(self.spec, trial, self.progress, str(storage), max_evaluations=3)
+        return sorted(self.progress.results.values(), key=lambda result: result.number)
+
+
+def test_trials_report_and_only_the_best_is_kept(ray_cluster: None, tmp_path: Path) -> None:
+    run = Run(sweep(4))
+    results = run(pretend, tmp_path)
+    assert [result.state for result in results] == ["COMPLETED"] * 4
+    assert run.progress.best == results[0]
+    assert sorted(run.superseded) == [1, 2, 3]
+    assert [step for key, step in run.events if key == results[2].key] == [10, 20, 30]
+
+
+def test_asha_prunes_weak_trials_and_keeps_their_scores(ray_cluster: None, tmp_path: Path) -> None:
+    results = Run(sweep(4, scheduler="asha"))(pretend, tmp_path)
+    assert [result.state for result in results] == ["COMPLETED", "PRUNED", "PRUNED", "PRUNED"]
+    assert (results[1].best_step, results[1].metrics) == (10, {"f1": 0.031})
+
+
+def test_optuna_tries_each_of_its_points_with_every_seed(ray_cluster: None, tmp_path: Path) -> None:
+    space = {"batch_size": {"int_uniform": [1, 64]}}
+    run = Run(sweep(0, space=space, search="optuna", trials=3, seeds=[0, 1]))
+    results = run(pretend, tmp_path)
+    assert [result.seed for result in results] == [0, 1] * 3
+    assert len({start.group for start in run.started}) == 3
+
+
+def test_trial_whose_process_dies_is_tried_again_and_then_fails(ray_cluster: None, tmp_path: Path) -> None:
+    def die(plan: TrialPlan, report: Report) -> TrialResult:
+        """The first trial's process dies once, the second's always."""
+        before = tmp_path / f"died-{plan.number}"
+        if plan.number == 1 or (plan.number == 0 and not before.exists()):
+            before.touch()
+            os._exit(7)
+        return pretend(plan, report)
+
+    run = Run(sweep(3, execution={"max_concurrent_trials": 1, "max_failures": 1}))
+    results = run(die, tmp_path / "storage")
+    assert [result.state for result in results] == ["COMPLETED", "FAILED", "COMPLETED"]
+    assert "the trial's process died" in str(results[1].error)
+    assert [start.number for start in run.started] == [0, 0, 1, 1, 2]
+
+
+def test_interrupt_ends_the_sweep_and_leaves_nothing_behind(ray_cluster: None, tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    run = Run(sweep(50), on_event=lambda key: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        run(pretend, tmp_path)
+    assert len(run.progress.results) < 50
+    assert signal.getsignal(signal.SIGINT) is before
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_error_of_the_listener_ends_the_sweep_as_it_is(ray_cluster: None, tmp_path: Path) -> None:
+    def refuse(key: str) -> None:
+        raise OSError("the record cannot be written")
+
+    run = Run(sweep(50), on_event=refuse)
+    with pytest.raises(OSError, match="the record cannot be written"):
+        run(pretend, tmp_path)
+    assert len(run.started) < 50
