@@ -164,7 +164,7 @@ def _size(condition: Condition) -> tuple[int, int]:
 def _explained(error: UnexpectedInput, text: str) -> InputError:
     place = error.pos_in_stream
     if isinstance(error, UnexpectedToken):
-        expected, found = error.expected, error.token
+        expected, found = error.accepts, error.token
         if found.type == "$END":
             place, message = len(text.rstrip()), "The query ends too early"
         else:

@@ -5,6 +5,7 @@ PostgreSQL is the server of ORCHESTRATOR_TEST_POSTGRES_URL, else one started fro
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -29,18 +30,32 @@ def postgres_url() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-def postgres_location(postgres_url: str) -> Iterator[str]:
-    """The URL of an empty schema of its own on that server."""
+@contextmanager
+def empty_schema(server_url: str) -> Iterator[str]:
+    """The URL of an empty schema of its own on a server."""
     schema = f"test_{uuid4().hex[:12]}"
-    engine = create_engine(make_url(postgres_url).set(drivername="postgresql+psycopg"))
+    engine = create_engine(make_url(server_url).set(drivername="postgresql+psycopg"))
     with engine.begin() as connection:
         connection.execute(text(f"CREATE SCHEMA {schema}"))
-    url = make_url(postgres_url).update_query_dict({"options": f"-csearch_path={schema}"})
+    url = make_url(server_url).update_query_dict({"options": f"-csearch_path={schema}"})
     yield url.render_as_string(hide_password=False)
     with engine.begin() as connection:
         connection.execute(text(f"DROP SCHEMA {schema} CASCADE"))
     engine.dispose()
+
+
+@pytest.fixture
+def postgres_location(postgres_url: str) -> Iterator[str]:
+    """An empty PostgreSQL registry's URL."""
+    with empty_schema(postgres_url) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def postgres_module_location(postgres_url: str) -> Iterator[str]:
+    """The same, shared by a file's tests."""
+    with empty_schema(postgres_url) as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -32,11 +32,25 @@ def running_server(binaries: Path) -> Iterator[str]:
     def command(*words: str) -> None:
         done = subprocess.run([*become, *words], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode:
-            raise RuntimeError(f"{words[0]} failed: {done.stdout}{done.stderr}{log.read_text() if log.exists() else ''}")
+            raise RuntimeError(
+                f"{words[0]} failed: {done.stdout}{done.stderr}{log.read_text() if log.exists() else ''}"
+            )
 
     settings = f"-c listen_addresses='' -c unix_socket_directories={folder} -c fsync=off -c timezone=Asia/Tokyo"
     try:
-        command(str(binaries / "initdb"), "-D", str(data), "-U", "tester", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+        command(
+            str(binaries / "initdb"),
+            "-D",
+            str(data),
+            "-U",
+            "tester",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "--no-sync",
+        )
         # The server must not hold the pipe that collects this command's output.
         command(str(binaries / "pg_ctl"), "-D", str(data), "-l", str(log), "-w", "-o", settings, "start")
         try:

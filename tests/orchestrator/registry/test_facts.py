@@ -1,6 +1,6 @@
 """What runs did: metrics, parameters, checkpoints, data, models, each recorded once however often it is reported.
 
-    pytest tests/orchestrator/registry/test_facts.py
+pytest tests/orchestrator/registry/test_facts.py
 """
 
 from math import inf, isnan, nan
@@ -15,13 +15,25 @@ from orchestrator.registry import Registry
 from orchestrator.results import CheckpointEvent, DatasetResult, FileCount, MetricEvent
 from tests.orchestrator.registry.samples import everything, model_result, new_run, trial_result
 
-HOSTILE_NAMES = ["🤖 émoji", "x" * 300, "two\nlines\ttab", "it's \"quoted\"; DROP TABLE runs; --", "../../etc", "%_\\", "a\0b",
-                 "\udc80 not UTF-8", "", " "]  # fmt: skip
+HOSTILE_NAMES = [
+    "🤖 émoji",
+    "x" * 300,
+    "two\nlines\ttab",
+    'it\'s "quoted"; DROP TABLE runs; --',
+    "../../etc",
+    "%_\\",
+    "a\0b",
+    "\udc80 not UTF-8",
+    "",
+    " ",
+]
 
 
 def test_metrics_have_a_history_and_a_latest_value(registry: Registry) -> None:
     run_id = new_run(registry)
-    events = [MetricEvent(step, "train", {"loss": 1.0 / step, "tokens_per_s": 100.0}, epoch=step / 4) for step in (1, 2, 3)]
+    events = [
+        MetricEvent(step, "train", {"loss": 1.0 / step, "tokens_per_s": 100.0}, epoch=step / 4) for step in (1, 2, 3)
+    ]
     assert registry.record_metrics(run_id, events) == 6
     registry.record_metrics(run_id, [MetricEvent(3, "validation", {"loss": 0.5})])
     assert registry.latest_metrics(run_id) == {"loss": 0.5, "train.loss": 1 / 3, "train.tokens_per_s": 100.0}
@@ -67,10 +79,14 @@ def test_a_loss_that_is_no_number_is_kept(registry: Registry) -> None:
 
 
 def test_everything_reported_twice_is_recorded_once(registry: Registry) -> None:
-    dataset = DatasetResult("sst2", "task", "f" * 64, "path", {"num_train_examples": 9}, [FileCount("train.tsv", 10, 9)])
+    dataset = DatasetResult(
+        "sst2", "task", "f" * 64, "path", {"num_train_examples": 9}, [FileCount("train.tsv", 10, 9)]
+    )
 
     def report() -> None:
-        run_id = new_run(registry, run_id="one", kind="sweep", spec={"task": {"id": "sst2"}, "recipe": {"size": "tiny"}})
+        run_id = new_run(
+            registry, run_id="one", kind="sweep", spec={"task": {"id": "sst2"}, "recipe": {"size": "tiny"}}
+        )
         registry.start_attempt(run_id, number=1)
         registry.record_metrics(run_id, [MetricEvent(1, "train", {"loss": 0.1})])
         registry.record_parameters(run_id, {"a.b": 1})

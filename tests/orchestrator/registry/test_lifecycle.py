@@ -1,6 +1,6 @@
 """How runs live: states, attempts, fencing, heartbeats, LOST.
 
-    pytest tests/orchestrator/registry/test_lifecycle.py
+pytest tests/orchestrator/registry/test_lifecycle.py
 """
 
 from typing import Any
@@ -13,7 +13,13 @@ from tests.orchestrator.registry.samples import everything, new_run
 
 
 def test_a_new_run_is_pending_and_has_its_spec_as_parameters(registry: Registry) -> None:
-    spec = {"kind": "pretrain", "name": "x", "optimizer": {"learning_rate": 1e-4}, "phases": [{"share": 1.0}], "a": None}
+    spec = {
+        "kind": "pretrain",
+        "name": "x",
+        "optimizer": {"learning_rate": 1e-4},
+        "phases": [{"share": 1.0}],
+        "a": None,
+    }
     run = registry.run(new_run(registry, spec=spec, seed=7, tags=("first", "second")))
     assert (run.state, run.attempt, run.seed, run.finished) == ("PENDING", 0, 7, False)
     assert run.spec == spec
@@ -45,7 +51,9 @@ def test_an_attempt_runs_and_ends_the_run(registry: Registry, state: Any) -> Non
     run, (only,) = registry.run(run_id), registry.attempts(run_id)
     assert (run.state, run.error, run.seconds, run.finished) == (state, "because", 1.5, True)
     assert (only.state, only.error, only.host, only.pid) == (state, "because", "node", 12)
-    assert run.started_at and run.finished_at and run.started_at <= run.finished_at
+    assert run.started_at is not None
+    assert run.finished_at is not None
+    assert run.started_at <= run.finished_at
 
 
 def test_ending_twice_changes_nothing(registry: Registry) -> None:
@@ -120,7 +128,9 @@ def test_a_heartbeat_keeps_the_trials_alive_too(registry: Registry) -> None:
     before = registry.run(trial).heartbeat_at
     registry.heartbeat(sweep)
     after = registry.run(trial).heartbeat_at
-    assert before and after and after >= before
+    assert before is not None
+    assert after is not None
+    assert after >= before
     assert after == registry.run(sweep).heartbeat_at
 
 

@@ -1,6 +1,6 @@
 """Trials: runs with a parent, recorded as they end, ranked with their seeds taken together.
 
-    pytest tests/orchestrator/registry/test_trials.py
+pytest tests/orchestrator/registry/test_trials.py
 """
 
 from typing import Any
@@ -112,7 +112,9 @@ def test_the_leaderboard_takes_seeds_together_and_ranks_by_their_mean(registry: 
 
 def test_the_leaderboard_names_the_registered_model(registry: Registry) -> None:
     sweep = new_sweep(registry)
-    registry.record_trials(sweep, [scored("a", 0.9, model=model_result("a")), scored("b", 0.8, 1, model=model_result("b"))])
+    registry.record_trials(
+        sweep, [scored("a", 0.9, model=model_result("a")), scored("b", 0.8, 1, model=model_result("b"))]
+    )
     registry.register_model("best", model_result("a"), sweep)
     assert list(registry.leaderboard()["model"]) == ["best@1"]
 

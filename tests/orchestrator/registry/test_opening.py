@@ -1,0 +1,158 @@
+"""Where a registry can be, and what is said where it cannot: folders, text files, unreachable servers, wrong URLs.
+
+pytest tests/orchestrator/registry/test_opening.py
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import RegistryError
+from orchestrator.registry import Registry
+from orchestrator.registry.location import resolve_url
+from tests.orchestrator.registry.samples import new_run
+
+
+def refusal(location: str | Path) -> str:
+    """What using a registry there says."""
+    with pytest.raises(RegistryError) as caught, Registry(str(location)) as registry:
+        registry.runs()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_making_a_registry_opens_nothing(tmp_path: Path) -> None:
+    Registry(str(tmp_path / "deep" / "registry.sqlite"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_and_a_url_are_the_same_registry(tmp_path: Path) -> None:
+    path = tmp_path / "registry.sqlite"
+    with Registry(str(path)) as registry:
+        run_id = new_run(registry)
+    for same in (f"sqlite:///{path}", f"sqlite+pysqlite:///{path}"):
+        with Registry(same) as registry:
+            assert registry.run(run_id).id == run_id
+
+
+def test_sqlite_is_opened_with_a_write_ahead_log_and_foreign_keys(tmp_path: Path) -> None:
+    with Registry(str(tmp_path / "registry.sqlite")) as registry, registry._database.session(writing=True) as session:
+        pragma = {name: session.connection().exec_driver_sql(f"PRAGMA {name}").scalar() for name in
+                  ("journal_mode", "foreign_keys", "synchronous", "busy_timeout")}  # fmt: skip
+    assert pragma == {"journal_mode": "wal", "foreign_keys": 1, "synchronous": 1, "busy_timeout": 30_000}
+
+
+def test_a_folder_is_no_registry(tmp_path: Path) -> None:
+    assert "is a folder; name a file in it" in refusal(tmp_path)
+
+
+def test_a_text_file_is_no_registry_and_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("my notes\n" * 100)
+    assert f"{path} is not a SQLite database" in refusal(path)
+    assert path.read_text() == "my notes\n" * 100
+
+
+def test_a_damaged_registry_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "registry.sqlite"
+    with Registry(str(path)) as registry:
+        new_run(registry)
+    data = bytearray(path.read_bytes())
+    data[4096:] = os.urandom(len(data) - 4096)
+    path.write_bytes(data)
+    message = refusal(path)
+    assert str(path) in message
+    assert "damaged" in message
+
+
+def test_a_path_through_a_file_cannot_be_opened(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "cannot be opened" in refusal(tmp_path / "file" / "registry.sqlite")
+
+
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_a_place_that_cannot_be_written_says_so(what: str) -> None:
+    """In a process of its own: root may write everywhere, so root becomes nobody first."""
+    program = (
+        "import os, sys\n"
+        "from orchestrator.registry import Registry\n"
+        "import orchestrator.registry.registry, alembic.script\n"
+        "if os.geteuid() == 0: os.setgid(65534); os.setuid(65534)\n"
+        "try: Registry(sys.argv[1]).create_run(kind='corpus', name='x', fingerprint='f', spec={})\n"
+        "except Exception as error: print(type(error).__name__, error)\n"
+    )
+    with tempfile.TemporaryDirectory() as name:
+        folder, path = Path(name), Path(name) / "registry.sqlite"
+        folder.chmod(0o755)
+        if what == "file":
+            with Registry(str(path)) as registry:
+                new_run(registry)
+            path.chmod(0o444)
+        folder.chmod(0o555)
+        done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
+        folder.chmod(0o755)
+    assert done.stdout.startswith(f"RegistryError The registry {path} cannot be ")
+    assert "check " in done.stdout
+
+
+def test_a_server_that_is_not_there_is_named_without_its_password() -> None:
+    message = refusal("postgresql://me:canary@127.0.0.1:1/laboratory")
+    assert "postgresql://me:***@127.0.0.1:1/laboratory cannot be reached" in message
+    assert "canary" not in message
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("mysql://me:canary@host/db", "cannot live in 'mysql'"),
+        ("postgresql://me:canary@host:port/db", "cannot be understood"),
+        ("sqlite://", "needs a file"),
+        ("sqlite:///:memory:", "needs a file"),
+        ("", "is empty"),
+    ],
+)
+def test_a_url_that_cannot_be_meant_is_refused_without_its_password(url: str, says: str) -> None:
+    with pytest.raises(RegistryError, match=says) as caught:
+        Registry(url)
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
+def test_every_spelling_of_postgresql_is_psycopg(scheme: str) -> None:
+    assert resolve_url(f"{scheme}://me@host/db").drivername == "postgresql+psycopg"
+
+
+def test_a_private_file_holds_the_url(tmp_path: Path) -> None:
+    path = tmp_path / "url"
+    path.write_text(f"sqlite:///{tmp_path}/registry.sqlite\n")
+    path.chmod(0o600)
+    with Registry(f"file:{path}") as registry:
+        new_run(registry)
+    assert (tmp_path / "registry.sqlite").exists()
+
+
+def test_a_url_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "url"
+    path.write_text("postgresql://me:canary@host/db")
+    path.chmod(0o640)
+    with pytest.raises(RegistryError, match=f"chmod 600 {path}"):
+        Registry(f"file:{path}")
+
+
+def test_a_url_file_that_is_missing_or_names_another_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "url"
+    with pytest.raises(RegistryError, match="cannot be read: No such file"):
+        Registry(f"file:{path}")
+    path.write_text(f"file:{path}")
+    path.chmod(0o600)
+    with pytest.raises(RegistryError, match="not the name of another file"):
+        Registry(f"file:{path}")
+
+
+def test_importing_the_registry_loads_no_pandas_and_no_alembic() -> None:
+    program = "import sys, orchestrator.recorder; print([m for m in ('pandas', 'alembic', 'ray') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "[]\n"

@@ -1,0 +1,86 @@
+"""Finding runs by a prefix, and the tables that come back.
+
+pytest tests/orchestrator/registry/test_reading.py
+"""
+
+import dataclasses
+
+import pytest
+
+from orchestrator.errors import NotFoundError
+from orchestrator.registry import Registry
+from orchestrator.results import MetricEvent
+from tests.orchestrator.registry.samples import new_run
+
+
+def test_a_run_is_found_by_any_unique_beginning_of_its_id(registry: Registry) -> None:
+    new_run(registry, run_id="abc111")
+    new_run(registry, run_id="abd222")
+    for prefix in ("abc", "abc111", "ABC1"):
+        assert registry.run(prefix).id == "abc111"
+
+
+def test_a_whole_id_wins_over_a_longer_one(registry: Registry) -> None:
+    new_run(registry, run_id="abc")
+    new_run(registry, run_id="abcd")
+    assert registry.run("abc").id == "abc"
+
+
+def test_an_ambiguous_beginning_lists_the_candidates(registry: Registry) -> None:
+    for run_id in ("abc111", "abd222"):
+        new_run(registry, run_id=run_id, name=f"name of {run_id}")
+    with pytest.raises(NotFoundError, match=r"several runs.*abd222 .'name of abd222'.*abc111"):
+        registry.run("ab")
+
+
+@pytest.mark.parametrize("prefix", ["x", "%", "_", "\\", "", "'"])
+def test_a_beginning_that_no_id_has_lists_the_latest_runs(registry: Registry, prefix: str) -> None:
+    with pytest.raises(NotFoundError, match="no run yet"):
+        registry.run(prefix)
+    new_run(registry, run_id="abc111")
+    with pytest.raises(NotFoundError, match="the latest are: abc111"):
+        registry.run(prefix)
+
+
+def test_a_record_is_frozen(registry: Registry) -> None:
+    run = registry.run(new_run(registry))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        run.state = "COMPLETED"  # type: ignore[misc]
+
+
+def test_a_completed_run_is_found_by_its_specs_fingerprint(registry: Registry) -> None:
+    done, failed = (new_run(registry, kind="corpus", fingerprint="a" * 64) for _ in range(2))
+    registry.finish_run(done, "COMPLETED")
+    registry.finish_run(failed, "FAILED")
+    found = registry.completed_run("a" * 64, "corpus")
+    assert found is not None
+    assert found.id == done
+    assert registry.completed_run("a" * 64, "pretrain") is None
+
+
+def test_runs_have_a_column_per_metric_and_parameter(registry: Registry) -> None:
+    run_id = new_run(registry, spec={"recipe": {"size": "tiny"}, "a": {"x": 1}, "b": {"x": None}}, tags=["b", "a"])
+    new_run(registry, task="sst2", seed=3)
+    registry.record_metrics(run_id, [MetricEvent(5, "validation", {"f1": 0.9}), MetricEvent(5, "test", {"f1": 0.8})])
+    registry.record_metrics(run_id, [MetricEvent(5, "train", {"loss": 0.1})])
+    frame = registry.runs(sort="created_at")
+    assert list(frame.columns[-7:]) == [
+        "tags", "metrics.f1", "metrics.test.f1", "metrics.train.loss", "params.a.x", "params.b.x", "params.size",
+    ]  # fmt: skip
+    first, second = frame.iloc[0], frame.iloc[1]
+    assert (first["metrics.f1"], first["metrics.test.f1"], first["params.size"], first["tags"]) == (
+        0.9,
+        0.8,
+        "tiny",
+        "a, b",
+    )
+    assert (second["task"], second["seed"]) == ("sst2", 3)
+    assert frame["metrics.f1"].isna().tolist() == [False, True]
+    assert str(frame.created_at.dt.tz) == "UTC"
+
+
+def test_tables_of_nothing_have_their_columns(registry: Registry) -> None:
+    assert {"id", "name", "state", "created_at"} <= set(registry.runs().columns)
+    for frame in (registry.trials("x"), registry.metrics("x"), registry.models(), registry.datasets("x")):
+        assert frame.empty
+        assert len(frame.columns) > 4

@@ -1,0 +1,89 @@
+"""Creating and upgrading the tables: from nothing, whole or not at all, and refusing what is not ours.
+
+pytest tests/orchestrator/registry/test_schema.py
+"""
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, make_url, text
+
+from orchestrator.errors import RegistryError
+from orchestrator.registry import Registry
+from orchestrator.registry.location import resolve_url
+from orchestrator.registry.schema import MIGRATIONS, NEWEST_REVISION, VERSION_TABLE
+from orchestrator.registry.tables import Row
+from tests.orchestrator.registry.samples import new_run
+
+
+def execute(location: str, statement: str) -> None:
+    engine = create_engine(resolve_url(location))
+    with engine.begin() as connection:
+        connection.execute(text(statement))
+    engine.dispose()
+
+
+def test_an_empty_database_gets_its_tables_when_first_used(registry: Registry) -> None:
+    assert registry.current_revision() is None
+    assert registry.runs().empty
+    assert registry.current_revision() == NEWEST_REVISION
+    assert registry.upgrade() == NEWEST_REVISION
+
+
+def test_the_migrations_make_the_tables_that_the_code_maps(registry: Registry, location: str) -> None:
+    registry.upgrade()
+    engine = create_engine(resolve_url(location))
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+        assert compare_metadata(context, Row.metadata) == []
+    engine.dispose()
+
+
+def test_the_newest_script_is_the_newest_revision() -> None:
+    assert ScriptDirectory(str(MIGRATIONS)).get_heads() == [NEWEST_REVISION]
+
+
+def test_a_newer_schema_is_refused(registry: Registry, location: str) -> None:
+    registry.upgrade()
+    registry.close()
+    execute(location, f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+    for use in (registry.runs, registry.upgrade):
+        with pytest.raises(RegistryError, match="9999, newer than this version knows; upgrade bert-orchestrator"):
+            use()
+
+
+def test_a_database_of_something_else_is_left_alone(registry: Registry, location: str) -> None:
+    if resolve_url(location).get_backend_name() == "sqlite":
+        registry.current_revision()  # makes the folder
+    execute(location, "CREATE TABLE runs (x integer)")
+    with pytest.raises(RegistryError, match="'runs' that is not the registry's"):
+        registry.runs()
+
+
+def test_an_upgrade_that_breaks_off_leaves_nothing_behind(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    from alembic.op import create_index
+
+    def broken(name: str, *arguments: object, **options: object) -> None:
+        if name == "ix_tags_tag":  # the last one
+            raise RuntimeError("power cut")
+        create_index(name, *arguments, **options)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr("alembic.op.create_index", broken)
+        with pytest.raises(RuntimeError, match="power cut"):
+            registry.upgrade()
+    assert registry.current_revision() is None
+    assert new_run(registry)
+
+
+def test_a_password_is_in_no_message_and_no_representation(postgres_location: str) -> None:
+    url = make_url(postgres_location).set(password="canary-1").update_query_dict({"sslpassword": "canary-2"})
+    with Registry(url.render_as_string(hide_password=False)) as registry:
+        assert "canary" not in repr(registry)
+        registry.upgrade()
+        registry.close()
+        execute(postgres_location, f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+        with pytest.raises(RegistryError) as caught:
+            registry.runs()
+    assert "canary" not in str(caught.value)
