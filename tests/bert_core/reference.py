@@ -1,0 +1,73 @@
+"""Small models, ragged batches, and the same model in transformers, for the tests beside this file."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bert_core.config import BertConfig
+from bert_core.pretrained import PretrainedModel
+from bert_core.weight_names import normalised, to_file
+
+torch.set_num_threads(1)  # a second thread brings nothing to models this small, and much waiting on a busy machine
+
+
+def small_config(**changes: Any) -> BertConfig:
+    """A model that runs in milliseconds, without dropout."""
+    shape: dict[str, Any] = {
+        "vocab_size": 53,
+        "hidden_size": 24,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 3,
+        "intermediate_size": 40,
+        "max_position_embeddings": 32,
+    }
+    return BertConfig(**(shape | changes)).with_dropout(0.0)
+
+
+def scattered(model: PretrainedModel) -> PretrainedModel:
+    """The model with larger weights and no zero biases, so that a mistake in any of them shows."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.15 * torch.randn(parameter.shape, generator=generator))
+    return model
+
+
+def ragged_batch(config: BertConfig, lengths: list[int], width: int, seed: int = 0) -> dict[str, Tensor]:
+    """Padded rows with random tokens, `lengths` of them real."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (len(lengths), width)
+    mask = (torch.arange(width) < torch.tensor(lengths)[:, None]).long()
+    return {
+        "input_ids": torch.randint(1, config.vocab_size, shape, generator=generator) * mask,
+        "token_type_ids": torch.randint(0, config.type_vocab_size, shape, generator=generator) * mask,
+        "attention_mask": mask,
+    }
+
+
+def reference_of(model: PretrainedModel) -> Any:
+    """The model of the same name in transformers with the same weights."""
+    import transformers  # seconds long, and not every test beside this file needs it
+
+    config = transformers.BertConfig(**model.config.to_dict())
+    reference = getattr(transformers, type(model).__name__)(config)
+    missing, unexpected = reference.load_state_dict(to_file(model.state_dict()), strict=False)
+    assert not unexpected
+    assert all("decoder" in name for name in missing), missing
+    return reference.train(model.training)
+
+
+def assert_equal_gradients(model: PretrainedModel, reference: Any, tolerance: float = 1e-4) -> None:
+    """Every parameter's gradient differs from the reference's by a small share of its norm.
+
+    A hundredth of the whole norm is added, since some gradients are zero but for rounding (the key's bias, for one).
+    """
+    ours = {n: p.grad if p.grad is not None else torch.zeros_like(p) for n, p in model.named_parameters()}
+    theirs = {n: p.grad if p.grad is not None else torch.zeros_like(p) for n, p in reference.named_parameters()}
+    mine, other = normalised(to_file(ours)), normalised(theirs)
+    assert mine.keys() == other.keys()
+    total = float(torch.stack([gradient.norm() for gradient in other.values()]).norm())
+    for name, gradient in mine.items():
+        scale = float(other[name].norm()) + 0.01 * total
+        assert float((gradient - other[name]).norm()) <= tolerance * scale, name

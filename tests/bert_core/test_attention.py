@@ -1,0 +1,83 @@
+"""Attention over packed sequences. Run alone: pytest tests/bert_core/test_attention.py"""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bert_core.attention import attention
+from bert_core.packed_sequences import PackedSequences
+
+LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=6)
+
+
+def packed(lengths: list[int]) -> PackedSequences:
+    tokens = torch.zeros(sum(lengths))
+    cu_seqlens = torch.nn.functional.pad(torch.tensor(lengths).cumsum(0), (1, 0))
+    return PackedSequences.from_lengths(tokens, tokens, cu_seqlens)
+
+
+def projections(num_tokens: int, dtype: torch.dtype = torch.float64) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(num_tokens)
+    qkv = torch.randn(num_tokens, 3, 2, 4, dtype=dtype, generator=generator).requires_grad_()
+    return list(qkv.unbind(1))
+
+
+def by_definition(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: list[int]) -> torch.Tensor:
+    """One sequence and one head at a time."""
+    rows = []
+    for q_s, k_s, v_s in zip(q.split(lengths), k.split(lengths), v.split(lengths), strict=True):
+        heads = [
+            ((q_s[:, n] @ k_s[:, n].T) / math.sqrt(q.shape[-1])).softmax(-1) @ v_s[:, n] for n in range(q.shape[1])
+        ]
+        rows.append(torch.stack(heads, dim=1))
+    return torch.cat(rows)
+
+
+@settings(deadline=None)
+@given(LENGTHS)
+def test_result_and_gradients_follow_the_definition(lengths: list[int]) -> None:
+    results = []
+    for function in (lambda q, k, v: attention(q, k, v, packed(lengths)), lambda *qkv: by_definition(*qkv, lengths)):
+        qkv = projections(sum(lengths))
+        context = function(*qkv)
+        gradients = torch.autograd.grad(context.square().sum(), qkv)
+        results.append((context, *gradients))
+    for ours, expected in zip(*results, strict=True):
+        torch.testing.assert_close(ours, expected)
+
+
+def test_sequence_is_independent_of_its_neighbours() -> None:
+    q, k, v = projections(9)
+    together = attention(q, k, v, packed([4, 5]))
+    alone = attention(q[:4], k[:4], v[:4], packed([4]))
+    torch.testing.assert_close(together[:4], alone)
+
+
+def test_kept_padding_looks_but_is_not_looked_at() -> None:
+    seqs = PackedSequences.from_padded(torch.ones(1, 4), torch.tensor([[1, 1, 1, 0]]), keep_padding=True)
+    q, k, v = projections(4)
+    with_padding = attention(q, k, v, seqs)
+    torch.testing.assert_close(with_padding[:3], attention(q[:3], k[:3], v[:3], packed([3])))
+    assert bool(with_padding[3].any())
+
+
+def test_dropout_keeps_the_mean_and_is_drawn_from_the_global_seed() -> None:
+    q, k, v = (tensor.detach() for tensor in projections(8))
+    seqs = packed([8])
+    torch.manual_seed(0)
+    draws = torch.stack([attention(q, k, v, seqs, dropout_p=0.3) for _ in range(1000)])
+    torch.testing.assert_close(draws.mean(0), attention(q, k, v, seqs), atol=0.1, rtol=0)
+    torch.manual_seed(0)
+    assert torch.equal(attention(q, k, v, seqs, dropout_p=0.3), draws[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_sixteen_bits_stay_close_to_the_full_result(dtype: torch.dtype) -> None:
+    q, k, v = projections(12, torch.float32)
+    full = attention(q, k, v, packed([5, 7]))
+    short = attention(q.to(dtype), k.to(dtype), v.to(dtype), packed([5, 7]))
+    assert short.dtype == dtype
+    torch.testing.assert_close(short.float(), full, atol=0.02, rtol=0.02)

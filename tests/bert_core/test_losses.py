@@ -1,0 +1,32 @@
+"""Losses beside what test_heads.py compares with transformers. Run alone: pytest tests/bert_core/test_losses.py"""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from bert_core.errors import DataError
+from bert_core.losses import cross_entropy_sums, sequence_classification_loss, span_loss
+
+
+def test_cross_entropy_sums_count_right_guesses() -> None:
+    logits = torch.tensor([[2.0, 1.0], [0.0, 3.0], [1.0, 0.0]])
+    loss, correct, count = cross_entropy_sums(logits, torch.tensor([0, 1, 1]))
+    torch.testing.assert_close(loss, 3 * F.cross_entropy(logits, torch.tensor([0, 1, 1])))
+    assert (float(correct), float(count)) == (2.0, 3.0)
+
+
+def test_cross_entropy_of_sixteen_bit_logits_is_summed_in_full_precision() -> None:
+    loss, _, _ = cross_entropy_sums(torch.zeros(5000, 4, dtype=torch.bfloat16), torch.zeros(5000, dtype=torch.long))
+    assert float(loss) == pytest.approx(5000 * 1.3862944, rel=1e-5)
+
+
+def test_labels_of_another_shape_are_refused() -> None:
+    with pytest.raises(DataError, match=r"labels have the shape \(2,\); regression needs \(3, 1\)"):
+        sequence_classification_loss(torch.zeros(3, 1), torch.zeros(2), "regression")
+
+
+def test_positions_outside_the_row_are_left_out() -> None:
+    logits = torch.randn(3, 4)
+    inside = span_loss(logits[:2], logits[:2], torch.tensor([1, 2]), torch.tensor([3, 0]))
+    beside = span_loss(logits, logits, torch.tensor([1, 2, 9]), torch.tensor([3, 0, 4]))
+    torch.testing.assert_close(inside, beside)
