@@ -95,7 +95,7 @@ class MetricField:
         return and_(MetricRow.split == self.split, MetricRow.name == self.name)
 
     def _runs(self, test: ColumnElement[bool]) -> ColumnElement[bool]:
-        return exists().where(MetricRow.run_id == RunRow.id, self.rows(), test)
+        return exists().where(MetricRow.run_id == RunRow.id, self.rows(), test).correlate(RunRow)
 
     def present(self) -> ColumnElement[bool]:
         return self._runs(MetricRow.value.is_not(None))
@@ -106,7 +106,12 @@ class MetricField:
         return self._runs(_compare(MetricRow.value, operator, _number(value)))
 
     def key(self) -> Column:
-        return select(MetricRow.value).where(MetricRow.run_id == RunRow.id, self.rows()).scalar_subquery()
+        return (
+            select(MetricRow.value)
+            .where(MetricRow.run_id == RunRow.id, self.rows())
+            .correlate(RunRow)
+            .scalar_subquery()
+        )
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,7 @@ class ParameterField:
         return ParameterRow.leaf == self.path
 
     def _runs(self, test: ColumnElement[bool]) -> ColumnElement[bool]:
-        return exists().where(ParameterRow.run_id == RunRow.id, self.rows(), test)
+        return exists().where(ParameterRow.run_id == RunRow.id, self.rows(), test).correlate(RunRow)
 
     def present(self) -> ColumnElement[bool]:
         return self._runs(ParameterRow.kind != "null")
@@ -138,7 +143,12 @@ class ParameterField:
         return self._runs(and_(is_text, _compare(ParameterRow.text, operator, _text(value))))
 
     def key(self) -> Column:
-        return select(ParameterRow.number).where(ParameterRow.run_id == RunRow.id, self.rows()).scalar_subquery()
+        return (
+            select(ParameterRow.number)
+            .where(ParameterRow.run_id == RunRow.id, self.rows())
+            .correlate(RunRow)
+            .scalar_subquery()
+        )
 
 
 @dataclass(frozen=True)
@@ -146,7 +156,7 @@ class TagField:
     """Any of a run's tags."""
 
     def _runs(self, test: ColumnElement[bool]) -> ColumnElement[bool]:
-        return exists().where(TagRow.run_id == RunRow.id, test)
+        return exists().where(TagRow.run_id == RunRow.id, test).correlate(RunRow)
 
     def present(self) -> ColumnElement[bool]:
         return self._runs(true())
@@ -155,7 +165,7 @@ class TagField:
         return self._runs(_compare(TagRow.tag, operator, _text(value)))
 
     def key(self) -> Column:
-        return select(func.min(TagRow.tag)).where(TagRow.run_id == RunRow.id).scalar_subquery()
+        return select(func.min(TagRow.tag)).where(TagRow.run_id == RunRow.id).correlate(RunRow).scalar_subquery()
 
 
 def condition(field: Field, operator: str, values: tuple[Value, ...]) -> ColumnElement[bool]:

@@ -227,6 +227,12 @@ def test_sorting_puts_runs_without_the_value_last(filled: Registry, sort: str) -
     assert values == present + [None] * (len(SAMPLES) - len(present))
 
 
+@pytest.mark.parametrize("field", ["metrics.f1", "params.learning_rate", "tag", "task"])
+def test_a_query_can_be_sorted_by_the_field_it_asks_about(filled: Registry, field: str) -> None:
+    for sort in (field, f"-{field}"):
+        assert sorted(filled.runs(f"{field} != null", sort=sort).id) == sorted(filled.runs(f"{field} != null").id)
+
+
 def test_a_limit_takes_the_first(filled: Registry) -> None:
     for sort in ("-metrics.f1", "name", "-created_at"):
         whole = list(filled.runs(sort=sort).id)
