@@ -4,6 +4,7 @@ Ray's own settings that matter are made here, before Ray is imported: token auth
 a cluster of our own, no usage reports, and reports from training workers seen within a fifth of a second.
 """
 
+import math
 import os
 import secrets
 import signal
@@ -20,6 +21,8 @@ from orchestrator.errors import ClusterError
 from orchestrator.settings import Settings
 
 CONNECT_TIMEOUT_S = 5.0
+MAX_LOGICAL_PER_CORE = 4
+"""Processes that may share a core of a local Ray; beyond that they only stand in one another's way."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -34,8 +37,8 @@ _ENVIRONMENT = {
 def connect(settings: Settings, *, num_cpus: float = 0.0, dashboard: bool = False) -> Iterator[None]:
     """A Ray to work on: the cluster at `settings.address`, else a local one that ends with the block.
 
-    A local one counts at least `num_cpus` logical CPUs, so that workers and their data tasks do not wait for one
-    another on a small machine. A Ray that is connected already is used and left as it is.
+    A local one counts `num_cpus` logical CPUs where the machine has fewer (within reason), so that workers and their
+    data tasks do not wait for one another on a small machine. A Ray that is connected already is used and left alone.
 
     Raises: ClusterError when the cluster cannot be reached or refuses.
     """
@@ -53,7 +56,7 @@ def connect(settings: Settings, *, num_cpus: float = 0.0, dashboard: bool = Fals
     if is_local:
         options |= {
             "address": "local",
-            "num_cpus": max(os.cpu_count() or 1, int(num_cpus + 0.999)),
+            "num_cpus": _logical_cpus(num_cpus),
             "include_dashboard": dashboard,
             "dashboard_host": "127.0.0.1",
         }
@@ -71,6 +74,12 @@ def connect(settings: Settings, *, num_cpus: float = 0.0, dashboard: bool = Fals
         yield
     finally:
         ray.shutdown()
+
+
+def _logical_cpus(needed: float) -> int:
+    """What a local Ray says it has: the cores, or what is needed while that is not absurd for so many cores."""
+    cores = os.cpu_count() or 1
+    return max(cores, min(math.ceil(needed), MAX_LOGICAL_PER_CORE * cores))
 
 
 def cluster_resources() -> dict[str, float]:

@@ -13,7 +13,7 @@ from orchestrator.errors import InputError, NotFoundError
 from orchestrator.results import EvaluationResult, Split
 from orchestrator.settings import Settings
 from orchestrator.specs import TaskSpec
-from orchestrator.storage import exists, join, local_copy
+from orchestrator.storage import exists, join, local_copy, written_folder
 
 _LINES_AT_A_TIME = 256
 _MODEL_FILE = "config.json"
@@ -56,15 +56,20 @@ def resolve_model(name: str, settings: Settings) -> str:
             folder: str = registry.model(name).folder
             return folder
         except NotFoundError as error:
-            unknown_name = str(error)
+            registered = str(error).partition("; ")[2]
         try:
             run = registry.run(name)
         except NotFoundError as error:
-            raise NotFoundError(f"{name!r} is no model: no folder of that name. {unknown_name} {error}") from None
+            if "several runs" in str(error):
+                raise
+            is_there = f"a folder without {_MODEL_FILE}" if exists(name) else "no folder"
+            raise NotFoundError(
+                f"{name!r} is no model: {is_there}, no run, and no registered name; of those {registered}"
+            ) from None
         models = registry.models_of(run.id)
-        if not models:
-            raise NotFoundError(f"run {run.id} ({run.kind}, {run.state}) has left no model; `orchestrator models list`")
-        return str(models[0].folder)
+        if models:
+            return str(models[0].folder)
+        raise NotFoundError(f"run {run.id} ({run.kind}, {run.state}) has left no model; see `orchestrator models list`")
 
 
 def evaluate(
@@ -86,14 +91,14 @@ def evaluate(
 def export_model(model: str, target: str, settings: Settings) -> str:
     """Copy a model's folder to a new one, whole or not at all. Raises: InputError, CheckpointError, NotFoundError."""
     from bert_core.manifest import MANIFEST_FILE, check_manifest
-    from orchestrator.storage.folders import write_folder
 
     source = Path(local_copy(resolve_model(model, settings)))
     if exists(target):
         raise InputError(f"{target} is there already; name a folder that is not")
     if (source / MANIFEST_FILE).exists():
         check_manifest(source, "train it again, or export another version")
-    write_folder(target, lambda folder: shutil.copytree(source, folder, dirs_exist_ok=True) and None)
+    with written_folder(target) as folder:
+        shutil.copytree(source, folder)
     return target
 
 

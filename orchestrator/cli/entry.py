@@ -66,14 +66,17 @@ def run_command_line(arguments: Sequence[str]) -> int:
     """Run one command; errors become one message on stderr and the exit status of the contract."""
     debug = "--debug" in arguments
     try:
-        status = cli.main(list(arguments), prog_name="orchestrator", standalone_mode=False)
+        with cli.make_context("orchestrator", list(arguments)) as context:
+            status = cli.invoke(context)
         return status if isinstance(status, int) else 0
+    except click.exceptions.Exit as error:
+        return error.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return 2
     except click.ClickException as error:
-        context = getattr(error, "ctx", None)
-        hint = f"\nSee `{context.command_path} --help`." if context else ""
+        usage = error.ctx if isinstance(error, click.UsageError) else None
+        hint = f"\nSee `{usage.command_path} --help`." if usage else ""
         return _fail(error.format_message() + hint, 2, debug)
     except OrchestratorError as error:
         return _fail(str(error), error.exit_status, debug)
@@ -83,9 +86,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
         _forget_stdout()
         return 0
     except (click.Abort, KeyboardInterrupt) as error:
-        cause = error.__cause__ if isinstance(error, click.Abort) else error
-        number = getattr(cause or error.__context__, "number", signal.SIGINT)
-        return _fail("interrupted", 128 + number, debug)
+        return _fail("interrupted", 128 + getattr(error, "number", signal.SIGINT), debug)
     except OSError as error:
         if error.filename is None:
             return _fail_unexpectedly(error, debug)

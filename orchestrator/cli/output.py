@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,36 +16,48 @@ import click
 
 Row = Mapping[str, Any]
 MISSING = "–"
+_FOLDED_FROM = 16
+"""A narrower column stays on one line, whatever becomes of the others."""
 
 
 def show_rows(
-    rows: Iterable[Row], columns: Sequence[str], form: str | None, output: str | None, empty: str = ""
+    rows: Iterable[Row],
+    columns: Sequence[str],
+    form: str | None,
+    output: str | None,
+    *,
+    empty: str = "",
+    spare: Sequence[str] = (),
 ) -> None:
-    """Rows as a table, JSON or CSV. `empty` is said on stderr when there are none and a person would see nothing."""
-    listed = [{column: _plain(row.get(column)) for column in columns} for row in rows]
+    """Rows as a table, JSON or CSV.
+
+    Args:
+        empty: said on stderr where a table would have no rows.
+        spare: columns that a terminal's table goes without where it is too narrow, the first one first.
+    """
+    listed = [{column: row.get(column) for column in columns} for row in rows]
     form = _form(form, output)
     if form == "json":
-        _write(json.dumps(listed, indent=2, ensure_ascii=False) + "\n", output)
+        _write(json.dumps([_plain(row) for row in listed], indent=2, ensure_ascii=False) + "\n", output)
     elif form == "csv":
         _write(_as_csv(listed, columns), output)
     elif listed:
-        _write_table(listed, columns, output)
-    if not listed and empty and form == "table":
+        _write_table(listed, columns, output, spare)
+    elif empty:
         tell(empty)
 
 
 def show_record(record: Row, form: str | None, output: str | None) -> None:
-    """One record: a field a line as a table, an object as JSON."""
+    """One record: a field a line as a table, without those that have no value; an object as JSON."""
     form = _form(form, output)
-    plain = {key: _plain(value) for key, value in record.items()}
     if form == "json":
-        _write(json.dumps(plain, indent=2, ensure_ascii=False) + "\n", output)
+        _write(json.dumps(_plain(record), indent=2, ensure_ascii=False) + "\n", output)
     elif form == "csv":
-        _write(_as_csv([{"field": key, "value": value} for key, value in plain.items()], ["field", "value"]), output)
+        _write(_as_csv([{"field": key, "value": value} for key, value in record.items()], ["field", "value"]), output)
     else:
-        width = max((len(key) for key in plain), default=0)
-        lines = (f"{key:<{width}}  {cell(value)}".rstrip() for key, value in plain.items())
-        _write("".join(line + "\n" for line in lines), output)
+        cells = {key: cell(value) for key, value in record.items()}
+        width = max((len(key) for key in cells), default=0)
+        _write("".join(f"{key:<{width}}  {text}\n" for key, text in cells.items() if text != MISSING), output)
 
 
 def show_text(text: str, output: str | None = None) -> None:
@@ -67,22 +80,44 @@ def printable(text: str, *, keep_lines: bool = True) -> str:
 
 
 def cell(value: Any) -> str:
-    """A value as a table shows it: short numbers, and a dash for what is not there."""
-    if value is None or value == "":
+    """A value as a table shows it: short numbers, times to the minute, and a dash for what is not there."""
+    if hasattr(value, "item"):  # a NumPy scalar
+        value = value.item()
+    if value is None or value in ("", [], {}) or (isinstance(value, float) and math.isnan(value)):
         return MISSING
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return _number(value)
-    if isinstance(value, list | dict):
-        return printable(json.dumps(value, ensure_ascii=False), keep_lines=False)
-    return printable(str(value), keep_lines=False)
+        return _number(value, _decimals([value]) if math.isfinite(value) else None)
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M}" if value == value else MISSING  # NaT is not equal to itself
+    plain = _plain(value)
+    text = ", ".join(map(str, plain)) if isinstance(plain, list) else plain
+    return printable(json.dumps(text, ensure_ascii=False) if isinstance(text, dict) else str(text), keep_lines=False)
 
 
-def _number(value: float) -> str:
-    if value == 0 or 1e-3 <= abs(value) < 1e5:
-        return f"{value:.4f}".rstrip("0").rstrip(".") if value % 1 else f"{value:.0f}"
-    return f"{value:.3g}"
+def _column(values: list[Any]) -> list[str]:
+    """The cells of a column; its fractions with equally many decimals."""
+    fractions = [value for value in values if isinstance(value, float) and math.isfinite(value)]
+    decimals = _decimals(fractions)
+    return [
+        _number(value, decimals) if isinstance(value, float) and math.isfinite(value) else cell(value)
+        for value in values
+    ]
+
+
+def _decimals(values: list[float]) -> int | None:
+    """Decimals that suit all of some numbers; None where they are too far from 1 for a fixed number."""
+    sizes = [abs(value) for value in values if value]
+    if all(value == int(value) and abs(value) < 1e15 for value in values):
+        return 0
+    if min(sizes) < 1e-3 or max(sizes) >= 1e6:
+        return None
+    return 1 if max(sizes) >= 100 else 2 if max(sizes) >= 10 else 4
+
+
+def _number(value: float, decimals: int | None) -> str:
+    return f"{value:.3g}" if decimals is None else f"{value:.{decimals}f}"
 
 
 def _plain(value: Any) -> Any:
@@ -107,45 +142,56 @@ def _form(form: str | None, output: str | None) -> str:
     return form or (ending if ending in ("json", "csv") else "table")
 
 
-def _as_csv(rows: list[dict[str, Any]], columns: Sequence[str]) -> str:
+def _as_csv(rows: Sequence[Row], columns: Sequence[str]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({key: json.dumps(v) if isinstance(v, list | dict) else v for key, v in row.items()})
+        plain = {key: _plain(value) for key, value in row.items()}
+        writer.writerow({key: json.dumps(v) if isinstance(v, list | dict) else v for key, v in plain.items()})
     return text.getvalue()
 
 
-def _write_table(rows: list[dict[str, Any]], columns: Sequence[str], output: str | None) -> None:
-    cells = [[cell(row[column]) for column in columns] for row in rows]
-    numeric = [all(isinstance(row[c], int | float | None) for row in rows) for c in columns]
-    if output is None and sys.stdout.isatty():
-        _print_rich(cells, columns, numeric)
-        return
+def _write_table(rows: list[dict[str, Any]], columns: Sequence[str], output: str | None, spare: Sequence[str]) -> None:
     from rich.cells import cell_len
 
-    widths = [max(cell_len(line[i]) for line in [list(columns), *cells]) for i in range(len(columns))]
+    cells = {column: [_heading(column), *_column([row[column] for row in rows])] for column in columns}
+    right = {column for column in columns if all(isinstance(row[column], int | float | None) for row in rows)}
+    widths = {column: max(map(cell_len, texts)) for column, texts in cells.items()}
+    if output is None and sys.stdout.isatty():
+        for column in spare:
+            if sum(widths[name] + 2 for name in cells) > shutil.get_terminal_size().columns + 2:
+                cells.pop(column, None)
+        _print_rich(cells, right, widths)
+        return
     lines = []
-    for line in [list(columns), *cells]:
+    for number in range(len(rows) + 1):
         padded = [
-            " " * (width - cell_len(text)) + text if right else text + " " * (width - cell_len(text))
-            for text, width, right in zip(line, widths, numeric, strict=True)
+            " " * (widths[column] - cell_len(texts[number])) + texts[number]
+            if column in right
+            else texts[number] + " " * (widths[column] - cell_len(texts[number]))
+            for column, texts in cells.items()
         ]
         lines.append("  ".join(padded).rstrip() + "\n")
     _write("".join(lines), output)
 
 
-def _print_rich(cells: list[list[str]], columns: Sequence[str], numeric: list[bool]) -> None:
-    from rich import box
+def _heading(column: str) -> str:
+    """A column's name without what its place already says."""
+    return column.removeprefix("metrics.").removeprefix("params.").removesuffix("_at")
+
+
+def _print_rich(cells: dict[str, list[str]], right: set[str], widths: dict[str, int]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column, right in zip(columns, numeric, strict=True):
-        table.add_column(column, justify="right" if right else "left", overflow="fold")
-    for line in cells:
-        table.add_row(*(Text(text) for text in line))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column, (heading, *_) in cells.items():
+        is_narrow = widths[column] <= _FOLDED_FROM
+        table.add_column(heading, justify="right" if column in right else "left", overflow="fold", no_wrap=is_narrow)
+    for line in zip(*(texts[1:] for texts in cells.values()), strict=True):
+        table.add_row(*map(Text, line))
     Console(file=sys.stdout).print(table)
 
 

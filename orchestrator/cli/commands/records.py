@@ -40,7 +40,7 @@ def list_runs(limit: int, trials: bool, form: str | None, output: str | None) ->
     for row in rows:
         row["score"] = row.get(f"metrics.{row['metric']}") if row.get("metric") else None
     columns = ["id", "name", "kind", "state", "task", "metric", "score", "seconds", "created_at"]
-    show_rows(rows, columns, form, output, empty=_EMPTY)
+    show_rows(rows, columns, form, output, empty=_EMPTY, spare=["seconds", "metric", "kind"])
 
 
 @runs.command(example="orchestrator runs show 7f3a")
@@ -209,10 +209,8 @@ def leaderboard(task: str | None, limit: int, form: str | None, output: str | No
     if task is not None and frame.empty:
         raise NotFoundError(f"no finished trial of task {task}; there are: {', '.join(sorted(known)) or 'none yet'}")
     rows = [row for row in records_of(frame) if row["rank"] <= limit]
-    columns = list(frame.columns)
-    if form in (None, "table") and not output:
-        columns = [column for column in columns if column not in ("group", "run")]
-    show_rows(rows, columns, form, output, empty=_EMPTY)
+    spare = ["group", "run", "size", "best", "model", "test", "sd"]
+    show_rows(rows, list(frame.columns), form, output, empty=_EMPTY, spare=spare)
 
 
 def records_of(frame: "pandas.DataFrame") -> list[dict[str, Any]]:

@@ -1,11 +1,12 @@
 """`corpus` and `tokenizer`: looking at text and at how it is cut into pieces."""
 
 from dataclasses import asdict
+from itertools import islice
 from typing import Any
 
 import click
 
-from orchestrator.cli.frame import LabGroup, reading_options
+from orchestrator.cli.frame import LabGroup, current_settings, reading_options
 from orchestrator.cli.output import show_record, show_rows, tell
 
 _FORMATS = click.Choice(["auto", "text", "jsonl", "parquet"])
@@ -40,26 +41,45 @@ def corpus() -> None:
     """Text for pretraining."""
 
 
-@corpus.command(example="orchestrator corpus inspect data/pretrain --on-bad-record skip")
+@corpus.command(example="orchestrator corpus inspect data/pretrain")
 @_source_options
+@click.option("--max-documents", type=click.IntRange(1), help="Look at so many; at all when left out.")
 @reading_options
 def inspect(
     files: tuple[str, ...],
     input_format: str,
     text_field: str,
     on_bad_record: str,
+    max_documents: int | None,
     form: str | None,
     output: str | None,
 ) -> None:
-    """What each file gives: documents, sentences, words, bad records. FILE: files, folders or globs, URIs too."""
-    from orchestrator.corpus.inspection import inspect_files
+    """What each file gives: documents, sentences, words, bad records.
 
-    source = _source(files, input_format, text_field, on_bad_record, None)
-    rows = [asdict(row) for row in inspect_files(source)]
-    columns = ["path", "num_bytes", "num_documents", "num_sentences", "num_words", "num_bad_records"]
-    if len(rows) > 1:
-        rows.append({column: sum(row[column] for row in rows) for column in columns[1:]} | {"path": "all"})
-    show_rows(rows, columns, form, output)
+    FILE: files, folders or globs, URIs too; packed as .gz, .xz or .zst.
+    """
+    from orchestrator.corpus.inspection import inspect_corpus
+
+    source = _source(files, input_format, text_field, on_bad_record, max_documents)
+    found = []
+    for file in inspect_corpus(source):
+        found.append(file)
+        if form in (None, "table"):
+            tell(f"{file.path}: {file.num_documents:,} documents")
+            if file.first_problem:
+                tell(f"  first problem: {file.first_problem}")
+            for beginning in file.sample[:1]:
+                tell(f"  begins: {beginning}")
+    counts = ["num_bytes", "num_documents", "num_sentences", "num_words", "num_characters", "num_bad_records"]
+    lengths = ["median_sentence_words", "long_sentence_words"]
+    rows = [asdict(file) for file in found]
+    if len(rows) > 1 and form in (None, "table"):
+        rows.append({"path": "all", **{name: sum(row[name] for row in rows) for name in counts}})
+    columns = ["path", "format", *counts, *lengths]
+    if form not in (None, "table"):
+        columns += ["first_problem", "sample"]
+    spare = ["num_characters", "num_bytes", "format", "long_sentence_words", "median_sentence_words"]
+    show_rows(rows, columns, form, output, spare=spare)
 
 
 @click.group(cls=LabGroup)
@@ -89,8 +109,10 @@ def train(
     output: str | None,
 ) -> None:
     """Learn a vocabulary from text and save it as Hugging Face reads it."""
+    from bert_core.tokenization import Tokenizer
     from orchestrator.corpus.tokenizer_training import train_tokenizer
     from orchestrator.specs import TokenizerSpec
+    from orchestrator.storage import local_copy
 
     spec = TokenizerSpec(
         corpus=_source(files, input_format, text_field, on_bad_record, None),
@@ -99,9 +121,10 @@ def train(
         min_frequency=min_frequency,
         max_bytes=max_bytes,
     )
-    result = train_tokenizer(spec, folder)
-    tell(f"saved to {result.folder}")
-    show_record({"folder": result.folder, "vocab_size": result.vocab_size, **result.report}, form, output)
+    result = train_tokenizer(spec, current_settings().storage)
+    Tokenizer.load(local_copy(result.folder)).save(folder)
+    tell(f"saved to {folder}")
+    show_record({"folder": folder, "vocab_size": result.vocab_size, **result.report}, form, output)
 
 
 @tokenizer.command(example="orchestrator tokenizer report tokenizers/wiki data/pretrain/wikinews-00.jsonl.xz")
@@ -124,6 +147,14 @@ def report(
     """Pieces per word (fertility) and the share of unknown words of a tokenizer on some text."""
     from bert_core.tokenization import Tokenizer
     from orchestrator.corpus.tokenizer_training import tokenizer_report
+    from orchestrator.corpus.units import read_corpus
+    from orchestrator.errors import CorpusError
 
+    tokenizer = Tokenizer.load(tokenizer_path)
     source = _source(files, input_format, text_field, on_bad_record, max_documents)
-    show_record(tokenizer_report(Tokenizer.load(tokenizer_path), source), form, output)
+    texts = (document.text for document in islice(read_corpus(source), max_documents))
+    found = tokenizer_report(tokenizer, texts)
+    if not found:
+        raise CorpusError(f"{', '.join(files)}: the text holds no word to judge the tokenizer by")
+    record = {"tokenizer": tokenizer_path, "vocab_size": tokenizer.vocab_size, "lowercase": tokenizer.lowercase}
+    show_record(record | found, form, output)

@@ -1,12 +1,17 @@
 """`schema`, `db`, `doctor`: what can be written, the record's tables, and whether this machine is fit."""
 
+import textwrap
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from orchestrator.cli.frame import LabCommand, LabGroup, current_settings, reading_options
 from orchestrator.cli.output import show_rows, show_text
 from orchestrator.errors import InputError
+
+if TYPE_CHECKING:
+    from orchestrator.specs.documentation import FieldDoc
 
 
 @click.command(cls=LabCommand, example="orchestrator schema sweep")
@@ -30,11 +35,21 @@ def schema(kind: str | None, form: str | None, output: str | None) -> None:
         return
     if kind not in SPEC_KINDS:
         raise InputError(f"{kind!r} is no kind of spec{nearest(kind, SPEC_KINDS)}")
+    rows = list(document_fields(SPEC_KINDS[kind]))
     if form == "json" or (form is None and (output or "").endswith(".json")):
         show_text(json.dumps(SPEC_KINDS[kind].model_json_schema(), indent=2, ensure_ascii=False), output)
+    elif form == "csv" or (form is None and (output or "").endswith(".csv")):
+        show_rows(map(asdict, rows), ["field", "type", "unit", "default", "role", "about"], "csv", output)
     else:
-        rows = [asdict(row) for row in document_fields(SPEC_KINDS[kind])]
-        show_rows(rows, ["field", "type", "unit", "default", "role", "about"], form, output)
+        show_text("\n".join(_described(row) for row in rows), output)
+
+
+def _described(row: "FieldDoc") -> str:
+    """A field on a line, and what it means on the next ones."""
+    unit = f" ({row.unit})" if row.unit else ""
+    default = row.default if row.default in ("required", "left out", "see below") else f"default {row.default}"
+    about = textwrap.fill(row.about, 80, initial_indent="    ", subsequent_indent="    ")
+    return f"{row.field}: {row.type}{unit}; {default}; {row.role}\n{about}"
 
 
 @click.group(cls=LabGroup)

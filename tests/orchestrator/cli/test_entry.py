@@ -1,0 +1,190 @@
+"""How the command line ends: exit statuses, one message per error, help with an example, options wherever they stand.
+
+Alone: .venv/bin/pytest tests/orchestrator/cli/test_entry.py
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from bert_core.errors import CheckpointError
+from orchestrator.cli import entry
+from orchestrator.cli.entry import Interrupted, cli, run_command_line
+from orchestrator.cli.frame import LabCommand
+from orchestrator.errors import (
+    ClusterError,
+    NotFoundError,
+    RegistryError,
+    RunFailedError,
+    RunStoppedError,
+    SpecError,
+)
+from tests.orchestrator.cli.conftest import Command
+
+
+def commands(group: click.Group = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+@pytest.mark.parametrize("path", [path for path, _ in commands()], ids=" ".join)
+def test_help_ends_in_an_example_of_the_command(path: tuple[str, ...], command: Command) -> None:
+    outcome = command(*path, "--help")
+    assert outcome.status == 0
+    assert outcome.err == ""
+    last = outcome.out.rstrip().splitlines()
+    assert "Example:" in last[-3:] or "Example:" in last[-2:]
+    assert f"orchestrator {' '.join(path)}" in outcome.out.partition("Example:")[2]
+
+
+def test_the_contracts_commands_are_there() -> None:
+    found = {" ".join(path) for path, _ in commands()}
+    runs = {f"runs {name}" for name in ("list", "show", "trials", "metrics", "logs", "export")}
+    models = {f"models {name}" for name in ("list", "show", "export")}
+    using = {"evaluate", "predict", "fill-mask", "next-sentence", "query", "leaderboard"}
+    rest = {"corpus inspect", "tokenizer train", "tokenizer report", "schema", "db upgrade", "db current", "doctor"}
+    assert found >= {"demo", "run", "plan", "submit", "resume"} | runs | models | using | rest
+
+
+def test_the_overview_shows_each_summary_whole(command: Command) -> None:
+    listed = command("--help").out.partition("Commands:")[2]
+    assert "..." not in listed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["rnu"], "'run'"),
+        (["runs", "lst"], "'list'"),
+        (["runs", "list", "--limti", "3"], "--limit"),
+        (["--registri", "x", "doctor"], "--registry"),
+        (["schema", "swep"], "did you mean sweep?"),
+    ],
+)
+def test_a_wrong_spelling_is_wrong_usage_and_names_the_nearest(
+    command: Command, arguments: list[str], hint: str
+) -> None:
+    outcome = command(*arguments)
+    assert (outcome.status, outcome.out) == (2, "")
+    assert hint in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (RunFailedError("it failed"), 1),
+        (RunStoppedError("it was stopped"), 1),
+        (SpecError("steps is 0"), 2),
+        (CheckpointError("cut short"), 2),
+        (NotFoundError("no such run"), 3),
+        (RegistryError("cannot be opened"), 4),
+        (ClusterError("cannot be reached"), 5),
+        (PermissionError(13, "Permission denied", "/root/x"), 2),
+        (KeyError("surprise"), 1),
+        (OSError("surprise"), 1),
+        (Interrupted(signal.SIGTERM), 143),
+        (KeyboardInterrupt(), 130),
+        (click.Abort(), 130),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
+)
+def test_each_error_is_one_message_and_the_contracts_status(
+    error: BaseException, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command(cls=LabCommand)
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setitem(cli.commands, "fail", fail)
+    assert run_command_line(["fail"]) == status
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert [line.startswith("Error: ") for line in captured.err.splitlines() if line] == [True]
+    assert "Traceback" not in captured.err
+    if type(error) in (KeyError, OSError):
+        assert "--debug" in captured.err
+    assert run_command_line(["--debug", "fail"]) == status
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_control_characters_in_a_message_do_not_reach_the_terminal(command: Command) -> None:
+    outcome = command("run", "no\x1b[2Jsuch.yaml")
+    assert outcome.status == 2
+    assert "\x1b" not in outcome.err
+
+
+def test_global_options_stand_before_or_after_the_command(command: Command, tmp_path: Path) -> None:
+    for arguments in (["--home", str(tmp_path / "a"), "runs", "list"], ["runs", "list", "--home", str(tmp_path / "b")]):
+        assert command(*arguments).status == 0
+    assert (tmp_path / "a" / "registry.sqlite").exists()
+    assert (tmp_path / "b" / "registry.sqlite").exists()
+
+
+def test_a_registry_that_cannot_be_opened_is_registry_trouble(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no database, but long enough to be read as one" * 10)
+    outcome = command("runs", "list", "--registry", str(tmp_path / "text"))
+    assert (outcome.status, outcome.out) == (4, "")
+    assert "not a SQLite database" in outcome.err
+
+
+SLEEPER = """
+import click, signal, sys, time
+from orchestrator.cli import entry
+from orchestrator.cli.frame import LabCommand
+@click.command(cls=LabCommand)
+def wait():
+    try:
+        signal.raise_signal(signal.Signals[sys.argv[2]])
+        time.sleep(50)
+    finally:
+        print("end state written")
+        if len(sys.argv) > 3:
+            signal.raise_signal(signal.Signals[sys.argv[3]])
+            print("never said", flush=True)
+entry.cli.add_command(wait)
+wait.allow_extra_args = True
+wait.context_settings = {"allow_extra_args": True}
+entry.main()
+"""
+
+
+@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_signal_unwinds_and_ends_with_its_status(name: str, status: int) -> None:
+    done = subprocess.run([sys.executable, "-c", SLEEPER, "wait", name], capture_output=True, text=True, timeout=60)
+    assert done.returncode == status
+    assert done.stdout == "end state written\n"
+    assert done.stderr.strip().splitlines() == ["Error: interrupted"]
+
+
+def test_a_second_signal_leaves_at_once() -> None:
+    command_line = [sys.executable, "-c", SLEEPER, "wait", "SIGINT", "SIGTERM"]
+    done = subprocess.run(command_line, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 143
+    assert "never said" not in done.stdout
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    code = "import sys; sys.argv = ['orchestrator', 'schema', 'sweep']; from orchestrator.cli import main; main()"
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([sys.executable, "-c", code], stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60)
+    os.close(writing)
+    assert done.stderr == ""
+    assert done.returncode == 0
+
+
+def test_the_installed_command_is_this_one() -> None:
+    import importlib.metadata
+
+    (script,) = importlib.metadata.entry_points(group="console_scripts", name="orchestrator")
+    assert script.load() is entry.main

@@ -1,0 +1,134 @@
+"""How data is shown: tables that stay readable, JSON and CSV that machines read, nothing that drives a terminal.
+
+Alone: .venv/bin/pytest tests/orchestrator/cli/test_output.py
+"""
+
+import csv
+import json
+import math
+import os
+import pty
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orchestrator.cli.output import cell, printable, show_record, show_rows
+
+ROWS = [
+    {"name": "a", "score": 0.5, "num": 3, "at": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "words": ["x", "y"]},
+    {"name": "b\x1b[31m", "score": math.nan, "num": None, "at": None, "words": []},
+]
+COLUMNS = ["name", "score", "num", "at", "words"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (math.nan, "–"),
+        ("", "–"),
+        ([], "–"),
+        (True, "yes"),
+        (0.25, "0.2500"),
+        (12.5, "12.50"),
+        (123.44, "123.4"),
+        (3.0, "3"),
+        (5e-05, "5e-05"),
+        (math.inf, "inf"),
+        (7, "7"),
+        ("a\nb", "a b"),
+        ("\x1b[2Ja\u202eb", "�[2Ja�b"),
+        (["a", 1], "a, 1"),
+        ({"a": 1}, '{"a": 1}'),
+        (np.float64(0.25), "0.2500"),
+        (np.int64(3), "3"),
+        (datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "2026-01-02 03:04"),
+    ],
+)
+def test_a_value_is_short_in_a_table(value: object, text: str) -> None:
+    assert cell(value) == text
+
+
+def test_a_piped_table_is_plain_aligned_text(capsys: pytest.CaptureFixture[str]) -> None:
+    show_rows(ROWS, COLUMNS, None, None)
+    assert capsys.readouterr().out == (
+        "name     score  num  at                words\n"
+        "a       0.5000    3  2026-01-02 03:04  x, y\n"
+        "b�[31m       –    –  –                 –\n"
+    )
+
+
+def test_a_columns_numbers_have_equally_many_decimals(capsys: pytest.CaptureFixture[str]) -> None:
+    show_rows([{"f1": 0.9}, {"f1": 0.91234}, {"f1": 1.0}], ["f1"], None, None)
+    assert capsys.readouterr().out.split() == ["f1", "0.9000", "0.9123", "1.0000"]
+
+
+def test_wide_characters_keep_the_columns_aligned(capsys: pytest.CaptureFixture[str]) -> None:
+    show_rows([{"a": "日本", "b": "x"}, {"a": "abcd", "b": "y"}], ["a", "b"], None, None)
+    assert capsys.readouterr().out == "a     b\n日本  x\nabcd  y\n"
+
+
+def test_json_has_null_for_what_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
+    show_rows(ROWS, COLUMNS, "json", None)
+    first, second = json.loads(capsys.readouterr().out)
+    assert first == {"name": "a", "score": 0.5, "num": 3, "at": "2026-01-02T03:04:05+00:00", "words": ["x", "y"]}
+    assert (second["score"], second["num"], second["name"]) == (None, None, "b\x1b[31m")
+
+
+def test_csv_is_read_back_by_the_standard_reader(capsys: pytest.CaptureFixture[str]) -> None:
+    show_rows([{"a": 'x,"y"\nz', "b": None}, {"a": [1], "b": 0.1}], ["a", "b"], "csv", None)
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines(keepends=True)))
+    assert rows == [{"a": 'x,"y"\nz', "b": ""}, {"a": "[1]", "b": "0.1"}]
+
+
+def test_a_files_ending_sets_the_format_and_the_option_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    show_rows(ROWS, COLUMNS, None, "a.json")
+    show_rows(ROWS, COLUMNS, None, "a.csv")
+    show_rows(ROWS, COLUMNS, "json", "a.txt")
+    assert json.loads(Path("a.json").read_text()) == json.loads(Path("a.txt").read_text())
+    assert Path("a.csv").read_text().startswith("name,score")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == ["wrote a.json", "wrote a.csv", "wrote a.txt"]
+
+
+def test_no_rows_are_an_empty_list_for_machines_and_a_word_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    show_rows([], ["a"], "json", None, empty="nothing yet")
+    assert capsys.readouterr() == ("[]\n", "")
+    show_rows([], ["a"], None, None, empty="nothing yet")
+    assert capsys.readouterr() == ("", "nothing yet\n")
+
+
+def test_a_record_leaves_out_what_has_no_value_except_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
+    show_record({"a": 1, "bc": None}, None, None)
+    assert capsys.readouterr().out == "a   1\n"
+    show_record({"a": 1, "bc": None}, "json", None)
+    assert json.loads(capsys.readouterr().out) == {"a": 1, "bc": None}
+
+
+def test_lines_survive_and_other_control_characters_do_not() -> None:
+    assert printable("a\n\tb\x07\x9b") == "a\n\tb��"
+    assert printable("a\nb", keep_lines=False) == "a b"
+
+
+def test_a_narrow_terminal_goes_without_spare_columns() -> None:
+    code = """from orchestrator.cli.output import show_rows
+row = {"name": "x" * 10, "long": "y" * 15, "rank": 1, "spared": "z" * 12}
+show_rows([row], list(row), None, None, spare=["spared"])"""
+    ours, theirs = pty.openpty()
+    subprocess.run(
+        [sys.executable, "-c", code], stdout=theirs, env={**os.environ, "COLUMNS": "34"}, timeout=60, check=True
+    )
+    os.close(theirs)
+    shown = os.read(ours, 4096)
+    os.close(ours)
+    assert b"yyyyyyyyyyyyyyy" in shown
+    assert b"rank" in shown
+    assert b"spared" not in shown

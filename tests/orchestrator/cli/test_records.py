@@ -1,0 +1,139 @@
+"""Commands that read the record, on a registry with one sweep.
+
+Alone: .venv/bin/pytest tests/orchestrator/cli/test_records.py
+"""
+
+import csv
+import json
+from pathlib import Path
+
+import pandas
+import pytest
+
+from tests.orchestrator.cli.conftest import Command, RecordedSweep
+
+
+def test_runs_list_has_runs_and_trials_on_request(command: Command, recorded_sweep: RecordedSweep) -> None:
+    rows = json.loads(command("runs", "list", "-f", "json").out)
+    assert [(row["id"], row["state"], row["score"]) for row in rows] == [(recorded_sweep.run_id, "COMPLETED", 0.85)]
+    with_trials = json.loads(command("runs", "list", "--trials", "-f", "json").out)
+    assert {row["id"] for row in with_trials} == {recorded_sweep.run_id, *recorded_sweep.trial_ids}
+
+
+@pytest.mark.parametrize(
+    "arguments", [["runs", "list"], ["query", "task = 'sst2'"], ["leaderboard"], ["models", "list"]]
+)
+def test_an_empty_registry_is_no_error(command: Command, arguments: list[str]) -> None:
+    outcome = command(*arguments)
+    assert (outcome.status, outcome.out) == (0, "")
+    assert outcome.err
+    assert json.loads(command(*arguments, "-f", "json").out) == []
+
+
+def test_a_run_is_shown_by_the_beginning_of_its_id(command: Command, recorded_sweep: RecordedSweep) -> None:
+    outcome = command("runs", "show", recorded_sweep.run_id[:6], "-f", "json")
+    record = json.loads(outcome.out)
+    assert record["id"] == recorded_sweep.run_id
+    assert record["tags"] == ["tried"]
+    assert record["models"] == ["first@1"]
+    assert record["metrics.test.accuracy"] == 0.8
+    assert record["spec"]["space"] == {"learning_rate": [1e-4, 3e-4]}
+    assert "params.task.id" in command("runs", "show", recorded_sweep.run_id).out
+
+
+def test_an_unknown_run_is_not_found_and_the_latest_are_named(command: Command, recorded_sweep: RecordedSweep) -> None:
+    for subcommand in ("show", "trials", "metrics", "logs"):
+        outcome = command("runs", subcommand, "zzzz")
+        assert (outcome.status, outcome.out) == (3, "")
+        assert recorded_sweep.run_id in outcome.err
+
+
+def test_trials_show_what_varied(command: Command, recorded_sweep: RecordedSweep) -> None:
+    table = command("runs", "trials", recorded_sweep.run_id).out.splitlines()
+    assert table[0].split() == ["number", "id", "state", "seed", "learning_rate", "accuracy", "seconds"]
+    assert len(table) == 6
+    rows = list(csv.DictReader(command("runs", "trials", recorded_sweep.run_id, "-f", "csv").out.splitlines()))
+    assert [row["metrics.accuracy"] for row in rows] == ["0.7", "0.75", "0.8", "0.85", ""]
+    assert "without trials" in command("runs", "trials", recorded_sweep.trial_ids[0]).err
+
+
+def test_metrics_over_steps_can_be_one_of_them(command: Command, recorded_sweep: RecordedSweep) -> None:
+    trial = recorded_sweep.trial_ids[3]
+    rows = json.loads(command("runs", "metrics", trial, "train.loss", "-f", "json").out)
+    assert [(row["step"], row["value"]) for row in rows] == [(1, 1.0), (2, 0.5), (4, 0.25)]
+    assert "it has: accuracy" in command("runs", "metrics", trial, "lss").err
+
+
+def test_logs_are_the_runs_own(command: Command, recorded_sweep: RecordedSweep, home: Path) -> None:
+    assert command("runs", "logs", recorded_sweep.run_id).out == "trial 3: accuracy 0.85\n"
+    (home / "storage" / "runs" / "r" / "log.txt").unlink()
+    outcome = command("runs", "logs", recorded_sweep.run_id)
+    assert outcome.status == 3
+    assert "--storage" in outcome.err
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+def test_an_export_has_a_row_for_each_run_and_trial(
+    command: Command, recorded_sweep: RecordedSweep, tmp_path: Path, ending: str
+) -> None:
+    target = tmp_path / f"runs.{ending}"
+    outcome = command("runs", "export", str(target))
+    assert (outcome.status, outcome.out) == (0, "")
+    readers = {"csv": pandas.read_csv, "json": pandas.read_json, "parquet": pandas.read_parquet}
+    frame = readers[ending](target)
+    assert set(frame["id"]) == {recorded_sweep.run_id, *recorded_sweep.trial_ids}
+    assert frame["metrics.accuracy"].max() == 0.85
+
+
+def test_an_export_without_a_known_ending_is_refused(command: Command, home: Path) -> None:
+    outcome = command("runs", "export", "runs.txt")
+    assert outcome.status == 2
+    assert ".csv, .json or .parquet" in outcome.err
+
+
+def test_a_query_filters_sorts_and_shows_what_it_names(command: Command, recorded_sweep: RecordedSweep) -> None:
+    arguments = ["query", "metrics.accuracy > 0.72 and params.learning_rate > 2e-4 and kind = 'trial'"]
+    table = command(*arguments, "--sort", "-metrics.accuracy").out.splitlines()
+    assert table[0].split()[-2:] == ["accuracy", "learning_rate"]
+    assert [line.split()[0] for line in table[1:]] == [recorded_sweep.trial_ids[3], recorded_sweep.trial_ids[2]]
+    assert len(command(*arguments, "--limit", "1").out.splitlines()) == 2
+
+
+def test_a_broken_query_points_at_what_is_wrong(command: Command, recorded_sweep: RecordedSweep) -> None:
+    outcome = command("query", "metrics.accuracy >")
+    assert (outcome.status, outcome.out) == (2, "")
+    assert "^" in outcome.err
+
+
+def test_the_leaderboard_ranks_groups_of_seeds(command: Command, recorded_sweep: RecordedSweep) -> None:
+    rows = json.loads(command("leaderboard", "sst2", "-f", "json").out)
+    assert [(row["rank"], round(row["mean"], 3), row["n"], row["baseline"]) for row in rows] == [
+        (1, 0.825, 2, 0.5),
+        (2, 0.725, 2, 0.5),
+    ]
+    assert len(json.loads(command("leaderboard", "--limit", "1", "-f", "json").out)) == 1
+    outcome = command("leaderboard", "sst")
+    assert outcome.status == 3
+    assert "there are: sst2" in outcome.err
+
+
+def test_a_failed_trials_message_cannot_drive_the_terminal(command: Command, recorded_sweep: RecordedSweep) -> None:
+    outcome = command("runs", "show", recorded_sweep.trial_ids[4])
+    assert "diverged�[31m at step 7" in outcome.out
+    assert "\x1b" not in outcome.out
+
+
+def test_models_are_listed_and_shown(command: Command, recorded_sweep: RecordedSweep) -> None:
+    (row,) = json.loads(command("models", "list", "-f", "json").out)
+    assert (row["model"], row["task"], row["num_parameters"]) == ("first@1", "sst2", 4_385_920)
+    shown = command("models", "show", "first")
+    assert "first" in shown.out
+    assert "is gone" in shown.err
+    assert command("models", "show", "second").status == 3
+
+
+def test_db_current_and_upgrade_say_the_revision(command: Command) -> None:
+    assert command("db", "current").out == "empty\n"
+    revision = command("db", "upgrade").out
+    assert revision.strip()
+    assert command("db", "current").out == revision
