@@ -7,6 +7,7 @@
 import os
 import signal
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Sequence
@@ -38,6 +39,9 @@ def cli() -> None:
 
 for _command in ALL:
     cli.add_command(_command)
+
+
+SAME_SIGNAL_S = 0.5
 
 
 class Interrupted(KeyboardInterrupt):
@@ -109,9 +113,18 @@ def _fail(message: str, status: int, debug: bool) -> int:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """The first signal unwinds, so that end states are written; the second one leaves at once."""
+    """The first signal unwinds, so that end states are written; a second one leaves at once.
+
+    `timeout` and some shells signal the process and its group in one go: what follows at once is the same signal.
+    """
+    first_at = time.monotonic()
+
+    def leave(second: int, frame: FrameType | None) -> None:
+        if time.monotonic() - first_at > SAME_SIGNAL_S:
+            os._exit(128 + second)
+
     for again in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(again, lambda second, _: os._exit(128 + second))
+        signal.signal(again, leave)
     raise Interrupted(number)
 
 

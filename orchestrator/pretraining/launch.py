@@ -1,7 +1,7 @@
 """The driver's side of pretraining: the corpus, the job, Ray Train, and the events that come back."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +45,7 @@ def run_pretraining(
     *,
     on_event: Callable[[Event], None],
     on_dataset: Callable[[DatasetResult], None],
-    on_progress: Callable[[str], None],
+    on_tokenising: Callable[[int, int], None],
 ) -> PretrainResult:
     """Pretrain from the run's last checkpoint, or from the start; Ray is connected already.
 
@@ -59,6 +59,7 @@ def run_pretraining(
         held_out_share=spec.held_out_share,
         shard_bytes=spec.shard_bytes,
         storage=request.storage,
+        progress=on_tokenising,
     )
     on_dataset(dataset)
     job = build_job(request, dataset)
@@ -141,13 +142,6 @@ def uses_gpu(spec: PretrainSpec) -> bool:
     if spec.execution.device == "auto":
         return bool(ray.cluster_resources().get("GPU", 0.0) >= spec.execution.num_workers)
     return spec.execution.device == "gpu"
-
-
-def needed_resources(spec: PretrainSpec) -> Mapping[str, float]:
-    """Ray resources that the whole run holds at once."""
-    execution = spec.execution
-    needed = {"CPU": execution.num_workers * (execution.cpus_per_worker + execution.data_cpus)}
-    return needed | ({"GPU": float(execution.num_workers)} if execution.device == "gpu" else {})
 
 
 def _drain(inbox: Any, on_event: Callable[[Event], None]) -> None:

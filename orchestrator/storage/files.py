@@ -29,7 +29,8 @@ def _local(path: str) -> Path:
 
 def join(root: str, *parts: str) -> str:
     """`root/part/part`, whatever kind of path `root` is."""
-    return "/".join([root.rstrip("/"), *(part.strip("/") for part in parts)])
+    root = root if root.endswith("://") else root.rstrip("/") + "/"
+    return root + "/".join(part.strip("/") for part in parts)
 
 
 def write_bytes(path: str, data: bytes | memoryview) -> str:
@@ -101,14 +102,20 @@ def delete(path: str) -> None:
     """Remove a file or a folder with all it holds; one that is not there is fine."""
     if is_local(path):
         target = _local(path)
-        if target.is_dir():
-            shutil.rmtree(target, ignore_errors=True)
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target, onerror=_raise_unless_gone)
         else:
             target.unlink(missing_ok=True)
         return
     filesystem, plain = fsspec.core.url_to_fs(path)
     if filesystem.exists(plain):
         filesystem.rm(plain, recursive=True)
+
+
+def _raise_unless_gone(_: object, __: str, problem: tuple[object, BaseException, object]) -> None:
+    """Another process may have deleted the same thing; every other problem is one."""
+    if not isinstance(problem[1], FileNotFoundError):
+        raise problem[1]
 
 
 def digest_file(path: str) -> str:
@@ -129,12 +136,26 @@ def local_copy(folder: str) -> Path:
 
 @contextmanager
 def written_folder(folder: str) -> Iterator[Path]:
-    """A local folder to write files into: `folder` itself where it is local, else one that is uploaded at the end."""
+    """A local folder, not there yet, to write files into; at the end of the block it takes the place of `folder`.
+
+    On a local path the folder appears whole. On an object store its files appear one by one, by name.
+    """
     if is_local(folder):
-        yield _local(folder)
+        target = _local(folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = target.with_name(f".{target.name}.{uuid4().hex[:8]}.tmp")
+        try:
+            yield scratch
+            delete(folder)
+            scratch.replace(target)
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+        _sync_folder(target.parent)
         return
-    with tempfile.TemporaryDirectory(prefix="orchestrator-") as scratch:
-        target = Path(scratch) / "folder"
-        yield target
-        for file in sorted(target.iterdir()):
+    with tempfile.TemporaryDirectory(prefix="orchestrator-") as name:
+        scratch = Path(name) / "folder"
+        yield scratch
+        delete(folder)
+        for file in sorted(scratch.iterdir()):
             write_bytes(join(folder, file.name), file.read_bytes())

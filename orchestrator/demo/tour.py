@@ -1,0 +1,118 @@
+"""`orchestrator demo`: the life cycle on generated text, then what it found and where to go on.
+
+The numbers are what this run measured. The text is generated (`world`), so they say nothing about English; they show
+that each part works, and what pretraining brings a tiny model in a world that both have to learn from the same data.
+"""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas
+from rich.console import Console
+from rich.table import Table
+
+from orchestrator.demo.demo_data import DemoData, write_demo_data
+from orchestrator.demo.examples import fill_mask_answer, fill_mask_example, next_sentence_example
+from orchestrator.inference import fill_mask, next_sentence
+from orchestrator.pipeline import run_spec
+from orchestrator.progress import Progress, duration
+from orchestrator.registry import Registry
+from orchestrator.settings import Settings
+from orchestrator.specs import Spec
+from orchestrator.specs.loading import load_spec
+
+SPEC = Path(__file__).with_name("pipeline.yaml")
+HEADS = {"trades": "classification", "names": "NER", "questions": "question answering"}
+SEED = 0
+
+
+def run_demo(settings: Settings) -> int:
+    """Write the world, run the pipeline, show its results; 0 when all went well."""
+    started_at = time.monotonic()
+    progress = Progress()
+    data = write_demo_data(settings.home / "demo", SEED)
+    progress.say(f"All text of this demo is generated: a small world of people, places and firms, in {data.corpus}")
+    record = run_spec(demo_spec(data), settings=settings)
+    with Registry(settings.registry) as registry:
+        stages = registry.runs(f"tag = 'pipeline:{record.id}'", trials=False).set_index("name")
+        runs = {name.removeprefix("demo/"): str(stages.loc[name, "id"]) for name in stages.index}
+        table = comparison(registry, {task: runs[task] for task in HEADS})
+        model = registry.run(runs["pretraining"]).model_folder
+    assert model is not None, "a completed pretraining run has a model"
+    console = Console(highlight=False)
+    console.print(comparison_table(table))
+    _show_language(console, model, data)
+    _show_next_steps(console, settings, runs)
+    progress.say(f"the demo took {duration(time.monotonic() - started_at)}")
+    return 0
+
+
+def demo_spec(data: DemoData) -> Spec:
+    """The demo's pipeline over the files of a generated world."""
+    overrides: dict[str, Any] = {
+        f"stages.{stage}.corpus.files": [str(data.corpus)] for stage in ("tokenizer", "pretraining")
+    }
+    for task, files in (("trades", data.trades), ("names", data.names), ("questions", data.questions)):
+        overrides |= {f"stages.{task}.task.files.{split}": str(path) for split, path in files.items()}
+    return load_spec(SPEC, overrides)
+
+
+def comparison(registry: Registry, sweeps: dict[str, str]) -> pandas.DataFrame:
+    """For each sweep, the best recipe's score from pretrained and from random weights, beside the baseline."""
+    rows = []
+    for task, run_id in sweeps.items():
+        trials = registry.trials(run_id)
+        metric = registry.run(run_id).metric
+        scores = trials.assign(score=trials[f"metrics.{metric}"], start=trials["params.recipe.init_from"])
+        best = scores.groupby(scores["start"] == "random")["score"].max()
+        rows.append(
+            {
+                "task": task,
+                "head": HEADS[task],
+                "metric": metric,
+                "baseline": scores[f"metrics.baseline.{metric}"].iloc[0],
+                "random weights": best[True],
+                "pretrained": best[False],
+                "gain": best[False] - best[True],
+            }
+        )
+    return pandas.DataFrame(rows)
+
+
+def comparison_table(frame: pandas.DataFrame) -> Table:
+    """The comparison as people read it."""
+    table = Table(title="What pretraining brought (validation scores, best recipe of each)", title_justify="left")
+    for column in frame.columns:
+        is_number = pandas.api.types.is_numeric_dtype(frame[column])
+        table.add_column(str(column), justify="right" if is_number else "left")
+    for row in frame.itertuples(index=False):
+        table.add_row(*(f"{value:.3f}" if isinstance(value, float) else str(value) for value in row))
+    return table
+
+
+def _show_language(console: Console, model: str, data: DemoData) -> None:
+    text = fill_mask_example(data.world)
+    console.print(f"\n{text}", markup=False)
+    for guess in fill_mask(model, text, top_k=3):
+        mark = "  <- true in this world" if guess.token == fill_mask_answer(data.world).lower() else ""
+        console.print(f"  {guess.probability:6.1%}  {guess.token}{mark}", markup=False)
+    first, follows, elsewhere = next_sentence_example(data.world)
+    console.print(f"\nDoes it follow {first!r}?", markup=False)
+    for second in (follows, elsewhere):
+        console.print(f"  {next_sentence(model, first, second).probability:6.1%}  {second}", markup=False)
+
+
+def _show_next_steps(console: Console, settings: Settings, runs: dict[str, str]) -> None:
+    home = "" if settings.home == Settings.from_options(environ={}).home else f"--home {settings.home} "
+    commands = [
+        "runs list",
+        "leaderboard",
+        f"runs trials {runs['questions'][:6]}",
+        'query "metrics.f1 > 0.5 and params.learning_rate > 1e-3"',
+        'fill-mask demo/pretraining "She worked for the [MASK] ."',
+        "run experiments/pretrain_tiny_wikipedia.yaml --dry-run",
+    ]
+    console.print("\nGo on with:")
+    for command in commands:
+        console.print(f"  orchestrator {home}{command}", markup=False)

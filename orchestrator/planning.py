@@ -1,0 +1,190 @@
+"""What a spec needs and does, found out before anything is started; what could not run is refused here."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.corpus.files import find_files
+from orchestrator.errors import SpecError
+from orchestrator.settings import Settings
+from orchestrator.specs import (
+    CorpusSpec,
+    EvaluateSpec,
+    PipelineSpec,
+    PretrainSpec,
+    Spec,
+    SweepSpec,
+    TaskSpec,
+    TextSource,
+    TokenizerSpec,
+)
+from orchestrator.specs.references import references
+from orchestrator.storage import digest_file, exists, join
+
+BYTES_PER_PARAMETER = 16
+"""float32 weights, gradients and AdamW's two moments."""
+BYTES_PER_SAVED_PARAMETER = 12
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """One fact of a plan."""
+
+    stage: str
+    what: str
+    value: str
+
+
+def check_inputs(spec: Spec, settings: Settings) -> None:
+    """See that every file, tokenizer and model that a spec names is there.
+
+    Raises: SpecError, CorpusError, TaskDataError, NotFoundError, each naming what is missing.
+    """
+    if isinstance(spec, PipelineSpec):
+        _check_references(spec)
+        for stage in spec.stages.values():
+            check_inputs(stage, settings)
+        return
+    for source in _sources(spec):
+        find_files(source)
+    for name in _models(spec):
+        if not exists(name):
+            from orchestrator.inference import resolve_model
+
+            resolve_model(name, settings)
+    for task in _tasks(spec):
+        from orchestrator.tasks import load_task
+
+        load_task(task)
+
+
+def input_identity(spec: Spec, settings: Settings) -> list[Any]:
+    """What tells one state of a spec's input files from another."""
+    identity: list[Any] = []
+    for source in _sources(spec):
+        identity += [[file.path, file.num_bytes, file.version] for file in find_files(source)]
+    for task in _tasks(spec):
+        from orchestrator.tasks import load_task
+
+        loaded = load_task(task)
+        identity += [[split, loaded.fingerprint(split)] for split in loaded.splits]
+    for name in _models(spec):
+        for file in ("manifest.json", "tokenizer.json", "vocab.txt"):
+            path = join(name, file)
+            if exists(path):
+                identity.append([file, digest_file(path)])
+    return identity
+
+
+def needed_resources(spec: Spec) -> dict[str, float]:
+    """The Ray resources that a spec holds at once."""
+    if isinstance(spec, PipelineSpec):
+        needs = [needed_resources(stage) for stage in spec.stages.values()]
+        return {name: max(need.get(name, 0.0) for need in needs) for name in {name for need in needs for name in need}}
+    if isinstance(spec, PretrainSpec):
+        execution = spec.execution
+        needed = {"CPU": execution.num_workers * (execution.cpus_per_worker + execution.data_cpus)}
+        return needed | ({"GPU": float(execution.num_workers)} if execution.device == "gpu" else {})
+    if isinstance(spec, SweepSpec):
+        needed = {"CPU": spec.execution.cpus_per_trial}
+        return needed | ({"GPU": spec.execution.gpus_per_trial} if spec.execution.gpus_per_trial else {})
+    return {"CPU": 1.0}
+
+
+def plan_rows(spec: Spec, settings: Settings, stage: str = "") -> list[PlanRow]:
+    """The plan of a spec, stage by stage."""
+    if isinstance(spec, PipelineSpec):
+        return [row for name, inner in spec.stages.items() for row in plan_rows(inner, settings, name)]
+    stage = stage or spec.name or spec.kind
+    facts = [*_facts(spec, settings), ("resources", _resources_text(needed_resources(spec)))]
+    return [PlanRow(stage, what, value) for what, value in facts]
+
+
+def _facts(spec: Spec, settings: Settings) -> Iterator[tuple[str, str]]:
+    yield "kind", spec.kind
+    for source in _sources(spec):
+        files = find_files(source)
+        yield "text", f"{len(files):,} files, {sum(file.num_bytes for file in files) / 1e6:,.1f} MB as stored"
+    if isinstance(spec, PretrainSpec):
+        yield from _pretraining_facts(spec)
+    if isinstance(spec, SweepSpec):
+        yield from _sweep_facts(spec)
+
+
+def _pretraining_facts(spec: PretrainSpec) -> Iterator[tuple[str, str]]:
+    for length, steps in spec.phase_steps():
+        yield "steps", f"{steps:,} of {spec.global_batch_size:,} examples up to {length} tokens"
+    tokens = sum(length * steps * spec.global_batch_size for length, steps in spec.phase_steps())
+    yield "tokens", f"at most {tokens:,}"
+    if spec.init_from == "random" and exists(spec.tokenizer):
+        num_parameters = _num_parameters(spec)
+        yield "parameters", f"{num_parameters:,}"
+        yield "memory of a worker", f"{num_parameters * BYTES_PER_PARAMETER / 1e9:,.2f} GB and activations"
+        kept = spec.execution.keep_checkpoints * num_parameters * BYTES_PER_SAVED_PARAMETER
+        yield "disk", f"{kept / 1e9:,.2f} GB of checkpoints, and the token store (about the text's size)"
+
+
+def _num_parameters(spec: PretrainSpec) -> int:
+    import torch
+
+    from bert_core.heads import BertForPreTraining
+    from bert_core.tokenization import Tokenizer
+    from orchestrator.pretraining.job import build_config
+
+    with torch.device("meta"):
+        model = BertForPreTraining(build_config(spec.model, Tokenizer.load(spec.tokenizer)), seed=None)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _sweep_facts(spec: SweepSpec) -> Iterator[tuple[str, str]]:
+    from orchestrator.finetuning.search_space import grid_points
+    from orchestrator.tasks import load_task
+
+    task = load_task(spec.task)
+    yield "task", f"{task.id} ({task.head}), ranked by {task.metric}"
+    num_examples = len(task.examples("train"))
+    yield "data", f"{num_examples:,} training examples; splits: {', '.join(task.splits)}"
+    points = sum(1 for _ in grid_points(spec)) if spec.search == "grid" else spec.trials or 0
+    yield "trials", f"{points * len(spec.seeds):,} ({points:,} points × {len(spec.seeds)} seeds)"
+    steps = round(num_examples * spec.recipe.epochs / spec.recipe.batch_size)
+    yield "steps of a trial", f"about {steps:,}, where the space does not vary epochs or batch_size"
+    if spec.execution.max_concurrent_trials:
+        yield "trials at a time", f"at most {spec.execution.max_concurrent_trials}"
+
+
+def _check_references(spec: PipelineSpec) -> None:
+    known: list[str] = []
+    for name, stage in spec.stages.items():
+        for reference in sorted(references(stage) - set(known)):
+            earlier = ", ".join(known) or "there is none"
+            raise SpecError(f"stages.{name}: @{reference} names no earlier stage; earlier ones: {earlier}")
+        known.append(name)
+
+
+def _sources(spec: Spec) -> list[TextSource]:
+    return [spec.corpus] if isinstance(spec, TokenizerSpec | CorpusSpec | PretrainSpec) else []
+
+
+def _tasks(spec: Spec) -> list[TaskSpec]:
+    return [spec.task] if isinstance(spec, SweepSpec | EvaluateSpec) else []
+
+
+def _models(spec: Spec) -> list[str]:
+    """Models and tokenizers that a spec names, without `random` and other stages' results."""
+    names: list[Any] = []
+    if isinstance(spec, CorpusSpec | PretrainSpec):
+        names.append(spec.tokenizer)
+    if isinstance(spec, PretrainSpec):
+        names.append(spec.init_from)
+    if isinstance(spec, EvaluateSpec):
+        names.append(spec.model)
+    if isinstance(spec, SweepSpec):
+        names += [spec.recipe.init_from, spec.recipe.tokenizer]
+        for field in ("init_from", "tokenizer"):
+            axis = spec.space.get(field, ())
+            names += axis if isinstance(axis, tuple) else getattr(axis, "choice", ())
+    return [name for name in names if isinstance(name, str) and name != "random" and not name.startswith("@")]
+
+
+def _resources_text(needed: dict[str, float]) -> str:
+    return ", ".join(f"{count:g} {name}" for name, count in needed.items())

@@ -1,0 +1,203 @@
+"""One function per kind of spec: carry it out on the connected Ray, hand events to the recorder, return the result."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from orchestrator.progress import Progress, TrainingStatus, duration
+from orchestrator.recorder import Recorder
+from orchestrator.registry.trials import trial_id
+from orchestrator.results import (
+    CheckpointEvent,
+    DatasetResult,
+    EvaluationResult,
+    Event,
+    MetricEvent,
+    ModelResult,
+    PretrainResult,
+    Result,
+    SweepResult,
+    TokenizerResult,
+    TrialResult,
+    TrialStart,
+)
+from orchestrator.settings import Settings
+from orchestrator.specs import CorpusSpec, EvaluateSpec, PretrainSpec, Spec, SweepSpec, TokenizerSpec
+from orchestrator.storage import exists, join, local_copy, read_json, write_json
+
+FINISHED_TRIALS = "finished_trials.json"
+
+
+@dataclass(frozen=True)
+class StageContext:
+    """Where a stage works and whom it tells."""
+
+    run_id: str
+    attempt: int
+    run_folder: str
+    settings: Settings
+    recorder: Recorder
+    progress: Progress
+
+
+def run_stage(spec: Spec, context: StageContext) -> Result:
+    """Carry out a spec of any kind but `pipeline`."""
+    stage: Callable[[Any, StageContext], Result] = _STAGES[spec.kind]
+    return stage(spec, context)
+
+
+def resolve_tokenizer(name: str, settings: Settings) -> str:
+    """A tokenizer's folder or file: a path, or the tokenizer of a model. Raises: NotFoundError."""
+    from orchestrator.inference import resolve_model
+
+    return name if exists(name) else resolve_model(name, settings)
+
+
+def _run_tokenizer(spec: TokenizerSpec, context: StageContext) -> TokenizerResult:
+    from orchestrator.corpus.tokenizer_training import train_tokenizer
+
+    context.progress.show(f"training a tokenizer of {spec.vocab_size:,} word pieces")
+    result = train_tokenizer(spec, context.settings.storage)
+    report = "  ".join(f"{name} {value:.3f}" for name, value in result.report.items())
+    context.progress.say(f"tokenizer: {result.vocab_size:,} entries  {report}")
+    return result
+
+
+def _run_corpus(spec: CorpusSpec, context: StageContext) -> DatasetResult:
+    from bert_core.tokenization import Tokenizer
+    from orchestrator.corpus.build import build_token_store
+
+    tokenizer = Tokenizer.load(local_copy(resolve_tokenizer(spec.tokenizer, context.settings)))
+    result = build_token_store(
+        spec.corpus,
+        tokenizer,
+        held_out_share=spec.held_out_share,
+        shard_bytes=spec.shard_bytes,
+        storage=context.settings.storage,
+        num_cpus=spec.num_cpus,
+        progress=_tokenising(context.progress),
+    )
+    _tell_dataset(result, context)
+    return result
+
+
+def _run_pretrain(spec: PretrainSpec, context: StageContext) -> PretrainResult:
+    from bert_core.tokenization import Tokenizer
+    from orchestrator.inference import resolve_model
+    from orchestrator.pretraining.launch import PretrainRequest, run_pretraining
+
+    settings = context.settings
+    request = PretrainRequest(
+        spec=spec,
+        storage=settings.storage,
+        run_folder=context.run_folder,
+        attempt=context.attempt,
+        tokenizer=Tokenizer.load(local_copy(resolve_tokenizer(spec.tokenizer, settings))),
+        init_folder=None if spec.init_from == "random" else resolve_model(spec.init_from, settings),
+    )
+    status = TrainingStatus(spec.steps)
+
+    def on_event(event: Event) -> None:
+        context.recorder.events(context.run_id, [event])
+        if isinstance(event, MetricEvent):
+            (context.progress.show if event.split == "train" else context.progress.say)(status.line(event))
+        elif not isinstance(event, CheckpointEvent):
+            context.progress.say(event.text if event.level == "info" else f"{event.level}: {event.text}")
+
+    def on_dataset(dataset: DatasetResult) -> None:
+        context.recorder.registry.record_dataset(context.run_id, dataset)
+        _tell_dataset(dataset, context)
+        context.progress.show("starting the training workers")
+
+    return run_pretraining(
+        request, on_event=on_event, on_dataset=on_dataset, on_tokenising=_tokenising(context.progress)
+    )
+
+
+def _run_sweep(spec: SweepSpec, context: StageContext) -> SweepResult:
+    from orchestrator.finetuning.sweep import run_sweep
+    from orchestrator.inference import resolve_model
+
+    recorder, run_id, progress = context.recorder, context.run_id, context.progress
+    finished = _finished_trials(context.run_folder)
+    if finished:
+        progress.say(f"{len(finished)} finished trials of an earlier attempt stand as they are")
+
+    def resolve(name: str) -> str:
+        return name if exists(name) else resolve_model(name, context.settings)
+
+    def on_started(start: TrialStart) -> None:
+        recorder.trial_started(run_id, key=start.key, number=start.number, parameters=start.parameters, seed=start.seed)
+
+    def on_result(result: TrialResult) -> None:
+        recorder.trial(run_id, result)
+        if result.state == "FAILED":
+            progress.say(f"trial {result.number} failed: {result.error}")
+            return
+        finished[result.key] = result
+        write_json(join(context.run_folder, FINISHED_TRIALS), [asdict(trial) for trial in finished.values()])
+
+    result = run_sweep(
+        spec,
+        run_id=run_id,
+        storage=context.settings.storage,
+        resolve_model=resolve,
+        on_trial_started=on_started,
+        on_trial_event=lambda key, event: recorder.events(trial_id(run_id, key), [event]),
+        on_trial_result=on_result,
+        on_progress=progress.show,
+        finished=dict(finished),
+    )
+    best = result.best
+    progress.say(
+        f"{result.task}: best of {len(result.trials)} trials has {result.metric} {best.metrics[result.metric]:.4f} "
+        f"(baseline {best.metrics.get(f'baseline.{result.metric}', 0.0):.4f}) after {duration(result.seconds)}"
+    )
+    return result
+
+
+def _run_evaluate(spec: EvaluateSpec, context: StageContext) -> EvaluationResult:
+    from orchestrator.inference import evaluate
+
+    predictions = join(context.run_folder, f"predictions/{spec.split}.jsonl")
+    result = evaluate(spec.model, spec.task, spec.split, context.settings, spec.batch_size, predictions)
+    scores = "  ".join(f"{name} {value:.4f}" for name, value in result.metrics.items())
+    context.progress.say(f"{result.task} ({result.split}, {result.num_examples:,} examples): {scores}")
+    return result
+
+
+_STAGES: dict[str, Callable[[Any, StageContext], Result]] = {
+    "tokenizer": _run_tokenizer,
+    "corpus": _run_corpus,
+    "pretrain": _run_pretrain,
+    "sweep": _run_sweep,
+    "evaluate": _run_evaluate,
+}
+
+
+def _finished_trials(run_folder: str) -> dict[str, TrialResult]:
+    """The trials that an earlier attempt finished, by key."""
+    path = join(run_folder, FINISHED_TRIALS)
+    if not exists(path):
+        return {}
+    trials = []
+    for values in read_json(path):
+        model = values.pop("model")
+        trials.append(TrialResult(**values, model=ModelResult(**model) if model else None))
+    return {trial.key: trial for trial in trials}
+
+
+def _tokenising(progress: Progress) -> Callable[[int, int], None]:
+    def tell(done_bytes: int, total_bytes: int) -> None:
+        progress.show(f"tokenising: {done_bytes / 1e6:,.0f} of {total_bytes / 1e6:,.0f} MB read")
+
+    return tell
+
+
+def _tell_dataset(dataset: DatasetResult, context: StageContext) -> None:
+    counts = dataset.counts
+    how = "found as tokenised before" if dataset.reused else "tokenised"
+    context.progress.say(
+        f"corpus {how}: {counts['num_train_documents']:,} documents, {counts['num_train_tokens']:,} tokens; "
+        f"{counts['num_held_out_documents']:,} documents held out; {counts['num_bad_records']:,} bad records"
+    )
