@@ -9,6 +9,8 @@ in any order; they are sorted there. An error in a task travels as a message, so
 import hashlib
 import json
 import logging
+import re
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
@@ -20,6 +22,7 @@ import pyarrow as pa
 import ray.data
 from ray.data import ExecutionResources, TaskPoolStrategy
 from ray.exceptions import RayError
+from ray.util.annotations import RayDeprecationWarning
 
 from bert_core.tokenization import Tokenizer
 from orchestrator.corpus.files import InputFile, find_files
@@ -121,7 +124,7 @@ def _run(
             done_bytes += row["num_bytes_read"]
             progress(done_bytes, total_bytes)
     except RayError as error:
-        raise ClusterError(f"Ray lost the tokenising of the corpus: {error}") from error
+        raise ClusterError(f"Ray lost the tokenising of the corpus: {_reason(error)}") from error
     ordered = [units[place] for place in sorted(units)]
     shards = tuple(ShardInfo(**shard) for unit in ordered for shard in unit["shards"])
     return shards, tuple(FileCount(**file) for unit in ordered for file in unit["files"])
@@ -135,7 +138,7 @@ def _pipeline(
     num_cpus: int | None,
 ) -> ray.data.Dataset:
     cpus = num_cpus or int(ray.cluster_resources().get("CPU", 1))
-    logging.getLogger("ray.data").setLevel(logging.ERROR)  # else it remarks on its own progress bars
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are raised; the rest is remarks
     context = ray.data.DataContext.get_current().copy()
     context.enable_progress_bars = False
     context.print_on_execution_start = False
@@ -144,13 +147,21 @@ def _pipeline(
         cpu=cpus, object_store_memory=(1 + cpus * _BATCHES_IN_FLIGHT) * max(shard_bytes, 1 << 20) * 2
     )
     read = partial(read_bundle, bundles=bundles, source=source, shard_bytes=shard_bytes)
-    with ray.data.DataContext.current(context):
+    with ray.data.DataContext.current(context), warnings.catch_warnings():
+        # `max_retries` has no named parameter yet, and without it a task that kills its worker is tried for ever.
+        warnings.simplefilter("ignore", RayDeprecationWarning)
         return (
             ray.data.range(len(bundles), override_num_blocks=len(bundles))
             # A pool of a size of its own, so that Ray Data does not fuse reading with tokenising.
-            .map_batches(read, batch_size=None, num_cpus=0, compute=TaskPoolStrategy(size=1 + cpus // 8))
-            .map_batches(tokenise, batch_size=None, batch_format="pyarrow", num_cpus=1, zero_copy_batch=True)
+            .map_batches(read, batch_size=None, num_cpus=0, compute=TaskPoolStrategy(size=1 + cpus // 8), max_retries=3)
+            .map_batches(tokenise, batch_size=None, batch_format="pyarrow", num_cpus=1, max_retries=3)
         )
+
+
+def _reason(error: RayError) -> str:
+    """The line of a task's traceback that says what went wrong."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in lines if re.match(r"[\w.]*(Error|Exception)\b.*: ", line)), lines[-1])
 
 
 def read_bundle(

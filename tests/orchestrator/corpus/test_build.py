@@ -8,15 +8,17 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from bert_core.tokenization import Tokenizer, train_wordpiece
+from orchestrator.corpus import build as build_module
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.corpus.tokenising import tokenise
-from orchestrator.errors import CorpusError
+from orchestrator.errors import ClusterError, CorpusError
 from orchestrator.results import DatasetResult, FileCount
 from orchestrator.specs import TextSource
 
@@ -140,3 +142,19 @@ def test_a_storage_that_cannot_be_written_is_named(corpus: Path, tmp_path: Path,
     (tmp_path / "storage" / "corpora").write_text("a file where a folder must be")
     with pytest.raises(CorpusError, match=r"corpora/\w+ cannot be written"):
         build(corpus, tmp_path / "storage", tokenizer)
+
+
+@pytest.mark.parametrize("ending", ["an exception", "a death"])
+def test_a_task_that_always_fails_ends_the_build(
+    corpus: Path, tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        if ending == "a death":
+            os._exit(1)
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(build_module, "tokenise_batch", fail)
+    problem = "RuntimeError: boom" if ending == "an exception" else "worker died unexpectedly"
+    with pytest.raises(ClusterError, match=f"Ray lost the tokenising of the corpus: .*{problem}") as caught:
+        build(corpus, tmp_path, tokenizer)
+    assert "\n" not in str(caught.value)
