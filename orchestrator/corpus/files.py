@@ -17,6 +17,7 @@ from typing import IO, Any, Literal
 
 import fsspec
 import pyarrow as pa
+import pyarrow.fs
 from fsspec.implementations.arrow import ArrowFSWrapper
 
 from orchestrator.errors import CorpusError
@@ -149,7 +150,7 @@ def _filesystem(uri: str) -> tuple[Any, str]:
         filesystem, plain = fsspec.core.url_to_fs(uri)
     except (ImportError, ValueError) as missing:
         try:
-            arrow, plain = pa.fs.FileSystem.from_uri(uri)
+            arrow, plain = pyarrow.fs.FileSystem.from_uri(uri)
         except (pa.ArrowException, OSError):
             raise CorpusError(f"corpus.files: {uri}: {missing}") from None
         return ArrowFSWrapper(arrow), plain
