@@ -48,5 +48,5 @@ def test_error_ends_in_the_remedy(tmp_path: Path) -> None:
     write_json(tmp_path / "file", 1)
     write_manifest(tmp_path, ["file"])
     write_json(tmp_path / "file", 2)
-    with pytest.raises(CheckpointError, match="file is altered: .*; fetch it anew$"):
+    with pytest.raises(CheckpointError, match=r"file is altered: .*; fetch it anew$"):
         check_manifest(tmp_path, "fetch it anew")
