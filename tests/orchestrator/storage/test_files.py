@@ -1,0 +1,154 @@
+"""Files of the storage, local and by URI: whole or not at all, their digests, their removal.
+
+Run alone: pytest tests/orchestrator/storage/test_files.py
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from orchestrator import storage
+
+DATA = bytes(range(256)) * 100
+
+
+@pytest.fixture(params=["local", "file", "memory"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty folder, once per kind of path."""
+    if request.param == "memory":
+        return f"memory://{uuid4().hex}"
+    return str(tmp_path) if request.param == "local" else f"file://{tmp_path}"
+
+
+def test_what_is_written_is_read_with_its_digest(root: str) -> None:
+    path = storage.join(root, "deep", "er", "file.bin")
+    assert not storage.exists(path)
+    digest = storage.write_bytes(path, DATA)
+    assert digest == hashlib.sha256(DATA).hexdigest() == storage.digest_file(path)
+    assert storage.exists(path)
+    assert storage.exists(storage.join(root, "deep"))
+    assert storage.read_bytes(path) == DATA
+    with storage.open_read(path) as file:
+        file.seek(256)
+        assert file.read(3) == b"\x00\x01\x02"
+
+
+def test_a_file_is_replaced(root: str) -> None:
+    path = storage.join(root, "file.bin")
+    storage.write_bytes(path, DATA)
+    storage.write_bytes(path, memoryview(b"new"))
+    assert storage.read_bytes(path) == b"new"
+
+
+def test_json_is_readable_and_its_digest_is_the_files(root: str) -> None:
+    path = storage.join(root, "a.json")
+    digest = storage.write_json(path, {"b": [1, "é"], "a": None})
+    assert storage.read_json(path) == {"a": None, "b": [1, "é"]}
+    assert digest == storage.digest_file(path)
+    assert storage.read_bytes(path).startswith(b'{\n  "a"')
+
+
+def test_a_missing_file_is_not_found(root: str) -> None:
+    for read in (storage.read_bytes, storage.read_json, storage.digest_file):
+        with pytest.raises(FileNotFoundError):
+            read(storage.join(root, "gone"))
+
+
+def test_broken_json_is_an_error(root: str) -> None:
+    path = storage.join(root, "a.json")
+    storage.write_bytes(path, b'{"a": ')
+    with pytest.raises(json.JSONDecodeError):
+        storage.read_json(path)
+
+
+def test_files_and_folders_are_deleted_and_absence_is_fine(root: str) -> None:
+    for name in ("folder/a", "folder/deep/b", "file"):
+        storage.write_bytes(storage.join(root, name), DATA)
+    storage.delete(storage.join(root, "folder"))
+    storage.delete(storage.join(root, "file"))
+    storage.delete(storage.join(root, "never"))
+    for name in ("folder/a", "folder/deep/b", "file"):
+        assert not storage.exists(storage.join(root, name))
+
+
+def test_deleting_a_link_leaves_what_it_points_to(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    (target / "deep").mkdir(parents=True)
+    link.symlink_to(target)
+    storage.delete(str(link))
+    assert not link.is_symlink()
+    assert (target / "deep").is_dir()
+
+
+def test_a_folder_that_cannot_be_deleted_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError("read-only")
+
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").touch()
+    monkeypatch.setattr(os, "unlink", refuse)
+    with pytest.raises(PermissionError):
+        storage.delete(str(tmp_path / "folder"))
+
+
+@pytest.mark.parametrize(
+    ("root", "parts", "joined"),
+    [
+        ("/a", ("b", "c.txt"), "/a/b/c.txt"),
+        ("/a/", ("/b/",), "/a/b"),
+        ("s3://bucket", ("b",), "s3://bucket/b"),
+        ("memory://", ("b",), "memory://b"),
+        ("relative", ("b",), "relative/b"),
+        ("/", ("b",), "/b"),
+    ],
+)
+def test_paths_join_by_one_slash(root: str, parts: tuple[str, ...], joined: str) -> None:
+    assert storage.join(root, *parts) == joined
+
+
+def test_a_local_folder_is_its_own_copy_and_another_is_fetched(root: str) -> None:
+    folder = storage.join(root, "model")
+    storage.write_bytes(storage.join(folder, "a.bin"), DATA)
+    storage.write_bytes(storage.join(folder, "deep", "b.bin"), b"b")
+    copy = storage.local_copy(folder)
+    assert (copy / "a.bin").read_bytes() == DATA
+    assert (copy / "deep" / "b.bin").read_bytes() == b"b"
+
+
+def _failing(function: Callable[..., Any], fail_at: int, calls: list[int]) -> Callable[..., Any]:
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        calls.append(1)
+        if len(calls) == fail_at:
+            raise OSError(28, "No space left on device")
+        return function(*args, **kwargs)
+
+    return wrapped
+
+
+def test_a_write_that_fails_anywhere_leaves_the_old_file_or_the_new(tmp_path: Path) -> None:
+    """Fail the n-th call to the system, n = 1, 2, 3 … until the write passes."""
+    path = tmp_path / "file.bin"
+    outcomes = []
+    for fail_at in range(1, 20):
+        storage.write_bytes(str(path), b"old")
+        calls: list[int] = []
+        with pytest.MonkeyPatch.context() as patched:
+            for owner, name in ((Path, "mkdir"), (Path, "open"), (os, "fsync"), (Path, "replace"), (os, "open")):
+                patched.setattr(owner, name, _failing(getattr(owner, name), fail_at, calls))
+            try:
+                storage.write_bytes(str(path), DATA)
+                outcomes.append("written")
+            except OSError:
+                outcomes.append("failed")
+        assert path.read_bytes() in ((b"old", DATA) if outcomes[-1] == "failed" else (DATA,))
+        assert [file.name for file in tmp_path.iterdir()] == ["file.bin"], "no temporary file stays"
+        if outcomes[-1] == "written":
+            break
+    assert outcomes[-1] == "written"
+    assert outcomes.count("failed") >= 4
