@@ -26,7 +26,7 @@ class Database:
         self._url = resolve_url(location)
         self._lock = threading.Lock()
         self._engine: Engine | None = None
-        self._is_checked = False
+        self._checked: dict[bool, Engine] = {}
 
     def __str__(self) -> str:
         return shown(self._url)
@@ -42,10 +42,12 @@ class Database:
 
         Raises: RegistryError.
         """
-        with self._explained():
-            engine = self._checked_engine().execution_options(writing=writing, postgresql_readonly=not writing)
-            with Session(engine, expire_on_commit=False) as session, session.begin():
-                yield session
+        with (
+            self._explained(),
+            Session(self._checked_engine(writing), expire_on_commit=False) as session,
+            session.begin(),
+        ):
+            yield session
 
     def upgrade(self) -> str:
         """Bring the tables to the newest revision, one process at a time; returns that revision."""
@@ -62,7 +64,7 @@ class Database:
         with self._lock:
             if self._engine is not None:
                 self._engine.dispose()
-            self._engine, self._is_checked = None, False
+            self._engine, self._checked = None, {}
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -71,12 +73,16 @@ class Database:
         except SQLAlchemyError as error:
             raise RegistryError(explain(error, self._url)) from error
 
-    def _checked_engine(self) -> Engine:
-        engine = self._open()
-        if not self._is_checked:
+    def _checked_engine(self, writing: bool) -> Engine:
+        """The engine for reading or writing, once its tables are known to fit."""
+        if not self._checked:
+            engine = self._open()
             ensure_schema(engine, str(self))
-            self._is_checked = True
-        return engine
+            self._checked = {
+                writes: engine.execution_options(writing=writes, postgresql_readonly=not writes)
+                for writes in (True, False)
+            }
+        return self._checked[writing]
 
     def _open(self) -> Engine:
         with self._lock:

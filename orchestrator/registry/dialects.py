@@ -2,7 +2,8 @@
 
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -77,15 +78,17 @@ def lock_until_commit(connection: Connection, name: str) -> None:
         connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"), {"name": storable(name)})
 
 
+@lru_cache
 def upsert(
     dialect: str,
     table: FromClause,
-    keys: Sequence[str],
-    update: Sequence[str],
-    *,
+    keys: tuple[str, ...],
+    update: tuple[str, ...] = (),
     newer: Callable[[Any], ColumnElement[bool]] | None = None,
 ) -> Insert:
-    """Insert rows by their natural key; where the key is there, `update` those columns.
+    """Insert rows by their natural key; where the key is there, `update` those columns, or nothing.
+
+    Building such a statement costs far more than running it, so each is built once.
 
     Args:
         newer: from the row that was to be inserted, when it may replace the one that is there.
@@ -93,9 +96,9 @@ def upsert(
     assert isinstance(table, Table)
     insert = sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
     if not update:
-        return insert.on_conflict_do_nothing(index_elements=list(keys))
+        return insert.on_conflict_do_nothing(index_elements=keys)
     return insert.on_conflict_do_update(
-        index_elements=list(keys),
+        index_elements=keys,
         set_={name: insert.excluded[name] for name in update},
         where=None if newer is None else newer(insert.excluded),
     )

@@ -1,12 +1,11 @@
 """Writing what runs did: parameters, metrics, checkpoints, data, models. Each write is an upsert by natural key."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from functools import lru_cache
 from math import isnan
 from typing import Any
 
-from sqlalchemy import ColumnElement, Insert, and_, func, or_, select
+from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.column_types import storable
@@ -56,7 +55,20 @@ class FactWriting:
         rows = [{"run_id": run_id, **asdict(event)} for event in events]
         if rows:
             with self._database.session(writing=True) as session:
-                put(session, CheckpointRow, ["run_id", "step"], ["path", "digest", "num_bytes"], rows)
+                put(
+                    session,
+                    CheckpointRow,
+                    (
+                        "run_id",
+                        "step",
+                    ),
+                    (
+                        "path",
+                        "digest",
+                        "num_bytes",
+                    ),
+                    rows,
+                )
 
     def record_dataset(self, run_id: str, result: DatasetResult) -> None:
         """Record data and that this run used it."""
@@ -74,8 +86,18 @@ class FactWriting:
         """Record a row of `datasets` and that this run made or used it."""
         link = {"run_id": run_id, "fingerprint": row["fingerprint"]}
         with self._database.session(writing=True) as session:
-            put(session, DatasetRow, ["fingerprint"], ["path", "counts", "files"], [dict(row)])
-            put(session, RunDatasetRow, list(link), [], [link])
+            put(
+                session,
+                DatasetRow,
+                ("fingerprint",),
+                (
+                    "path",
+                    "counts",
+                    "files",
+                ),
+                [dict(row)],
+            )
+            put(session, RunDatasetRow, tuple(link), (), [link])
 
     def register_model(self, name: str, model: ModelResult, run_id: str | None = None) -> int:
         """Register a model folder under a name; returns its version, the same one for the same weights."""
@@ -106,41 +128,54 @@ def put_metrics(session: Session, run_id: str, points: Sequence[Point], *, final
         key = point[:2]
         if key not in latest or point[2] >= latest[key][2]:
             latest[key] = point
-    names = ("name", "split", "step", "value", "epoch")
-    dialect = session.get_bind().dialect.name
-    rows = [{"run_id": run_id, **dict(zip(names, point, strict=True))} for point in points]
-    newest = [
-        {"run_id": run_id, "final": int(final), **dict(zip(names[:4], p[:4], strict=True))} for p in latest.values()
+    rows = [
+        {"run_id": run_id, "name": name, "split": split, "step": step, "value": value, "epoch": epoch}
+        for name, split, step, value, epoch in points
     ]
-    session.execute(_points_statement(dialect), rows)
-    session.execute(_latest_statement(dialect), newest)
+    newest = [
+        {"run_id": run_id, "name": name, "split": split, "step": step, "value": value, "final": int(final)}
+        for name, split, step, value, _ in latest.values()
+    ]
+    put(session, MetricPointRow, ("run_id", "split", "name", "step"), ("value", "epoch"), rows)
+    put(session, MetricRow, ("run_id", "split", "name"), ("step", "value", "final"), newest, newer=_is_newer)
 
 
-@lru_cache
-def _points_statement(dialect: str) -> Insert:
-    return upsert(dialect, MetricPointRow.__table__, ["run_id", "split", "name", "step"], ["value", "epoch"])
-
-
-@lru_cache
-def _latest_statement(dialect: str) -> Insert:
-    def newer(new: Any) -> ColumnElement[bool]:
-        return or_(new.final == 1, and_(MetricRow.final == 0, new.step >= MetricRow.step))
-
-    return upsert(dialect, MetricRow.__table__, ["run_id", "split", "name"], ["step", "value", "final"], newer=newer)
+def _is_newer(new: Any) -> ColumnElement[bool]:
+    return or_(new.final == 1, and_(MetricRow.final == 0, new.step >= MetricRow.step))
 
 
 def put(
-    session: Session, row: type[Row], keys: Sequence[str], update: Sequence[str], values: Sequence[dict[str, Any]]
+    session: Session,
+    row: type[Row],
+    keys: tuple[str, ...],
+    update: tuple[str, ...],
+    values: Sequence[dict[str, Any]],
+    *,
+    newer: Callable[[Any], ColumnElement[bool]] | None = None,
 ) -> None:
     """Upsert plain rows."""
-    session.execute(upsert(session.get_bind().dialect.name, row.__table__, keys, update), values)
+    session.execute(upsert(session.get_bind().dialect.name, row.__table__, keys, update, newer), values)
 
 
 def put_parameters(session: Session, run_id: str, parameters: Mapping[str, Any]) -> None:
     """Write a run's parameters, all of them: which short names are free depends on the whole."""
     rows = parameter_rows(run_id, parameters)
     if rows:
-        put(session, ParameterRow, ["run_id", "path"], ["leaf", "kind", "text", "number"], rows)
+        put(
+            session,
+            ParameterRow,
+            (
+                "run_id",
+                "path",
+            ),
+            (
+                "leaf",
+                "kind",
+                "text",
+                "number",
+            ),
+            rows,
+        )
 
 
 def load_parameters(session: Session, run_id: str) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class LifecycleWriting:
         }
         with self._database.session(writing=True) as session:
             row["experiment_id"] = self._experiment_id(session, experiment or name, fingerprint)
-            statement = upsert(self._database.dialect, RunRow.__table__, ["id"], []).returning(RunRow.id)
+            statement = upsert(self._database.dialect, RunRow.__table__, ("id",)).returning(RunRow.id)
             if session.execute(statement, row).first() is not None:
                 rows = parameter_rows(run_id, parameters)
                 if rows:
@@ -152,11 +152,11 @@ class LifecycleWriting:
     def _add_tags(self, session: Session, run_id: str, tags: Sequence[str]) -> None:
         rows = [{"run_id": run_id, "tag": tag} for tag in tags]
         if rows:
-            session.execute(upsert(self._database.dialect, TagRow.__table__, ["run_id", "tag"], []), rows)
+            session.execute(upsert(self._database.dialect, TagRow.__table__, ("run_id", "tag")), rows)
 
     def _experiment_id(self, session: Session, name: str, fingerprint: str) -> int:
         key = {"fingerprint": fingerprint, "name": name}
-        session.execute(upsert(self._database.dialect, ExperimentRow.__table__, list(key), []), key)
+        session.execute(upsert(self._database.dialect, ExperimentRow.__table__, tuple(key)), key)
         return session.scalars(select(ExperimentRow.id).filter_by(**key)).one()
 
 

@@ -107,8 +107,8 @@ class ParameterRow(Row):
 
     __tablename__ = "parameters"
     __table_args__ = (
-        Index("ix_parameters_path_number", "path", "number"),
-        Index("ix_parameters_leaf_number", "leaf", "number"),
+        Index("ix_parameters_path", "path", "run_id"),
+        Index("ix_parameters_leaf", "leaf", "run_id"),
         {"sqlite_with_rowid": False},
     )
 

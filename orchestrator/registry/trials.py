@@ -1,9 +1,10 @@
 """Writing a sweep's trials: runs with a parent, known by (sweep, key), each with its whole recipe."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, or_, update
+from sqlalchemy import ColumnElement, Insert, and_, or_, update
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import NotFoundError
@@ -35,10 +36,7 @@ class TrialWriting:
             sweep = _Sweep(session, parent_id)
             row, whole = sweep.row(key, number, parameters, seed)
             row |= {"state": "RUNNING", "attempt": 1}
-            statement = upsert(
-                sweep.dialect, RunRow.__table__, ["id"], ["state", "error", "heartbeat_at"], newer=_may_start
-            )
-            session.execute(statement.values(started_at=utc_now(), heartbeat_at=utc_now(), error=None), row)
+            session.execute(_started(sweep.dialect), row)
             put_parameters(session, row["id"], whole)
         return str(row["id"])
 
@@ -57,15 +55,12 @@ class TrialWriting:
         ids = []
         with self._database.session(writing=True) as session:
             sweep = _Sweep(session, parent_id)
-            changing = ["state", "error", "seconds", "finished_at", "model_folder", "predictions_path"]
-            statement = upsert(sweep.dialect, RunRow.__table__, ["id"], changing, newer=_may_end)
-            statement = statement.values(finished_at=utc_now())
             for trial in trials:
                 row, whole = sweep.row(trial.key, trial.number, trial.parameters, trial.seed)
                 row |= {"state": trial.state, "error": trial.error, "seconds": trial.seconds}
                 row |= {"model_folder": trial.model.folder if trial.model else None}
                 row |= {"predictions_path": trial.predictions_path}
-                session.execute(statement, row)
+                session.execute(_ended(sweep.dialect), row)
                 put_parameters(session, row["id"], whole)
                 if trial.metrics:
                     points = metric_points([MetricEvent(trial.best_step, "validation", trial.metrics)])
@@ -108,6 +103,18 @@ class _Sweep:
             "spec": dict(parameters),
         }
         return row, recipe
+
+
+@lru_cache
+def _started(dialect: str) -> Insert:
+    statement = upsert(dialect, RunRow.__table__, ("id",), ("state", "error", "heartbeat_at"), _may_start)
+    return statement.values(started_at=utc_now(), heartbeat_at=utc_now(), error=None)
+
+
+@lru_cache
+def _ended(dialect: str) -> Insert:
+    changing = ("state", "error", "seconds", "finished_at", "model_folder", "predictions_path")
+    return upsert(dialect, RunRow.__table__, ("id",), changing, _may_end).values(finished_at=utc_now())
 
 
 def _may_start(_new: Any) -> ColumnElement[bool]:

@@ -145,8 +145,8 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("run_id", "path"),
         sqlite_with_rowid=False,
     )
-    op.create_index("ix_parameters_leaf_number", "parameters", ["leaf", "number"], unique=False)
-    op.create_index("ix_parameters_path_number", "parameters", ["path", "number"], unique=False)
+    op.create_index("ix_parameters_leaf", "parameters", ["leaf", "run_id"], unique=False)
+    op.create_index("ix_parameters_path", "parameters", ["path", "run_id"], unique=False)
     op.create_table(
         "run_datasets",
         sa.Column("run_id", sa.Text(), nullable=False),
