@@ -26,7 +26,6 @@ from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.specs import SweepSpec
 from orchestrator.storage import delete, join
-from orchestrator.storage.files import is_local
 
 PLAN, EVENTS, RESULT, SCORE, EVALUATION = "plan", "events", "result", "score", "evaluation"
 """Keys of what passes between the driver and a trial's process."""
@@ -38,6 +37,9 @@ _ENVIRONMENT = {
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
 }
 """In it Tune writes no log files of its own, prints nothing, and lets a report be without a score."""
+
+_PATIENCE = "TUNE_FUNCTION_THREAD_TIMEOUT_S"
+"""Seconds that a pruned trial's thread gets to end before its process is used again; 2 unless set, few when busy."""
 
 RunTrial = Callable[[TrialPlan, Report], TrialResult]
 
@@ -87,6 +89,12 @@ class _Callback(tune.Callback):  # type: ignore[misc]
         plan, reason = trial.config[PLAN], _death_reason(trial)
         self._guard(lambda: self._progress.ended(plan, self._progress.died(plan, reason)))
 
+    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+        """A trial whose process could not be used again fails without on_trial_error."""
+        for trial in trials:
+            if trial.status == Trial.ERROR and trial.config[PLAN].key not in self._progress.results:
+                self.on_trial_error(0, trials, trial)
+
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         if self._error is not None:
             raise self._error
@@ -113,16 +121,16 @@ def _death_reason(trial: Trial) -> str:
 def run_with_tune(
     spec: SweepSpec, run_trial: RunTrial, progress: SweepProgress, storage: str, max_evaluations: int
 ) -> None:
-    """Run the queue's trials to their end; results are in `progress`.
+    """Run the queue's trials to their end; results are in `progress`. A local `storage` is an absolute path.
 
     Raises: KeyboardInterrupt when a SIGINT ended it; what the listener raised.
     """
-
     if progress.queue.is_done():
         return
     metric = progress.metric
 
     def trainable(config: dict[str, Any]) -> None:
+        os.environ[_PATIENCE] = "60"
         result = run_trial(config[PLAN], _report)
         scores = {SCORE: result.metrics[metric], EVALUATION: max_evaluations} if metric in result.metrics else {}
         tune.report({RESULT: result, **scores})
@@ -145,7 +153,7 @@ def run_with_tune(
         ),
         run_config=tune.RunConfig(
             name=name,
-            storage_path=os.path.abspath(folder) if is_local(folder) else folder,  # noqa: PTH100
+            storage_path=folder,
             failure_config=tune.FailureConfig(max_failures=execution.max_failures),
             callbacks=[_Callback(progress)],
             verbose=0,

@@ -1,0 +1,111 @@
+"""Model folders against tasks: labels in another order, other labels, other heads, folders made elsewhere.
+
+Run alone: pytest tests/orchestrator/finetuning/test_evaluation.py
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+
+from bert_core.config import BertConfig
+from bert_core.errors import CheckpointError
+from bert_core.heads import BertForPreTraining, BertForQuestionAnswering, BertForSequenceClassification
+from orchestrator.errors import SpecError
+from orchestrator.finetuning.evaluation import evaluate_model
+from orchestrator.finetuning.heads import build_model
+from orchestrator.finetuning.model_folder import RECORD_FILE, load_fine_tuned, record_of, save_model_folder
+from orchestrator.specs import RecipeSpec
+from orchestrator.tasks import Task, load_task
+from tests.orchestrator.finetuning import tiny_tasks
+
+RECIPE = RecipeSpec(max_seq_length=32)
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    return load_task(tiny_tasks.classification(tmp_path))
+
+
+def save_model(folder: Path, task: Task, labels: Sequence[str] = ("no", "yes")) -> str:
+    """A model of random weights whose first class gets a bonus, so that its answers are known."""
+    tokenizer = tiny_tasks.load_tokenizer(folder)
+    model = build_model("classification", tuple(labels), RECIPE, None, tokenizer)
+    assert isinstance(model, BertForSequenceClassification)
+    with torch.no_grad():
+        model.classifier.bias[0] = 100.0
+    save_model_folder(model, tokenizer, record_of(task, RECIPE, 0.0), str(folder / "model"))
+    return str(folder / "model")
+
+
+def share_of(task: Task, label: str) -> float:
+    examples = task.examples("validation")
+    return sum(example.label == label for example in examples) / len(examples)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("labels", [("no", "yes"), ("yes", "no")])
+def test_labels_count_by_name_whatever_their_order(tmp_path: Path, task: Task, labels: tuple[str, str]) -> None:
+    folder = save_model(tmp_path, task, labels)
+    metrics, predictions = evaluate_model(folder, task, "validation", 16, str(tmp_path / "cache"))
+    assert {prediction.label for prediction in predictions} == {labels[0]}  # type: ignore[union-attr]
+    assert metrics["accuracy"] == share_of(task, labels[0])
+
+
+def test_nameless_labels_are_taken_in_the_tasks_order(tmp_path: Path, task: Task) -> None:
+    folder = save_model(tmp_path, task, ("LABEL_0", "LABEL_1"))
+    metrics, _ = evaluate_model(folder, task, "validation", 16, str(tmp_path / "cache"))
+    assert metrics["accuracy"] == share_of(task, "no")
+
+
+def test_other_labels_are_refused(tmp_path: Path, task: Task) -> None:
+    folder = save_model(tmp_path, task, ("negative", "positive"))
+    with pytest.raises(SpecError, match="knows the labels negative, positive; task words has no, yes"):
+        evaluate_model(folder, task, "validation", 16, str(tmp_path / "cache"))
+
+
+def test_other_head_is_refused(tmp_path: Path, task: Task) -> None:
+    folder = save_model(tmp_path, task)
+    ner = load_task(tiny_tasks.ner(tmp_path / "ner"))
+    with pytest.raises(SpecError, match="is a model for classification, task persons needs one for ner"):
+        evaluate_model(folder, ner, "validation", 16, str(tmp_path / "cache"))
+
+
+def test_transformers_loads_the_folder_and_agrees(tmp_path: Path, task: Task) -> None:
+    folder = save_model(tmp_path, task)
+    text = "the good old road"
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    batch = transformers.AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt")
+    ours = load_fine_tuned(Path(folder))
+    with torch.no_grad():
+        expected = theirs(**batch).logits
+        found = ours.model(**batch).logits
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    assert theirs.config.id2label == {0: "no", 1: "yes"}
+
+
+def test_folder_made_elsewhere_gets_usual_lengths(tmp_path: Path) -> None:
+    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
+    config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=256)
+    BertForQuestionAnswering.from_config(config).save_pretrained(tmp_path / "model")
+    tokenizer.save(tmp_path / "model")
+    record = load_fine_tuned(tmp_path / "model").record
+    assert (record.head, record.max_seq_length, record.max_answer_length) == ("qa", 256, 30)
+
+
+def test_model_without_a_head_is_refused(tmp_path: Path) -> None:
+    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
+    config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size)
+    BertForPreTraining.from_config(config).save_pretrained(tmp_path / "model")
+    tokenizer.save(tmp_path / "model")
+    with pytest.raises(CheckpointError, match=r"no head for a task .*BertForPreTraining.*fine-tune it first"):
+        load_fine_tuned(tmp_path / "model")
+
+
+def test_record_that_is_cut_short_is_refused(tmp_path: Path, task: Task) -> None:
+    path = Path(save_model(tmp_path, task)) / RECORD_FILE
+    path.write_text(json.dumps({"task": "words"}))
+    with pytest.raises(CheckpointError, match=r"fine_tuning\.json is cut short or altered"):
+        load_fine_tuned(path.parent)
