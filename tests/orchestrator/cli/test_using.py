@@ -1,0 +1,250 @@
+"""Models put to use: fill-mask, next-sentence, predict, evaluate, export, on tiny models with random weights.
+
+Alone: .venv/bin/pytest tests/orchestrator/cli/test_using.py
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import InputError, NotFoundError
+from orchestrator.inference import fill_mask, next_sentence, predict, resolve_model
+from orchestrator.settings import Settings
+from tests.orchestrator.cli.conftest import Command, RecordedSweep
+
+TEXT = "the cat sat on the mat and the dog sat on the log while it rained all day long"
+SIZES = {
+    "hidden_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": 48,
+}
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory: pytest.TempPathFactory) -> str:
+    from bert_core import BertConfig, BertForPreTraining
+    from bert_core.tokenization import train_wordpiece
+
+    folder = tmp_path_factory.mktemp("models") / "pretrained"
+    tokenizer = train_wordpiece([TEXT] * 20, vocab_size=100)
+    model = BertForPreTraining.from_config(BertConfig(vocab_size=tokenizer.vocab_size, **SIZES), seed=0)
+    model.save_pretrained(folder)
+    tokenizer.save(folder)
+    return str(folder)
+
+
+def fine_tuned(pretrained: str, name: str, labels: list[str]) -> str:
+    import bert_core
+    from bert_core import BertConfig
+    from bert_core.tokenization import Tokenizer
+
+    folder = Path(pretrained).with_name(name)
+    config = BertConfig.from_pretrained(pretrained).with_labels(labels)
+    getattr(bert_core, name).from_config(config, seed=1).save_pretrained(folder)
+    Tokenizer.load(pretrained).save(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def classifier(pretrained: str) -> str:
+    return fine_tuned(pretrained, "BertForSequenceClassification", ["negative", "positive"])
+
+
+@pytest.fixture(scope="module")
+def tagger(pretrained: str) -> str:
+    return fine_tuned(pretrained, "BertForTokenClassification", ["O", "B-PER", "I-PER"])
+
+
+@pytest.fixture(scope="module")
+def answerer(pretrained: str) -> str:
+    return fine_tuned(pretrained, "BertForQuestionAnswering", ["a", "b"])
+
+
+def test_fill_mask_gives_the_likeliest_tokens_in_order(pretrained: str) -> None:
+    guesses = fill_mask(pretrained, "the [MASK] sat on the [MASK].", top_k=3)
+    assert [(guess.mask, guess.rank) for guess in guesses] == [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (2, 3)]
+    first = [guess.probability for guess in guesses[:3]]
+    assert first == sorted(first, reverse=True)
+    assert all(0 < guess.probability < 1 for guess in guesses)
+    token = guesses[3].token
+    expected = f"the [MASK] sat on the{'' if token.startswith('##') else ' '}{token.removeprefix('##')}."
+    assert guesses[3].text == expected
+
+
+def test_fill_mask_agrees_with_the_padded_model(pretrained: str) -> None:
+    import torch
+
+    from bert_core import BertForPreTraining
+    from bert_core.tokenization import Tokenizer
+
+    tokenizer, model = Tokenizer.load(pretrained), BertForPreTraining.from_pretrained(pretrained)
+    ids = [tokenizer.cls_id, *tokenizer.encode_batch(["the [MASK] sat"])[0].ids, tokenizer.sep_id]
+    with torch.inference_mode():
+        logits = model(torch.tensor([ids])).prediction_logits
+    assert logits is not None
+    probabilities = logits[0, ids.index(tokenizer.mask_id)].softmax(-1)
+    (best,) = fill_mask(pretrained, "the [MASK] sat", top_k=1)
+    assert best.probability == pytest.approx(float(probabilities.max()), rel=1e-5)
+    assert tokenizer.id(best.token) == int(probabilities.argmax())
+
+
+def test_next_sentence_is_the_probability_of_the_first_class(pretrained: str) -> None:
+    import torch
+
+    from bert_core import BertForPreTraining
+    from bert_core.tokenization import Tokenizer
+
+    tokenizer, model = Tokenizer.load(pretrained), BertForPreTraining.from_pretrained(pretrained)
+    a, b = tokenizer.encode_ids(["the cat sat", "it rained"])
+    ids = [tokenizer.cls_id, *a, tokenizer.sep_id, *b, tokenizer.sep_id]
+    types = [0] * (len(a) + 2) + [1] * (len(b) + 1)
+    with torch.inference_mode():
+        logits = model(torch.tensor([ids]), token_type_ids=torch.tensor([types])).seq_relationship_logits
+    found = next_sentence(pretrained, "the cat sat", "it rained")
+    assert found.probability == pytest.approx(float(logits.softmax(-1)[0, 0]), rel=1e-5)
+    assert found.follows == (found.probability >= 0.5)
+
+
+def test_commands_show_guesses_and_probabilities(command: Command, pretrained: str) -> None:
+    rows = json.loads(command("fill-mask", pretrained, "the [MASK] sat", "--top-k", "2", "-f", "json").out)
+    assert [row["rank"] for row in rows] == [1, 2]
+    outcome = command("next-sentence", pretrained, "the cat", "the dog", "-f", "json")
+    assert 0 < json.loads(outcome.out)["probability"] < 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["fill-mask", "MODEL", "no mask here"], "has no [MASK]"),
+        (["fill-mask", "MODEL", "[MASK] " * 60], "the model reads 48 at most"),
+        (["next-sentence", "MODEL", "a cat", " "], "at least one word"),
+        (["predict", "MODEL"], "no head for a task"),
+    ],
+)
+def test_what_a_model_cannot_do_is_said(
+    command: Command, pretrained: str, arguments: list[str], complaint: str
+) -> None:
+    outcome = command(*[pretrained if word == "MODEL" else word for word in arguments])
+    assert (outcome.status, outcome.out) == (2, "")
+    assert complaint in outcome.err
+
+
+def test_a_fine_tuned_model_has_no_pretraining_heads(command: Command, classifier: str) -> None:
+    for arguments in (["fill-mask", classifier, "a [MASK]"], ["next-sentence", classifier, "the cat", "the dog"]):
+        outcome = command(*arguments)
+        assert outcome.status == 2
+        assert "no head for" in outcome.err
+
+
+def test_predict_classifies_lines_and_pairs(classifier: str) -> None:
+    lines = ["the cat sat\n", "\n", "the cat\tthe dog\n", '{"text": "a dog", "text_pair": "a cat", "id": 7}']
+    first, second, third = predict(classifier, lines)
+    assert set(first["probabilities"]) == {"negative", "positive"}
+    assert sum(first["probabilities"].values()) == pytest.approx(1)
+    assert first["label"] == max(first["probabilities"], key=first["probabilities"].get)
+    assert (second["text"], second["text_pair"], third["id"]) == ("the cat", "the dog", 7)
+
+
+def test_predict_tags_every_word(tagger: str) -> None:
+    (row,) = predict(tagger, ["the cat sat on Zürich"])
+    assert row["words"] == ["the", "cat", "sat", "on", "Zürich"]
+    assert len(row["tags"]) == 5
+
+
+def test_predict_answers_with_text_of_the_passage(answerer: str) -> None:
+    (row,) = predict(answerer, [json.dumps({"question": "who sat?", "context": TEXT})])
+    assert row["answer"] in TEXT
+    assert row["candidates"][0]["text"] == row["answer"]
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ('{"text": ', "line 2 is not whole JSON"),
+        ('{"txt": "a"}', "line 2: text must be text; the keys of classification are text, text_pair"),
+        ('{"text": 5}', "line 2: text must be text"),
+    ],
+)
+def test_a_broken_line_is_named(classifier: str, line: str, complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        list(predict(classifier, ["fine", line]))
+
+
+def test_a_question_needs_its_passage(answerer: str, tagger: str) -> None:
+    with pytest.raises(InputError, match="JSON object"):
+        list(predict(answerer, ["who?"]))
+    with pytest.raises(InputError, match="words must be a list"):
+        list(predict(tagger, ['{"words": "one"}']))
+
+
+def test_predict_reads_a_file_and_writes_json_lines(command: Command, classifier: str, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("the cat\nthe dog\n")
+    outcome = command("predict", classifier, "lines.txt")
+    assert outcome.status == 0
+    assert [json.loads(line)["text"] for line in outcome.out.splitlines()] == ["the cat", "the dog"]
+    assert command("predict", classifier, "lines.txt", "-o", "answers.jsonl").out == ""
+    assert (tmp_path / "answers.jsonl").read_text() == outcome.out
+
+
+def test_evaluate_scores_a_folder_on_a_task(command: Command, classifier: str, tmp_path: Path) -> None:
+    (tmp_path / "SST-2").mkdir()
+    for split in ("train", "dev"):
+        (tmp_path / "SST-2" / f"{split}.tsv").write_text("sentence\tlabel\nthe cat\t1\nthe dog\t0\nthe mat\t1\n")
+    arguments = ["evaluate", classifier, "sst2", "folder=SST-2", "--predictions", "p.jsonl", "-f", "json"]
+    outcome = command(*arguments)
+    assert outcome.status == 0, outcome.err
+    record = json.loads(outcome.out)
+    assert (record["task"], record["split"], record["num_examples"]) == ("sst2", "validation", 3)
+    rows = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    assert record["accuracy"] == pytest.approx(sum(row["correct"] for row in rows) / 3)
+    spec = tmp_path / "sweep.yaml"
+    spec.write_text("kind: sweep\ntask: {id: sst2, folder: SST-2}\n")
+    assert json.loads(command("evaluate", classifier, "sweep.yaml", "-f", "json").out) == record
+    assert command("evaluate", classifier, "sst3", "folder=SST-2").status == 2
+
+
+def test_export_copies_a_model_whole_and_refuses_what_is_there(
+    command: Command, pretrained: str, tmp_path: Path
+) -> None:
+    outcome = command("models", "export", pretrained, str(tmp_path / "out"))
+    assert outcome.status == 0, outcome.err
+    assert fill_mask(str(tmp_path / "out"), "the [MASK]") == fill_mask(pretrained, "the [MASK]")
+    again = command("models", "export", pretrained, str(tmp_path / "out"))
+    assert again.status == 2
+    assert "is there already" in again.err
+
+
+def test_a_flipped_bit_is_noticed_by_export_and_use(command: Command, pretrained: str, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(pretrained, tmp_path / "bad")
+    weights = tmp_path / "bad" / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    for arguments in (["models", "export", "bad", "out"], ["fill-mask", "bad", "the [MASK]"]):
+        outcome = command(*arguments)
+        assert (outcome.status, outcome.out) == (2, "")
+        assert "model.safetensors" in outcome.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_is_found_by_folder_name_or_run(recorded_sweep: RecordedSweep, home: Path, pretrained: str) -> None:
+    settings = Settings.from_options()
+    assert resolve_model(pretrained, settings) == pretrained
+    for name in ("first", "first@1", recorded_sweep.run_id, recorded_sweep.run_id[:6]):
+        assert resolve_model(name, settings) == str(home / "model")
+
+
+@pytest.mark.parametrize("name", ["nothing", "./nothing", "s3a/none", "first@9"])
+def test_a_model_that_is_none_is_not_found(recorded_sweep: RecordedSweep, name: str) -> None:
+    with pytest.raises(NotFoundError):
+        resolve_model(name, Settings.from_options())
+
+
+def test_a_run_without_a_model_says_so(recorded_sweep: RecordedSweep) -> None:
+    with pytest.raises(NotFoundError, match="has left no model"):
+        resolve_model(recorded_sweep.trial_ids[0], Settings.from_options())
