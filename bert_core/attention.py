@@ -6,7 +6,8 @@ The contract is `attention(q, k, v, seqs, dropout_p)`; how it is carried out dep
 
 * CUDA, 16 bit, no attention dropout: variable-length flash attention, which never sees padding;
 * CUDA otherwise: PyTorch's fused kernels on padded rows;
-* CPU: matrix products and a softmax on padded rows, which train faster there than the fused kernels.
+* CPU: matrix products and a softmax, which train faster there than the fused kernels: sequence by sequence, or on
+  padded rows where sequences are so short that the calls themselves would cost more than the padding.
 """
 
 import importlib.util
@@ -18,20 +19,20 @@ from torch import Tensor
 
 from bert_core.packed_sequences import PackedSequences
 
+# Mean length in tokens from which going sequence by sequence was faster on the CPU (mini, 32 sequences, one thread).
+_ALONE_FROM = 32
+
 _VARLEN_EXISTS = importlib.util.find_spec("torch.nn.attention.varlen") is not None
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float = 0.0) -> Tensor:
     """softmax(q·kᵀ / √D)·v within each sequence (Vaswani et al. 2017, section 3.2.1): (T, N, D) each → (T, N, D)."""
-    if q.is_cuda and _varlen_can(q, seqs, dropout_p):
-        return _varlen(q, k, v, seqs)
-    q, k, v = (seqs.unpack(tensor).transpose(1, 2) for tensor in (q, k, v))  # (B, N, S, D) each
-    mask = seqs.is_key[:, None, None, :]  # (B, 1, 1, S)
     if q.is_cuda:
-        context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_p)
-    else:
-        context = _explicit(q, k, v, mask, dropout_p)
-    return seqs.pack(context.transpose(1, 2))  # (T, N, D)
+        return _varlen(q, k, v, seqs) if _varlen_can(q, seqs, dropout_p) else _fused(q, k, v, seqs, dropout_p)
+    with torch.autocast("cpu", enabled=False):  # it would make the softmax's output full precision, twice the memory
+        if seqs.num_tokens >= _ALONE_FROM * seqs.num_sequences and not seqs.padding_kept:
+            return _alone(q, k, v, seqs, dropout_p)
+        return _padded(q, k, v, seqs, dropout_p)
 
 
 def _varlen_can(q: Tensor, seqs: PackedSequences, dropout_p: float) -> bool:
@@ -47,9 +48,33 @@ def _varlen(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences) -> Tensor:
     return context
 
 
-def _explicit(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, dropout_p: float) -> Tensor:
-    """(B, N, S, D) each → (B, N, S, D)."""
-    scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(2, 3)  # (B, N, S, S)
-    scores = scores.masked_fill(~mask, -math.inf)
+def _fused(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float) -> Tensor:
+    q, k, v = (seqs.unpack(tensor).transpose(1, 2) for tensor in (q, k, v))  # (B, N, S, D) each
+    mask = seqs.is_key[:, None, None, :]  # (B, 1, 1, S)
+    context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_p)
+    return seqs.pack(context.transpose(1, 2))  # (T, N, D)
+
+
+def _alone(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float) -> Tensor:
+    lengths = seqs.cu_seqlens.diff().tolist()
+    contexts = []
+    for q_s, k_s, v_s in zip(*(torch.split(tensor, lengths) for tensor in (q, k, v)), strict=True):
+        context = _by_definition(q_s.transpose(0, 1), k_s.transpose(0, 1), v_s.transpose(0, 1), None, dropout_p)
+        contexts.append(context.transpose(0, 1))
+    return torch.cat(contexts)  # (T, N, D)
+
+
+def _padded(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float) -> Tensor:
+    rows = seqs.unpack(torch.stack([q, k, v], dim=1))  # (B, S, 3, N, D)
+    q, k, v = rows.permute(2, 0, 3, 1, 4).unbind(0)  # (B, N, S, D) each
+    bias = torch.zeros(seqs.is_key.shape, dtype=q.dtype).masked_fill_(~seqs.is_key, -math.inf)
+    context = _by_definition(q, k, v, bias[:, None, None, :], dropout_p)
+    return seqs.pack(context.transpose(1, 2))  # (T, N, D)
+
+
+def _by_definition(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, dropout_p: float) -> Tensor:
+    """(…, S, D) each → (…, S, D)."""
+    scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # (…, S, S)
+    scores = scores if bias is None else scores + bias
     weights = F.dropout(scores.softmax(dim=-1), dropout_p, training=dropout_p > 0)
     return weights @ v

@@ -93,7 +93,7 @@ class BertForPreTraining(PretrainedModel):
             next_sentence_labels: (B,) 0 where B follows A, 1 where it is random; empty or None to leave it out.
         """
         hidden = self.bert.encode(seqs)  # (T, H)
-        mlm = cross_entropy_sums(self.predict(hidden[masked_positions.long()]), masked_labels.long())
+        mlm = cross_entropy_sums(self.predict(hidden.index_select(0, masked_positions)), masked_labels.long())
         if next_sentence_labels is None or next_sentence_labels.numel() == 0:
             zero = torch.zeros_like(mlm[1])
             return PretrainingSums(*mlm, zero, zero, zero)
@@ -125,7 +125,7 @@ class BertForPreTraining(PretrainedModel):
         if labels is not None:
             packed_labels = seqs.pack(labels)  # (T,)
             masked = (packed_labels != IGNORED).nonzero().squeeze(1)  # (P,)
-            losses.append(F.cross_entropy(self.predict(hidden[masked]).float(), packed_labels[masked]))
+            losses.append(F.cross_entropy(self.predict(hidden.index_select(0, masked)).float(), packed_labels[masked]))
         if next_sentence_label is not None:
             losses.append(F.cross_entropy(relationship.float(), next_sentence_label.view(-1), ignore_index=IGNORED))
         logits = None

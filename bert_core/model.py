@@ -103,7 +103,7 @@ class BertModel(PretrainedModel):
 
     def pool(self, hidden: Tensor, seqs: PackedSequences) -> Tensor:
         """A summary of each sequence from its first token: (T, H) → (B, H)."""
-        summary: Tensor = self.pooler(hidden[seqs.first_tokens])  # (B, H)
+        summary: Tensor = self.pooler(hidden.index_select(0, seqs.first_tokens))  # (B, H)
         return F.tanh(summary)
 
     def forward(

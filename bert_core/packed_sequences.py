@@ -126,7 +126,7 @@ class PackedSequences:
 
     def pack(self, padded: Tensor) -> Tensor:
         """The real tokens' values of a padded tensor: (B, S', …) → (T, …), S' at least S."""
-        return padded[:, : self.max_seqlen].flatten(0, 1)[self.slots]
+        return padded[:, : self.max_seqlen].flatten(0, 1).index_select(0, self.slots)
 
     def unpack(self, values: Tensor, width: int | None = None) -> Tensor:
         """Padded rows of (T, …) values: (B, width or S, …), zero where there is no token."""
