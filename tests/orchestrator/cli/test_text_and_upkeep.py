@@ -1,0 +1,136 @@
+"""`corpus`, `tokenizer`, `schema`, `doctor`, and the way of a spec into `run`, `plan` and `resume`.
+
+Alone: .venv/bin/pytest tests/orchestrator/cli/test_text_and_upkeep.py
+"""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from orchestrator.specs.loading import SPEC_KINDS
+from tests.orchestrator.cli.conftest import Command, RecordedSweep
+
+DOCUMENTS = "The cat sat on the mat. It was warm.\nAll was well.\n\nThe dog sat on the log.\n\n" * 30
+
+
+def test_inspect_counts_each_file_and_all(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(DOCUMENTS)
+    (tmp_path / "b.jsonl").write_bytes(b'{"text": "One. Two."}\n{"text": \xff}\n')
+    table = command("corpus", "inspect", "a.txt", "b.jsonl")
+    assert table.status == 0
+    assert table.out.splitlines()[-1].split()[0] == "all"
+    assert "line 2" in table.err
+    first, second = json.loads(command("corpus", "inspect", "a.txt", "b.jsonl", "-f", "json").out)
+    assert (first["num_documents"], first["num_sentences"], first["num_bad_records"]) == (60, 120, 0)
+    assert (second["num_documents"], second["num_bad_records"]) == (1, 1)
+
+
+def test_a_missing_text_is_named(command: Command) -> None:
+    outcome = command("corpus", "inspect", "none.txt")
+    assert (outcome.status, outcome.out) == (2, "")
+    assert "none.txt" in outcome.err
+
+
+def test_a_tokenizer_is_trained_saved_and_reported_on(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(DOCUMENTS)
+    trained = command("tokenizer", "train", "a.txt", "--to", "tok", "--vocab-size", "120", "-f", "json")
+    assert trained.status == 0, trained.err
+    assert json.loads(trained.out)["folder"] == "tok"
+    assert {"tokenizer.json", "vocab.txt"} <= {path.name for path in (tmp_path / "tok").iterdir()}
+    report = json.loads(command("tokenizer", "report", "tok", "a.txt", "-f", "json").out)
+    assert report["fertility"] >= 1
+    assert report["unknown_rate"] == 0
+    assert command("tokenizer", "report", "tok", "a.txt", "--max-documents", "1").status == 0
+
+
+def test_a_tokenizer_that_is_not_there_or_text_without_words_is_refused(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(DOCUMENTS)
+    (tmp_path / "empty.txt").write_text("\n\n")
+    assert command("tokenizer", "report", "none", "a.txt").status == 2
+    command("tokenizer", "train", "a.txt", "--to", "tok", "--vocab-size", "120")
+    for arguments in (["report", "tok", "empty.txt"], ["train", "empty.txt", "--to", "new"]):
+        outcome = command("tokenizer", *arguments)
+        assert (outcome.status, outcome.out) == (2, "")
+        assert outcome.err.startswith("Error: ")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("kind", SPEC_KINDS)
+def test_a_schema_fits_80_columns_and_names_every_field(command: Command, kind: str) -> None:
+    lines = command("schema", kind).out.splitlines()
+    assert all(len(line) <= 80 for line in lines if line.startswith(" "))
+    named = {line.partition(":")[0] for line in lines if not line.startswith(" ")}
+    assert set(SPEC_KINDS[kind].model_fields) <= named
+
+
+def test_the_json_schema_accepts_the_experiments(command: Command) -> None:
+    schema = json.loads(command("schema", "sweep", "-f", "json").out)
+    folder = Path(__file__).parents[3] / "experiments"
+    jsonschema.validate(yaml.safe_load((folder / "sweep_mrpc.yaml").read_text()), schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"kind": "sweep", "tsk": {}}, schema)
+
+
+def test_the_kinds_are_listed(command: Command) -> None:
+    rows = json.loads(command("schema", "-f", "json").out)
+    assert [row["kind"] for row in rows] == list(SPEC_KINDS)
+    assert all(row["about"] for row in rows)
+
+
+def test_doctor_has_a_remedy_for_each_problem_and_says_so_by_its_status(command: Command, tmp_path: Path) -> None:
+    well = command("doctor", "-f", "json")
+    findings = {finding["part"]: finding for finding in json.loads(well.out)}
+    assert well.status == 0
+    assert {"python", "torch", "ray", "storage", "registry", "memory", "disk", "gpu"} <= set(findings)
+    assert all(finding["remedy"] for finding in findings.values() if finding["state"] != "ok")
+
+    (tmp_path / "file").write_text("in the way")
+    broken = command("doctor", "-f", "json", "--storage", str(tmp_path / "file"), "--registry", str(tmp_path / "file"))
+    states = {finding["part"]: finding["state"] for finding in json.loads(broken.out)}
+    assert broken.status == 1
+    assert (states["storage"], states["registry"]) == ("problem", "problem")
+
+
+def test_doctor_looks_whether_a_named_cluster_listens(command: Command) -> None:
+    findings = json.loads(command("doctor", "-f", "json", "--address", "127.0.0.1:1").out)
+    (cluster,) = [finding for finding in findings if finding["part"] == "cluster"]
+    assert cluster["state"] == "problem"
+    assert "127.0.0.1:1" in cluster["found"]
+
+
+@pytest.mark.parametrize("name", ["run", "plan", "submit"])
+def test_a_broken_spec_is_refused_before_anything_starts(command: Command, tmp_path: Path, name: str) -> None:
+    (tmp_path / "s.yaml").write_text("kind: tokenizer\ncorpus:\n  flies: [a.txt]\n")
+    outcome = command(name, "s.yaml", "--address", "http://127.0.0.1:1")
+    assert (outcome.status, outcome.out) == (2, "")
+    assert "s.yaml:3: corpus.flies is no field of this spec; did you mean files?" in outcome.err
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_plan_shows_steps_and_resources_and_starts_nothing(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(DOCUMENTS)
+    (tmp_path / "t.yaml").write_text("kind: tokenizer\ncorpus: {files: [a.txt]}\n")
+    for arguments in (["plan", "t.yaml", "-f", "json"], ["run", "t.yaml", "--dry-run"]):
+        outcome = command(*arguments)
+        assert outcome.status == 0, outcome.err
+        assert "tokenizer" in outcome.out
+    assert command("runs", "list", "-f", "json").out == "[]\n"
+
+
+def test_a_plan_refuses_input_that_is_not_there(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text("kind: tokenizer\ncorpus: {files: [none.txt]}\n")
+    outcome = command("plan", "t.yaml")
+    assert (outcome.status, outcome.out) == (2, "")
+    assert "none.txt" in outcome.err
+
+
+def test_resume_of_an_unknown_run_is_not_found(command: Command) -> None:
+    assert command("resume", "zzzz").status == 3
+
+
+def test_resume_of_a_completed_run_leaves_it_as_it_is(command: Command, recorded_sweep: RecordedSweep) -> None:
+    outcome = command("resume", recorded_sweep.run_id[:8])
+    assert (outcome.status, outcome.out) == (0, recorded_sweep.run_id + "\n")
