@@ -1,0 +1,54 @@
+"""The stream through Ray Data. Alone: pytest tests/orchestrator/corpus/test_feed.py"""
+
+from pathlib import Path
+
+import pytest
+
+from bert_core.packing import PackedBatch
+from orchestrator.corpus import feed
+from orchestrator.corpus.feed import from_table, ray_batches, to_table
+from orchestrator.corpus.stream import ExampleStream
+from tests.orchestrator.corpus.test_stream import digests
+from tests.orchestrator.pretraining.small_run import make_job
+
+
+def test_a_table_gives_back_its_batches_without_copies(tmp_path: Path) -> None:
+    batches = list(make_job(tmp_path).stream.batches(range(5)))
+    table = to_table(iter(batches))
+    again = list(from_table(table))
+    assert digests(again) == digests(batches)
+    assert all(not batch.input_ids.flags.owndata for _, batch in again)
+
+
+def test_batches_without_next_sentence_labels_survive_the_table(tmp_path: Path) -> None:
+    stream = make_job(tmp_path, next_sentence_prediction=False).stream
+    for _, batch in from_table(to_table(stream.batches(range(3)))):
+        assert len(batch.next_sentence_labels) == 0
+
+
+def collect(stream: ExampleStream, first_step: int, num_workers: int) -> list[tuple[int, PackedBatch]]:
+    ranks = [dict(ray_batches(stream, first_step, rank=rank, num_workers=num_workers)) for rank in range(num_workers)]
+    assert all(list(parts) == list(range(first_step, stream.config.num_steps)) for parts in ranks)
+    return [(step, PackedBatch.concatenate([parts[step] for parts in ranks])) for step in ranks[0]]
+
+
+@pytest.mark.ray
+def test_one_and_two_workers_see_the_same_sequence_of_batches(
+    ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "BLOCK_TOKENS", 2 * 8 * 48)
+    stream = make_job(tmp_path).stream
+    straight = digests(list(stream.batches(range(24))))
+    assert digests(collect(stream, 0, 1)) == straight
+    assert digests(collect(stream, 0, 2)) == straight
+
+
+@pytest.mark.ray
+def test_a_pipeline_begins_at_any_step_and_chains(
+    ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "BLOCK_TOKENS", 8 * 48)
+    monkeypatch.setattr(feed, "BLOCKS_PER_PIPELINE", 7)
+    stream = make_job(tmp_path).stream
+    straight = digests(list(stream.batches(range(24))))
+    assert digests(collect(stream, 13, 1)) == straight[13:]

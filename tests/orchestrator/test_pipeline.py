@@ -1,0 +1,188 @@
+"""Specs carried out end to end on Ray, killed and resumed. Alone: pytest tests/orchestrator/test_pipeline.py"""
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import CorpusError, RunFailedError, SpecError
+from orchestrator.pipeline import plan_spec, resume_run, run_spec
+from orchestrator.registry import Registry
+from orchestrator.settings import Settings
+from orchestrator.specs.loading import load_spec
+from orchestrator.storage import digest_file
+
+SEED = 20261120
+SPEC = """
+kind: pipeline
+stages:
+  words:
+    kind: tokenizer
+    corpus: {files: [corpus.txt]}
+    vocab_size: 200
+    min_frequency: 1
+  model:
+    kind: pretrain
+    corpus: {files: [corpus.txt]}
+    tokenizer: "@words"
+    held_out_share: 0.1
+    shard_bytes: 2048
+    model: {hidden_size: 32, num_hidden_layers: 1, num_attention_heads: 2}
+    steps: 300
+    phases: [{max_seq_length: 48}]
+    global_batch_size: 8
+    execution: {checkpoint_every_steps: 20, log_every_steps: 5, evaluate_every_steps: 100}
+  task:
+    kind: sweep
+    task: {id: own, head: classification, text_columns: [text], files: {train: train.csv, validation: dev.csv}}
+    recipe: {tokenizer: "@words", epochs: 2, batch_size: 8, max_seq_length: 32}
+    space: {init_from: ["@model", random]}
+"""
+
+
+def write_inputs(folder: Path) -> Path:
+    generator = random.Random(SEED)
+    words = [a + b + c for a in "bdkm" for b in "aeiou" for c in ("n", "rt", "sk")]
+    documents = []
+    for _ in range(150):
+        theme = generator.sample(words, 3)
+        documents.append(" ".join(f"{' '.join(generator.choices(theme, k=6)).capitalize()}." for _ in range(6)))
+    (folder / "corpus.txt").write_text("\n\n".join(documents) + "\n")
+    for name, count in (("train", 32), ("dev", 16)):
+        rows = [
+            f"{' '.join(generator.choices(words[:30] if i % 2 else words[30:], k=6))},{i % 2}" for i in range(count)
+        ]
+        (folder / f"{name}.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    spec = folder / "small.yaml"
+    spec.write_text(SPEC)
+    return spec
+
+
+@pytest.fixture
+def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Settings]:
+    monkeypatch.chdir(tmp_path)
+    return write_inputs(tmp_path), Settings.from_options(home=str(tmp_path / "home"), environ={})
+
+
+def pretraining(settings: Settings) -> Any:
+    with Registry(settings.registry) as registry:
+        return registry.run(registry.runs("kind = 'pretrain'")["id"][0])
+
+
+@pytest.mark.ray
+def test_a_pipeline_runs_is_recorded_and_is_not_done_twice(
+    ray_cluster: None, laboratory: tuple[Path, Settings]
+) -> None:
+    path, settings = laboratory
+    spec = load_spec(path, ["stages.model.steps=20"])
+    record = run_spec(spec, settings=settings)
+    assert record.state == "COMPLETED"
+    with Registry(settings.registry) as registry:
+        runs = registry.runs(trials=False)
+        assert sorted(runs["name"]) == ["small", "small/model", "small/task", "small/words"]
+        assert set(runs["state"]) == {"COMPLETED"}
+        assert len(registry.runs("kind = 'trial'")) == 2
+        history = registry.metrics(pretraining(settings).id, "mlm_loss")
+        assert history[history["split"] == "train"]["step"].tolist() == [5, 10, 15, 20]
+        assert registry.model("small/model").head == "pretraining"
+        assert registry.model("small/task").head == "classification"
+    assert "mlm" in (Path(settings.storage) / "runs" / pretraining(settings).id / "log.txt").read_text()
+
+    again = run_spec(spec, settings=settings)
+    assert again.id != record.id
+    with Registry(settings.registry) as registry:
+        assert len(registry.runs(trials=False)) == 5, "only the pipeline's own row is new"
+
+    assert resume_run(record.id, settings=settings).finished_at == record.finished_at
+
+
+@pytest.mark.ray
+def test_a_killed_driver_resumes_in_mid_epoch_to_the_same_weights(
+    ray_cluster: None, laboratory: tuple[Path, Settings], tmp_path: Path
+) -> None:
+    path, settings = laboratory
+    spec = load_spec(path)
+    model = spec.stages["model"].model_copy(update={"tokenizer": str(_tokenizer(spec, settings))})
+    straight = run_spec(model.named("straight"), settings=settings)
+
+    (tmp_path / "model.yaml").write_text(_as_yaml(model))
+    command = [Path(sys.executable).with_name("orchestrator"), "--home", str(tmp_path / "killed"), "run", "model.yaml"]
+    environment = {**os.environ, "RAY_ADDRESS": "local"}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, start_new_session=True) as driver:
+        killed = Settings.from_options(home=str(tmp_path / "killed"), environ={})
+        _wait_for_checkpoint(killed, driver)
+        os.killpg(driver.pid, 9)
+    interrupted = pretraining(killed)
+    assert interrupted.state in ("RUNNING", "LOST")
+    resumed = resume_run(interrupted.id, settings=killed)
+    assert (resumed.state, resumed.attempt) == ("COMPLETED", 2)
+    weights = [digest_file(f"{record.model_folder}/model.safetensors") for record in (straight, resumed)]
+    assert weights[0] == weights[1]
+    with Registry(killed.registry) as registry:
+        history = registry.metrics(resumed.id, "mlm_loss")
+    assert history[history["split"] == "train"]["step"].tolist() == list(range(5, 301, 5))
+
+
+def _tokenizer(spec: Any, settings: Settings) -> str:
+    record = run_spec(spec.stages["words"].named("words"), settings=settings)
+    with Registry(settings.registry) as registry:
+        return str(registry.datasets(record.id)["path"][0])
+
+
+def _as_yaml(spec: Any) -> str:
+    import yaml
+
+    from orchestrator.specs.loading import spec_values
+
+    return yaml.safe_dump(spec_values(spec))
+
+
+def _wait_for_checkpoint(settings: Settings, driver: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + 120
+    runs = Path(settings.storage) / "runs"
+    while time.monotonic() < deadline:
+        if driver.poll() is not None:
+            assert driver.stderr is not None
+            raise AssertionError(driver.stderr.read().decode())
+        if list(runs.glob("*/checkpoints.json")):
+            return
+        time.sleep(0.05)
+    raise AssertionError("no checkpoint within two minutes")
+
+
+@pytest.mark.ray
+def test_a_failure_is_recorded_with_its_reason(ray_cluster: None, laboratory: tuple[Path, Settings]) -> None:
+    path, settings = laboratory
+    spec = load_spec(path, ["stages.model.learning_rate=1e30", "stages.model.max_grad_norm=1e30"])
+    with pytest.raises(RunFailedError, match="lower learning_rate"):
+        run_spec(spec, settings=settings)
+    with Registry(settings.registry) as registry:
+        failed = registry.runs("state = 'FAILED'", trials=False)
+        assert sorted(failed["kind"]) == ["pipeline", "pretrain"]
+        assert all("lower learning_rate" in registry.run(run_id).error for run_id in failed["id"])
+
+
+def test_a_missing_file_is_found_before_anything_starts(laboratory: tuple[Path, Settings]) -> None:
+    path, settings = laboratory
+    with pytest.raises(CorpusError, match=r"absent\.txt"):
+        run_spec(load_spec(path, ["stages.words.corpus.files=[absent.txt]"]), settings=settings)
+    assert not Path(settings.home).exists()
+
+
+def test_a_stage_that_is_not_there_is_named(laboratory: tuple[Path, Settings]) -> None:
+    path, settings = laboratory
+    with pytest.raises(SpecError, match=r"stages\.model: @wrods names no earlier stage; earlier ones: words"):
+        run_spec(load_spec(path, ["stages.model.tokenizer=@wrods"]), settings=settings)
+
+
+def test_a_plan_tells_steps_trials_and_resources(laboratory: tuple[Path, Settings]) -> None:
+    path, settings = laboratory
+    rows = {(row.stage, row.what): row.value for row in plan_spec(load_spec(path), settings=settings)}
+    assert rows["model", "steps"] == "300 of 8 examples up to 48 tokens"
+    assert rows["task", "trials"] == "2 (2 points × 1 seeds)"
+    assert rows["model", "resources"] == "2 CPU"
