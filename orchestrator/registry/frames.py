@@ -135,21 +135,25 @@ def _ordered(
     session: Session, statement: Select[Any], key: Field, descends: bool, limit: int | None
 ) -> Iterator[Sequence[Any]]:
     """The rows in order. Runs with a metric are read in its index's order, those without it follow."""
+
+    def directed(column: Any) -> Any:
+        return column.desc() if descends else column
+
     if isinstance(key, MetricField):
-        value = MetricRow.value.desc() if descends else MetricRow.value
         having = statement.join(MetricRow, and_(MetricRow.run_id == RunRow.id, key.rows()))
-        having = having.where(MetricRow.value.is_not(None)).order_by(value, MetricRow.run_id)
-        rows = session.execute(having.limit(limit)).all()
+        having = having.where(MetricRow.value.is_not(None))
+        rows = session.execute(
+            having.order_by(directed(MetricRow.value), directed(MetricRow.run_id)).limit(limit)
+        ).all()
         yield from rows
         if limit is not None:
             limit -= len(rows)
         if limit == 0:
             return
-        statement = statement.where(~key.present()).order_by(RunRow.created_at.desc(), RunRow.id)
+        statement = statement.where(~key.present()).order_by(RunRow.created_at.desc(), RunRow.id.desc())
     else:
-        column = key.key()
-        order = [column.desc() if descends else column, RunRow.id]
-        statement = statement.order_by(*order if key == _CREATED_AT else [column.is_(None), *order])
+        order = [directed(key.key()), directed(RunRow.id)]  # as in the index on created_at
+        statement = statement.order_by(*order if key == _CREATED_AT else [key.key().is_(None), *order])
     yield from session.execute(statement.limit(limit))
 
 

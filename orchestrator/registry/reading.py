@@ -62,7 +62,7 @@ class RecordReading:
         statement = select(RunRow, state, ExperimentRow.name, ExperimentRow.fingerprint)
         statement = statement.join(ExperimentRow, ExperimentRow.id == RunRow.experiment_id).where(condition)
         with self._database.session(writing=False) as session:
-            rows = session.execute(statement.order_by(RunRow.created_at.desc(), RunRow.id).limit(limit)).all()
+            rows = session.execute(statement.order_by(RunRow.created_at.desc(), RunRow.id.desc()).limit(limit)).all()
         return [
             _record(RunRecord, row, state=shown, experiment=name, fingerprint=fingerprint)
             for row, shown, name, fingerprint in rows

@@ -29,8 +29,9 @@ def test_a_whole_id_wins_over_a_longer_one(registry: Registry) -> None:
 def test_an_ambiguous_beginning_lists_the_candidates(registry: Registry) -> None:
     for run_id in ("abc111", "abd222"):
         new_run(registry, run_id=run_id, name=f"name of {run_id}")
-    with pytest.raises(NotFoundError, match=r"several runs.*abd222 .'name of abd222'.*abc111"):
+    with pytest.raises(NotFoundError, match=r"several runs.*'name of ab") as caught:
         registry.run("ab")
+    assert all(run_id in str(caught.value) for run_id in ("abc111", "abd222"))
 
 
 @pytest.mark.parametrize("prefix", ["x", "%", "_", "\\", "", "'"])
