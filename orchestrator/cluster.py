@@ -89,6 +89,13 @@ def cluster_resources() -> dict[str, float]:
     return {str(name): float(count) for name, count in ray.cluster_resources().items()}
 
 
+def local_resources(num_cpus: float) -> dict[str, float]:
+    """What a local Ray would have when asked for so many logical CPUs; none is started."""
+    import torch
+
+    return {"CPU": float(_logical_cpus(num_cpus)), "GPU": float(torch.cuda.device_count())}
+
+
 def check_resources(needed: Mapping[str, float], have: Mapping[str, float] | None = None) -> None:
     """See that the cluster has what is asked. Raises: ClusterError, naming what is missing.
 

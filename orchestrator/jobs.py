@@ -4,6 +4,7 @@ The settings travel in the job's command, which anyone who sees the dashboard ca
 password is refused, and `file:PATH` (a file on the cluster) is the way.
 """
 
+import logging
 import os
 import shlex
 import tempfile
@@ -25,6 +26,11 @@ from orchestrator.storage import write_json
 API_ADDRESS_VARIABLE = "RAY_API_SERVER_ADDRESS"
 _SPEC_FILE = "spec.yaml"
 _POLL_S = 1.0
+_CHATTY_LOGGERS = (
+    "ray.dashboard.modules.dashboard_sdk",
+    "ray.dashboard.modules.job.sdk",
+    "ray._private.runtime_env.packaging",
+)
 _PATH_FIELDS = ("files", "folder", "tokenizer", "init_from", "model")
 
 
@@ -146,6 +152,8 @@ def _client(address: str) -> Any:
     with _translated(address):
         from ray.job_submission import JobSubmissionClient
 
+        for name in _CHATTY_LOGGERS:
+            logging.getLogger(name).setLevel(logging.WARNING)
         return JobSubmissionClient(address)
 
 

@@ -54,11 +54,18 @@ def plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: s
 def _plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: str | None) -> int:
     from dataclasses import asdict
 
+    from orchestrator.cluster import check_resources, local_resources
     from orchestrator.pipeline import plan_spec
+    from orchestrator.planning import needed_resources
     from orchestrator.specs.loading import load_spec
 
-    rows = [asdict(row) for row in plan_spec(load_spec(spec_path, overrides), settings=current_settings())]
+    settings = current_settings()
+    spec = load_spec(spec_path, overrides)
+    rows = [asdict(row) for row in plan_spec(spec, settings=settings)]
     show_rows(rows, list(rows[0]) if rows else [], form, output)
+    if settings.address is None:
+        needed = needed_resources(spec)
+        check_resources(needed, local_resources(needed.get("CPU", 0.0)))
     return 0
 
 

@@ -127,6 +127,17 @@ def test_a_plan_refuses_input_that_is_not_there(command: Command, tmp_path: Path
     assert "none.txt" in outcome.err
 
 
+def test_a_plan_refuses_what_this_machine_could_not_carry(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(DOCUMENTS)
+    command("tokenizer", "train", "a.txt", "--to", "tok", "--vocab-size", "120")
+    spec = "kind: pretrain\ncorpus: {files: [a.txt]}\ntokenizer: tok\nsteps: 1\nglobal_batch_size: 4096\n"
+    (tmp_path / "p.yaml").write_text(spec)
+    assert command("plan", "p.yaml").status == 0
+    outcome = command("plan", "p.yaml", "execution.num_workers=4096")
+    assert outcome.status == 5
+    assert "8192 CPUs asked" in outcome.err
+
+
 def test_resume_of_an_unknown_run_is_not_found(command: Command) -> None:
     assert command("resume", "zzzz").status == 3
 
