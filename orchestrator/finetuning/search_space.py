@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from bert_core.counter_random import derive_key, uniform
 from orchestrator.errors import SpecError
+from orchestrator.finetuning.batch_order import num_evaluations
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.sweep import Axis, Choice, IntUniform, LogUniform, Scalar, Uniform
 
@@ -65,7 +66,7 @@ def axis_values(axis: Axis | tuple[Scalar, ...]) -> tuple[Scalar, ...] | None:
 def grid_points(spec: SweepSpec) -> Iterator[Point]:
     """Every combination of the listed values, the last axis running fastest; the first `trials` of them."""
     values = [axis_values(axis) for axis in spec.space.values()]
-    listed = [axis for axis in values if axis is not None]
+    listed = [tuple(dict.fromkeys(axis)) for axis in values if axis is not None]
     assert len(listed) == len(values), "the spec refuses ranges in a grid"
     for number, combination in enumerate(product(*listed)):
         if spec.trials is not None and number >= spec.trials:
@@ -123,3 +124,12 @@ def plan_trials(spec: SweepSpec, point: Point, point_number: int) -> list[TrialP
 def check_space(spec: SweepSpec) -> None:
     """Refuse, before anything runs, a range whose inner values its field cannot take. Raises: SpecError."""
     plan_trials(spec, {name: value_at(axis, 0.382) for name, axis in spec.space.items()}, 0)
+
+
+def most_evaluations(spec: SweepSpec) -> int:
+    """Evaluations of the longest trial that the sweep can have."""
+    ends = {}
+    for name in ("epochs", "evaluations_per_epoch"):
+        axis = spec.space.get(name, (getattr(spec.recipe, name),))
+        ends[name] = max(float(value) for value in axis_values(axis) or (value_at(axis, 1 - 2.0**-53),))
+    return num_evaluations(ends["epochs"], int(ends["evaluations_per_epoch"]))

@@ -17,11 +17,10 @@ from itertools import product
 from bert_core.config import BertConfig
 from bert_core.tokenization import Tokenizer
 from orchestrator.errors import RunFailedError, SpecError, TaskDataError
-from orchestrator.finetuning.batch_order import num_evaluations
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.heads import RANDOM, check_fit
 from orchestrator.finetuning.model_folder import load_fine_tuned
-from orchestrator.finetuning.search_space import axis_values, check_space, value_at
+from orchestrator.finetuning.search_space import axis_values, check_space, most_evaluations, value_at
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress, failed_reasons
 from orchestrator.finetuning.trial import TrialJob, prepare_trial_features, run_trial, trial_folder
 from orchestrator.finetuning.trial_queue import TrialQueue
@@ -100,7 +99,7 @@ def run_sweep(
         on_superseded=lambda result: delete(join(trial_folder(run_folder, result.key), "model")),
         results=dict(finished or {}),
     )
-    run_with_tune(spec, partial(run_trial, job), progress, storage, _most_evaluations(spec))
+    run_with_tune(spec, partial(run_trial, job), progress, storage, most_evaluations(spec))
     if progress.best is None:
         reasons = failed_reasons(progress.results)
         raise RunFailedError(f"none of the sweep's {len(progress.results)} trials completed; the first: {reasons[0]}")
@@ -118,17 +117,6 @@ def _listed(spec: SweepSpec, name: str) -> tuple[Scalar | None, ...]:
     """All values that a recipe field takes in the sweep; none where it ranges."""
     axis = spec.space.get(name)
     return (getattr(spec.recipe, name),) if axis is None else axis_values(axis) or ()
-
-
-def _most_evaluations(spec: SweepSpec) -> int:
-    """Evaluations of the longest trial."""
-    ends = {
-        name: max(value_at(axis, 0.0), value_at(axis, 1 - 2.0**-53), *(axis_values(axis) or ()))
-        for name, axis in spec.space.items()
-        if name in ("epochs", "evaluations_per_epoch")
-    }
-    recipe = spec.recipe.model_copy(update=ends)
-    return num_evaluations(float(recipe.epochs), int(recipe.evaluations_per_epoch))
 
 
 def _resolve_folders(spec: SweepSpec, resolve_model: Callable[[str], str]) -> dict[str, str]:
@@ -152,6 +140,7 @@ def _prepare_data(
 
     What a range adds is tokenised by the first trial that needs it.
     """
+    on_progress(f"task {task.id}: reading and tokenising")
     features: dict[Split, Features] = {}
     for recipe in _listed_recipes(spec):
         is_random = recipe.init_from == RANDOM

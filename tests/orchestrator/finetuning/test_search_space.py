@@ -3,7 +3,14 @@
 import pytest
 
 from orchestrator.errors import SpecError
-from orchestrator.finetuning.search_space import check_space, grid_points, plan_trials, random_points, value_at
+from orchestrator.finetuning.search_space import (
+    check_space,
+    grid_points,
+    most_evaluations,
+    plan_trials,
+    random_points,
+    value_at,
+)
 from orchestrator.specs import SweepSpec
 from orchestrator.specs.sweep import Choice, IntUniform, LogUniform, Uniform
 
@@ -24,6 +31,10 @@ def test_grid_of_an_empty_space_is_one_point() -> None:
 def test_trials_caps_a_grid() -> None:
     spec = sweep(space={"learning_rate": [1e-4, 1e-3, 1e-2]}, trials=2)
     assert [point["learning_rate"] for point in grid_points(spec)] == [1e-4, 1e-3]
+
+
+def test_value_listed_twice_is_tried_once() -> None:
+    assert len(list(grid_points(sweep(space={"learning_rate": [1e-4, 1e-3, 1e-4]})))) == 2
 
 
 def test_random_points_repeat_with_their_seed() -> None:
@@ -79,3 +90,9 @@ def test_key_tells_parameters_apart_and_ignores_where_they_came_from() -> None:
 def test_range_of_fractions_on_a_whole_number_is_refused() -> None:
     with pytest.raises(SpecError, match=r"space\.batch_size: .*integer"):
         check_space(sweep(space={"batch_size": {"uniform": [8, 64]}}, search="random", trials=1))
+
+
+def test_most_evaluations_are_those_of_the_longest_trial() -> None:
+    assert most_evaluations(sweep(recipe={"epochs": 1.5, "evaluations_per_epoch": 4})) == 6
+    space = {"epochs": [1.0, 3.0], "evaluations_per_epoch": {"int_uniform": [1, 5]}}
+    assert most_evaluations(sweep(space=space, search="random", trials=1)) == 15

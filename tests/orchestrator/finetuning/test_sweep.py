@@ -141,6 +141,14 @@ def test_sweep_without_a_completed_trial_fails_with_the_first_reason(laboratory:
         laboratory.run(spec, failed)
 
 
+def test_finished_sweep_whose_weights_are_gone_says_so(laboratory: Laboratory) -> None:
+    spec = laboratory.spec()
+    (plan,) = plan_trials(spec, {}, 0)
+    completed = TrialResult(plan.key, 0, plan.parameters, "COMPLETED", plan.seed, metrics={"accuracy": 0.9})
+    with pytest.raises(RunFailedError, match="the weights of the best trial, number 0, are gone"):
+        laboratory.run(spec, {plan.key: completed})
+
+
 def test_random_weights_without_a_tokenizer_are_refused(laboratory: Laboratory) -> None:
     with pytest.raises(SpecError, match=r"recipe\.tokenizer: random weights need a tokenizer"):
         laboratory.run(laboratory.spec(recipe={"tokenizer": None}))
