@@ -56,7 +56,7 @@ def resolve_model(name: str, settings: Settings) -> str:
             folder: str = registry.model(name).folder
             return folder
         except NotFoundError as error:
-            registered = str(error).partition("; ")[2]
+            registered = str(error).partition("; ")[2].rstrip(".")
         try:
             run = registry.run(name)
         except NotFoundError as error:
@@ -64,7 +64,7 @@ def resolve_model(name: str, settings: Settings) -> str:
                 raise
             is_there = f"a folder without {_MODEL_FILE}" if exists(name) else "no folder"
             raise NotFoundError(
-                f"{name!r} is no model: {is_there}, no run, and no registered name; of those {registered}"
+                f"{name!r} is no model: {is_there}, no run and no registered name ({registered})"
             ) from None
         models = registry.models_of(run.id)
         if models:

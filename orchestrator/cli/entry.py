@@ -95,6 +95,10 @@ def run_command_line(arguments: Sequence[str]) -> int:
         if error.filename is None:
             return _fail_unexpectedly(error, debug)
         return _fail(f"{error.filename}: {error.strerror}", InputError.exit_status, debug)
+    except ImportError as error:
+        if str(error).startswith("Install "):  # fsspec's way to ask for the package behind a URI
+            return _fail(f"{error}, or give a --storage that needs no other package", InputError.exit_status, debug)
+        return _fail_unexpectedly(error, debug)
     except Exception as error:
         return _fail_unexpectedly(error, debug)
 

@@ -47,7 +47,10 @@ def list_runs(limit: int, trials: bool, form: str | None, output: str | None) ->
 @click.argument("run_id", metavar="RUN")
 @reading_options
 def show(run_id: str, form: str | None, output: str | None) -> None:
-    """One run: state, scores, attempts, checkpoints, data, models, and its whole spec."""
+    """All that is known of one run.
+
+    State, scores, attempts, checkpoints, data, models, and its whole spec.
+    """
     from dataclasses import asdict
 
     with _registry() as registry:
@@ -99,7 +102,10 @@ def trials(run_id: str, form: str | None, output: str | None) -> None:
 @click.argument("name", required=False)
 @reading_options
 def metrics(run_id: str, name: str | None, form: str | None, output: str | None) -> None:
-    """A run's measurements over its steps; of one NAME (mlm_loss, train.mlm_loss) when given."""
+    """A run's measurements over its steps.
+
+    With NAME (mlm_loss, train.mlm_loss) only that one's.
+    """
     with _registry() as registry:
         run = registry.run(run_id)
         frame = registry.metrics(run.id, name)
@@ -130,7 +136,10 @@ def logs(run_id: str) -> None:
 @click.argument("output", metavar="FILE")
 @click.option("--where", default="", help="A query, as `orchestrator query` takes it; everything when left out.")
 def export(output: str, where: str) -> None:
-    """Runs and trials, one row each with every metric and parameter, into a CSV, JSON or Parquet file."""
+    """Runs and trials into a file, one row each.
+
+    Every metric and parameter is a column; FILE ends in .csv, .json or .parquet.
+    """
     from pathlib import Path
 
     from orchestrator.errors import InputError

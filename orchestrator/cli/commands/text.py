@@ -108,7 +108,10 @@ def train(
     form: str | None,
     output: str | None,
 ) -> None:
-    """Learn a vocabulary from text and save it as Hugging Face reads it."""
+    """Learn a vocabulary from text.
+
+    The folder is one that Hugging Face's libraries read.
+    """
     from bert_core.tokenization import Tokenizer
     from orchestrator.corpus.tokenizer_training import train_tokenizer
     from orchestrator.specs import TokenizerSpec
@@ -144,7 +147,10 @@ def report(
     form: str | None,
     output: str | None,
 ) -> None:
-    """Pieces per word (fertility) and the share of unknown words of a tokenizer on some text."""
+    """How well a tokenizer fits some text.
+
+    Pieces per word (fertility), the share of unknown words, characters per token.
+    """
     from bert_core.tokenization import Tokenizer
     from orchestrator.corpus.tokenizer_training import tokenizer_report
     from orchestrator.corpus.units import read_corpus

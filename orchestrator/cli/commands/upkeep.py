@@ -59,7 +59,10 @@ def db() -> None:
 
 @db.command(example="orchestrator db upgrade")
 def upgrade() -> None:
-    """Bring the registry's tables to the newest revision, keeping what they hold."""
+    """Bring the tables to the newest revision.
+
+    What they hold is kept; make a backup all the same.
+    """
     from orchestrator.registry import Registry
 
     with Registry(current_settings().registry) as registry:
@@ -68,7 +71,7 @@ def upgrade() -> None:
 
 @db.command(example="orchestrator db current")
 def current() -> None:
-    """The revision that the registry's tables are at."""
+    """The revision that the tables are at."""
     from orchestrator.registry import Registry
 
     with Registry(current_settings().registry) as registry:

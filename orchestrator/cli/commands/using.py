@@ -57,7 +57,10 @@ def show_model(model: str, form: str | None, output: str | None) -> None:
 @click.argument("model", metavar="MODEL")
 @click.argument("folder", metavar="FOLDER")
 def export(model: str, folder: str) -> None:
-    """Copy a model's folder, whole or not at all; `transformers` loads it from there."""
+    """Copy a model's folder to a new place.
+
+    Whole or not at all; `transformers` loads it from there.
+    """
     from orchestrator.inference import export_model
 
     show_text(export_model(model, folder, current_settings()))
