@@ -4,14 +4,17 @@ A trial's process runs many trials, so what they share (task, tokenizer, feature
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import torch
 
+from bert_core.errors import BertCoreError
 from bert_core.tokenization import Tokenizer
+from orchestrator.errors import OrchestratorError
 from orchestrator.finetuning.evaluation import Scored, score_model
 from orchestrator.finetuning.heads import RANDOM, build_model
 from orchestrator.finetuning.model_folder import record_of, save_model_folder
@@ -27,7 +30,8 @@ Report = Callable[[Sequence[MetricEvent], float | None, int], None]
 number."""
 
 Kept = TypeVar("Kept")
-_KEPT: dict[tuple[object, ...], Any] = {}
+_KEPT: dict[str, dict[tuple[object, ...], Any]] = {}
+"""By job."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class TrialJob:
     """Where tokenised features lie, on the storage"""
     num_threads: int
     use_gpu: bool
+    id: str = field(default_factory=lambda: uuid4().hex)
+    """Tells jobs apart in a process that keeps what their trials share"""
 
     def tokenizer_folder(self, recipe: RecipeSpec) -> str:
         """A model brings its own tokenizer; random weights use the recipe's."""
@@ -64,14 +70,13 @@ def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult:
     try:
         best, predictions_path = _train(job, plan, report)
     except Exception as error:
-        reason = str(error).strip().splitlines()
         return TrialResult(
             plan.key,
             plan.number,
             plan.parameters,
             "FAILED",
             plan.seed,
-            error=f"{type(error).__name__}: {reason[0] if reason else 'no reason given'}",
+            error=_reason(error),
             seconds=perf_counter() - begun_at,
         )
     baseline = {f"baseline.{name}": value for name, value in job.baseline.items()}
@@ -88,15 +93,21 @@ def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult:
     )
 
 
+def _reason(error: Exception) -> str:
+    """One line; our own messages are whole in themselves, others need their kind."""
+    line = next(iter(str(error).strip().splitlines()), "no reason given")
+    return line if isinstance(error, OrchestratorError | BertCoreError) else f"{type(error).__name__}: {line}"
+
+
 def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[Best[Scored], str]:
     """Returns the best evaluation and where its predictions lie; the weights lie beside them."""
     recipe = plan.recipe
     device = torch.device("cuda" if job.use_gpu else "cpu")
-    task = _keep(("task", job.run_folder), lambda: job.task)
+    task = _keep(job, ("task",), lambda: job.task)
     tokenizer_folder = job.tokenizer_folder(recipe)
-    tokenizer = _keep(("tokenizer", tokenizer_folder), lambda: Tokenizer.load(_local(tokenizer_folder)))
+    tokenizer = _keep(job, ("tokenizer", tokenizer_folder), lambda: Tokenizer.load(_local(job, tokenizer_folder)))
     train, validation = (_features(job, task, split, recipe, tokenizer) for split in ("train", "validation"))
-    init_folder = None if recipe.init_from == RANDOM else str(_local(job.folders[recipe.init_from]))
+    init_folder = None if recipe.init_from == RANDOM else str(_local(job, job.folders[recipe.init_from]))
     model = build_model(task.head, task.labels, recipe, init_folder, tokenizer).to(device)
     steps_per_epoch = -(-train.num_windows // recipe.batch_size)
 
@@ -134,7 +145,8 @@ def _events(evaluation: Evaluation[Scored], steps_per_epoch: int) -> tuple[Metri
 def _features(job: TrialJob, task: Task, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer) -> Features:
     lengths = (recipe.max_seq_length, recipe.doc_stride, recipe.max_query_length)
     return _keep(
-        ("features", job.run_folder, split, tokenizer.fingerprint, *lengths),
+        job,
+        ("features", split, tokenizer.fingerprint, *lengths),
         lambda: prepare_trial_features(task, split, recipe, tokenizer, job.cache),
     )
 
@@ -152,13 +164,16 @@ def prepare_trial_features(task: Task, split: Split, recipe: RecipeSpec, tokeniz
     )
 
 
-def _local(folder: str) -> Path:
-    return _keep(("folder", folder), lambda: local_copy(folder))
+def _local(job: TrialJob, folder: str) -> Path:
+    return _keep(job, ("folder", folder), lambda: local_copy(folder))
 
 
-def _keep(key: tuple[object, ...], make: Callable[[], Kept]) -> Kept:
-    """What `make` gave this process the first time."""
-    if key not in _KEPT:
-        _KEPT[key] = make()
-    kept: Kept = _KEPT[key]
+def _keep(job: TrialJob, key: tuple[object, ...], make: Callable[[], Kept]) -> Kept:
+    """What `make` gave this process the first time in this job; what other jobs kept goes."""
+    if job.id not in _KEPT:
+        _KEPT.clear()
+    shared = _KEPT.setdefault(job.id, {})
+    if key not in shared:
+        shared[key] = make()
+    kept: Kept = shared[key]
     return kept

@@ -104,6 +104,13 @@ def test_same_recipe_gives_bitwise_the_same_weights(tmp_path: Path) -> None:
     assert digests[0] == digests[1] != digests[2]
 
 
+def test_what_a_process_keeps_belongs_to_one_job(tmp_path: Path) -> None:
+    first = Bench(tiny_tasks.classification(tmp_path), tmp_path)
+    second = Bench(tiny_tasks.regression(tmp_path / "second"), tmp_path)
+    assert "accuracy" in first.run(epochs=0.1).metrics
+    assert "pearson" in second.run(epochs=0.1).metrics
+
+
 def test_best_step_is_kept(tmp_path: Path) -> None:
     bench = Bench(tiny_tasks.classification(tmp_path), tmp_path)
     result = bench.run(epochs=3.0, evaluations_per_epoch=4, learning_rate=5e-3)
@@ -140,9 +147,18 @@ def test_events_tell_epoch_loss_speed_and_scores(tmp_path: Path) -> None:
 def test_loss_that_is_no_number_fails_the_trial_with_its_reason(tmp_path: Path) -> None:
     result = Bench(tiny_tasks.regression(tmp_path), tmp_path).run(learning_rate=1e30, max_grad_norm=1e30)
     assert result.state == "FAILED"
-    assert "loss became" in str(result.error)
+    assert str(result.error).startswith("the loss became")
     assert "lower learning_rate" in str(result.error)
     assert "\n" not in str(result.error)
+
+
+def test_unforeseen_error_fails_the_trial_with_its_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("no space left on device\nand more")
+
+    monkeypatch.setattr("orchestrator.finetuning.trial.save_model_folder", refuse)
+    result = Bench(tiny_tasks.classification(tmp_path), tmp_path).run(epochs=0.1)
+    assert (result.state, result.error) == ("FAILED", "OSError: no space left on device")
 
 
 def test_bf16_learns_as_well(tmp_path: Path) -> None:
