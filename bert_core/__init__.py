@@ -1,4 +1,4 @@
-"""BERT itself: model, heads, objectives, metrics. Exports load on first use (PEP 562), so that text tools need no torch."""
+"""BERT itself: model, heads, objectives, metrics. Exports load on first use (PEP 562): text tools need no torch."""
 
 from importlib import import_module
 from typing import Any
@@ -11,7 +11,7 @@ _EXPORTS = {
     "BertForTokenClassification": "bert_core.heads",
     "BertForQuestionAnswering": "bert_core.heads",
 }
-__all__ = list(_EXPORTS)  # noqa: PLE0605
+__all__ = list(_EXPORTS)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,11 +1,11 @@
 """What a person can get wrong when using `bert_core`; each message names the value or file and the remedy.
 
-    ValueError
-    └── BertCoreError
-        ├── ConfigError       an impossible model, an unknown size or activation
-        ├── CheckpointError   a folder or file of weights that is missing, cut short, altered or does not fit
-        ├── TokenizerError    a tokenizer that is missing, broken or does not fit the model
-        └── DataError         inputs, labels or predictions that break their contract
+ValueError
+└── BertCoreError
+    ├── ConfigError       an impossible model, an unknown size or activation
+    ├── CheckpointError   a folder or file of weights that is missing, cut short, altered or does not fit
+    ├── TokenizerError    a tokenizer that is missing, broken or does not fit the model
+    └── DataError         inputs, labels or predictions that break their contract
 """
 
 

@@ -19,7 +19,8 @@ from orchestrator.errors import RunStoppedError
 from orchestrator.planning import PlanRow, check_inputs, input_identity, needed_resources, plan_rows
 from orchestrator.progress import Progress
 from orchestrator.recorder import Recorder
-from orchestrator.registry import Registry, RunRecord
+from orchestrator.registry.records import RunRecord
+from orchestrator.registry.registry import Registry
 from orchestrator.results import Result
 from orchestrator.run_log import RunLog
 from orchestrator.settings import Settings
@@ -100,28 +101,20 @@ class _Laboratory:
 
     def _carry_out(self, record: RunRecord, spec: Spec) -> None:
         run_folder = record.storage_path or join(self.settings.storage, "runs", record.id)
-        log = RunLog(run_folder)
-        progress = self.progress or Progress(keep=log.write)
-        context = StageContext(record.id, record.attempt, run_folder, self.settings, self.recorder, progress)
-        progress.say(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
         try:
-            with self.recorder.heartbeating(record.id) as taken_over:
+            with self.recorder.heartbeating(record.id) as taken_over, _logged(run_folder, self.progress) as progress:
+                progress.say(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
+                context = StageContext(record.id, record.attempt, run_folder, self.settings, self.recorder, progress)
                 result = self._pipeline(spec, context) if isinstance(spec, PipelineSpec) else run_stage(spec, context)
             if taken_over.is_set():
                 raise RunStoppedError(f"another attempt has taken over run {record.id}")
-            if result is None:
-                self.registry.finish_run(record.id, "COMPLETED", attempt=record.attempt)
-            else:
-                self.recorder.result(record.id, result)
-            log.write("completed")
         except BaseException as error:
-            progress.close()
             self.recorder.failed(record.id, error)
-            log.write(f"ended: {error or type(error).__name__}")
             raise
-        finally:
-            progress.close()
-            log.close()
+        if result is None:
+            self.registry.finish_run(record.id, "COMPLETED", attempt=record.attempt)
+        else:
+            self.recorder.result(record.id, result)
 
     def _pipeline(self, spec: PipelineSpec, context: StageContext) -> Result | None:
         """Stages in order; each is a run of its own, tagged with the pipeline's id and with what went into it."""
@@ -160,6 +153,22 @@ def _stage_key(spec: Spec, settings: Settings) -> str:
     """Names a stage's result: the spec's fingerprint and the identity of every file it reads."""
     text = json.dumps([spec.fingerprint(), input_identity(spec, settings)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+@contextmanager
+def _logged(run_folder: str, progress: Progress | None) -> Iterator[Progress]:
+    """What the run says goes to the terminal and to its log, how it ends too."""
+    log = RunLog(run_folder)
+    progress = progress or Progress(keep=log.write)
+    try:
+        yield progress
+        log.write("completed")
+    except BaseException as error:
+        log.write(f"ended: {error or type(error).__name__}")
+        raise
+    finally:
+        progress.close()
+        log.close()
 
 
 @contextmanager

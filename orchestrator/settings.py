@@ -1,4 +1,4 @@
-"""Where things are kept: home, storage, registry and Ray's address, from options, else the environment, else defaults."""
+"""Where things are: home, storage, registry, Ray's address; from options, else the environment, else defaults."""
 
 import os
 from collections.abc import Mapping

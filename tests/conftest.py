@@ -4,8 +4,14 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+# Before torch is imported: many threads on few cores make small models slower by far.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# A busy machine is no failure.
+settings.register_profile("project", deadline=None)
+settings.load_profile("project")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,9 +8,7 @@ in any order; they are sorted there. An error in a task travels as a message, so
 
 import hashlib
 import json
-import logging
 import re
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
@@ -20,11 +18,11 @@ from typing import Any
 
 import pyarrow as pa
 import ray.data
-from ray.data import ExecutionResources, TaskPoolStrategy
+from ray.data import TaskPoolStrategy
 from ray.exceptions import RayError
-from ray.util.annotations import RayDeprecationWarning
 
 from bert_core.tokenization import Tokenizer
+from orchestrator.corpus.data_context import MAX_RETRIES, data_context
 from orchestrator.corpus.files import InputFile, find_files
 from orchestrator.corpus.readers import Document
 from orchestrator.corpus.token_store import COUNT_NAMES, FORMAT, MANIFEST, Manifest, ShardInfo, TokenStore
@@ -138,23 +136,16 @@ def _pipeline(
     num_cpus: int | None,
 ) -> ray.data.Dataset:
     cpus = num_cpus or int(ray.cluster_resources().get("CPU", 1))
-    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are raised; the rest is remarks
-    context = ray.data.DataContext.get_current().copy()
-    context.enable_progress_bars = False
-    context.print_on_execution_start = False
-    context.target_max_block_size = 1  # every batch is a block of its own, and so a task
-    context.execution_options.resource_limits = ExecutionResources(
-        cpu=cpus, object_store_memory=(1 + cpus * _BATCHES_IN_FLIGHT) * max(shard_bytes, 1 << 20) * 2
-    )
     read = partial(read_bundle, bundles=bundles, source=source, shard_bytes=shard_bytes)
-    with ray.data.DataContext.current(context), warnings.catch_warnings():
-        # `max_retries` has no named parameter yet, and without it a task that kills its worker is tried for ever.
-        warnings.simplefilter("ignore", RayDeprecationWarning)
+    object_store_memory = (1 + cpus * _BATCHES_IN_FLIGHT) * max(shard_bytes, 1 << 20) * 2
+    with data_context(cpus, object_store_memory) as context:
+        context.target_max_block_size = 1  # every batch is a block of its own, and so a task
+        # Reading has a pool of a size of its own, so that Ray Data does not fuse it with tokenising.
+        readers = TaskPoolStrategy(size=1 + cpus // 8)
         return (
             ray.data.range(len(bundles), override_num_blocks=len(bundles))
-            # A pool of a size of its own, so that Ray Data does not fuse reading with tokenising.
-            .map_batches(read, batch_size=None, num_cpus=0, compute=TaskPoolStrategy(size=1 + cpus // 8), max_retries=3)
-            .map_batches(tokenise, batch_size=None, batch_format="pyarrow", num_cpus=1, max_retries=3)
+            .map_batches(read, batch_size=None, num_cpus=0, compute=readers, max_retries=MAX_RETRIES)
+            .map_batches(tokenise, batch_size=None, batch_format="pyarrow", num_cpus=1, max_retries=MAX_RETRIES)
         )
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import ray.data
 from numpy.typing import NDArray
-from ray.data import ExecutionResources
 
 from bert_core.packing import PackedBatch
+from orchestrator.corpus.data_context import MAX_RETRIES, data_context
 from orchestrator.corpus.stream import ExampleStream
 
 BLOCK_TOKENS = 1 << 18
@@ -53,17 +53,12 @@ def _pipeline(
     stream: ExampleStream, steps: range, block_steps: int, rank: int, num_workers: int, num_cpus: float
 ) -> ray.data.Dataset:
     num_blocks = -(-len(steps) // block_steps)
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = False
-    context.print_on_execution_start = False
     build = partial(_build_block, stream=stream, steps=steps, block_steps=block_steps, rank=rank, workers=num_workers)
-    dataset = ray.data.range(num_blocks, override_num_blocks=num_blocks).map_batches(
-        build, batch_size=None, num_cpus=min(num_cpus, 1.0)
-    )
-    options = dataset.context.execution_options
-    options.preserve_order = True
-    options.resource_limits = ExecutionResources(cpu=num_cpus, object_store_memory=PIPELINE_MEMORY_BYTES)
-    return dataset
+    with data_context(num_cpus, PIPELINE_MEMORY_BYTES) as context:
+        context.execution_options.preserve_order = True
+        return ray.data.range(num_blocks, override_num_blocks=num_blocks).map_batches(
+            build, batch_size=None, num_cpus=min(num_cpus, 1.0), max_retries=MAX_RETRIES
+        )
 
 
 def _build_block(

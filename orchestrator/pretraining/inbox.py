@@ -1,7 +1,7 @@
-"""The one way from workers to the driver: an actor that holds events until the driver takes them.
+"""The one way from workers to the driver: an actor that holds events until the driver has recorded them.
 
-What the driver has not taken when it dies is not lost: metrics since the last checkpoint are computed again, those
-before it travel in the checkpoint.
+Nothing is lost when the driver dies: a checkpoint carries the metrics that the driver had not confirmed by then, and
+what comes after the checkpoint is computed again.
 """
 
 import ray
@@ -14,15 +14,27 @@ class Inbox:
 
     def __init__(self) -> None:
         self._events: list[Event | Exception] = []
+        self._num_taken = 0
+        self._num_confirmed = 0
 
     def put(self, event: Event | Exception) -> None:
         """Leave an event."""
         self._events.append(event)
 
     def take(self) -> list[Event | Exception]:
-        """All events since the last call."""
+        """All events since the last call, which confirms that the ones it returned are recorded."""
+        self._num_confirmed = self._num_taken
         events, self._events = self._events, []
+        self._num_taken += len(events)
         return events
+
+    def num_put(self) -> int:
+        """How many events have arrived."""
+        return self._num_taken + len(self._events)
+
+    def num_confirmed(self) -> int:
+        """How many events, from the first on, are recorded."""
+        return self._num_confirmed
 
     def flush(self) -> None:
         """Returns when every event its caller put before is here: calls of one caller arrive in order."""

@@ -35,9 +35,14 @@ EVALUATIONS_BY_DEFAULT = 10
 
 
 class TrainingLoop:
-    """One worker's run: model, optimiser, clocks. Rank 0 speaks and writes."""
+    """One worker's run: model, optimiser, clocks. Rank 0 speaks and writes.
 
-    def __init__(self, job: PretrainJob, worker: Worker, emit: Emit) -> None:
+    `num_confirmed` tells how many of the emitted events, from the first on, are recorded; checkpoints carry the others.
+    """
+
+    def __init__(
+        self, job: PretrainJob, worker: Worker, emit: Emit, num_confirmed: Callable[[], int] = lambda: 0
+    ) -> None:
         if worker.device.type == "cpu":
             torch.set_num_threads(job.spec.threads_per_worker)
         self.job, self.spec, self.worker = job, job.spec, worker
@@ -51,7 +56,9 @@ class TrainingLoop:
         )
         self.checkpoints = Checkpoints(job.run_folder, job.attempt, self.spec.execution.keep_checkpoints)
         self._emit_to = emit
-        self._since_checkpoint: list[MetricEvent] = []
+        self._num_confirmed = num_confirmed
+        self._num_emitted = 0
+        self._unconfirmed: list[tuple[int, MetricEvent]] = []
         self._checkpoint_at = time.monotonic()
 
     def train(self, batches: Batches) -> None:
@@ -103,17 +110,18 @@ class TrainingLoop:
         return event.step
 
     def save_checkpoint(self, step: int) -> None:
-        """Write everything that decides the next steps, and the metrics that no older checkpoint holds."""
+        """Write everything that decides the next steps, and the metrics that may not be recorded yet."""
         self._checkpoint_at = time.monotonic()
         if self.worker.rank != 0:
             return
+        confirmed = self._num_confirmed()
+        self._unconfirmed = [(number, event) for number, event in self._unconfirmed if number >= confirmed]
         extra: dict[str, Any] = {
             "identity": self.job.identity(),
-            "metrics": [dataclasses.asdict(event) for event in self._since_checkpoint],
+            "metrics": [dataclasses.asdict(event) for _, event in self._unconfirmed],
             "torch": str(torch.__version__),
         }
         self._emit(self.checkpoints.save(step, self.model, self.optimizer, extra))
-        self._since_checkpoint = []
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
@@ -138,9 +146,7 @@ class TrainingLoop:
         self._measure(step, "train", values)
 
     def _measure(self, step: int, split: Any, values: dict[str, float]) -> None:
-        event = MetricEvent(step, split, values, round(self.job.stream.epoch_at(step - 1), 6))
-        self._since_checkpoint.append(event)
-        self._emit(event)
+        self._emit(MetricEvent(step, split, values, round(self.job.stream.epoch_at(step - 1), 6)))
 
     def _is_due(self, step: int, interval: int) -> bool:
         return step % interval == 0 or step == self.spec.steps
@@ -157,5 +163,9 @@ class TrainingLoop:
         return minutes is not None and time.monotonic() - self._checkpoint_at > 60 * minutes
 
     def _emit(self, event: Event) -> None:
-        if self.worker.rank == 0:
-            self._emit_to(event)
+        if self.worker.rank != 0:
+            return
+        if isinstance(event, MetricEvent):
+            self._unconfirmed.append((self._num_emitted, event))
+        self._num_emitted += 1
+        self._emit_to(event)

@@ -29,6 +29,8 @@ def run_worker(config: dict[str, Any]) -> None:
     def emit(event: Event) -> None:
         inbox.put.remote(event)
 
+    # A restarted worker begins to count anew; the inbox holds what its predecessor put there.
+    already_there = ray.get(inbox.num_put.remote())
     batches = partial(
         ray_batches,
         job.stream,
@@ -37,7 +39,7 @@ def run_worker(config: dict[str, Any]) -> None:
         num_cpus=job.spec.execution.data_cpus,
     )
     try:
-        loop = TrainingLoop(job, worker, emit)
+        loop = TrainingLoop(job, worker, emit, lambda: ray.get(inbox.num_confirmed.remote()) - already_there)
         loop.train(batches)
         if worker.rank == 0:
             save_model(loop, job)

@@ -94,8 +94,8 @@ def parse_document(text: str, source: str) -> YamlDocument:
 
 
 def parse_value(text: str, source: str) -> Any:
-    """One YAML value, as an override gives it. Raises: SpecError."""
-    return _parse(text, source)[0]
+    """One YAML value, as an override gives it; `@stage` needs no quotes here. Raises: SpecError."""
+    return text if text.startswith("@") else _parse(text, source)[0]
 
 
 def _parse(text: str, source: str) -> tuple[Any, dict[KeyPath, Place]]:

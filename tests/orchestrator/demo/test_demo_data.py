@@ -1,6 +1,6 @@
 """The demo's files: layouts, splits that share nothing, answers that stand where they are said to, balanced labels.
 
-    pytest tests/orchestrator/demo/test_demo_data.py
+pytest tests/orchestrator/demo/test_demo_data.py
 """
 
 import csv

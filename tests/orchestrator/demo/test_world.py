@@ -1,6 +1,6 @@
 """The generated world and its documents: the same from the same seed, consistent, and told without loose ends.
 
-    pytest tests/orchestrator/demo/test_world.py
+pytest tests/orchestrator/demo/test_world.py
 """
 
 import re

@@ -4,6 +4,7 @@ python -m tests.orchestrator.pretraining.small_run FOLDER
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -72,9 +73,11 @@ def make_job(folder: Path, attempt: int = 1, init_folder: str | None = None, **c
     )
 
 
-def run(job: PretrainJob, emit: Emit, worker: Worker | None = None) -> TrainingLoop:
+def run(
+    job: PretrainJob, emit: Emit, worker: Worker | None = None, num_confirmed: Callable[[], int] = lambda: 0
+) -> TrainingLoop:
     worker = worker or Worker()
-    loop = TrainingLoop(job, worker, emit)
+    loop = TrainingLoop(job, worker, emit, num_confirmed)
 
     def batches(first_step: int):
         for step in range(first_step, job.spec.steps):
