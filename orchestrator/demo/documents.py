@@ -1,4 +1,5 @@
-"""Documents of the world in several registers: lives, firm histories, town guides, news, letters, schoolbook pages.
+"""Documents of the world in several registers: lives, firm histories, town guides, news, letters, workshop notes,
+schoolbook pages.
 
 Each document stays with its subject for several sentences and keeps to one trade's words, as real text does: that is
 what next-sentence prediction can learn. Facts recur across documents: that is what masked words can be recalled from.
@@ -8,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from orchestrator.demo import sentences as say
-from orchestrator.demo.lexicon import Trade
+from orchestrator.demo.lexicon import TRADES, Trade
 from orchestrator.demo.phrasing import Mention, Sentence, compose
 from orchestrator.demo.world import Firm, Person, Town, World
 
@@ -135,6 +136,12 @@ def news(person: Person, world: World, rng: Random) -> Document:
     return [tell(stage, slots, trade, rng) for stage in stages]
 
 
+def workshop_notes(trade: Trade, rng: Random) -> Document:
+    """Remarks on a trade in which only its words, and no name, tell what follows what."""
+    templates = (*say.DETAIL, *say.GOOD, *say.BAD)
+    return [tell((template,), {}, trade, rng) for template in rng.sample(templates, 7)]
+
+
 def letter(person: Person, world: World, rng: Random) -> Document:
     """A letter by somebody who has just found work."""
     friend = rng.choice([other for other in world.people if other.group == person.group])
@@ -203,12 +210,14 @@ def generate_documents(world: World, num_documents: int, purpose: str = "corpus"
     documents = []
     for _ in range(num_documents):
         register = rng.random()
-        if register < 0.45:
+        if register < 0.35:
             documents.append(rng.choice(_BY_PERSON)(rng.choice(world.people), world, rng))
-        elif register < 0.60:
+        elif register < 0.45:
             documents.append(firm_history(rng.choice(world.firms), world, rng))
-        elif register < 0.68:
+        elif register < 0.50:
             documents.append(town_guide(rng.choice(world.towns), world, rng))
+        elif register < 0.70:
+            documents.append(workshop_notes(rng.choice(TRADES), rng))
         else:
             documents.append(schoolbook_page(rng.choice(asked), asked, rng))
     return documents

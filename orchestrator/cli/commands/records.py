@@ -115,6 +115,18 @@ def metrics(run_id: str, name: str | None, form: str | None, output: str | None)
     show_rows(records_of(frame), ["split", "name", "step", "epoch", "value", "recorded_at"], form, output)
 
 
+@runs.command(example="orchestrator runs plot 7f3a losses.png")
+@click.argument("run_id", metavar="RUN")
+@click.argument("output", metavar="FILE")
+def plot(run_id: str, output: str) -> None:
+    """A run's measurements over its steps, or a sweep's trials, as a PNG, SVG or PDF picture."""
+    from orchestrator.plots import plot_run
+
+    with _registry() as registry:
+        plot_run(registry, run_id, output)
+    tell(f"wrote {output}")
+
+
 @runs.command(example="orchestrator runs logs 7f3a | tail")
 @click.argument("run_id", metavar="RUN")
 def logs(run_id: str) -> None:

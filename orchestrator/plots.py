@@ -1,0 +1,76 @@
+"""A run as a picture: what was measured over its steps, or a sweep's trials side by side."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import InputError, NotFoundError
+from orchestrator.registry.registry import Registry
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PANELS = ("mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy", "perplexity", "tokens_per_s", "learning_rate")
+"""Of a pretraining run, as far as it measured them."""
+ENDINGS = (".png", ".svg", ".pdf")
+_COLUMNS = 2
+
+
+def plot_run(registry: Registry, run_id: str, output: str) -> None:
+    """Draw a run into a PNG, SVG or PDF file. Raises: InputError, NotFoundError when there is nothing to draw."""
+    if Path(output).suffix not in ENDINGS:
+        raise InputError(f"{output} should end in {', '.join(ENDINGS)}, which says what is drawn")
+    run = registry.run(run_id)
+    if run.kind == "sweep":
+        curves = _trial_curves(registry, run.id, run.metric or "")
+    else:
+        history = registry.metrics(run.id)
+        names = [name for name in PANELS if name in set(history["name"])] or sorted(set(history["name"]))
+        curves = {name: _by_split(history[history["name"] == name]) for name in names}
+    if not any(curves.values()):
+        raise NotFoundError(f"run {run.id} ({run.kind}, {run.state}) has no measurements over steps to draw")
+    figure = _draw(curves, f"{run.name} ({run.id})")
+    figure.savefig(output, dpi=120)
+
+
+Curves = dict[str, dict[str, "pandas.DataFrame"]]
+"""By panel, then by line: frames with the columns step and value."""
+
+
+def _by_split(history: "pandas.DataFrame") -> dict[str, "pandas.DataFrame"]:
+    return {str(split): part for split, part in history.groupby("split")}
+
+
+def _trial_curves(registry: Registry, run_id: str, metric: str) -> Curves:
+    lines = {}
+    for trial in registry.trials(run_id).itertuples():
+        points = registry.metrics(str(trial.id), f"validation.{metric}")
+        if not points.empty:
+            lines[f"#{trial.number}"] = points
+    return {metric: lines}
+
+
+def _draw(curves: Curves, title: str) -> "Figure":
+    from matplotlib.figure import Figure
+
+    rows = -(-len(curves) // _COLUMNS)
+    columns = min(_COLUMNS, len(curves))
+    figure = Figure(figsize=(6.0 * columns, 3.2 * rows + 0.4), layout="constrained")
+    figure.suptitle(title)
+    for number, (name, lines) in enumerate(curves.items(), start=1):
+        _draw_panel(figure.add_subplot(rows, columns, number), name, lines)
+    return figure
+
+
+def _draw_panel(axes: "Axes", name: str, lines: dict[str, "pandas.DataFrame"]) -> None:
+    for label, points in lines.items():
+        marker = "o" if len(points) < 25 else None
+        axes.plot(points["step"], points["value"], label=label, marker=marker, markersize=3, linewidth=1.2)
+    axes.set_title(name)
+    axes.set_xlabel("step")
+    axes.grid(alpha=0.3)
+    if name == "perplexity":
+        axes.set_yscale("log")
+    if len(lines) <= 12:
+        axes.legend(fontsize="small")
