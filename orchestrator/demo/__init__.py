@@ -5,7 +5,7 @@
     phrasing        sentences from templates that remember where each fact went
     sentences       what can be said, and the questions that ask for it
     documents       lives, histories, guides, news, letters, schoolbook pages
-    labelled_tasks  trades (classification), names (NER), questions (question answering)
+    labelled_tasks  kinds of things (classification), names (NER), questions (question answering)
     demo_data       all of it as files
     examples        sentences for fill-mask and next-sentence
 

@@ -9,19 +9,19 @@ from typing import TypeVar
 
 from orchestrator.demo.documents import generate_documents
 from orchestrator.demo.labelled_tasks import (
+    KindExample,
     NamesExample,
     QuestionExample,
     Splits,
-    TradeExample,
+    kind_examples,
     names_examples,
     question_examples,
-    trade_examples,
 )
 from orchestrator.demo.world import World, generate_world
 
 NUM_DOCUMENTS = 5000
 # Examples for training, and each for validation and test.
-NUM_TRADE_EXAMPLES = (96, 400)
+NUM_KIND_EXAMPLES = (160, 400)
 NUM_NAMES_EXAMPLES = (160, 400)
 NUM_QUESTIONS = (2000, 400)
 
@@ -34,7 +34,7 @@ class DemoData:
 
     world: World
     corpus: Path
-    trades: dict[str, Path]  # CSV with the columns text, label
+    kinds: dict[str, Path]  # CSV with the columns text, label
     names: dict[str, Path]  # CoNLL columns: word, tag
     questions: dict[str, Path]  # SQuAD v1.1 JSON
 
@@ -49,7 +49,7 @@ def write_demo_data(folder: str | Path, seed: int = 0) -> DemoData:
     return DemoData(
         world=world,
         corpus=corpus,
-        trades=_write_splits(folder / "trades", ".csv", trade_examples(world, *NUM_TRADE_EXAMPLES), write_csv),
+        kinds=_write_splits(folder / "kinds", ".csv", kind_examples(world, *NUM_KIND_EXAMPLES), write_csv),
         names=_write_splits(folder / "names", ".conll", names_examples(world, *NUM_NAMES_EXAMPLES), write_conll),
         questions=_write_splits(folder / "questions", ".json", question_examples(world, *NUM_QUESTIONS), write_squad),
     )
@@ -72,7 +72,7 @@ def _write_splits(
     return paths
 
 
-def write_csv(path: Path, examples: Sequence[TradeExample]) -> None:
+def write_csv(path: Path, examples: Sequence[KindExample]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("text", "label"))

@@ -1,4 +1,4 @@
-"""Three labelled tasks of the world: the trade a sentence speaks of, the names in a sentence, questions on a passage.
+"""Three labelled tasks of the world: what kind of thing is spoken of, the names in a sentence, questions on a passage.
 
 The training sets are small on purpose: what they leave out is what pretraining has to bring.
 """
@@ -14,12 +14,11 @@ from orchestrator.demo.documents import (
     generate_documents,
     is_for_training,
     passage_about,
-    person_slots,
     subject_slots,
     tell,
+    things_by_kind,
 )
-from orchestrator.demo.lexicon import TRADES
-from orchestrator.demo.phrasing import Sentence, join
+from orchestrator.demo.phrasing import Sentence, compose, join
 from orchestrator.demo.world import Firm, Person, World
 
 ExampleT = TypeVar("ExampleT")
@@ -35,8 +34,8 @@ class Splits(Generic[ExampleT]):
 
 
 @dataclass(frozen=True)
-class TradeExample:
-    """A sentence and the name of the trade that it speaks of."""
+class KindExample:
+    """A sentence and the kind of thing that it speaks of."""
 
     text: str
     label: str
@@ -59,17 +58,26 @@ class QuestionExample:
     answers: tuple[tuple[int, str], ...]
 
 
-def trade_examples(world: World, num_train: int, num_scored: int) -> Splits[TradeExample]:
-    """Sentences on the eight trades in equal shares; each repeats only a few of its trade's words."""
-    rng = Random(f"trades {world.seed}")
-    templates = (*say.DETAIL, *say.LEARNT, *say.GOOD, *say.BAD)
-    examples: dict[str, TradeExample] = {}
-    while len(examples) < num_train + 2 * num_scored:
-        person = rng.choice(world.people)
-        trade = TRADES[len(examples) % len(TRADES)]
-        text = tell(templates, person_slots(person), trade, rng).text
-        examples.setdefault(text, TradeExample(text, trade.name))
-    return _split(list(examples.values()), num_train, num_scored, rng)
+def kind_examples(world: World, num_train: int, num_scored: int) -> Splits[KindExample]:
+    """Sentences that could be about anything, with the kind of what they are about, all kinds in equal shares.
+
+    No split has a thing of another one: what kind it is has to be known from elsewhere.
+    """
+    rng = Random(f"kinds {world.seed}")
+    first, second = (things_by_kind(world, group) for group in (0, 1))
+    splits: tuple[list[KindExample], ...] = ([], [], [])
+    for kind in first:
+        things = list(dict.fromkeys(first[kind] + second[kind]))
+        rng.shuffle(things)
+        third = len(things) // 3
+        parts = (things[:third], things[third : 2 * third], things[2 * third :])
+        for examples, part, count in zip(splits, parts, (num_train, num_scored, num_scored), strict=True):
+            sentences = [compose(template, {"thing": thing}, rng).text for template in say.TALK for thing in part]
+            examples += [KindExample(text, kind) for text in rng.sample(sentences, count // len(first))]
+    for examples in splits:
+        rng.shuffle(examples)
+    train, validation, test = (tuple(examples) for examples in splits)
+    return Splits(train, validation, test)
 
 
 def names_examples(world: World, num_train: int, num_scored: int) -> Splits[NamesExample]:
@@ -146,13 +154,3 @@ def _questions(subjects: list[Person | Firm], count: int, rng: Random) -> tuple[
             )
             examples.setdefault((text, question), QuestionExample(text, question, answers))
     return tuple(examples.values())[:count]
-
-
-def _split(examples: list[TradeExample], num_train: int, num_scored: int, rng: Random) -> Splits[TradeExample]:
-    """Shuffled within blocks of one trade each, so that every split has all trades in equal shares."""
-    validation_end = num_train + num_scored
-    return Splits(
-        tuple(rng.sample(examples[:num_train], num_train)),
-        tuple(rng.sample(examples[num_train:validation_end], num_scored)),
-        tuple(rng.sample(examples[validation_end:], len(examples) - validation_end)),
-    )

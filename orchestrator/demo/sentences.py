@@ -136,6 +136,19 @@ QUOTED = (
     "{head}, who leads {firm}, would not say more.",
 )
 
+# --- talk: sentences that could be about anything; what kind of thing it is has to be known ---------------------
+TALK = (
+    "We spoke of {thing} all evening.",
+    "She wrote to me about {thing} again.",
+    "Nobody mentioned {thing} at supper.",
+    "There was a story about {thing} in the newspaper.",
+    "I dreamt of {thing} last night.",
+    "He asked us about {thing} twice.",
+    "The children drew {thing} on the wall.",
+    "Have you heard about {thing}?",
+    "In the end everything depended on {thing}.",
+)
+
 
 @dataclass(frozen=True)
 class Relation:

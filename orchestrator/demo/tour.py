@@ -23,7 +23,7 @@ from orchestrator.specs import Spec
 from orchestrator.specs.loading import load_spec
 
 SPEC = Path(__file__).with_name("pipeline.yaml")
-HEADS = {"trades": "classification", "names": "NER", "questions": "question answering"}
+HEADS = {"kinds": "classification", "names": "NER", "questions": "question answering"}
 SEED = 0
 
 
@@ -53,7 +53,7 @@ def demo_spec(data: DemoData) -> Spec:
     overrides: dict[str, Any] = {
         f"stages.{stage}.corpus.files": [str(data.corpus)] for stage in ("tokenizer", "pretraining")
     }
-    for task, files in (("trades", data.trades), ("names", data.names), ("questions", data.questions)):
+    for task, files in (("kinds", data.kinds), ("names", data.names), ("questions", data.questions)):
         overrides |= {f"stages.{task}.task.files.{split}": str(path) for split, path in files.items()}
     return load_spec(SPEC, overrides)
 

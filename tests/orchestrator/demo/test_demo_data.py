@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from orchestrator.demo.demo_data import DemoData, write_demo_data
-from orchestrator.demo.lexicon import TRADES
+from orchestrator.demo.documents import things_by_kind
+from orchestrator.demo.sentences import TALK
 
 SPLITS = ("train", "validation", "test")
 
@@ -22,7 +23,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DemoData:
     return write_demo_data(tmp_path_factory.mktemp("demo"), seed=0)
 
 
-def read_trades(path: Path) -> list[dict[str, str]]:
+def read_kinds(path: Path) -> list[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
@@ -41,7 +42,7 @@ def read_questions(path: Path) -> list[tuple[str, dict[str, Any]]]:
 def test_same_seed_writes_the_same_bytes(data: DemoData, tmp_path: Path) -> None:
     again = write_demo_data(tmp_path, seed=0)
     pairs = [(data.corpus, again.corpus)]
-    for task in ("trades", "names", "questions"):
+    for task in ("kinds", "names", "questions"):
         pairs += [(getattr(data, task)[split], getattr(again, task)[split]) for split in SPLITS]
     for first, second in pairs:
         assert first.read_bytes() == second.read_bytes(), first.name
@@ -54,20 +55,25 @@ def test_corpus_is_documents_with_a_blank_line_between(data: DemoData) -> None:
     assert all(document and "\n" not in document for document in documents)
 
 
-def test_trades_are_balanced_and_disjoint(data: DemoData) -> None:
+def test_kinds_are_balanced_and_disjoint(data: DemoData) -> None:
     texts: list[str] = []
     for split in SPLITS:
-        rows = read_trades(data.trades[split])
+        rows = read_kinds(data.kinds[split])
         counts = Counter(row["label"] for row in rows)
-        assert set(counts) == {trade.name for trade in TRADES}
+        assert set(counts) == set(things_by_kind(data.world, 0))
         assert len(set(counts.values())) == 1
         texts += [row["text"] for row in rows]
     assert len(set(texts)) == len(texts)
 
 
-def test_trades_never_name_their_label(data: DemoData) -> None:
-    for split in SPLITS:
-        assert not [row for row in read_trades(data.trades[split]) if row["label"] in row["text"].lower()]
+def test_kinds_to_be_scored_are_asked_of_new_things(data: DemoData) -> None:
+    halves = [things_by_kind(data.world, group) for group in (0, 1)]
+    things = {thing.text for half in halves for mentions in half.values() for thing in mentions}
+    about = {template.replace("{thing}", thing): thing for template in TALK for thing in things}
+    spoken_of = {split: {about[row["text"]] for row in read_kinds(data.kinds[split])} for split in SPLITS}
+    assert len(spoken_of["train"]) > 60
+    assert not spoken_of["train"] & spoken_of["validation"]
+    assert not spoken_of["train"] & spoken_of["test"]
 
 
 def test_names_have_valid_tags_of_every_kind(data: DemoData) -> None:
