@@ -86,11 +86,11 @@ def names_examples(world: World, num_train: int, num_scored: int) -> Splits[Name
     halves: tuple[dict[str, NamesExample], dict[str, NamesExample]] = ({}, {})
     wanted = (num_train, 2 * num_scored)
     names = [_names_of_half(world, group) for group in (0, 1)]
-    for document in generate_documents(world, 10 * sum(wanted), purpose="names"):
+    for document in generate_documents(world, 2 * sum(wanted), purpose="names"):
         for sentence in document:
             found = {sentence.text[span.start : span.end] for span in sentence.spans if span.kind}
             for group in (0, 1):
-                if found and found <= names[group] and len(halves[group]) < wanted[group] and rng.random() < 0.2:
+                if found and found <= names[group] and len(halves[group]) < wanted[group] and rng.random() < 0.3:
                     halves[group].setdefault(sentence.text, tag_words(sentence))
     train, scored = (list(half.values()) for half in halves)
     assert (len(train), len(scored)) == wanted, "too few documents for so many sentences"
