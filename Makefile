@@ -24,8 +24,8 @@ check: $(INSTALLED)  ## lint, format, strict types, import walls
 bench: $(INSTALLED)  ## paired benchmarks; results belong in benchmarks/results/
 	$(BIN)/python -m benchmarks
 
-clean:
-	rm -rf $(VENV) .orchestrator
+clean:  ## the installation alone; runs, models and the record in .orchestrator stay
+	rm -rf $(VENV)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'

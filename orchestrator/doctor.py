@@ -53,7 +53,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
             yield Finding(check.__name__.strip("_"), "problem", str(error), "as the message says")
         except Exception as error:  # one broken part must not hide the others
             text = " ".join(f"{type(error).__name__}: {error}".split())
-            yield Finding(check.__name__.strip("_"), "problem", text[:300], "reinstall: make clean, then make test")
+            yield Finding(check.__name__.strip("_"), "problem", text[:300], "reinstall: rm -rf .venv, then make test")
 
 
 def _python(settings: Settings) -> Finding:
@@ -176,7 +176,7 @@ def _registry(settings: Settings) -> Finding:
             return Finding("registry", "problem", str(error), "as the message says, or give --registry")
         if revision is None:
             return Finding("registry", "ok", f"{registry}: empty; the first run makes its tables")
-        registry.runs("")
+        registry.runs(limit=1)
         return Finding("registry", "ok", f"{registry}: revision {revision}")
 
 
