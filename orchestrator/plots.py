@@ -1,10 +1,12 @@
 """A run as a picture: what was measured over its steps, or a sweep's trials side by side."""
 
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry.registry import Registry
+from orchestrator.storage import write_bytes
 
 if TYPE_CHECKING:
     import pandas
@@ -30,8 +32,9 @@ def plot_run(registry: Registry, run_id: str, output: str) -> None:
         curves = {name: _by_split(history[history["name"] == name]) for name in names}
     if not any(curves.values()):
         raise NotFoundError(f"run {run.id} ({run.kind}, {run.state}) has no measurements over steps to draw")
-    figure = _draw(curves, f"{run.name} ({run.id})")
-    figure.savefig(output, dpi=120)
+    picture = BytesIO()
+    _draw(curves, f"{run.name} ({run.id})").savefig(picture, format=Path(output).suffix[1:], dpi=120)
+    write_bytes(output, picture.getvalue())
 
 
 Curves = dict[str, dict[str, "pandas.DataFrame"]]

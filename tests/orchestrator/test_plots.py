@@ -1,8 +1,10 @@
 """Runs as pictures. Alone: pytest tests/orchestrator/test_plots.py"""
 
+from io import BytesIO
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.plots import plot_run
@@ -36,6 +38,25 @@ def test_a_sweep_is_drawn_with_a_line_per_trial(registry: Registry, tmp_path: Pa
     output = tmp_path / "sweep.png"
     plot_run(registry, run_id, str(output))
     assert output.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_that_cannot_be_drawn_leaves_the_old_one(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = new_run(registry, "pretrain")
+    registry.record_metrics(run_id, [MetricEvent(1, "train", {"mlm_loss": 5.0})])
+    output = tmp_path / "run.png"
+    plot_run(registry, run_id, str(output))
+    before = output.read_bytes()
+
+    def break_off(figure: Figure, file: BytesIO, **options: object) -> None:
+        file.write(b"half")
+        raise MemoryError
+
+    monkeypatch.setattr(Figure, "savefig", break_off)
+    with pytest.raises(MemoryError):
+        plot_run(registry, run_id, str(output))
+    assert output.read_bytes() == before
 
 
 def test_nothing_measured_and_unknown_endings_are_refused(registry: Registry, tmp_path: Path) -> None:
