@@ -66,9 +66,8 @@ def resolve_model(name: str, settings: Settings) -> str:
             raise NotFoundError(
                 f"{name!r} is no model: {is_there}, no run and no registered name ({registered})"
             ) from None
-        models = registry.models_of(run.id)
-        if models:
-            return str(models[0].folder)
+        if run.model_folder is not None:
+            return str(run.model_folder)
         raise NotFoundError(f"run {run.id} ({run.kind}, {run.state}) has left no model; see `orchestrator models list`")
 
 

@@ -33,11 +33,6 @@ class FactWriting:
 
     _database: Database
 
-    def record_parameters(self, run_id: str, parameters: Mapping[str, Any]) -> None:
-        """Add or replace parameters by dotted path."""
-        with self._database.session(writing=True) as session:
-            put_parameters(session, run_id, load_parameters(session, run_id) | dict(parameters))
-
     def record_metrics(self, run_id: str, events: Iterable[MetricEvent], *, final: bool = False) -> int:
         """Record measurements in one transaction; returns how many. The highest step is the latest value.
 
@@ -55,20 +50,7 @@ class FactWriting:
         rows = [{"run_id": run_id, **asdict(event)} for event in events]
         if rows:
             with self._database.session(writing=True) as session:
-                put(
-                    session,
-                    CheckpointRow,
-                    (
-                        "run_id",
-                        "step",
-                    ),
-                    (
-                        "path",
-                        "digest",
-                        "num_bytes",
-                    ),
-                    rows,
-                )
+                put(session, CheckpointRow, ("run_id", "step"), ("path", "digest", "num_bytes"), rows)
 
     def record_dataset(self, run_id: str, result: DatasetResult) -> None:
         """Record data and that this run used it."""
@@ -86,30 +68,24 @@ class FactWriting:
         """Record a row of `datasets` and that this run made or used it."""
         link = {"run_id": run_id, "fingerprint": row["fingerprint"]}
         with self._database.session(writing=True) as session:
-            put(
-                session,
-                DatasetRow,
-                ("fingerprint",),
-                (
-                    "path",
-                    "counts",
-                    "files",
-                ),
-                [dict(row)],
-            )
+            put(session, DatasetRow, ("fingerprint",), ("path", "counts", "files"), [dict(row)])
             put(session, RunDatasetRow, tuple(link), (), [link])
 
     def register_model(self, name: str, model: ModelResult, run_id: str | None = None) -> int:
-        """Register a model folder under a name; returns its version, the same one for the same weights."""
+        """Register a model folder under a name; returns its version.
+
+        The same weights again are the same version, found in the newest folder from then on: an older one may be gone.
+        """
         with self._database.session(writing=True) as session:
             lock_until_commit(session.connection(), f"models/{name}")
-            known = select(ModelRow.version).where(ModelRow.name == name, ModelRow.digest == model.digest)
-            version = session.scalar(known)
-            if version is None:
+            known = select(ModelRow).where(ModelRow.name == name, ModelRow.digest == model.digest)
+            row = session.scalar(known)
+            if row is None:
                 newest = session.scalar(select(func.max(ModelRow.version)).where(ModelRow.name == name))
-                version = (newest or 0) + 1
-                session.add(ModelRow(name=name, version=version, run_id=run_id, **asdict(model)))
-        return version
+                row = ModelRow(name=name, version=(newest or 0) + 1, run_id=run_id, **asdict(model))
+                session.add(row)
+            row.folder = model.folder
+            return row.version
 
 
 def metric_points(events: Iterable[MetricEvent]) -> list[Point]:
@@ -161,21 +137,7 @@ def put_parameters(session: Session, run_id: str, parameters: Mapping[str, Any])
     """Write a run's parameters, all of them: which short names are free depends on the whole."""
     rows = parameter_rows(run_id, parameters)
     if rows:
-        put(
-            session,
-            ParameterRow,
-            (
-                "run_id",
-                "path",
-            ),
-            (
-                "leaf",
-                "kind",
-                "text",
-                "number",
-            ),
-            rows,
-        )
+        put(session, ParameterRow, ("run_id", "path"), ("leaf", "kind", "text", "number"), rows)
 
 
 def load_parameters(session: Session, run_id: str) -> dict[str, Any]:

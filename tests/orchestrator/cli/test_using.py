@@ -10,6 +10,8 @@ import pytest
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.inference import fill_mask, next_sentence, predict, resolve_model
+from orchestrator.registry import Registry
+from orchestrator.results import ModelResult
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.conftest import Command, RecordedSweep
 
@@ -237,6 +239,15 @@ def test_a_model_is_found_by_folder_name_or_run(recorded_sweep: RecordedSweep, h
     assert resolve_model(pretrained, settings) == pretrained
     for name in ("first", "first@1", recorded_sweep.run_id, recorded_sweep.run_id[:6]):
         assert resolve_model(name, settings) == str(home / "model")
+
+
+def test_a_run_that_made_the_same_weights_again_has_its_own_model(recorded_sweep: RecordedSweep) -> None:
+    settings = Settings.from_options()
+    with Registry(settings.registry) as registry:
+        run = registry.create_run(kind="pretrain", name="again", fingerprint="f" * 64, spec={})
+        registry.register_model("first", ModelResult("again/model", "d" * 64, 4_385_920, "classification"), run)
+        registry.finish_run(run, "COMPLETED", model_folder="again/model")
+    assert resolve_model(run, settings) == resolve_model("first@1", settings) == "again/model"
 
 
 @pytest.mark.parametrize("name", ["nothing", "./nothing", "s3a/none", "first@9"])

@@ -89,7 +89,6 @@ def test_everything_reported_twice_is_recorded_once(registry: Registry) -> None:
         )
         registry.start_attempt(run_id, number=1)
         registry.record_metrics(run_id, [MetricEvent(1, "train", {"loss": 0.1})])
-        registry.record_parameters(run_id, {"a.b": 1})
         registry.record_checkpoints(run_id, [CheckpointEvent(1, "path", "d", 10)])
         registry.record_dataset(run_id, dataset)
         registry.register_model("model", model_result(), run_id)
@@ -107,18 +106,9 @@ def test_everything_reported_twice_is_recorded_once(registry: Registry) -> None:
     assert all(once.values()), "every table has a row"
 
 
-def test_parameters_can_be_added_and_replaced(registry: Registry) -> None:
-    run_id = new_run(registry, spec={"recipe": {"seed": 0}, "size": "tiny"})
-    registry.record_parameters(run_id, {"size": "base", "search.seed": 1})
-    assert registry.parameters(run_id) == {"recipe.seed": 0, "search.seed": 1, "size": "base"}
-    assert list(registry.runs("params.search.seed = 1 and params.size = 'base'").id) == [run_id]
-
-
 @pytest.mark.parametrize("value", [0, 1, -5, 2**60, 0.1, 1e-300, True, False, None, "", "text", "1", [1, 2], ["a"], {}])
 def test_a_parameter_comes_back_as_it_was(registry: Registry, value: Any) -> None:
-    run_id = new_run(registry)
-    registry.record_parameters(run_id, {"x": value})
-    found = registry.parameters(run_id)["x"]
+    found = registry.parameters(new_run(registry, spec={"x": value}))["x"]
     assert found == value
     assert type(found) is type(value)
 
@@ -151,6 +141,12 @@ def test_models_count_their_versions_by_name_and_weights(registry: Registry) -> 
     frame = registry.models().set_index(["name", "version"])
     assert frame.task["bert", 1] == "sst2"
     assert frame.task.isna()["other", 1]
+
+
+def test_weights_that_are_made_again_are_found_in_their_newest_folder(registry: Registry) -> None:
+    for folder in ("runs/first/model", "runs/second/model"):
+        assert registry.register_model("bert", model_result("a", folder=folder)) == 1
+    assert registry.model("bert").folder == "runs/second/model"
 
 
 def test_a_model_that_is_not_there_is_named_with_candidates(registry: Registry) -> None:
