@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,7 @@ class LeaderboardReading:
     _database: Database
 
     def leaderboard(self, task: str | None = None) -> pandas.DataFrame:
-        """Per task, the groups of completed trials, best mean of the task's score first.
+        """Per task and score, the groups of completed trials, best mean first.
 
         Columns: `mean`, `sd` (of a sample) and `best` over `n` seeds; `baseline`, the majority's score; `test`, of the
         group's trial that was scored on the test split; `recipe`, where the task's groups differ; `run`, the best
@@ -61,9 +62,9 @@ class LeaderboardReading:
             _add_recipes(session, lines)
             _add_models(session, lines)
         lines.sort(key=lambda line: (line["task"], line["metric"], -line["mean"], line["run"]))
-        for place, line in enumerate(lines):
-            above = lines[place - 1] if place else None
-            line["rank"] = above["rank"] + 1 if above and above["task"] == line["task"] else 1
+        for _, ranked in groupby(lines, key=lambda line: (line["task"], line["metric"])):
+            for rank, line in enumerate(ranked, start=1):
+                line["rank"] = rank
         return make_frame(lines, list(LEADERBOARD_COLUMNS)).astype(dict.fromkeys(_NUMBERS, "float64"))
 
 

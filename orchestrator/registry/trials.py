@@ -61,6 +61,8 @@ class TrialWriting:
                 row |= {"model_folder": trial.model.folder if trial.model else None}
                 row |= {"predictions_path": trial.predictions_path}
                 session.execute(_ended(sweep.dialect), row)
+                if trial.model is not None:
+                    _note_model(session, row["id"], trial.model.folder)
                 put_parameters(session, row["id"], whole)
                 if trial.metrics:
                     points = metric_points([MetricEvent(trial.best_step, "validation", trial.metrics)])
@@ -105,10 +107,22 @@ class _Sweep:
         return row, recipe
 
 
+def _note_model(session: Session, run_id: str, folder: str) -> None:
+    """Only the sweep's end shows which completed trial's model is kept, and where."""
+    session.execute(
+        update(RunRow)
+        .where(RunRow.id == run_id, RunRow.state == "COMPLETED")
+        .values(model_folder=folder)
+        .execution_options(synchronize_session=False)
+    )
+
+
 @lru_cache
 def _started(dialect: str) -> Insert:
-    statement = upsert(dialect, RunRow.__table__, ("id",), ("state", "error", "heartbeat_at"), _may_start)
-    return statement.values(started_at=utc_now(), heartbeat_at=utc_now(), error=None)
+    statement = upsert(
+        dialect, RunRow.__table__, ("id",), ("state", "error", "heartbeat_at", "finished_at"), _may_start
+    )
+    return statement.values(started_at=utc_now(), heartbeat_at=utc_now(), error=None, finished_at=None)
 
 
 @lru_cache

@@ -76,6 +76,26 @@ def test_a_trial_that_runs_again_after_its_end_changes_nothing(registry: Registr
     assert everything(registry) == before
 
 
+def test_a_completed_trial_gets_its_model_when_the_sweep_ends(registry: Registry) -> None:
+    sweep = new_sweep(registry)
+    (trial,) = registry.record_trials(sweep, [scored("k", 0.9, predictions_path="predictions")])
+    before = registry.run(trial)
+    registry.record_trials(sweep, [scored("k", 0.9, model=model_result("a"))])
+    after = registry.run(trial)
+    assert (before.model_folder, after.model_folder) == (None, "storage/a")
+    assert (after.finished_at, after.predictions_path) == (before.finished_at, "predictions")
+    registry.record_trials(sweep, [scored("k", 0.9)])
+    assert registry.run(trial) == after
+
+
+def test_a_failed_trial_that_starts_again_has_not_finished(registry: Registry) -> None:
+    sweep = new_sweep(registry)
+    (trial,) = registry.record_trials(sweep, [trial_result("k", state="FAILED")])
+    assert registry.run(trial).finished_at is not None
+    registry.start_trial(sweep, key="k", number=0, parameters={"learning_rate": 1e-4}, seed=0)
+    assert (registry.run(trial).state, registry.run(trial).finished_at) == ("RUNNING", None)
+
+
 def test_runs_can_be_listed_without_trials(registry: Registry) -> None:
     sweep = new_sweep(registry)
     registry.record_trials(sweep, [scored("a", 0.9), scored("b", 0.8)])
@@ -117,6 +137,15 @@ def test_the_leaderboard_names_the_registered_model(registry: Registry) -> None:
     )
     registry.register_model("best", model_result("a"), sweep)
     assert list(registry.leaderboard()["model"]) == ["best@1"]
+
+
+def test_each_score_of_a_task_has_a_first_place(registry: Registry) -> None:
+    for metric in ("accuracy", "f1"):
+        sweep = new_sweep(registry)
+        registry.set_metric(sweep, "sst2", metric)
+        registry.record_trials(sweep, [trial_result("k", metrics={metric: 0.9})])
+    board = registry.leaderboard("sst2")
+    assert list(zip(board["metric"], board["rank"], strict=True)) == [("accuracy", 1), ("f1", 1)]
 
 
 def test_a_seed_tried_in_two_sweeps_counts_once(registry: Registry) -> None:
