@@ -39,6 +39,7 @@ TIME_COLUMNS: dict[str, Any] = {
     "started_at": RunRow.started_at,
     "finished_at": RunRow.finished_at,
 }
+_IS_TEXT = ParameterRow.kind.in_(("text", "json"))
 NAMES = ("state", "tag", *TEXT_COLUMNS, *NUMBER_COLUMNS, *TIME_COLUMNS)
 
 
@@ -55,8 +56,8 @@ class Field(Protocol):
     def compared(self, operator: str, value: Value) -> ColumnElement[bool]:
         """Runs whose value is =, <, <=, >, >= the given one, or like it. Raises: WrongValueError."""
 
-    def key(self) -> Column:
-        """What to sort by."""
+    def sort_keys(self) -> tuple[Column, ...]:
+        """What to sort by; runs without the first come after those with it, in the order of the second."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,8 @@ class ColumnField:
             return and_(self.present(), _compare(cast(self.column, Double), operator, _number(value)))
         return and_(self.present(), _compare(self.column, operator, _moment(value)))
 
-    def key(self) -> Column:
-        return self.column  # type: ignore[no-any-return]
+    def sort_keys(self) -> tuple[Column, ...]:
+        return (self.column,)
 
 
 @dataclass(frozen=True)
@@ -105,13 +106,9 @@ class MetricField:
             raise WrongValueError("like compares text, and a metric is a number")
         return self._runs(_compare(MetricRow.value, operator, _number(value)))
 
-    def key(self) -> Column:
-        return (
-            select(MetricRow.value)
-            .where(MetricRow.run_id == RunRow.id, self.rows())
-            .correlate(RunRow)
-            .scalar_subquery()
-        )
+    def sort_keys(self) -> tuple[Column, ...]:
+        values = select(MetricRow.value).where(MetricRow.run_id == RunRow.id, self.rows())
+        return (values.correlate(RunRow).scalar_subquery(),)
 
 
 @dataclass(frozen=True)
@@ -139,16 +136,12 @@ class ParameterField:
             return self._runs(and_(ParameterRow.kind == "boolean", ParameterRow.number == float(value)))
         if isinstance(value, float):
             return self._runs(and_(ParameterRow.kind == "number", _compare(ParameterRow.number, operator, value)))
-        is_text = ParameterRow.kind.in_(("text", "json"))
-        return self._runs(and_(is_text, _compare(ParameterRow.text, operator, _text(value))))
+        return self._runs(and_(_IS_TEXT, _compare(ParameterRow.text, operator, _text(value))))
 
-    def key(self) -> Column:
-        return (
-            select(ParameterRow.number)
-            .where(ParameterRow.run_id == RunRow.id, self.rows())
-            .correlate(RunRow)
-            .scalar_subquery()
-        )
+    def sort_keys(self) -> tuple[Column, ...]:
+        numbers = select(ParameterRow.number).where(ParameterRow.run_id == RunRow.id, self.rows())
+        texts = select(ParameterRow.text).where(ParameterRow.run_id == RunRow.id, self.rows(), _IS_TEXT)
+        return tuple(values.correlate(RunRow).scalar_subquery() for values in (numbers, texts))
 
 
 @dataclass(frozen=True)
@@ -164,8 +157,9 @@ class TagField:
     def compared(self, operator: str, value: Value) -> ColumnElement[bool]:
         return self._runs(_compare(TagRow.tag, operator, _text(value)))
 
-    def key(self) -> Column:
-        return select(func.min(TagRow.tag)).where(TagRow.run_id == RunRow.id).correlate(RunRow).scalar_subquery()
+    def sort_keys(self) -> tuple[Column, ...]:
+        tags = select(func.min(TagRow.tag)).where(TagRow.run_id == RunRow.id)
+        return (tags.correlate(RunRow).scalar_subquery(),)
 
 
 def condition(field: Field, operator: str, values: tuple[Value, ...]) -> ColumnElement[bool]:

@@ -152,8 +152,11 @@ def _ordered(
             return
         statement = statement.where(~key.present()).order_by(RunRow.created_at.desc(), RunRow.id.desc())
     else:
-        order = [directed(key.key()), directed(RunRow.id)]  # as in the index on created_at
-        statement = statement.order_by(*order if key == _CREATED_AT else [key.key().is_(None), *order])
+        if key == _CREATED_AT:  # as in its index
+            order = [directed(RunRow.created_at)]
+        else:
+            order = [part for column in key.sort_keys() for part in (column.is_(None), directed(column))]
+        statement = statement.order_by(*order, directed(RunRow.id))
     yield from session.execute(statement.limit(limit))
 
 

@@ -218,6 +218,22 @@ def test_an_empty_registry_answers_any_query_with_nothing(registry: Registry) ->
     assert registry.runs("metrics.f1 > 0.9 and params.x = 1").empty
 
 
+@pytest.mark.parametrize(
+    ("sort", "order"), [("params.size", ["base", "mini", "tiny"]), ("-params.size", ["tiny", "mini", "base"])]
+)
+def test_text_parameters_sort_as_text(registry: Registry, sort: str, order: list[str]) -> None:
+    for size in ("mini", None, "tiny", "base"):
+        new_run(registry, name=str(size), spec={"size": size})
+    assert list(registry.runs(sort=sort).name) == [*order, "None"]
+
+
+def test_numbers_come_before_text(registry: Registry) -> None:
+    for value in ("auto", 8, 4):
+        new_run(registry, name=str(value), spec={"batch_size": value})
+    assert list(registry.runs(sort="params.batch_size").name) == ["4", "8", "auto"]
+    assert list(registry.runs(sort="-params.batch_size").name) == ["8", "4", "auto"]
+
+
 @pytest.mark.parametrize("sort", ["metrics.f1", "-metrics.f1", "metrics.f1 desc", "params.learning_rate", "-seed"])
 def test_sorting_puts_runs_without_the_value_last(filled: Registry, sort: str) -> None:
     name = sort.removesuffix(" desc").lstrip("-")
