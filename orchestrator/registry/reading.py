@@ -51,12 +51,6 @@ class RecordReading:
         known = f"the latest are: {_listed(recent)}" if recent else "the registry has no run yet"
         raise NotFoundError(f"No run's id begins with {prefix!r}; {known}.")
 
-    def completed_run(self, fingerprint: str, kind: str) -> RunRecord | None:
-        """The newest completed run of a spec with this fingerprint, whatever its name."""
-        same = and_(ExperimentRow.fingerprint == fingerprint, RunRow.kind == kind, RunRow.state == "COMPLETED")
-        found = self._runs(same, limit=1)
-        return found[0] if found else None
-
     def _runs(self, condition: ColumnElement[bool], *, limit: int) -> list[RunRecord]:
         state = state_as_read(self._lost_after_s).label("state")
         statement = select(RunRow, state, ExperimentRow.name, ExperimentRow.fingerprint)

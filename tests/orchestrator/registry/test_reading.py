@@ -49,16 +49,6 @@ def test_a_record_is_frozen(registry: Registry) -> None:
         run.state = "COMPLETED"  # type: ignore[misc]
 
 
-def test_a_completed_run_is_found_by_its_specs_fingerprint(registry: Registry) -> None:
-    done, failed = (new_run(registry, kind="corpus", fingerprint="a" * 64) for _ in range(2))
-    registry.finish_run(done, "COMPLETED")
-    registry.finish_run(failed, "FAILED")
-    found = registry.completed_run("a" * 64, "corpus")
-    assert found is not None
-    assert found.id == done
-    assert registry.completed_run("a" * 64, "pretrain") is None
-
-
 def test_runs_have_a_column_per_metric_and_parameter(registry: Registry) -> None:
     run_id = new_run(registry, spec={"recipe": {"size": "tiny"}, "a": {"x": 1}, "b": {"x": None}}, tags=["b", "a"])
     new_run(registry, task="sst2", seed=3)
