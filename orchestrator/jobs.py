@@ -1,7 +1,8 @@
 """Runs as Ray jobs: a small upload with the one resolved spec, and `orchestrator run` on the cluster's head.
 
-The settings travel in the job's command, which anyone who sees the dashboard can read; so a registry URL with a
-password is refused, and `file:PATH` (a file on the cluster) is the way.
+Settings that were given travel in the job's command; for the rest the cluster's own ones hold. Anyone who sees the
+dashboard can read that command; so a registry URL with a password is refused, and `file:PATH` (a file on the cluster)
+is the way.
 """
 
 import logging
@@ -14,11 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 from orchestrator.cluster import check_listening
 from orchestrator.errors import ClusterError, InputError
-from orchestrator.settings import Settings
+from orchestrator.settings import HOME_VARIABLE, Settings, has_password
 from orchestrator.specs import AnySpec
 from orchestrator.specs.loading import spec_values
 from orchestrator.storage import write_json
@@ -117,8 +118,7 @@ def dashboard_address(settings: Settings) -> str:
 
 def refuse_password(registry: str) -> None:
     """See that the registry's URL may be shown. Raises: InputError."""
-    parts = urlsplit(registry)
-    if parts.password or any("pass" in key.lower() for key in parse_qs(parts.query)):
+    if has_password(registry):
         raise InputError(
             "the registry's URL has a password, which a job's command would show to everyone who sees the dashboard; "
             "put the URL into a file with mode 0600 on the cluster and give --registry file:PATH"
@@ -126,17 +126,21 @@ def refuse_password(registry: str) -> None:
 
 
 def entrypoint(spec: AnySpec, settings: Settings) -> str:
-    """The job's command."""
-    options = ["--home", str(settings.home), "--storage", settings.storage, "--registry", settings.registry]
-    return shlex.join(["orchestrator", *options, "run", _SPEC_FILE, "--name", spec.name])
+    """The job's command: with the settings that were given here, and the cluster's own for the rest.
+
+    A home that neither names is the user's on the cluster: the folder that a job begins in is deleted after it.
+    """
+    values = {"home": str(settings.home), "storage": settings.storage, "registry": settings.registry}
+    options = [word for name, value in values.items() if name in settings.given for word in (f"--{name}", value)]
+    command = shlex.join(["orchestrator", *options, "run", _SPEC_FILE, "--name", spec.name])
+    home = "" if "home" in settings.given else f'{HOME_VARIABLE}="${{{HOME_VARIABLE}:-$HOME/.orchestrator}}" '
+    return home + command
 
 
 def with_absolute_paths(values: Any, field: str = "") -> Any:
     """The same values with relative paths that lead somewhere from here made absolute: a job runs elsewhere."""
     if isinstance(values, dict):
-        return {
-            key: with_absolute_paths(value, field if field in _PATH_FIELDS else key) for key, value in values.items()
-        }
+        return {key: with_absolute_paths(value, _field(field, key)) for key, value in values.items()}
     if isinstance(values, list):
         return [with_absolute_paths(value, field) for value in values]
     if field in _PATH_FIELDS and isinstance(values, str) and "://" not in values and not values.startswith("@"):
@@ -144,6 +148,13 @@ def with_absolute_paths(values: Any, field: str = "") -> Any:
         if Path(values).exists() or (is_glob and field == "files"):
             return str(Path(values).absolute())
     return values
+
+
+def _field(above: str, key: str) -> str:
+    """The field whose value stands at a key: splits of `files` and an axis's `choice` are no fields of their own."""
+    if above == "stages":  # a stage may be called like a field
+        return ""
+    return above if above == "files" or key == "choice" else key
 
 
 def _client(address: str) -> Any:

@@ -2,9 +2,12 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
+from urllib.parse import parse_qs, urlsplit
+
+from orchestrator.errors import InputError
 
 HOME_VARIABLE = "ORCHESTRATOR_HOME"
 STORAGE_VARIABLE = "ORCHESTRATOR_STORAGE"
@@ -24,6 +27,8 @@ class Settings:
     """A path, a database URL, or `file:PATH` of a file with mode 0600 that holds one."""
     address: str | None = None
     """Of the Ray to run on; a local one is started when None."""
+    given: frozenset[str] = field(default=frozenset(), compare=False)
+    """Which of these came from an option or the environment; the others are defaults of this machine."""
 
     @classmethod
     def from_options(
@@ -34,15 +39,41 @@ class Settings:
         address: str | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> Self:
-        """Each setting from its option, else its environment variable, else its default."""
+        """Each setting from its option, else its environment variable, else its default.
+
+        Raises: InputError for a storage whose URI has a password.
+        """
         environ = os.environ if environ is None else environ
-        home_path = Path(home or environ.get(HOME_VARIABLE) or ".orchestrator").expanduser().absolute()
-        storage = storage or environ.get(STORAGE_VARIABLE) or str(home_path / "storage")
-        if "://" not in storage:
-            storage = str(Path(storage).expanduser().absolute())
+        given = {
+            "home": home or environ.get(HOME_VARIABLE),
+            "storage": storage or environ.get(STORAGE_VARIABLE),
+            "registry": registry or environ.get(REGISTRY_VARIABLE),
+            "address": address or environ.get(ADDRESS_VARIABLE),
+        }
+        home_path = Path(given["home"] or ".orchestrator").expanduser().absolute()
+        place = str(given["storage"] or home_path / "storage")
+        if "://" not in place:
+            place = str(Path(place).expanduser().absolute())
+        _refuse_password(place)
         return cls(
             home=home_path,
-            storage=storage,
-            registry=registry or environ.get(REGISTRY_VARIABLE) or f"sqlite:///{home_path / 'registry.sqlite'}",
-            address=address or environ.get(ADDRESS_VARIABLE) or None,
+            storage=place,
+            registry=str(given["registry"] or f"sqlite:///{home_path / 'registry.sqlite'}"),
+            address=str(given["address"]) if given["address"] else None,
+            given=frozenset(name for name, value in given.items() if value),
+        )
+
+
+def has_password(url: str) -> bool:
+    """Whether a URL says a password, as `user:password@` or as a parameter."""
+    parts = urlsplit(url)
+    return bool(parts.password) or any("pass" in key.lower() for key in parse_qs(parts.query))
+
+
+def _refuse_password(storage: str) -> None:
+    if "://" in storage and has_password(storage):
+        scheme = urlsplit(storage).scheme
+        raise InputError(
+            "the storage's URI has a password, which would stand in every run's record; leave it out and set it as "
+            f"FSSPEC_{scheme.upper()}_PASSWORD, or in a file of ~/.config/fsspec with mode 0600, on every node"
         )

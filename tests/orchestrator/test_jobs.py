@@ -61,11 +61,23 @@ def test_a_job_that_never_began_is_cluster_trouble() -> None:
         exit_status(Details(Status.FAILED, 127), "job")
 
 
-def test_settings_travel_in_the_command_as_one_word_each(tmp_path: Path) -> None:
+def test_settings_that_were_given_travel_in_the_command_as_one_word_each(tmp_path: Path) -> None:
     settings = Settings.from_options(tmp_path / "my home", "s3://bucket", "file:/mnt/url", environ={})
     words = shlex.split(entrypoint(SPEC, settings))
     assert words[:5] == ["orchestrator", "--home", str(tmp_path / "my home"), "--storage", "s3://bucket"]
     assert words[5:] == ["--registry", "file:/mnt/url", "run", "spec.yaml", "--name", "words; rm -rf"]
+
+
+def test_settings_that_were_not_given_are_left_to_the_cluster(tmp_path: Path) -> None:
+    given = Settings.from_options(environ={"ORCHESTRATOR_REGISTRY": "file:/mnt/url"})
+    command = entrypoint(SPEC, given)
+    assert shlex.split(command)[1:4] == ["orchestrator", "--registry", "file:/mnt/url"]
+    assert "--storage" not in command
+    assert "--home" not in command
+    shown = ["bash", "-c", command.partition(" ")[0] + " env"]
+    for cluster, home in (({"HOME": "/u"}, "/u/.orchestrator"), ({"ORCHESTRATOR_HOME": "/lab"}, "/lab")):
+        environment = subprocess.run(shown, env={"PATH": os.environ["PATH"], **cluster}, capture_output=True, text=True)
+        assert f"ORCHESTRATOR_HOME={home}\n" in environment.stdout
 
 
 @pytest.mark.parametrize("url", ["postgresql://a:secret@h/db", "postgresql://h/db?user=a&password=secret"])
@@ -113,6 +125,26 @@ def test_relative_paths_that_lead_somewhere_are_made_absolute(tmp_path: Path, mo
         "task": {"files": {"train": f"{tmp_path}/a.txt"}},
         "space": {"init_from": [f"{tmp_path}/tok", "@stage", "registered"]},
     }
+
+
+def test_only_values_of_path_fields_are_taken_for_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("tiny", "tokenizer", "sweep", "files"):
+        (tmp_path / name).mkdir()
+    stages = {
+        "tokenizer": {
+            "kind": "tokenizer",
+            "name": "tokenizer",
+            "corpus": {"files": ["texts/*.txt"], "format": "files"},
+        },
+        "model": {"kind": "pretrain", "tokenizer": "@tokenizer", "model": {"size": "tiny"}},
+        "files": {"kind": "sweep", "recipe": {"size": "tiny"}, "space": {"tokenizer": {"choice": ["tokenizer", "x"]}}},
+    }
+    made = with_absolute_paths({"stages": stages, "tags": ["sweep"]})
+    assert made["stages"]["tokenizer"].pop("corpus") == {"files": [f"{tmp_path}/texts/*.txt"], "format": "files"}
+    assert made["stages"]["files"].pop("space") == {"tokenizer": {"choice": [f"{tmp_path}/tokenizer", "x"]}}
+    del stages["tokenizer"]["corpus"], stages["files"]["space"]
+    assert made == {"stages": stages, "tags": ["sweep"]}
 
 
 @dataclass(frozen=True)

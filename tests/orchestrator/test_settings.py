@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.errors import InputError
 from orchestrator.settings import Settings
 
 
@@ -36,3 +37,22 @@ def test_an_option_wins_over_the_environment_and_that_over_the_default(tmp_path:
 def test_a_relative_storage_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert Settings.from_options(storage="data", environ={}).storage == str(tmp_path / "data")
+
+
+def test_what_was_given_is_told_from_defaults(tmp_path: Path) -> None:
+    assert Settings.from_options(environ={}).given == frozenset()
+    settings = Settings.from_options(tmp_path, environ={"ORCHESTRATOR_STORAGE": "s3://bucket"})
+    assert settings.given == {"home", "storage"}
+
+
+@pytest.mark.parametrize("uri", ["ftp://me:secret@host/lab", "smb://host/lab?password=secret"])
+def test_a_storage_with_a_password_is_refused_and_not_repeated(uri: str) -> None:
+    for options in ({"storage": uri, "environ": {}}, {"environ": {"ORCHESTRATOR_STORAGE": uri}}):
+        with pytest.raises(InputError, match=r"FSSPEC_(FTP|SMB)_PASSWORD") as caught:
+            Settings.from_options(**options)
+        assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("uri", ["s3://bucket/lab", "ftp://me@host/lab", "/mnt/a:b@c/lab", "data/passage?pass=1"])
+def test_a_storage_without_one_is_kept(uri: str) -> None:
+    assert Settings.from_options(storage=uri, environ={}).storage.endswith(uri)
