@@ -176,6 +176,12 @@ class SweepSpec(Spec):
             raise ValueError(f"seeds {list(self.seeds)} repeat a value; a trial is made once per seed")
         if self.search != "grid" and self.trials is None:
             raise ValueError(f"search: {self.search} needs `trials`, the number of points to try")
+        models = _values_of(self.space.get("init_from", (self.recipe.init_from,)))
+        if "random" in models and self.recipe.tokenizer is None and "tokenizer" not in self.space:
+            raise ValueError(
+                "recipe.tokenizer is left out, but init_from has `random`, and random weights need a tokenizer; "
+                "name a folder, or a model whose tokenizer to use"
+            )
         return self
 
 

@@ -69,6 +69,7 @@ def recorded_sweep(home: Path) -> RecordedSweep:
             "name": "first",
             "tags": ["tried"],
             "task": {"id": "sst2", "folder": "data"},
+            "recipe": {"tokenizer": "words"},
             "space": {"learning_rate": [1e-4, 3e-4]},
             "seeds": [0, 1],
         }

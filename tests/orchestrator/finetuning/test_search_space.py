@@ -15,8 +15,9 @@ from orchestrator.specs import SweepSpec
 from orchestrator.specs.sweep import Choice, IntUniform, LogUniform, Uniform
 
 
-def sweep(**fields: object) -> SweepSpec:
-    return SweepSpec.model_validate({"task": {"id": "own", "head": "classification"}, **fields})
+def sweep(recipe: dict[str, object] | None = None, **fields: object) -> SweepSpec:
+    task = {"id": "own", "head": "classification"}
+    return SweepSpec.model_validate({"task": task, "recipe": {"tokenizer": "own", **(recipe or {})}, **fields})
 
 
 def test_grid_walks_all_combinations_last_axis_fastest() -> None:

@@ -10,7 +10,8 @@ from orchestrator.specs import SweepSpec
 
 
 def sweep(**fields: object) -> SweepSpec:
-    return SweepSpec.model_validate({"task": {"id": "own", "head": "classification"}, **fields})
+    task = {"id": "own", "head": "classification"}
+    return SweepSpec.model_validate({"task": task, "recipe": {"tokenizer": "own"}, **fields})
 
 
 def ended(plan: TrialPlan, score: float | None) -> TrialResult:

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.ray
 def sweep(num_trials: int, **fields: object) -> SweepSpec:
     values = {
         "task": {"id": "own", "head": "classification"},
+        "recipe": {"tokenizer": "own"},
         "space": {"batch_size": list(range(num_trials, 0, -1))},
         "execution": {"max_concurrent_trials": 1},
     }

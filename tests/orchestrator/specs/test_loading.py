@@ -14,7 +14,7 @@ from orchestrator.specs import PipelineSpec, PretrainSpec, SweepSpec
 from orchestrator.specs.loading import load_spec, parse_spec, spec_values
 
 PRETRAIN = "kind: pretrain\ncorpus:\n  files: [a.txt]\ntokenizer: tok\nsteps: 10\n"
-SWEEP = "kind: sweep\ntask:\n  id: sst2\n  folder: data\nspace:\n  batch_size: [8, 16]\n"
+SWEEP = "kind: sweep\ntask: {id: sst2, folder: data}\nrecipe:\n  init_from: pretrained\nspace:\n  batch_size: [8, 16]\n"
 
 
 def write(folder: Path, text: str, name: str = "spec.yaml") -> Path:
@@ -38,6 +38,7 @@ def test_overrides_are_dotted_paths_with_yaml_values(tmp_path: Path) -> None:
 
 def test_an_override_reaches_into_the_stages_of_a_pipeline(tmp_path: Path) -> None:
     text = "kind: pipeline\nstages:\n  learn:\n    kind: sweep\n    task: {id: sst2, folder: data}\n"
+    text += "    recipe: {init_from: pretrained}\n"
     spec = load_spec(write(tmp_path, text), ["stages.learn.recipe.epochs=2"])
     assert isinstance(spec, PipelineSpec)
     stage = spec.stages["learn"]
@@ -46,7 +47,7 @@ def test_an_override_reaches_into_the_stages_of_a_pipeline(tmp_path: Path) -> No
 
 
 def test_extends_merges_mappings_and_replaces_lists(tmp_path: Path) -> None:
-    write(tmp_path, SWEEP + "recipe: {epochs: 5, batch_size: 4}\nseeds: [1, 2]\n", "base.yaml")
+    write(tmp_path, SWEEP.replace("pretrained", "other\n  epochs: 5") + "seeds: [1, 2]\n", "base.yaml")
     spec = load_spec(write(tmp_path, "extends: base.yaml\nrecipe: {batch_size: 64}\nseeds: [3]\n"))
     assert isinstance(spec, SweepSpec)
     assert (spec.recipe.epochs, spec.recipe.batch_size, spec.seeds) == (5.0, 64, (3,))
@@ -158,6 +159,23 @@ def test_a_range_the_wrong_way_round_is_refused(tmp_path: Path) -> None:
         load_spec(write(tmp_path, SWEEP), {"search": "random", "trials": 1, "space.epochs": {"uniform": [2, 1]}})
 
 
+def test_random_weights_without_a_tokenizer_are_refused_wherever_they_are_asked_for(tmp_path: Path) -> None:
+    sweep = "kind: sweep\ntask: {id: sst2, folder: data}\n"
+    arms = sweep + "recipe: {learning_rate: 1.0e-4}\nspace: {init_from: [pretrained, random]}\n"
+    stage = "kind: pipeline\nstages:\n  learn: {kind: sweep, task: {id: sst2}, space: {init_from: ['@m', random]}}\n"
+    for text, place in ((sweep, "spec.yaml:1"), (arms, "spec.yaml:3"), (stage, "spec.yaml:3: stages.learn")):
+        with pytest.raises(SpecError, match=f"{place}.* recipe.tokenizer is left out, but init_from has `random`"):
+            load_spec(write(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    "override", ["recipe.tokenizer=@words", "space.tokenizer=[a, b]", "space.init_from=[a]", "recipe.init_from=a"]
+)
+def test_a_tokenizer_or_a_model_makes_a_sweep_whole(tmp_path: Path, override: str) -> None:
+    text = "kind: sweep\ntask: {id: sst2, folder: data}\nspace: {learning_rate: [1.0e-4]}\n"
+    assert isinstance(load_spec(write(tmp_path, text), [override]), SweepSpec)
+
+
 def test_many_problems_are_cut_to_a_handful(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"and 4 more problems"):
         load_spec(write(tmp_path, PRETRAIN + "".join(f"x{i}: 1\n" for i in range(9))))
@@ -193,6 +211,7 @@ def test_a_sweeps_axes_survive_the_way_through_plain_values() -> None:
         {
             "kind": "sweep",
             "task": {"id": "squad", "folder": "x"},
+            "recipe": {"tokenizer": "t"},
             "search": "optuna",
             "trials": 3,
             "space": {"learning_rate": {"log_uniform": [1e-5, 1e-4]}, "batch_size": [8, 16], "epochs": {"choice": [1]}},
