@@ -2,10 +2,9 @@
 
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 
 from orchestrator.storage import exists, join, read_bytes, write_bytes
-from orchestrator.storage.files import is_local
+from orchestrator.storage.files import is_local, local_path
 
 LOG_FILE = "log.txt"
 _UPLOAD_INTERVAL_S = 30.0
@@ -20,13 +19,13 @@ class RunLog:
         self._text = b"" if self._is_local or not exists(self._path) else read_bytes(self._path)
         self._uploaded_at = 0.0
         if self._is_local:
-            Path(self._path.removeprefix("file://")).parent.mkdir(parents=True, exist_ok=True)
+            local_path(self._path).parent.mkdir(parents=True, exist_ok=True)
 
     def write(self, line: str) -> None:
         """Add a line, stamped with the time (UTC)."""
         stamped = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {line}\n".encode()
         if self._is_local:
-            with Path(self._path.removeprefix("file://")).open("ab") as file:
+            with local_path(self._path).open("ab") as file:
                 file.write(stamped)
             return
         self._text += stamped

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -32,7 +31,7 @@ from orchestrator.errors import ClusterError, CorpusError
 from orchestrator.results import DatasetResult, FileCount
 from orchestrator.specs import TextSource
 from orchestrator.storage import exists, join
-from orchestrator.storage.files import is_local
+from orchestrator.storage.files import is_local, local_path
 
 BUILD_VERSION = 1
 """Raised when the same text would give other shards; kept stores of before are then not taken for new ones."""
@@ -57,7 +56,7 @@ def build_token_store(
     """
     files = find_files(source)
     options = _options(source, tokenizer, held_out_share, shard_bytes)
-    root = str(Path(storage.removeprefix("file://")).absolute()) if is_local(storage) else storage
+    root = str(local_path(storage).absolute()) if is_local(storage) else storage
     folder = join(root, "corpora", store_key(options, files))
     if exists(join(folder, MANIFEST)):
         return _result(TokenStore.open(folder), source, reused=True)

@@ -22,7 +22,7 @@ from fsspec.implementations.arrow import ArrowFSWrapper
 
 from orchestrator.errors import CorpusError
 from orchestrator.specs import TextSource
-from orchestrator.storage.files import is_local
+from orchestrator.storage.files import is_local, local_path
 
 Format = Literal["text", "jsonl", "parquet"]
 
@@ -84,7 +84,7 @@ def find_files(source: TextSource) -> tuple[InputFile, ...]:
 
 def _find_local(pattern: str, source: TextSource) -> Iterator[tuple[str, InputFile]]:
     # Absolute, since a Ray worker on another machine has another working directory.
-    pattern = str(Path(pattern.removeprefix("file://")).expanduser().absolute())
+    pattern = str(local_path(pattern).expanduser().absolute())
     is_pattern = glob.has_magic(pattern) and not os.path.lexists(pattern)
     matches = sorted(glob.glob(pattern, recursive=True)) if is_pattern else [pattern]  # noqa: PTH207 - any root
     for name in matches:
@@ -187,7 +187,7 @@ def open_raw(file: InputFile) -> IO[bytes]:
     """The file's own bytes. Raises: CorpusError when it cannot be opened."""
     try:
         if is_local(file.path):
-            return Path(file.path.removeprefix("file://")).open("rb")
+            return local_path(file.path).open("rb")
         filesystem, plain = _filesystem(file.path)
         remote: IO[bytes] = filesystem.open(plain, "rb")
         return remote

@@ -37,8 +37,7 @@ from orchestrator.results import (
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.sweep import Scalar
 from orchestrator.storage import delete, digest_file, exists, join, local_copy
-from orchestrator.storage.files import is_local
-from orchestrator.storage.folders import move_folder
+from orchestrator.storage.files import is_local, local_path, move_folder
 from orchestrator.tasks import (
     Features,
     Task,
@@ -110,7 +109,7 @@ def run_sweep(
 
 def _absolute(path: str) -> str:
     """Tune gives each trial a working folder of its own."""
-    return os.path.abspath(path.removeprefix("file://")) if is_local(path) else path  # noqa: PTH100
+    return os.path.abspath(local_path(path)) if is_local(path) else path  # noqa: PTH100
 
 
 def _listed(spec: SweepSpec, name: str) -> tuple[Scalar | None, ...]:

@@ -4,6 +4,7 @@ Local: a temporary name in the same folder, fsync, rename, fsync of the folder. 
 their nature. Nothing here lists a folder to find out what is true: manifests say that.
 """
 
+import atexit
 import hashlib
 import json
 import os
@@ -11,6 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
@@ -23,7 +25,8 @@ def is_local(path: str) -> bool:
     return "://" not in path or path.startswith("file://")
 
 
-def _local(path: str) -> Path:
+def local_path(path: str) -> Path:
+    """The path of a file or folder of this machine, `file://` or not."""
     return Path(path.removeprefix("file://"))
 
 
@@ -36,7 +39,7 @@ def join(root: str, *parts: str) -> str:
 def write_bytes(path: str, data: bytes | memoryview) -> str:
     """Write a file whole or not at all; returns its SHA-256 as hexadecimal digits."""
     if is_local(path):
-        _write_local(_local(path), data)
+        _write_local(local_path(path), data)
     else:
         with fsspec.open(path, "wb") as file:
             file.write(data)
@@ -74,7 +77,7 @@ def write_json(path: str, value: Any) -> str:
 def open_read(path: str) -> IO[bytes]:
     """A binary file to read from."""
     if is_local(path):
-        return _local(path).open("rb")
+        return local_path(path).open("rb")
     file: IO[bytes] = fsspec.open(path, "rb").open()
     return file
 
@@ -93,7 +96,7 @@ def read_json(path: str) -> Any:
 def exists(path: str) -> bool:
     """Whether a file or folder of that name is there."""
     if is_local(path):
-        return _local(path).exists()
+        return local_path(path).exists()
     filesystem, plain = fsspec.core.url_to_fs(path)
     return bool(filesystem.exists(plain))
 
@@ -101,7 +104,7 @@ def exists(path: str) -> bool:
 def delete(path: str) -> None:
     """Remove a file or a folder with all it holds; one that is not there is fine."""
     if is_local(path):
-        target = _local(path)
+        target = local_path(path)
         if target.is_dir() and not target.is_symlink():
             shutil.rmtree(target, onerror=_raise_unless_gone)
         else:
@@ -125,13 +128,36 @@ def digest_file(path: str) -> str:
 
 
 def local_copy(folder: str) -> Path:
-    """A local folder with the same files: the folder itself where it is local, else a download."""
+    """A local folder with the same files: the folder itself where it is local, else a download.
+
+    Downloads go when the process ends.
+    """
     if is_local(folder):
-        return _local(folder)
+        return local_path(folder)
     filesystem, plain = fsspec.core.url_to_fs(folder)
-    target = Path(tempfile.mkdtemp(prefix="orchestrator-"))
-    filesystem.get(plain.rstrip("/") + "/", str(target) + "/", recursive=True)
-    return target
+    target = tempfile.mkdtemp(prefix="copy-", dir=_downloads())
+    filesystem.get(plain.rstrip("/") + "/", target + "/", recursive=True)
+    return Path(target)
+
+
+@cache
+def _downloads() -> str:
+    """This process's folder for downloads."""
+    folder = tempfile.mkdtemp(prefix="orchestrator-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def move_folder(source: str, target: str) -> None:
+    """Give a folder another name on the same storage; a folder of that name is replaced."""
+    delete(target)
+    if is_local(source):
+        path = local_path(target)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        local_path(source).replace(path)
+        return
+    filesystem, plain = fsspec.core.url_to_fs(source)
+    filesystem.mv(plain.rstrip("/") + "/", fsspec.core.url_to_fs(target)[1].rstrip("/") + "/", recursive=True)
 
 
 @contextmanager
@@ -141,7 +167,7 @@ def written_folder(folder: str) -> Iterator[Path]:
     On a local path the folder appears whole. On an object store its files appear one by one, by name.
     """
     if is_local(folder):
-        target = _local(folder)
+        target = local_path(folder)
         target.parent.mkdir(parents=True, exist_ok=True)
         scratch = target.with_name(f".{target.name}.{uuid4().hex[:8]}.tmp")
         try:

@@ -9,7 +9,6 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from bert_core.tokenization import Tokenizer
 from orchestrator.results import DatasetResult, FileCount, Split
 from orchestrator.storage import digest_file, join, read_bytes, read_json, write_bytes, write_json
-from orchestrator.storage.files import is_local
+from orchestrator.storage.files import is_local, local_path
 from orchestrator.tasks.features import Features, build_features
 from orchestrator.tasks.task import Task
 from orchestrator.tasks.windows import Array
@@ -111,7 +110,7 @@ def _read_arrays(folder: str, digests: Mapping[str, str]) -> dict[str, Array] | 
             if is_local(path):
                 if digest_file(path) != digest:
                     return None
-                mapped = np.load(Path(path.removeprefix("file://")), mmap_mode="r", allow_pickle=False)
+                mapped = np.load(local_path(path), mmap_mode="r", allow_pickle=False)
                 arrays[name] = mapped.view(np.ndarray)
             else:
                 data = read_bytes(path)

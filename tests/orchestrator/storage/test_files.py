@@ -6,6 +6,8 @@ Run alone: pytest tests/orchestrator/storage/test_files.py
 import hashlib
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from uuid import uuid4
 import pytest
 
 from orchestrator import storage
+from orchestrator.storage import files
 
 DATA = bytes(range(256)) * 100
 
@@ -119,6 +122,25 @@ def test_a_local_folder_is_its_own_copy_and_another_is_fetched(root: str) -> Non
     copy = storage.local_copy(folder)
     assert (copy / "a.bin").read_bytes() == DATA
     assert (copy / "deep" / "b.bin").read_bytes() == b"b"
+
+
+def test_a_download_goes_with_its_process(tmp_path: Path) -> None:
+    storage.write_bytes(str(tmp_path / "model" / "a.bin"), DATA)
+    script = "import sys; from orchestrator import storage; print(storage.local_copy(sys.argv[1]))"
+    folder = f"local://{tmp_path}/model"  # fsspec knows it, the storage takes it for another machine's
+    run = subprocess.run([sys.executable, "-c", script, folder], capture_output=True, text=True, check=True)
+    copy = Path(run.stdout.strip())
+    assert copy != tmp_path / "model"
+    assert not copy.exists()
+
+
+def test_moved_folder_replaces_its_target(root: str) -> None:
+    for name in ("new/a", "new/b", "runs/model/old"):
+        storage.write_bytes(storage.join(root, name), name.encode())
+    files.move_folder(storage.join(root, "new"), storage.join(root, "runs/model"))
+    assert not storage.exists(storage.join(root, "new"))
+    assert not storage.exists(storage.join(root, "runs/model/old"))
+    assert storage.read_bytes(storage.join(root, "runs/model/b")) == b"new/b"
 
 
 def _failing(function: Callable[..., Any], fail_at: int, calls: list[int]) -> Callable[..., Any]:
