@@ -155,8 +155,9 @@ def report(
     from orchestrator.corpus.tokenizer_training import tokenizer_report
     from orchestrator.corpus.units import read_corpus
     from orchestrator.errors import CorpusError
+    from orchestrator.storage import local_copy
 
-    tokenizer = Tokenizer.load(tokenizer_path)
+    tokenizer = Tokenizer.load(local_copy(tokenizer_path))
     source = _source(files, input_format, text_field, on_bad_record, max_documents)
     texts = (document.text for document in islice(read_corpus(source), max_documents))
     found = tokenizer_report(tokenizer, texts)

@@ -2,12 +2,15 @@
 
 import sys
 from dataclasses import asdict
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import click
 
 from orchestrator.cli.frame import LabCommand, LabGroup, current_settings, overrides_argument, reading_options
 from orchestrator.cli.output import show_record, show_rows, show_text, tell
+
+if TYPE_CHECKING:
+    from orchestrator.specs import TaskSpec
 
 
 @click.group(cls=LabGroup)
@@ -97,9 +100,22 @@ def evaluate(
     from orchestrator.specs.loading import load_task_spec
 
     spec = load_task_spec(task, overrides)
+    _check_known(spec)
     result = inference.evaluate(model, spec, split, current_settings(), batch_size, predictions)  # type: ignore[arg-type]
     record = {"model": model, "task": result.task, "split": result.split, "num_examples": result.num_examples}
     show_record(record | dict(result.metrics), form, output)
+
+
+def _check_known(task: "TaskSpec") -> None:
+    from orchestrator.errors import NotFoundError
+    from orchestrator.specs.problems import nearest
+    from orchestrator.tasks.catalogue import KNOWN_TASKS
+
+    if task.id not in KNOWN_TASKS and task.head is None and not task.files:
+        raise NotFoundError(
+            f"no known task is called {task.id!r}{nearest(task.id, KNOWN_TASKS)} "
+            "(a task of one's own needs head=… and files.validation=…)"
+        )
 
 
 @click.command(

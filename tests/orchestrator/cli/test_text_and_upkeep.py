@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from orchestrator.specs.loading import SPEC_KINDS
+from orchestrator.storage import write_bytes
 from tests.orchestrator.cli.conftest import Command, RecordedSweep
 
 DOCUMENTS = "The cat sat on the mat. It was warm.\nAll was well.\n\nThe dog sat on the log.\n\n" * 30
@@ -44,6 +45,11 @@ def test_a_tokenizer_is_trained_saved_and_reported_on(command: Command, tmp_path
     assert report["fertility"] >= 1
     assert report["unknown_rate"] == 0
     assert command("tokenizer", "report", "tok", "a.txt", "--max-documents", "1").status == 0
+    (tmp_path / "tok").rename(tmp_path / "kept")
+    for name in ("tokenizer.json", "vocab.txt", "tokenizer_config.json"):
+        write_bytes(f"memory://tok/{name}", (tmp_path / "kept" / name).read_bytes())
+    again = json.loads(command("tokenizer", "report", "memory://tok", "a.txt", "-f", "json").out)
+    assert again["fertility"] == report["fertility"]
 
 
 def test_a_tokenizer_that_is_not_there_or_text_without_words_is_refused(command: Command, tmp_path: Path) -> None:

@@ -203,9 +203,11 @@ def test_evaluate_scores_a_folder_on_a_task(command: Command, classifier: str, t
     rows = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
     assert record["accuracy"] == pytest.approx(sum(row["correct"] for row in rows) / 3)
     spec = tmp_path / "sweep.yaml"
-    spec.write_text("kind: sweep\ntask: {id: sst2, folder: SST-2}\n")
+    spec.write_text("kind: sweep\ntask: {id: sst2, folder: SST-2}\nrecipe: {tokenizer: words}\n")
     assert json.loads(command("evaluate", classifier, "sweep.yaml", "-f", "json").out) == record
-    assert command("evaluate", classifier, "sst3", "folder=SST-2").status == 2
+    unknown = command("evaluate", classifier, "sst3", "folder=SST-2")
+    assert unknown.status == 3
+    assert "did you mean sst2?" in unknown.err
 
 
 def test_export_copies_a_model_whole_and_refuses_what_is_there(
