@@ -7,15 +7,18 @@ A failure after the run is recorded is recorded on it; an interruption leaves it
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from orchestrator.cluster import check_resources, connect
-from orchestrator.errors import RunStoppedError
+from orchestrator.errors import InputError, RunStoppedError, SpecError
+from orchestrator.names import pin_names
 from orchestrator.planning import PlanRow, check_inputs, input_identity, needed_resources, plan_rows
 from orchestrator.progress import Progress
 from orchestrator.recorder import Recorder
@@ -24,18 +27,18 @@ from orchestrator.registry.registry import Registry
 from orchestrator.results import Result
 from orchestrator.run_log import RunLog
 from orchestrator.settings import Settings
-from orchestrator.specs import PipelineSpec, Spec
+from orchestrator.specs import EvaluateSpec, PipelineSpec, Spec, SweepSpec
 from orchestrator.specs.loading import load_spec, parse_spec, spec_values
 from orchestrator.specs.references import resolve_references
 from orchestrator.stages import StageContext, run_stage
 from orchestrator.storage import exists, join
+from orchestrator.tasks import load_task
 
 
 def run(
     spec: str | Path | Spec,
     overrides: Sequence[str] | Mapping[str, Any] = (),
     *,
-    name: str | None = None,
     home: str | None = None,
     storage: str | None = None,
     registry: str | None = None,
@@ -46,29 +49,37 @@ def run(
     Raises: SpecError and other InputErrors, ClusterError, RegistryError; RunFailedError with the run's reason.
     """
     settings = Settings.from_options(home, storage, registry, address)
+    if isinstance(spec, Spec) and overrides:
+        raise SpecError("overrides go with a spec file; change a spec itself by spec.model_copy(update=…)")
     loaded = spec if isinstance(spec, Spec) else load_spec(spec, overrides)
-    return run_spec(loaded, settings=settings, name=name)
+    return run_spec(loaded, settings=settings)
 
 
-def run_spec(spec: Spec, *, settings: Settings, name: str | None = None, progress: Progress | None = None) -> RunRecord:
-    """Carry out a spec as a new run."""
+def run_spec(spec: Spec, *, settings: Settings, on_started: Callable[[str], None] = lambda run_id: None) -> RunRecord:
+    """Carry out a spec as a new run; `on_started` is told its id as soon as it is recorded."""
     check_inputs(spec, settings)
-    with _laboratory(spec, settings, progress) as laboratory:
-        return laboratory.registry.run(laboratory.start(spec, name))
+    with _laboratory(spec, settings) as laboratory:
+        return laboratory.start(spec, on_started=on_started)
 
 
-def resume_run(run_id: str, *, settings: Settings) -> RunRecord:
-    """Go on with a run that did not complete, from its last checkpoint; a completed one is left as it is."""
+def resume_run(
+    run_id: str, *, settings: Settings, on_started: Callable[[str], None] = lambda run_id: None
+) -> RunRecord:
+    """Go on with a run that did not complete, from its last checkpoint; a completed one is left as it is.
+
+    Raises: InputError while the run's driver is alive, beside what `run_spec` raises.
+    """
     with Registry(settings.registry) as registry:
         record = registry.run(run_id)
+        if record.parent_id is not None:
+            record = registry.run(record.parent_id)
+    on_started(record.id)
     if record.state == "COMPLETED":
         return record
-    if record.parent_id is not None:
-        return resume_run(record.parent_id, settings=settings)
+    _refuse_if_alive(record)
     spec = parse_spec(record.spec)
-    with _laboratory(spec, settings, None) as laboratory:
-        laboratory.go_on(record, spec)
-        return laboratory.registry.run(record.id)
+    with _laboratory(spec, settings) as laboratory:
+        return laboratory.go_on(record, spec)
 
 
 def plan_spec(spec: Spec, *, settings: Settings) -> list[PlanRow]:
@@ -84,39 +95,44 @@ class _Laboratory:
     settings: Settings
     registry: Registry
     recorder: Recorder
-    progress: Progress | None
 
-    def start(self, spec: Spec, name: str | None, tags: Sequence[str] = ()) -> str:
-        """Record a new run and carry it out; its id."""
+    def start(
+        self, spec: Spec, tags: Sequence[str] = (), on_started: Callable[[str], None] = lambda run_id: None
+    ) -> RunRecord:
+        """Record a new run and carry it out."""
+        spec = pin_names(spec, self.settings)
         values = spec_values(spec) | {"tags": [*spec.tags, *tags]}
         run_id = uuid4().hex[:12]
         folder = join(self.settings.storage, "runs", run_id)
-        record = self.recorder.start(values, spec.fingerprint(), name=name, storage_path=folder, run_id=run_id)
-        self._carry_out(record, spec)
-        return record.id
+        metric = load_task(spec.task).metric if isinstance(spec, SweepSpec | EvaluateSpec) else None
+        record = self.recorder.start(values, spec.fingerprint(), metric=metric, storage_path=folder, run_id=run_id)
+        on_started(run_id)
+        return self._carry_out(record, spec)
 
-    def go_on(self, record: RunRecord, spec: Spec) -> None:
+    def go_on(self, record: RunRecord, spec: Spec) -> RunRecord:
         """Another attempt at a run."""
-        self._carry_out(self.recorder.resume(record.id), spec)
+        return self._carry_out(self.recorder.resume(record.id), spec)
 
-    def _carry_out(self, record: RunRecord, spec: Spec) -> None:
+    def _carry_out(self, record: RunRecord, spec: Spec) -> RunRecord:
         run_folder = record.storage_path or join(self.settings.storage, "runs", record.id)
         try:
-            with self.recorder.heartbeating(record.id) as taken_over, _logged(run_folder, self.progress) as progress:
+            with self.recorder.heartbeating(record.id) as taken_over, _logged(run_folder) as progress:
                 progress.say(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
                 context = StageContext(record.id, record.attempt, run_folder, self.settings, self.recorder, progress)
-                result = self._pipeline(spec, context) if isinstance(spec, PipelineSpec) else run_stage(spec, context)
+                result: Result | None = None
+                if isinstance(spec, PipelineSpec):
+                    self._pipeline(spec, context)
+                else:
+                    result = run_stage(spec, context)
             if taken_over.is_set():
                 raise RunStoppedError(f"another attempt has taken over run {record.id}")
+            self.recorder.result(record.id, result)
         except BaseException as error:
             self.recorder.failed(record.id, error)
             raise
-        if result is None:
-            self.registry.finish_run(record.id, "COMPLETED", attempt=record.attempt)
-        else:
-            self.recorder.result(record.id, result)
+        return self.registry.run(record.id)
 
-    def _pipeline(self, spec: PipelineSpec, context: StageContext) -> Result | None:
+    def _pipeline(self, spec: PipelineSpec, context: StageContext) -> None:
         """Stages in order; each is a run of its own, tagged with the pipeline's id and with what went into it."""
         outputs: dict[str, str] = {}
         for stage, asked in spec.stages.items():
@@ -124,25 +140,25 @@ class _Laboratory:
             key = f"inputs:{_stage_key(ready, self.settings)}"
             record = self._stage(ready, key, context)
             outputs[stage] = self._output(record)
-        return None
 
     def _stage(self, spec: Spec, key: str, context: StageContext) -> RunRecord:
         tags = (f"pipeline:{context.run_id}", key)
         completed = self.registry.runs(f"tag = '{key}' and state = 'COMPLETED'", sort="-created_at", limit=1)
         for run_id in completed["id"]:
             record = self.registry.run(run_id)
-            if exists(self._output(record)):
+            if exists(record.model_folder or self._output(record)):
                 context.progress.say(f"{spec.name}: run {run_id} did this already")
                 self.registry.tag(run_id, tags[0])
                 return record
-        begun = self.registry.runs(f"tag = '{key}' and tag = '{tags[0]}'", sort="-created_at", limit=1)
-        for run_id in begun["id"]:
-            self.go_on(self.registry.run(run_id), spec)
-            return self.registry.run(run_id)
-        return self.registry.run(self.start(spec, None, tags))
+        unfinished = f"tag = '{key}' and tag = '{tags[0]}' and state != 'COMPLETED'"
+        for run_id in self.registry.runs(unfinished, sort="-created_at", limit=1)["id"]:
+            return self.go_on(self.registry.run(run_id), spec)
+        return self.start(spec, tags)
 
     def _output(self, record: RunRecord) -> str:
-        """What later stages use: a model's folder, else a tokenizer's or a token store's."""
+        """What later stages use: a model by name and version, else the folder of a tokenizer or a token store."""
+        for model in self.registry.models_of(record.id):
+            return model.label
         if record.model_folder:
             return record.model_folder
         paths = [str(path) for path in self.registry.datasets(record.id)["path"]]
@@ -156,15 +172,15 @@ def _stage_key(spec: Spec, settings: Settings) -> str:
 
 
 @contextmanager
-def _logged(run_folder: str, progress: Progress | None) -> Iterator[Progress]:
+def _logged(run_folder: str) -> Iterator[Progress]:
     """What the run says goes to the terminal and to its log, how it ends too."""
     log = RunLog(run_folder)
-    progress = progress or Progress(keep=log.write)
+    progress = Progress(keep=log.write)
     try:
         yield progress
         log.write("completed")
     except BaseException as error:
-        log.write(f"ended: {error or type(error).__name__}")
+        log.write(f"ended: {str(error).strip() or type(error).__name__}")
         raise
     finally:
         progress.close()
@@ -172,11 +188,29 @@ def _logged(run_folder: str, progress: Progress | None) -> Iterator[Progress]:
 
 
 @contextmanager
-def _laboratory(spec: Spec, settings: Settings, progress: Progress | None) -> Iterator[_Laboratory]:
+def _laboratory(spec: Spec, settings: Settings) -> Iterator[_Laboratory]:
     needed = needed_resources(spec)
-    with ExitStack() as stack:
-        registry = stack.enter_context(Registry(settings.registry))
-        registry.upgrade()
-        stack.enter_context(connect(settings, num_cpus=needed.get("CPU", 0.0)))
+    with Registry(settings.registry) as registry, connect(settings, num_cpus=needed.get("CPU", 0.0)):
         check_resources(needed)
-        yield _Laboratory(settings, registry, Recorder(registry), progress)
+        yield _Laboratory(settings, registry, Recorder(registry))
+
+
+def _refuse_if_alive(record: RunRecord) -> None:
+    """Two drivers of one run would work against each other."""
+    if record.state != "RUNNING":
+        return
+    here = record.host == socket.gethostname()
+    if here and (record.pid in (None, os.getpid()) or not _is_alive(record.pid)):
+        return
+    what_to_do = f"end process {record.pid}" if here else "wait until it is shown as LOST, or end it there"
+    raise InputError(f"run {record.id} is still running on {record.host}; {what_to_do}, then resume")
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -4,8 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.cluster import Processes
 from orchestrator.corpus.files import find_files
 from orchestrator.errors import SpecError
+from orchestrator.names import content_digest, resolve_name
+from orchestrator.pretraining.network import build_config
 from orchestrator.settings import Settings
 from orchestrator.specs import (
     CorpusSpec,
@@ -18,8 +21,8 @@ from orchestrator.specs import (
     TextSource,
     TokenizerSpec,
 )
-from orchestrator.specs.references import references
-from orchestrator.storage import digest_file, exists, join
+from orchestrator.specs.references import STAGE_MARK, names_of, references_of
+from orchestrator.storage import exists, local_copy
 
 BYTES_PER_PARAMETER = 16
 """float32 weights, gradients and AdamW's two moments."""
@@ -47,11 +50,10 @@ def check_inputs(spec: Spec, settings: Settings) -> None:
         return
     for source in _sources(spec):
         find_files(source)
-    for name in _models(spec):
-        if not exists(name):
-            from orchestrator.inference import resolve_model
-
-            resolve_model(name, settings)
+    for field, name in _names(spec):
+        resolve_name(field, name, settings)
+    if isinstance(spec, PretrainSpec):
+        build_config(spec.model, vocab_size=30522)  # any vocabulary: it is the other numbers that must fit together
     for task in _tasks(spec):
         from orchestrator.tasks import load_task
 
@@ -68,11 +70,7 @@ def input_identity(spec: Spec, settings: Settings) -> list[Any]:
 
         loaded = load_task(task)
         identity += [[split, loaded.fingerprint(split)] for split in loaded.splits]
-    for name in _models(spec):
-        for file in ("manifest.json", "tokenizer.json", "vocab.txt"):
-            path = join(name, file)
-            if exists(path):
-                identity.append([file, digest_file(path)])
+    identity += [content_digest(field, name, settings) for field, name in _names(spec)]
     return identity
 
 
@@ -89,6 +87,17 @@ def needed_resources(spec: Spec) -> dict[str, float]:
         needed = {"CPU": spec.execution.cpus_per_trial}
         return needed | ({"GPU": spec.execution.gpus_per_trial} if spec.execution.gpus_per_trial else {})
     return {"CPU": 1.0}
+
+
+def needed_processes(spec: Spec) -> list[Processes]:
+    """The processes that hold a spec's resources: training workers, or one trial at least."""
+    if isinstance(spec, PipelineSpec):
+        return [processes for stage in spec.stages.values() for processes in needed_processes(stage)]
+    if isinstance(spec, PretrainSpec):
+        execution = spec.execution
+        gpu = {"GPU": 1.0} if execution.device == "gpu" else {}
+        return [Processes(execution.num_workers, {"CPU": execution.cpus_per_worker} | gpu)]
+    return [Processes(1, needed_resources(spec))]
 
 
 def plan_rows(spec: Spec, settings: Settings, stage: str = "") -> list[PlanRow]:
@@ -129,10 +138,10 @@ def _num_parameters(spec: PretrainSpec) -> int:
 
     from bert_core.heads import BertForPreTraining
     from bert_core.tokenization import Tokenizer
-    from orchestrator.pretraining.job import build_config
 
+    tokenizer = Tokenizer.load(local_copy(spec.tokenizer))
     with torch.device("meta"):
-        model = BertForPreTraining(build_config(spec.model, Tokenizer.load(spec.tokenizer)), seed=None)
+        model = BertForPreTraining(build_config(spec.model, tokenizer.vocab_size), seed=None)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -155,7 +164,7 @@ def _sweep_facts(spec: SweepSpec) -> Iterator[tuple[str, str]]:
 def _check_references(spec: PipelineSpec) -> None:
     known: list[str] = []
     for name, stage in spec.stages.items():
-        for reference in sorted(references(stage) - set(known)):
+        for reference in sorted(references_of(stage) - set(known)):
             earlier = ", ".join(known) or "there is none"
             raise SpecError(f"stages.{name}: @{reference} names no earlier stage; earlier ones: {earlier}")
         known.append(name)
@@ -169,21 +178,9 @@ def _tasks(spec: Spec) -> list[TaskSpec]:
     return [spec.task] if isinstance(spec, SweepSpec | EvaluateSpec) else []
 
 
-def _models(spec: Spec) -> list[str]:
-    """Models and tokenizers that a spec names, without `random` and other stages' results."""
-    names: list[Any] = []
-    if isinstance(spec, CorpusSpec | PretrainSpec):
-        names.append(spec.tokenizer)
-    if isinstance(spec, PretrainSpec):
-        names.append(spec.init_from)
-    if isinstance(spec, EvaluateSpec):
-        names.append(spec.model)
-    if isinstance(spec, SweepSpec):
-        names += [spec.recipe.init_from, spec.recipe.tokenizer]
-        for field in ("init_from", "tokenizer"):
-            axis = spec.space.get(field, ())
-            names += axis if isinstance(axis, tuple) else getattr(axis, "choice", ())
-    return [name for name in names if isinstance(name, str) and name != "random" and not name.startswith("@")]
+def _names(spec: Spec) -> list[tuple[str, str]]:
+    """Models and tokenizers that a spec names, without other stages' results."""
+    return [(field, name) for field, name in names_of(spec) if not name.startswith(STAGE_MARK)]
 
 
 def _resources_text(needed: dict[str, float]) -> str:

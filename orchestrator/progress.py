@@ -12,6 +12,7 @@ from typing import TextIO
 from orchestrator.results import MetricEvent
 
 PLAIN_INTERVAL_S = 10.0
+SETTLING_S = 1.0
 
 
 class Progress:
@@ -72,8 +73,8 @@ class TrainingStatus:
             return "held out: " + "  ".join(parts)
         parts.append(f"{values['tokens_per_s']:,.0f} tokens/s")
         now = time.monotonic()
-        if self._first is None:
-            self._first = (event.step, now)
+        if self._first is None or now - self._first[1] < SETTLING_S:
+            self._first = (event.step, now)  # a resumed run first tells old measurements, all at once
         done = event.step - self._first[0]
         if done > 0:
             parts.append(f"{duration((now - self._first[1]) / done * (self._num_steps - event.step))} left")

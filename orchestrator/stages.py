@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from orchestrator.names import resolve_name, resolve_tokenizer
 from orchestrator.progress import Progress, TrainingStatus, duration
 from orchestrator.recorder import Recorder
 from orchestrator.registry.trials import trial_id
@@ -23,6 +24,7 @@ from orchestrator.results import (
 )
 from orchestrator.settings import Settings
 from orchestrator.specs import CorpusSpec, EvaluateSpec, PretrainSpec, Spec, SweepSpec, TokenizerSpec
+from orchestrator.specs.references import RANDOM
 from orchestrator.storage import exists, join, local_copy, read_json, write_json
 
 FINISHED_TRIALS = "finished_trials.json"
@@ -44,13 +46,6 @@ def run_stage(spec: Spec, context: StageContext) -> Result:
     """Carry out a spec of any kind but `pipeline`."""
     stage: Callable[[Any, StageContext], Result] = _STAGES[spec.kind]
     return stage(spec, context)
-
-
-def resolve_tokenizer(name: str, settings: Settings) -> str:
-    """A tokenizer's folder or file: a path, or the tokenizer of a model. Raises: NotFoundError."""
-    from orchestrator.inference import resolve_model
-
-    return name if exists(name) else resolve_model(name, settings)
 
 
 def _run_tokenizer(spec: TokenizerSpec, context: StageContext) -> TokenizerResult:
@@ -83,7 +78,6 @@ def _run_corpus(spec: CorpusSpec, context: StageContext) -> DatasetResult:
 
 def _run_pretrain(spec: PretrainSpec, context: StageContext) -> PretrainResult:
     from bert_core.tokenization import Tokenizer
-    from orchestrator.inference import resolve_model
     from orchestrator.pretraining.launch import PretrainRequest, run_pretraining
 
     settings = context.settings
@@ -93,7 +87,7 @@ def _run_pretrain(spec: PretrainSpec, context: StageContext) -> PretrainResult:
         run_folder=context.run_folder,
         attempt=context.attempt,
         tokenizer=Tokenizer.load(local_copy(resolve_tokenizer(spec.tokenizer, settings))),
-        init_folder=None if spec.init_from == "random" else resolve_model(spec.init_from, settings),
+        init_folder=None if spec.init_from == RANDOM else resolve_name("init_from", spec.init_from, settings),
     )
     status = TrainingStatus(spec.steps)
 

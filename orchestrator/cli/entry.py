@@ -48,7 +48,7 @@ class Interrupted(KeyboardInterrupt):
     """A signal asked the process to end."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(number)
+        super().__init__(f"interrupted by {signal.Signals(number).name}")
         self.number = number
 
 
@@ -90,7 +90,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
         _forget_stdout()
         return 0
     except (click.Abort, KeyboardInterrupt) as error:
-        return _fail("interrupted", 128 + getattr(error, "number", signal.SIGINT), debug)
+        return _fail(str(error) or "interrupted", 128 + getattr(error, "number", signal.SIGINT), debug)
     except OSError as error:
         if error.filename is None:
             return _fail_unexpectedly(error, debug)

@@ -1,28 +1,32 @@
-"""The stream through Ray Data: each worker has a pipeline over its own steps, built and masked in Ray tasks.
+"""The stream through Ray Data: a worker has its steps built and masked in Ray tasks, one leg after another.
 
-A block is a run of consecutive steps, large enough to be worth a task and small enough to keep memory flat; a row is
-one step's part for one rank. Ray's iterators have no saved position, so resuming at step k is a new pipeline that
-begins at k: no batch is skipped through.
+A block is a run of consecutive steps, large enough to be worth a task; a row is one step's part for one rank. A leg is
+a pipeline over a few blocks that runs to its end while the leg before it is trained on. Ray's iterators have no saved
+position, so resuming at step k is a leg that begins at k: no batch is skipped through. And a pipeline that is always
+ahead of its reader, as one over the whole run would be, is held back by its executor in a loop that never sleeps: that
+was seen to take half a core, and the training thread's interpreter with it.
 """
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import ray
 import ray.data
 from numpy.typing import NDArray
+from ray.exceptions import RayError
 
 from bert_core.packing import PackedBatch
-from orchestrator.corpus.data_context import MAX_RETRIES, data_context
+from orchestrator.corpus.data_context import MAX_RETRIES, data_context, own_error
 from orchestrator.corpus.stream import ExampleStream
 
 BLOCK_TOKENS = 1 << 18
 """Tokens of a block, about: 2 to 3 MB with labels and lengths."""
-BLOCKS_PER_PIPELINE = 1000
-"""Ray Data plans every block of a pipeline beforehand; a longer run is a chain of pipelines."""
-PIPELINE_MEMORY_BYTES = 64 << 20
-"""Object store that a worker's pipeline may fill ahead of the training step."""
+BLOCKS_PER_LEG = 8
+"""Two legs lie in the object store at a time: about 40 MB for each worker."""
 
 _FIELDS: dict[str, np.dtype[np.generic]] = {
     "input_ids": np.dtype(np.int32),
@@ -37,28 +41,40 @@ _FIELDS: dict[str, np.dtype[np.generic]] = {
 def ray_batches(
     stream: ExampleStream, first_step: int, *, rank: int, num_workers: int, num_cpus: float = 1.0
 ) -> Iterator[tuple[int, PackedBatch]]:
-    """A rank's batches from `first_step` to the end of the run, made by Ray Data on `num_cpus`."""
+    """A rank's batches from `first_step` to the end of the run, made by Ray Data on `num_cpus`.
+
+    Raises: CorpusError, DataError and the like as the tasks raised them; RayError when Ray loses the work.
+    """
     config = stream.config
     longest = max(max_seq_length for max_seq_length, _ in config.phases)
     block_steps = max(1, BLOCK_TOKENS * num_workers // (config.global_batch_size * longest))
-    leg_steps = block_steps * BLOCKS_PER_PIPELINE
-    for start in range(first_step, config.num_steps, leg_steps):
-        steps = range(start, min(start + leg_steps, config.num_steps))
-        dataset = _pipeline(stream, steps, block_steps, rank, num_workers, num_cpus)
-        for table in dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=1):
-            yield from from_table(table)
+    starts = range(first_step, config.num_steps, block_steps * BLOCKS_PER_LEG)
+    legs = [range(start, min(start + block_steps * BLOCKS_PER_LEG, config.num_steps)) for start in starts]
+    build = partial(_build_block, stream=stream, block_steps=block_steps, rank=rank, workers=num_workers)
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="leg") as ahead:
+        running = [ahead.submit(_run_leg, build, leg, block_steps, num_cpus) for leg in legs[:1]]
+        for following in [*legs[1:], None]:
+            tables = running.pop().result()
+            if following is not None:
+                running.append(ahead.submit(_run_leg, build, following, block_steps, num_cpus))
+            for table in tables:
+                yield from from_table(ray.get(table))
 
 
-def _pipeline(
-    stream: ExampleStream, steps: range, block_steps: int, rank: int, num_workers: int, num_cpus: float
-) -> ray.data.Dataset:
+def _run_leg(build: Any, steps: range, block_steps: int, num_cpus: float) -> list["ray.ObjectRef[pa.Table]"]:
+    """Build all blocks of some steps; references to them, in order."""
     num_blocks = -(-len(steps) // block_steps)
-    build = partial(_build_block, stream=stream, steps=steps, block_steps=block_steps, rank=rank, workers=num_workers)
-    with data_context(num_cpus, PIPELINE_MEMORY_BYTES) as context:
-        context.execution_options.preserve_order = True
-        return ray.data.range(num_blocks, override_num_blocks=num_blocks).map_batches(
-            build, batch_size=None, num_cpus=min(num_cpus, 1.0), max_retries=MAX_RETRIES
-        )
+    try:
+        with data_context(num_cpus) as context:
+            context.execution_options.preserve_order = True
+            blocks = ray.data.range(num_blocks, override_num_blocks=num_blocks)
+            blocks = blocks.map_batches(
+                partial(build, steps=steps), batch_size=None, num_cpus=min(num_cpus, 1.0), max_retries=MAX_RETRIES
+            )
+            tables: list[ray.ObjectRef[pa.Table]] = blocks.to_arrow_refs()
+            return tables
+    except RayError as error:
+        raise own_error(error) or error from None
 
 
 def _build_block(

@@ -51,8 +51,8 @@ class SplitShards:
 
     @property
     def fingerprint(self) -> str:
-        """The corpus digest."""
-        return self.store.digest
+        """The corpus digest and the split: what the shards' numbers belong to."""
+        return f"{self.store.digest}/{self.split}"
 
     @property
     def num_shards(self) -> int:
@@ -106,6 +106,8 @@ class ExampleStream:
     config: StreamConfig
     shard_examples: tuple[Int64Array, ...]
     """For each phase, the examples of an epoch in each shard."""
+    shard_documents: Int64Array
+    """Documents of each shard."""
 
     @staticmethod
     def open(store: ShardReader, config: StreamConfig) -> "ExampleStream":
@@ -115,16 +117,24 @@ class ExampleStream:
             np.array([count_examples(shard, max_seq_length).sum() for shard in lengths], np.int64)
             for max_seq_length, _ in config.phases
         )
-        return ExampleStream(store, config, counts)
+        return ExampleStream(store, config, counts, np.array([len(shard) for shard in lengths], np.int64))
 
     def examples_per_epoch(self, phase: int = 0) -> int:
         """Examples that make each token of the corpus seen about once."""
         return int(self.shard_examples[phase].sum())
 
-    def epoch_at(self, step: int) -> float:
-        """How many epochs of its phase lie before a step."""
-        phase, first = self.config.phase_of(step)
-        return (step - first) * self.config.global_batch_size / self.examples_per_epoch(phase)
+    def fewest_window_documents(self) -> int:
+        """Documents that the poorest window of any epoch may hold."""
+        sizes = [len(window) for window in even_windows(range(len(self.shard_documents)), self.config.window_shards)]
+        return int(np.sort(self.shard_documents)[: min(sizes)].sum())
+
+    def epoch_after(self, num_steps: int) -> float:
+        """How many epochs so many steps have gone through, added up over the phases."""
+        epochs, left = 0.0, num_steps
+        for phase, (_, steps) in enumerate(self.config.phases):
+            epochs += min(left, steps) * self.config.global_batch_size / self.examples_per_epoch(phase)
+            left = max(0, left - steps)
+        return epochs
 
     def batches(self, steps: range, rank: int = 0, num_workers: int = 1) -> Iterator[tuple[int, PackedBatch]]:
         """A rank's parts of some consecutive steps, built together."""

@@ -4,6 +4,7 @@ The pointer is replaced after a checkpoint is complete, so it never names half o
 A checkpoint that does not match its digests is passed over with a warning for the one before it.
 """
 
+import builtins
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,10 +13,11 @@ from torch import nn
 from torch.optim import Optimizer
 
 from bert_core.errors import CheckpointError
+from bert_core.manifest import MANIFEST_FILE
 from bert_core.training_state import load_training_state, save_training_state
 from orchestrator.errors import RunStoppedError
 from orchestrator.results import CheckpointEvent
-from orchestrator.storage import delete, exists, join, local_copy, read_json, write_json, written_folder
+from orchestrator.storage import delete, digest_file, exists, join, local_copy, read_json, write_json, written_folder
 
 POINTER = "checkpoints.json"
 
@@ -37,21 +39,18 @@ class Checkpoints:
 
         Raises: RunStoppedError when a later attempt has taken over the run.
         """
-        path = join(self.run_folder, f"checkpoints/step-{step:08d}")
+        self._refuse_if_superseded()
+        path = join(self.run_folder, f"checkpoints/step-{step:08d}-attempt-{self.attempt}")
         with written_folder(path) as folder:
             digest = save_training_state(folder, model, optimizer, extra)
             num_bytes = sum(file.stat().st_size for file in folder.iterdir())
         event = CheckpointEvent(step, path, digest, num_bytes)
-        pointer = self._pointer()
-        if pointer["attempt"] > self.attempt:
-            raise RunStoppedError(
-                f"attempt {pointer['attempt']} has taken over this run; attempt {self.attempt} ends without a trace"
-            )
-        known = [entry for entry in pointer["checkpoints"] if entry["step"] < step]
-        kept = [asdict(event), *known][: self.keep]
+        known = [entry for entry in self._refuse_if_superseded() if entry["path"] != path]
+        kept = [asdict(event), *(entry for entry in known if entry["step"] < step)][: self.keep]
         write_json(join(self.run_folder, POINTER), {"attempt": self.attempt, "checkpoints": kept})
-        for entry in known[self.keep - 1 :]:
-            delete(entry["path"])
+        for entry in known:
+            if entry not in kept:
+                delete(entry["path"])
         return event
 
     def load(
@@ -64,13 +63,31 @@ class Checkpoints:
         problems = []
         for event in self.list():
             try:
-                return event, load_training_state(local_copy(event.path), model, optimizer)
-            except CheckpointError as error:
+                return event, self._load(event, model, optimizer)
+            except (CheckpointError, OSError) as error:
                 problems.append(str(error))
                 warn(f"checkpoint of step {event.step} is passed over: {error}")
         if problems:
             raise CheckpointError(f"no checkpoint of {self.run_folder} can be used: {problems[-1]}")
         return None
+
+    @staticmethod
+    def _load(event: CheckpointEvent, model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
+        folder = local_copy(event.path)
+        manifest = folder / MANIFEST_FILE
+        if manifest.is_file() and digest_file(str(manifest)) != event.digest:
+            raise CheckpointError(f"{event.path} is not what {POINTER} says: its manifest has another digest")
+        return load_training_state(folder, model, optimizer)
+
+    def _refuse_if_superseded(self) -> "builtins.list[dict[str, Any]]":
+        """The known checkpoints. Raises: RunStoppedError when a later attempt has written one."""
+        pointer = self._pointer()
+        if pointer["attempt"] > self.attempt:
+            raise RunStoppedError(
+                f"attempt {pointer['attempt']} has taken over this run; attempt {self.attempt} ends without a trace"
+            )
+        checkpoints: builtins.list[dict[str, Any]] = pointer["checkpoints"]
+        return checkpoints
 
     def _pointer(self) -> dict[str, Any]:
         path = join(self.run_folder, POINTER)

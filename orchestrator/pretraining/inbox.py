@@ -16,10 +16,16 @@ class Inbox:
         self._events: list[Event | Exception] = []
         self._num_taken = 0
         self._num_confirmed = 0
+        self._has_failed = False
 
     def put(self, event: Event | Exception) -> None:
         """Leave an event."""
         self._events.append(event)
+        self._has_failed |= isinstance(event, Exception)
+
+    def has_failed(self) -> bool:
+        """Whether there was an error among the events."""
+        return self._has_failed
 
     def take(self) -> list[Event | Exception]:
         """All events since the last call, which confirms that the ones it returned are recorded."""
@@ -29,15 +35,12 @@ class Inbox:
         return events
 
     def num_put(self) -> int:
-        """How many events have arrived."""
+        """How many events have arrived; what the caller put before is among them, since its calls keep their order."""
         return self._num_taken + len(self._events)
 
     def num_confirmed(self) -> int:
         """How many events, from the first on, are recorded."""
         return self._num_confirmed
-
-    def flush(self) -> None:
-        """Returns when every event its caller put before is here: calls of one caller arrive in order."""
 
 
 InboxActor = ray.remote(num_cpus=0)(Inbox)

@@ -11,8 +11,9 @@ from bert_core.masking import MaskingConfig
 from bert_core.tokenization import Tokenizer
 from orchestrator.corpus.stream import ExampleStream, ShardReader, StreamConfig
 from orchestrator.errors import CorpusError, SpecError
+from orchestrator.pretraining.network import build_config
 from orchestrator.results import Event
-from orchestrator.specs import ModelSpec, PretrainSpec
+from orchestrator.specs import PretrainSpec
 from orchestrator.storage import local_copy
 
 Emit = Callable[[Event], None]
@@ -67,14 +68,21 @@ def build_stream(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) 
     )
     if shards.num_shards == 0:
         raise CorpusError("the corpus has no documents to train on; name more files or lower held_out_share")
-    return ExampleStream.open(shards, config)
+    stream = ExampleStream.open(shards, config)
+    if spec.next_sentence_prediction and stream.fewest_window_documents() < 2:
+        raise CorpusError(
+            "a shuffle window may hold a single document, and next-sentence prediction draws its random segments from "
+            "another one; raise shuffle_window_shards or shard_bytes, add documents, or set next_sentence_prediction "
+            "to false"
+        )
+    return stream
 
 
 def build_held_out(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) -> ExampleStream | None:
-    """One pass over held-out examples, the same at every evaluation; None without held-out documents."""
+    """One pass over held-out examples, the same at every evaluation; None with fewer than two held-out documents."""
     longest = max(phase.max_seq_length for phase in spec.phases)
     whole = spec.model_copy(update={"phases": (spec.phases[0].model_copy(update={"max_seq_length": longest}),)})
-    if shards.num_shards == 0:
+    if sum(len(shards.document_lengths(shard)) for shard in range(shards.num_shards)) < 2:
         return None
     stream = build_stream(whole, shards, tokenizer)
     size = min(spec.execution.evaluation_examples, stream.examples_per_epoch())
@@ -85,27 +93,11 @@ def build_held_out(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer
     return build_stream(spec.model_copy(update=one_batch), shards, tokenizer)
 
 
-def build_config(model: ModelSpec, tokenizer: Tokenizer) -> BertConfig:
-    """The network that a spec describes, for a vocabulary."""
-    config = BertConfig.from_size(model.size)
-    hidden = model.hidden_size or config.hidden_size
-    return BertConfig(
-        vocab_size=tokenizer.vocab_size,
-        hidden_size=hidden,
-        num_hidden_layers=model.num_hidden_layers or config.num_hidden_layers,
-        num_attention_heads=model.num_attention_heads or max(1, hidden // 64),
-        intermediate_size=model.intermediate_size or 4 * hidden,
-        max_position_embeddings=model.max_position_embeddings,
-        hidden_dropout_prob=model.hidden_dropout_prob,
-        attention_probs_dropout_prob=model.attention_probs_dropout_prob,
-        pad_token_id=tokenizer.pad_id,
-    )
-
-
 def build_model(job: PretrainJob) -> BertForPreTraining:
     """The model a run starts from: random weights by the seed, or another model's."""
     if job.init_folder is None:
-        return BertForPreTraining.from_config(build_config(job.spec.model, job.tokenizer), seed=job.spec.seed)
+        config = build_config(job.spec.model, job.tokenizer.vocab_size, job.tokenizer.pad_id)
+        return BertForPreTraining.from_config(config, seed=job.spec.seed)
     config = replace(
         BertConfig.from_pretrained(local_copy(job.init_folder)),
         hidden_dropout_prob=job.spec.model.hidden_dropout_prob,

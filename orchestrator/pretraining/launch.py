@@ -1,8 +1,9 @@
 """The driver's side of pretraining: the corpus, the job, Ray Train, and the events that come back."""
 
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -12,12 +13,13 @@ import ray.train
 from ray.train.torch import TorchTrainer
 
 from bert_core.config import BertConfig
+from bert_core.errors import BertCoreError
 from bert_core.heads import BertForPreTraining
 from bert_core.tokenization import Tokenizer
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
-from orchestrator.errors import ClusterError, RunFailedError
+from orchestrator.errors import ClusterError, OrchestratorError, RunFailedError
 from orchestrator.pretraining.inbox import InboxActor
 from orchestrator.pretraining.job import PretrainJob, build_held_out, build_stream
 from orchestrator.pretraining.worker import run_worker
@@ -26,6 +28,8 @@ from orchestrator.specs import PretrainSpec
 from orchestrator.storage import delete, digest_file, join, local_copy
 
 POLL_S = 0.3
+ENDING_S = 30.0
+"""How long a failed run waits for its workers to be gone."""
 
 
 @dataclass(frozen=True)
@@ -104,19 +108,48 @@ def describe_model(folder: str) -> ModelResult:
 def _train(job: PretrainJob, on_event: Callable[[Event], None]) -> None:
     inbox = InboxActor.remote()
     scratch = join(job.run_folder, f"ray-{job.attempt}-{uuid4().hex[:6]}")
-    trainer = _build_trainer(job, inbox, scratch)
-    # fit() runs beside this thread: in the main one it would take SIGINT for itself, for good.
-    pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fit")
+    fit = _Fit(_build_trainer(job, inbox, scratch))
+    fit.start()
     try:
-        fitting = pool.submit(trainer.fit)
-        while not fitting.done():
+        while fit.is_alive():
             _drain(inbox, on_event)
             time.sleep(POLL_S)
         _drain(inbox, on_event)
-        _raise_reason(fitting)
+        fit.raise_reason()
+    except (OrchestratorError, BertCoreError):
+        fit.join(ENDING_S)
+        raise
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        delete(scratch)
+        with suppress(OSError):  # Ray may still be writing there
+            delete(scratch)
+
+
+class _Fit(threading.Thread):
+    """`trainer.fit()` beside the driver's thread: in the main one it would take SIGINT for itself, for good."""
+
+    def __init__(self, trainer: TorchTrainer) -> None:
+        super().__init__(name="fit", daemon=True)
+        self._trainer = trainer
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        """Train; what goes wrong is kept."""
+        try:
+            self._trainer.fit()
+        except BaseException as error:
+            self._error = error
+
+    def raise_reason(self) -> None:
+        """Raise what went wrong, in one line."""
+        error = self._error
+        if error is None:
+            return
+        if isinstance(error, ray.train.WorkerGroupError):
+            first = next(iter(error.worker_failures.values()), error)
+            raise RunFailedError(f"a training worker failed: {_last_line(first)}") from error
+        if isinstance(error, ray.exceptions.RayError):
+            raise ClusterError(f"Ray could not carry out the training: {_last_line(error)}") from error
+        raise RunFailedError(f"training failed: {_last_line(error)}") from error
 
 
 def _build_trainer(job: PretrainJob, inbox: Any, scratch: str) -> TorchTrainer:
@@ -145,23 +178,14 @@ def uses_gpu(spec: PretrainSpec) -> bool:
 
 
 def _drain(inbox: Any, on_event: Callable[[Event], None]) -> None:
-    for event in ray.get(inbox.take.remote()):
+    try:
+        events = ray.get(inbox.take.remote())
+    except ray.exceptions.RayError as error:
+        raise ClusterError(f"Ray lost the run's inbox: {_last_line(error)}; resume the run") from error
+    for event in events:
         if isinstance(event, Exception):
             raise event
         on_event(event)
-
-
-def _raise_reason(fitting: "Future[Any]") -> None:
-    """Turn Ray's error into one line."""
-    try:
-        fitting.result()
-    except ray.train.WorkerGroupError as error:
-        first = next(iter(error.worker_failures.values()), error)
-        raise RunFailedError(f"a training worker failed: {_last_line(first)}") from error
-    except ray.train.TrainingFailedError as error:
-        raise RunFailedError(f"training failed: {_last_line(error)}") from error
-    except ray.exceptions.RayError as error:
-        raise ClusterError(f"Ray could not carry out the training: {_last_line(error)}") from error
 
 
 def _last_line(error: BaseException) -> str:

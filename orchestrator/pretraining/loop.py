@@ -78,7 +78,7 @@ class TrainingLoop:
                 self._log_training(done, meter)
             meter.pause()
             if self.job.held_out is not None and self._is_due(done, self._evaluation_interval()):
-                self._measure(done, "validation", self.evaluate())
+                self._measure(done, "validation", self.evaluate(done))
             # Only where the meter has just been read: what it holds between readings is not saved.
             if is_logged and (self._is_checkpoint_step(done) or self._is_checkpoint_time()):
                 self.save_checkpoint(done)
@@ -124,7 +124,7 @@ class TrainingLoop:
         self._emit(self.checkpoints.save(step, self.model, self.optimizer, extra))
 
     @torch.no_grad()
-    def evaluate(self) -> dict[str, float]:
+    def evaluate(self, step: int) -> dict[str, float]:
         """Losses and accuracies on the held-out examples, the same ones at each call."""
         assert self.job.held_out is not None
         totals = torch.zeros(len(SUM_NAMES), device=self.worker.device)
@@ -134,19 +134,18 @@ class TrainingLoop:
                 totals += as_vector(pretraining_sums(self.model, part, self.spec, self.worker.device), part)
         self.model.train()
         all_reduce_sum(totals, self.worker)
-        return named_metrics(totals)
+        metrics = named_metrics(totals)
+        _refuse_infinite(metrics["loss"], "held-out loss", step)
+        return metrics
 
     def _log_training(self, step: int, meter: Meter) -> None:
         values = meter.read() | {"learning_rate": self.learning_rate(step - 1)}
-        if not math.isfinite(values["loss"]):
-            raise RunFailedError(
-                f"the training loss is {values['loss']} at step {step}; lower learning_rate, raise warmup_share "
-                f"or lower max_grad_norm, and start a new run"
-            )
+        for name in ("loss", "grad_norm"):
+            _refuse_infinite(values[name], f"training {name}", step)
         self._measure(step, "train", values)
 
     def _measure(self, step: int, split: Any, values: dict[str, float]) -> None:
-        self._emit(MetricEvent(step, split, values, round(self.job.stream.epoch_at(step - 1), 6)))
+        self._emit(MetricEvent(step, split, values, round(self.job.stream.epoch_after(step), 6)))
 
     def _is_due(self, step: int, interval: int) -> bool:
         return step % interval == 0 or step == self.spec.steps
@@ -169,3 +168,11 @@ class TrainingLoop:
             self._unconfirmed.append((self._num_emitted, event))
         self._num_emitted += 1
         self._emit_to(event)
+
+
+def _refuse_infinite(value: float, name: str, step: int) -> None:
+    if not math.isfinite(value):
+        raise RunFailedError(
+            f"the {name} is {value} at step {step}; lower learning_rate, raise warmup_share or lower max_grad_norm, "
+            f"and start a new run"
+        )

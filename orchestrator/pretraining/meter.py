@@ -53,8 +53,8 @@ class Meter:
     def read(self) -> dict[str, float]:
         """Metrics of all workers since the last reading, with `tokens_per_s` and `grad_norm`; starts anew."""
         all_reduce_sum(self._totals, self._worker)
-        self.pause()
         values = named_metrics(self._totals)
+        self.pause()
         values["tokens_per_s"] = float(self._totals[-1]) / max(self._seconds, 1e-9)
         values["grad_norm"] = float(self._norm)
         self._totals.zero_()

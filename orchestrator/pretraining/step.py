@@ -69,15 +69,9 @@ def pretraining_sums(
 
 
 def as_vector(sums: PretrainingSums, batch: PackedBatch) -> Tensor:
-    """The sums of a batch as (7,), in the order of SUM_NAMES."""
-    values = [sums.mlm_loss, sums.mlm_correct, sums.nsp_loss, sums.nsp_correct]
-    mlm_loss, mlm_correct, nsp_loss, nsp_correct = (value.detach().float() for value in values)
-    counts = torch.tensor(
-        [len(batch.masked_positions), len(batch.next_sentence_labels), len(batch.input_ids)],
-        dtype=torch.float32,
-        device=mlm_loss.device,
-    )
-    return torch.stack([mlm_loss, mlm_correct, counts[0], nsp_loss, nsp_correct, counts[1], counts[2]])
+    """The sums of a batch as (7,), in the order of SUM_NAMES; nothing waits for the device."""
+    num_tokens = torch.full_like(sums.num_predictions, len(batch.input_ids))
+    return torch.stack([*(getattr(sums, name).detach() for name in SUM_NAMES[:-1]), num_tokens])
 
 
 def all_reduce_sum(values: Tensor, worker: Worker) -> None:

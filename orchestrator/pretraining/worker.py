@@ -21,6 +21,8 @@ def run_worker(config: dict[str, Any]) -> None:
     """Ray Train's entry: `config` holds the `job` and the driver's `inbox`."""
     job: PretrainJob = config["job"]
     inbox = config["inbox"]
+    if ray.get(inbox.has_failed.remote()):
+        return
     context = ray.train.get_context()
     worker = Worker(context.get_world_rank(), context.get_world_size(), ray.train.torch.get_device())
     if worker.device.type == "cuda":
@@ -43,10 +45,13 @@ def run_worker(config: dict[str, Any]) -> None:
         loop.train(batches)
         if worker.rank == 0:
             save_model(loop, job)
-        ray.get(inbox.flush.remote())
+        ray.get(inbox.num_put.remote())
     except (OrchestratorError, BertCoreError) as error:
-        # The same would happen again: told to the driver, which ends the run, and not raised, which Ray would retry.
+        # The same would happen again: told to the driver, which ends the run. Other ranks may be waiting for this one;
+        # raising makes Ray end the group, and the workers that it starts anew leave at once.
         ray.get(inbox.put.remote(error))
+        if worker.num_workers > 1:
+            raise
 
 
 def save_model(loop: TrainingLoop, job: PretrainJob) -> None:

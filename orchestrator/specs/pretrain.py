@@ -1,5 +1,6 @@
 """Pretraining: the model, the data's way into it, the optimiser, and how it is carried out."""
 
+from itertools import accumulate, pairwise
 from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
@@ -115,7 +116,10 @@ class PretrainSpec(Spec):
         return self
 
     def phase_steps(self) -> tuple[tuple[int, int], ...]:
-        """The phases as (max_seq_length, steps); rounding is settled in the last one."""
-        steps = [round(phase.share * self.steps) for phase in self.phases[:-1]]
-        steps.append(self.steps - sum(steps))
-        return tuple((phase.max_seq_length, count) for phase, count in zip(self.phases, steps, strict=True))
+        """The phases as (max_seq_length, steps), which add up to all steps."""
+        shares = list(accumulate(phase.share for phase in self.phases))
+        borders = [0, *(round(share * self.steps) for share in shares[:-1]), self.steps]
+        return tuple(
+            (phase.max_seq_length, last - first)
+            for phase, (first, last) in zip(self.phases, pairwise(borders), strict=True)
+        )

@@ -1,54 +1,71 @@
-"""`@stage` in a pipeline: which fields may name another stage's result, and putting its path in their place."""
+"""The names in a spec that stand for models and tokenizers: reading them, and putting others in their place.
 
-from collections.abc import Mapping
-from typing import Any
+They are the values of the fields below, wherever these stand, axes of a search space included. `@name` stands for an
+earlier stage of a pipeline; `random` is no model.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from orchestrator.errors import SpecError
 from orchestrator.specs.fields import Section, Spec
 
-_MARK = "@"
+MODEL_FIELDS = ("init_from", "model")
+TOKENIZER_FIELDS = ("tokenizer",)
+STAGE_MARK = "@"
+RANDOM = "random"
+
+SpecT = TypeVar("SpecT", bound=Spec)
+Replace = Callable[[str, str], str]
+"""From a field's name and its value to another value."""
 
 
-def resolve_references(spec: Spec, outputs: Mapping[str, str]) -> Spec:
-    """The spec with each `@name` replaced. Raises: SpecError when no earlier stage has that name."""
-    resolved: Spec = _resolve(spec, outputs)
-    return resolved
+def replace_names(spec: SpecT, replace: Replace) -> SpecT:
+    """The spec with every name replaced; `random` stays."""
+    replaced: SpecT = _replace(spec, "", replace)
+    return replaced
 
 
-def references(spec: Spec) -> set[str]:
-    """The names of the stages that a spec uses."""
-    found: set[str] = set()
-    _collect(spec, found)
+def names_of(spec: Spec) -> list[tuple[str, str]]:
+    """Every name with its field, in the spec's order."""
+    found: list[tuple[str, str]] = []
+
+    def note(field: str, name: str) -> str:
+        found.append((field, name))
+        return name
+
+    replace_names(spec, note)
     return found
 
 
-def _resolve(value: Any, outputs: Mapping[str, str]) -> Any:
+def references_of(spec: Spec) -> set[str]:
+    """The stages that a spec names."""
+    return {name.removeprefix(STAGE_MARK) for _, name in names_of(spec) if name.startswith(STAGE_MARK)}
+
+
+def resolve_references(spec: SpecT, outputs: Mapping[str, str]) -> SpecT:
+    """The spec with each `@name` replaced. Raises: SpecError when no earlier stage has that name."""
+
+    def resolve(field: str, name: str) -> str:
+        if not name.startswith(STAGE_MARK):
+            return name
+        stage = name.removeprefix(STAGE_MARK)
+        if stage not in outputs:
+            raise SpecError(f"{field}: {name} names no earlier stage; earlier ones: {', '.join(outputs) or 'none'}")
+        return outputs[stage]
+
+    return replace_names(spec, resolve)
+
+
+def _replace(value: Any, field: str, replace: Replace) -> Any:
     if isinstance(value, Section):
-        return value.model_copy(
-            update={name: _resolve(getattr(value, name), outputs) for name in type(value).model_fields}
-        )
+        names = type(value).model_fields
+        # An axis holds its values below a field of its own: it is the axis's name that counts.
+        inner = {name: field if name == "choice" else name for name in names}
+        return value.model_copy(update={name: _replace(getattr(value, name), inner[name], replace) for name in names})
     if isinstance(value, dict):
-        return {key: _resolve(item, outputs) for key, item in value.items()}
+        return {key: _replace(item, str(key), replace) for key, item in value.items()}
     if isinstance(value, tuple):
-        return tuple(_resolve(item, outputs) for item in value)
-    if isinstance(value, str) and value.startswith(_MARK):
-        name = value.removeprefix(_MARK)
-        if name not in outputs:
-            known = ", ".join(outputs) or "none"
-            raise SpecError(f"{value} names no earlier stage; earlier stages: {known}")
-        return outputs[name]
-    return value
-
-
-def _collect(value: Any, found: set[str]) -> None:
-    if isinstance(value, Section):
-        for name in type(value).model_fields:
-            _collect(getattr(value, name), found)
-    elif isinstance(value, dict):
-        for item in value.values():
-            _collect(item, found)
-    elif isinstance(value, tuple):
-        for item in value:
-            _collect(item, found)
-    elif isinstance(value, str) and value.startswith(_MARK):
-        found.add(value.removeprefix(_MARK))
+        return tuple(_replace(item, field, replace) for item in value)
+    is_name = isinstance(value, str) and value != RANDOM and field in MODEL_FIELDS + TOKENIZER_FIELDS
+    return replace(field, value) if is_name else value

@@ -1,6 +1,5 @@
 """`demo`, `run`, `plan`, `submit`, `resume`: commands that carry a spec out."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -36,7 +35,8 @@ def run(spec_path: str, overrides: tuple[str, ...], name: str | None, dry_run: b
     if dry_run:
         return _plan(spec_path, overrides, None, None)
     spec = load_spec(spec_path, overrides)
-    return _outcome(lambda: run_spec(spec, settings=current_settings(), name=name))
+    spec = spec.model_copy(update={"name": name}) if name else spec
+    return _outcome(run_spec(spec, settings=current_settings(), on_started=show_text))
 
 
 @click.command(cls=LabCommand, example="orchestrator plan experiments/pretrain_base.yaml execution.num_workers=8")
@@ -103,12 +103,10 @@ def resume(run_id: str) -> int:
     """
     from orchestrator.pipeline import resume_run
 
-    return _outcome(lambda: resume_run(run_id, settings=current_settings()))
+    return _outcome(resume_run(run_id, settings=current_settings(), on_started=show_text))
 
 
-def _outcome(carry_out: Callable[[], "RunRecord"]) -> int:
-    record = carry_out()
-    show_text(record.id)
+def _outcome(record: "RunRecord") -> int:
     if record.state == "COMPLETED":
         return 0
     tell(f"run {record.id} ended as {record.state}" + (f": {record.error}" if record.error else ""))

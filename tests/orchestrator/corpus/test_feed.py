@@ -8,6 +8,7 @@ from bert_core.packing import PackedBatch
 from orchestrator.corpus import feed
 from orchestrator.corpus.feed import from_table, ray_batches, to_table
 from orchestrator.corpus.stream import ExampleStream
+from orchestrator.errors import CorpusError
 from tests.orchestrator.corpus.test_stream import digests
 from tests.orchestrator.pretraining.small_run import make_job
 
@@ -44,11 +45,20 @@ def test_one_and_two_workers_see_the_same_sequence_of_batches(
 
 
 @pytest.mark.ray
-def test_a_pipeline_begins_at_any_step_and_chains(
+def test_legs_begin_at_any_step_and_follow_one_another(
     ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feed, "BLOCK_TOKENS", 8 * 48)
-    monkeypatch.setattr(feed, "BLOCKS_PER_PIPELINE", 7)
+    monkeypatch.setattr(feed, "BLOCKS_PER_LEG", 3)
     stream = make_job(tmp_path).stream
     straight = digests(list(stream.batches(range(24))))
     assert digests(collect(stream, 13, 1)) == straight[13:]
+
+
+@pytest.mark.ray
+def test_a_damaged_shard_is_named_through_ray(ray_cluster: None, tmp_path: Path) -> None:
+    stream = make_job(tmp_path).stream
+    shard = tmp_path / "store" / "shard-1.parquet"
+    shard.write_bytes(shard.read_bytes()[:-10])
+    with pytest.raises(CorpusError, match=r"shard-1\.parquet"):
+        list(ray_batches(stream, 0, rank=0, num_workers=1))

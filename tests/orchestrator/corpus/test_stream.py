@@ -140,7 +140,7 @@ def test_next_epoch_is_another_order_with_other_masks() -> None:
     long = replace(stream, config=config, shard_examples=stream.shard_examples[:1])
     all_digests = digests(list(long.batches(range(2 * per_epoch))))
     assert len(set(all_digests)) == len(all_digests)
-    assert long.epoch_at(per_epoch) == 1.0
+    assert long.epoch_after(per_epoch) == 1.0
 
 
 def test_a_batch_larger_than_the_corpus_runs_over_several_epochs() -> None:

@@ -1,6 +1,7 @@
 """The training loop in plain processes: learning, exact resume, damage. Alone:
 pytest tests/orchestrator/pretraining/test_loop.py"""
 
+import json
 import random
 import subprocess
 import sys
@@ -8,17 +9,21 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from bert_core.errors import CheckpointError
+from orchestrator.corpus import stream as stream_module
 from orchestrator.errors import RunFailedError, RunStoppedError
 from orchestrator.pretraining.checkpoints import Checkpoints
 from orchestrator.pretraining.job import Worker
 from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEvent
-from orchestrator.storage import digest_file
+from orchestrator.storage import delete, digest_file
+from tests.orchestrator.corpus.test_stream import digests
 from tests.orchestrator.pretraining.small_run import make_job, run
 
 SEED = 20261120
+SMALL = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
@@ -69,8 +74,8 @@ def test_checkpoints_come_at_their_steps_and_old_ones_go(straight: tuple[Path, l
     assert [e.step for e in events if isinstance(e, CheckpointEvent)] == [5, 10, 15, 20, 24]
     assert [e.step for e in Checkpoints(str(folder / "run")).list()] == [24, 20]
     assert sorted(path.name for path in (folder / "run" / "checkpoints").iterdir()) == [
-        "step-00000020",
-        "step-00000024",
+        "step-00000020-attempt-1",
+        "step-00000024-attempt-1",
     ]
 
 
@@ -126,7 +131,7 @@ def test_a_finished_run_resumes_as_a_no_op(straight: tuple[Path, list[Event]]) -
 @pytest.mark.parametrize("damage", ["cut", "flip"])
 def test_a_damaged_checkpoint_is_passed_over(straight: tuple[Path, list[Event]], tmp_path: Path, damage: str) -> None:
     run(make_job(tmp_path), lambda event: None)
-    weights = tmp_path / "run" / "checkpoints" / "step-00000024" / "model.safetensors"
+    weights = tmp_path / "run" / "checkpoints" / "step-00000024-attempt-1" / "model.safetensors"
     data = bytearray(weights.read_bytes())
     data[len(data) // 2] ^= 1
     weights.write_bytes(data[: len(data) // 2] if damage == "cut" else data)
@@ -152,14 +157,30 @@ def test_another_spec_does_not_continue_a_run(tmp_path: Path) -> None:
         run(make_job(tmp_path, attempt=2, learning_rate=3e-3), lambda event: None)
 
 
-def test_a_superseded_attempt_writes_no_more(tmp_path: Path) -> None:
+def test_a_superseded_attempt_leaves_no_trace(tmp_path: Path) -> None:
     run(make_job(tmp_path, attempt=2), lambda event: None)
+    before = sorted((path, digest_file(str(path))) for path in (tmp_path / "run").rglob("*") if path.is_file())
     with pytest.raises(RunStoppedError, match="attempt 2 has taken over"):
-        TrainingLoop(make_job(tmp_path, attempt=1), Worker(), lambda event: None).save_checkpoint(3)
+        TrainingLoop(make_job(tmp_path, attempt=1), Worker(), lambda event: None).save_checkpoint(24)
+    assert before == sorted((path, digest_file(str(path))) for path in (tmp_path / "run").rglob("*") if path.is_file())
+
+
+def test_checkpoints_live_on_an_object_store_too(tmp_path: Path) -> None:
+    loop = run(make_job(tmp_path), lambda event: None)
+    checkpoints = Checkpoints(f"memory://runs/{tmp_path.name}")
+    for step in (1, 2, 3):
+        checkpoints.save(step, loop.model, loop.optimizer, {"step": step})
+    assert [event.step for event in checkpoints.list()] == [3, 2]
+    warnings: list[str] = []
+    delete(checkpoints.list()[0].path)
+    found = checkpoints.load(loop.model, loop.optimizer, warnings.append)
+    assert found is not None
+    assert found[1] == {"step": 2}
+    assert len(warnings) == 1
 
 
 def test_accumulation_changes_neither_loss_nor_gradient(tmp_path: Path) -> None:
-    model = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2} | NO_DROPOUT
+    model = SMALL | NO_DROPOUT
     results = []
     for micro in (None, 3):
         events: list[Event] = []
@@ -179,9 +200,35 @@ def test_bf16_trains_like_fp32_and_resumes_exactly(tmp_path: Path) -> None:
     assert losses["bf16"] != losses["fp32"]
 
 
-def test_a_loss_that_is_no_number_ends_the_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("steps", [24, 1])
+def test_numbers_that_are_none_end_the_run_before_a_checkpoint(tmp_path: Path, steps: int) -> None:
     with pytest.raises(RunFailedError, match="lower learning_rate"):
-        run(make_job(tmp_path, learning_rate=1e30, max_grad_norm=1e30, adam_epsilon=1e-30), lambda event: None)
+        run(make_job(tmp_path, steps=steps, warmup_share=0.0, learning_rate=1e30), lambda event: None)
+    assert Checkpoints(str(tmp_path / "run")).list() == []
+
+
+def test_held_out_documents_are_never_those_of_training(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    assert job.held_out is not None
+    before = digests(list(job.held_out.batches(range(1))))
+    list(job.stream.batches(range(5)))
+    stream_module._load_window.cache_clear()
+    list(job.stream.batches(range(5)))
+    assert digests(list(job.held_out.batches(range(1)))) == before
+
+
+def test_several_workers_learn_the_same_as_one(tmp_path: Path) -> None:
+    changes = {"steps": 6, "micro_batch_size": 3, "model": json.dumps(SMALL | NO_DROPOUT)}
+    (tmp_path / "one").mkdir()
+    one = run(make_job(tmp_path / "one", steps=6, model=SMALL | NO_DROPOUT), lambda event: None)
+    make_job(tmp_path)  # the store is there before two processes open it
+    command = [sys.executable, "-m", "tests.orchestrator.pretraining.two_workers", str(tmp_path)]
+    ranks = [subprocess.Popen([*command, str(rank), json.dumps(changes)]) for rank in range(2)]
+    assert [rank.wait(120) for rank in ranks] == [0, 0]
+    weights = [load_file(tmp_path / f"rank-{rank}.safetensors") for rank in range(2)]
+    for name, value in one.model.state_dict().items():
+        assert torch.equal(weights[0][name], weights[1][name])
+        torch.testing.assert_close(weights[0][name], value, rtol=1e-4, atol=1e-5)
 
 
 def test_without_next_sentence_prediction_there_are_no_nsp_metrics(tmp_path: Path) -> None:

@@ -1,0 +1,59 @@
+"""What the names in a spec lead to: folders of models and tokenizers, and the bits that lie there."""
+
+from pathlib import Path
+
+from orchestrator.inference import resolve_model
+from orchestrator.registry import Registry
+from orchestrator.settings import Settings
+from orchestrator.specs.references import STAGE_MARK, TOKENIZER_FIELDS, SpecT, replace_names
+from orchestrator.storage import digest_file, exists, join
+from orchestrator.storage.files import is_local
+
+_TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
+_WEIGHTS = "model.safetensors"
+
+
+def resolve_tokenizer(name: str, settings: Settings) -> str:
+    """The folder or file of a tokenizer: a path, or the tokenizer of a model. Raises: NotFoundError."""
+    is_path = name.endswith(_TOKENIZER_FILES) and exists(name)
+    if is_path or any(exists(join(name, file)) for file in _TOKENIZER_FILES):
+        return name
+    return resolve_model(name, settings)
+
+
+def resolve_name(field: str, name: str, settings: Settings) -> str:
+    """The folder or file that a field's value leads to, absolute: workers have another current directory.
+
+    Raises: NotFoundError.
+    """
+    path = (resolve_tokenizer if field in TOKENIZER_FIELDS else resolve_model)(name, settings)
+    return str(Path(path).absolute()) if is_local(path) else path
+
+
+def pin_names(spec: SpecT, settings: Settings) -> SpecT:
+    """The spec with registered names as `name@version`, so that it means the same weights for ever.
+
+    Raises: NotFoundError for a name that leads nowhere.
+    """
+    with Registry(settings.registry) as registry:
+        models = registry.models()
+        labels = {str(row.folder): f"{row.name}@{row.version}" for row in models.itertuples()}
+
+        def pin(field: str, name: str) -> str:
+            if name.startswith(STAGE_MARK):
+                return name
+            is_path = exists(name)
+            folder = resolve_name(field, name, settings)
+            return name if is_path else labels.get(folder, folder)
+
+        return replace_names(spec, pin)
+
+
+def content_digest(field: str, name: str, settings: Settings) -> str:
+    """Of the weights or the tokenizer that a name leads to."""
+    path = resolve_name(field, name, settings)
+    if field in TOKENIZER_FIELDS:
+        path = next((join(path, file) for file in _TOKENIZER_FILES if exists(join(path, file))), path)
+    else:
+        path = join(path, _WEIGHTS)
+    return digest_file(path)
