@@ -98,7 +98,7 @@ def _is_texts(values: object) -> TypeGuard[list[str]]:
 
 
 def _label_text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    return json.dumps(value) if isinstance(value, bool | int | float) else str(value)
 
 
 def _read_texts(
@@ -130,22 +130,27 @@ def read_rows(path: str, columns: tuple[str, ...], bad: BadRecords, header: bool
     raise TaskDataError(f"{path}: a table's name ends in .csv, .tsv, .jsonl or .parquet (before .gz, .xz, .zst)")
 
 
-def has_column(path: str, column: str, header: bool) -> bool:
-    """Whether a TSV file's first line has `column`."""
+def has_columns(path: str, columns: Iterable[str], header: bool) -> bool:
+    """Whether a TSV file's first line has all of `columns`."""
     first = read_decompressed(path).split(b"\n", 1)[0].decode(errors="replace").rstrip("\r").split("\t")
-    return column in (first if header else [str(number) for number in range(len(first))])
+    return set(columns) <= set(first if header else map(str, range(len(first))))
 
 
 def _csv_rows(path: str, bad: BadRecords) -> Iterator[tuple[str, list[str]]]:
     reader = csv.reader((line + "\n" for _, line in read_lines(path, bad)), strict=True)
     while True:
-        place = f"line {reader.line_num + 1}"
+        before = reader.line_num
+        place = f"line {before + 1}"
         try:
             row = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            bad.found(place, f"not CSV: {error}")
+            if "unexpected end of data" in str(error):  # all that follows would be lost as one bad record
+                raise TaskDataError(
+                    f'{path}, {place}: a quotation mark opens here and none closes it; write a quote in a text as ""'
+                ) from None
+            bad.found(place, f"not CSV: {error}", num_lines=reader.line_num - before)
             continue
         if row:
             yield place, row

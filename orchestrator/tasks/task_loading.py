@@ -14,7 +14,7 @@ from orchestrator.tasks.conll import ConllReader
 from orchestrator.tasks.examples import ClassificationExample, NerExample, QaExample
 from orchestrator.tasks.scores import default_metric, metric_names
 from orchestrator.tasks.squad import SquadReader
-from orchestrator.tasks.tables import ClassificationTable, NerTable, RegressionTable, has_column
+from orchestrator.tasks.tables import ClassificationTable, NerTable, RegressionTable, has_columns
 from orchestrator.tasks.task import Reader, Task
 from orchestrator.tasks.text_files import find_file, plain_name
 
@@ -65,7 +65,9 @@ def _known_reader(known: KnownTask) -> Reader:
 
 
 def _is_unlabelled(known: KnownTask, path: str) -> bool:
-    return bool(known.label_column) and not has_column(path, known.label_column, known.header)
+    if not known.label_column:
+        return False
+    return not has_columns(path, (*known.text_columns, known.label_column), known.header)
 
 
 def _own_task(spec: TaskSpec) -> Task:

@@ -29,13 +29,13 @@ class BadRecords:
     num_repaired: int = 0
     """Records that were mended from what the file itself holds."""
 
-    def found(self, place: str, problem: str) -> None:
-        """Count a broken record. Raises: TaskDataError, by policy."""
+    def found(self, place: str, problem: str, num_lines: int = 1) -> None:
+        """Count a broken record, by its lines where it swallowed others. Raises: TaskDataError, by policy."""
         if self.policy == "error":
             raise TaskDataError(
                 f"{self.path}, {place}: {problem}; correct it, or leave such records out with task.on_bad_record: skip"
             )
-        self.count += 1
+        self.count += num_lines
 
 
 def find_file(folder: str, names: Iterable[str]) -> str | None:

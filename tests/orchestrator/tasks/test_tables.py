@@ -4,6 +4,7 @@ Alone: pytest tests/orchestrator/tasks/test_tables.py
 """
 
 import json
+from datetime import date
 from pathlib import Path
 
 import pyarrow
@@ -93,6 +94,27 @@ def test_a_broken_record_is_named_with_its_line_or_counted(tmp_path: Path, name:
     examples, bad = read(PAIRS, path, "skip")
     assert [example.label for example in examples] == ["off", "on"]
     assert bad.count == 1
+
+
+@pytest.mark.parametrize("policy", ["error", "skip"])
+def test_a_quotation_mark_that_nothing_closes_is_always_an_error(tmp_path: Path, policy: str) -> None:
+    text = 'first,second,label\nx,y,0\n"x,y,1\n' + "x,y,1\n" * 1000
+    with pytest.raises(TaskDataError, match=r"a\.csv, line 3: a quotation mark opens here and none closes it"):
+        read(PAIRS, write(tmp_path / "a.csv", text), policy)
+
+
+def test_lines_that_a_stray_quotation_mark_swallows_are_counted(tmp_path: Path) -> None:
+    text = 'first,second,label\nx,y,0\n"x,y,1\nx,y,1\nx,y,1\n"x,y,1\nx,y,1\n'
+    examples, bad = read(PAIRS, write(tmp_path / "a.csv", text), "skip")
+    assert [example.label for example in examples] == ["off", "on"]
+    assert bad.count == 4
+
+
+def test_a_label_that_is_a_date_reads_as_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["x"], "label": [date(2026, 11, 20)]}), path)
+    (example,), _ = read(ClassificationTable(("text",), "label"), path)
+    assert example.label == "2026-11-20"
 
 
 @pytest.mark.parametrize("value", ["high", "nan", "inf"])

@@ -51,7 +51,7 @@ def test_an_unlabelled_test_file_is_no_split_and_a_labelled_one_is(tmp_path: Pat
 
 def test_an_unlabelled_test_file_without_a_header_is_no_split(tmp_path: Path) -> None:
     row = "gj04\t1\t\tWe go.\n"
-    write(tmp_path, train__tsv=row, dev__tsv=row, test__tsv="index\n0\n")
+    write(tmp_path, train__tsv=row, dev__tsv=row, test__tsv="index\tsentence\n0\tWe go.\n")
     task = load(id="cola", folder=str(tmp_path))
     assert task.splits == ("train", "validation")
     assert task.examples("train")[0].label == "acceptable"
