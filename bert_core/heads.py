@@ -12,13 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.config import BertConfig
-from bert_core.losses import (
-    IGNORED,
-    PretrainingSums,
-    cross_entropy_sums,
-    sequence_classification_loss,
-    span_loss,
-)
+from bert_core.losses import PretrainingSums, cross_entropy_sums, sequence_classification_loss, span_loss
+from bert_core.masking import IGNORED
 from bert_core.model import ACTIVATIONS, BertModel
 from bert_core.packed_sequences import PackedSequences
 from bert_core.pretrained import PretrainedModel

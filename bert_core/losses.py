@@ -11,9 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core.errors import DataError
-
-IGNORED = -100
-"""A label that takes no part in a loss."""
+from bert_core.masking import IGNORED
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from bert_core.counter_random import derive_key, integers, random_bits, uniform
 from bert_core.errors import DataError
 
-IGNORED_LABEL = -100
+IGNORED = -100
+"""A label that takes no part in a loss."""
 Mix = tuple[float, float, float]
 
 
@@ -65,7 +66,7 @@ def mask_tokens(
     positions, replacements = choose_masks(
         flat, offsets, ~special.reshape(-1), config, seed=seed, epoch=epoch, example=examples
     )
-    labels = np.full_like(flat, IGNORED_LABEL)
+    labels = np.full_like(flat, IGNORED)
     labels[positions] = flat[positions]
     flat[positions] = replacements
     return flat.reshape(ids.shape), labels.reshape(ids.shape)

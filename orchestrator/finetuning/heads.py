@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bert_core.config import BertConfig
 from bert_core.heads import BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification
-from bert_core.losses import IGNORED
+from bert_core.masking import IGNORED
 from bert_core.packed_sequences import PackedSequences
 from bert_core.tokenization import Tokenizer
 from orchestrator.errors import SpecError

@@ -32,6 +32,10 @@ def is_bio(tag: str) -> bool:
 
 
 def complete_tag_set(tags: Collection[str]) -> tuple[str, ...]:
-    """`O`, then `B-` and `I-` of every type that occurs, types sorted."""
-    types = sorted({tag[2:] for tag in tags if tag != "O"})
+    """The tag set of all types that occur, types sorted."""
+    return tag_set(*sorted({tag[2:] for tag in tags if tag != "O"}))
+
+
+def tag_set(*types: str) -> tuple[str, ...]:
+    """`O`, then `B-` and `I-` of every type."""
     return ("O", *(f"{prefix}-{kind}" for kind in types for prefix in "BI"))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.results import Split
 from orchestrator.specs.sweep import Head
+from orchestrator.tasks.bio_tags import tag_set
 
 _GLUE_FILES: Mapping[Split, tuple[str, ...]] = {
     "train": ("train.tsv",),
@@ -43,10 +44,6 @@ def _numbered(*names: str) -> dict[str, str]:
 
 def _named(*names: str) -> dict[str, str]:
     return {name: name for name in names}
-
-
-def _bio(*types: str) -> tuple[str, ...]:
-    return ("O", *(f"{prefix}-{kind}" for kind in types for prefix in "BI"))
 
 
 _SENTENCES = ("sentence1", "sentence2")
@@ -119,7 +116,7 @@ KNOWN_TASKS: Mapping[str, KnownTask] = {
             "validation": ("eng.testa", "valid.txt"),
             "test": ("eng.testb", "test.txt"),
         },
-        labels=_bio("PER", "ORG", "LOC", "MISC"),
+        labels=tag_set("PER", "ORG", "LOC", "MISC"),
     ),
     "wnut17": KnownTask(
         "ner",
@@ -129,7 +126,7 @@ KNOWN_TASKS: Mapping[str, KnownTask] = {
             "validation": ("emerging.dev.conll",),
             "test": ("emerging.test.annotated",),
         },
-        labels=_bio("corporation", "creative-work", "group", "location", "person", "product"),
+        labels=tag_set("corporation", "creative-work", "group", "location", "person", "product"),
     ),
     "squad": KnownTask("qa", "f1", files={"train": ("train-v1.1.json",), "validation": ("dev-v1.1.json",)}),
     "squad_v2": KnownTask(

@@ -9,9 +9,10 @@ from itertools import chain
 
 import numpy as np
 
+from bert_core.masking import IGNORED
 from bert_core.tokenization import Tokenizer
 from orchestrator.tasks.examples import NerExample
-from orchestrator.tasks.windows import IGNORED, Windows, cumulative
+from orchestrator.tasks.windows import Windows, cumulative
 
 
 def build_ner_windows(

@@ -9,9 +9,10 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from bert_core.masking import IGNORED
 from bert_core.tokenization import Tokenizer
 from orchestrator.tasks.examples import ClassificationExample, RegressionExample
-from orchestrator.tasks.windows import IGNORED, Windows, cumulative, segment_types
+from orchestrator.tasks.windows import Windows, cumulative, segment_types
 
 _TEXTS_AT_A_TIME = 4096
 

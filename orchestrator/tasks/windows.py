@@ -6,9 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-IGNORED = -100
-"""A label that a loss leaves out."""
-
 Array = NDArray[np.generic]
 
 
