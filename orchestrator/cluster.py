@@ -11,8 +11,9 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -31,6 +32,14 @@ _ENVIRONMENT = {
     # Says in advance what Ray will do one day: leave CUDA_VISIBLE_DEVICES alone for workers without GPUs.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Processes that run at the same time, and what each needs on the one node that it runs on."""
+
+    count: int
+    resources: Mapping[str, float]
 
 
 @contextmanager
@@ -112,6 +121,34 @@ def check_resources(needed: Mapping[str, float], have: Mapping[str, float] | Non
             f"the cluster cannot give what this needs: {'; '.join(short)}. "
             "Lower it in the spec's `execution`, or use a larger cluster with --address"
         )
+
+
+def check_processes(needed: Iterable[Processes], nodes: Sequence[Mapping[str, float]] | None = None) -> None:
+    """See that processes find room on the nodes; Ray would wait for ever where only the nodes' sum is enough.
+
+    `nodes` defaults to what each node of the connected Ray has. Raises: ClusterError.
+    """
+    nodes = node_resources() if nodes is None else nodes
+    for processes in needed:
+        room = sum(_room(node, processes.resources) for node in nodes)
+        if room < processes.count:
+            each = " and ".join(_amount(name, count) for name, count in processes.resources.items())
+            raise ClusterError(
+                f"the cluster (nodes: {len(nodes)}) has room for {room} of {processes.count} processes with {each} "
+                "each, on one node. Lower it in the spec's `execution`, or use larger nodes"
+            )
+
+
+def node_resources() -> list[dict[str, float]]:
+    """What each living node of the connected Ray has, by name."""
+    import ray
+
+    return [dict(node["Resources"]) for node in ray.nodes() if node["Alive"]]
+
+
+def _room(node: Mapping[str, float], resources: Mapping[str, float]) -> int:
+    """How many processes with so much each a node holds."""
+    return min(int(node.get(name, 0.0) / count + 1e-9) for name, count in resources.items() if count)
 
 
 def _amount(name: str, count: float) -> str:

@@ -10,8 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cluster import _logical_cpus, _use_private_token, check_reachable, check_resources
+from orchestrator.cluster import (
+    Processes,
+    _logical_cpus,
+    _use_private_token,
+    check_processes,
+    check_reachable,
+    check_resources,
+)
 from orchestrator.errors import ClusterError
+from orchestrator.planning import needed_processes
+from orchestrator.specs.loading import parse_spec
 
 
 def test_enough_resources_are_no_trouble() -> None:
@@ -25,6 +34,43 @@ def test_missing_resources_are_named_with_what_there_is() -> None:
     assert "1 GPU asked, 0 GPUs there" in str(caught.value)
     assert "3.0 GiB of memory asked, 1.0 GiB of memory there" in str(caught.value)
     assert "execution" in str(caught.value)
+
+
+TWO_SMALL_NODES = [{"CPU": 2.0, "memory": 1e9}, {"CPU": 2.0}]
+
+
+@pytest.mark.parametrize(
+    ("processes", "room"),
+    [
+        (Processes(1, {"CPU": 4.0}), 0),
+        (Processes(4, {"CPU": 1.5}), 2),
+        (Processes(3, {"CPU": 1.0, "GPU": 1.0}), 0),
+    ],
+)
+def test_what_fits_the_sum_of_the_nodes_and_no_single_one_is_refused(processes: Processes, room: int) -> None:
+    with pytest.raises(ClusterError, match=f"nodes: 2.* room for {room} of {processes.count} processes"):
+        check_processes([Processes(1, {"CPU": 1.0}), processes], TWO_SMALL_NODES)
+
+
+def test_what_fits_the_nodes_is_no_trouble() -> None:
+    fitting = [Processes(4, {"CPU": 1.0, "GPU": 0.0}), Processes(20, {"CPU": 0.2}), Processes(2, {"CPU": 2.0})]
+    check_processes(fitting, TWO_SMALL_NODES)
+
+
+def test_a_specs_processes_are_its_workers_and_one_trial() -> None:
+    pretrain = {"kind": "pretrain", "corpus": {"files": ["a"]}, "tokenizer": "t", "steps": 1}
+    pretrain |= {"execution": {"num_workers": 4, "device": "gpu", "cpus_per_worker": 2}}
+    sweep = {"kind": "sweep", "task": {"id": "sst2"}, "recipe": {"tokenizer": "t"}, "execution": {"cpus_per_trial": 4}}
+    spec = parse_spec({"kind": "pipeline", "stages": {"model": pretrain, "learn": sweep}})
+    assert needed_processes(spec) == [Processes(4, {"CPU": 2.0, "GPU": 1.0}), Processes(1, {"CPU": 4.0})]
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_real_cluster_is_asked_for_its_nodes() -> None:
+    check_processes([Processes(6, {"CPU": 1.0})])
+    with pytest.raises(ClusterError, match=r"nodes: 1.* room for 0 of 1 processes with 7 CPUs each"):
+        check_processes([Processes(1, {"CPU": 7.0})])
 
 
 def test_a_local_ray_counts_what_is_needed_within_reason() -> None:
