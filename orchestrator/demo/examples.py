@@ -1,25 +1,24 @@
 """Sentences of the world to try a model on."""
 
+from random import Random
+
+from orchestrator.demo.documents import firm_history, life
+from orchestrator.demo.phrasing import join
 from orchestrator.demo.world import World
+
+FILL_MASK_ANSWER = "founded"
 
 
 def fill_mask_example(world: World) -> str:
-    """A sentence whose [MASK] is a fact of the world: the country of a town, which the seed chooses."""
-    town = world.towns[world.seed % len(world.towns)]
-    return f"The town of {town.name} lies in [MASK], on the river {town.river}."
-
-
-def fill_mask_answer(world: World) -> str:
-    """What stands for [MASK] in `fill_mask_example`."""
-    return world.towns[world.seed % len(world.towns)].country
+    """A sentence whose [MASK] follows from how the world is: firms are founded, where people are born."""
+    firm = world.firms[world.seed % len(world.firms)]
+    return f"{firm.name} was [MASK] by {firm.founder} in {firm.founding_year}."
 
 
 def next_sentence_example(world: World) -> tuple[str, str, str]:
-    """A sentence, one that follows it, and one from elsewhere in the world."""
+    """The beginning of a life, what follows it, and sentences from the history of a firm elsewhere in the world."""
+    rng = Random(f"example {world.seed}")
     person = world.people[world.seed % len(world.people)]
-    other = next(firm for firm in world.firms if firm.trade is not person.employer.trade and firm.group != person.group)
-    return (
-        f"{person.name} worked for {person.employer.name} as a {person.job} from {person.job_year}.",
-        f"{person.surname} moved to {person.home.name} in {person.move_year}.",
-        f"{other.name} was founded by {other.founder} in {other.founding_year}.",
-    )
+    firm = next(firm for firm in world.firms if firm.group != person.group and firm.trade is not person.employer.trade)
+    story, history = life(person, world, rng), firm_history(firm, world, rng)
+    return join(story[:2]).text, join(story[2:5]).text, join(history[3:6]).text

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from orchestrator.demo.demo_data import DemoData, write_demo_data
-from orchestrator.demo.examples import fill_mask_answer, fill_mask_example, next_sentence_example
+from orchestrator.demo.examples import FILL_MASK_ANSWER, fill_mask_example, next_sentence_example
 from orchestrator.inference import fill_mask, next_sentence
 from orchestrator.pipeline import run_spec
 from orchestrator.progress import Progress, duration
@@ -95,7 +95,7 @@ def _show_language(console: Console, model: str, data: DemoData) -> None:
     text = fill_mask_example(data.world)
     console.print(f"\n{text}", markup=False)
     for guess in fill_mask(model, text, top_k=3):
-        mark = "  <- true in this world" if guess.token == fill_mask_answer(data.world).lower() else ""
+        mark = "  <- true in this world" if guess.token == FILL_MASK_ANSWER else ""
         console.print(f"  {guess.probability:6.1%}  {guess.token}{mark}", markup=False)
     first, follows, elsewhere = next_sentence_example(data.world)
     console.print(f"\nDoes it follow {first!r}?", markup=False)

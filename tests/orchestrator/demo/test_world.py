@@ -11,7 +11,7 @@ import pytest
 from orchestrator.demo import sentences as say
 from orchestrator.demo.demo_data import corpus_text
 from orchestrator.demo.documents import generate_documents, is_for_training
-from orchestrator.demo.examples import fill_mask_answer, fill_mask_example, next_sentence_example
+from orchestrator.demo.examples import FILL_MASK_ANSWER, fill_mask_example, next_sentence_example
 from orchestrator.demo.lexicon import COUNTRIES, TRADES
 from orchestrator.demo.phrasing import Mention, compose, join
 from orchestrator.demo.world import World, generate_world
@@ -119,15 +119,17 @@ def test_joined_sentences_move_their_spans_along() -> None:
     assert [joined.text[span.start : span.end] for span in joined.spans] == ["Harlow", "Harlow"]
 
 
-def test_fill_mask_example_hides_a_fact_of_the_world(world: World) -> None:
-    sentence, answer = fill_mask_example(world), fill_mask_answer(world)
-    town = next(town for town in world.towns if f" {town.name} " in sentence)
+def test_fill_mask_example_hides_a_word_that_the_world_knows(world: World) -> None:
+    sentence = fill_mask_example(world)
     assert sentence.count("[MASK]") == 1
-    assert answer == town.country
+    firm = next(firm for firm in world.firms if sentence.startswith(firm.name))
+    assert f"by {firm.founder} in {firm.founding_year}." in sentence
+    assert f" was {FILL_MASK_ANSWER} by " in corpus_text(world, 200)
 
 
 def test_next_sentence_example_follows_and_does_not(world: World) -> None:
     first, following, unrelated = next_sentence_example(world)
-    surname = following.split()[0]
-    assert surname in first
-    assert surname not in unrelated
+    person = next(person for person in world.people if person.name in first)
+    assert any(word in following.lower() for word in (person.surname.lower(), "he ", "she ", "his ", "her "))
+    assert not any(name in unrelated for name in (person.name, person.employer.name, person.home.name))
+    assert (first, following, unrelated) == next_sentence_example(generate_world(0))
