@@ -14,11 +14,12 @@ from typing import Any, Literal, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from bert_core.segment_pairs import TokenArray, TokenizedDocuments
 from orchestrator.errors import CorpusError
 from orchestrator.results import FileCount
-from orchestrator.storage import join, read_bytes, read_json, write_bytes, write_json
+from orchestrator.storage import join, open_read, read_bytes, read_json, write_bytes, write_json
 
 FORMAT = "token-store-1"
 MANIFEST = "manifest.json"
@@ -131,21 +132,34 @@ class TokenStore:
         ids: list[str] = pq.read_table(self._source(shard), columns=["document_id"])["document_id"].to_pylist()
         return ids
 
+    def read_document_lengths(self, shard: ShardInfo) -> NDArray[np.int64]:
+        """Tokens of each of a shard's documents; reads no tokens, and so checks no digest."""
+        path = join(self.folder, shard.file)
+        try:
+            with open_read(path) as file:
+                column = pq.read_table(file, columns=["sentence_lengths"], use_threads=False)["sentence_lengths"]
+        except (OSError, pa.ArrowException) as error:
+            raise CorpusError(_unreadable(path, error, self.folder)) from None
+        lengths, document_offsets = _flatten(column)
+        ends: NDArray[np.int64] = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])[document_offsets]
+        return np.diff(ends)
+
     def _source(self, shard: ShardInfo) -> pa.BufferReader:
         path = join(self.folder, shard.file)
         try:
             data = read_bytes(path)
         except OSError as error:
-            raise CorpusError(
-                f"the shard {path} of the token store cannot be read: {error}; "
-                f"delete {self.folder} and build the corpus again"
-            ) from None
+            raise CorpusError(_unreadable(path, error, self.folder)) from None
         if hashlib.sha256(data).hexdigest() != shard.sha256:
             raise CorpusError(
                 f"the shard {path} is not what its manifest says: it was cut short or altered ({len(data)} bytes); "
                 f"delete {self.folder} and build the corpus again"
             )
         return pa.BufferReader(data)
+
+
+def _unreadable(path: str, error: Exception, folder: str) -> str:
+    return f"the shard {path} of the token store cannot be read: {error}; delete {folder} and build the corpus again"
 
 
 def _flatten(column: pa.ChunkedArray) -> tuple[Any, np.ndarray[Any, np.dtype[np.int64]]]:

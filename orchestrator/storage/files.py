@@ -19,6 +19,9 @@ from uuid import uuid4
 
 import fsspec
 
+MANIFEST_NAME = "manifest.json"
+"""A folder's account of its files, by convention; it is written last, so that it vouches for them."""
+
 
 def is_local(path: str) -> bool:
     """Whether `path` is a plain path (or a file: URI) of this machine."""
@@ -164,7 +167,7 @@ def move_folder(source: str, target: str) -> None:
 def written_folder(folder: str) -> Iterator[Path]:
     """A local folder, not there yet, to write files into; at the end of the block it takes the place of `folder`.
 
-    On a local path the folder appears whole. On an object store its files appear one by one, by name.
+    On a local path the folder appears whole. On an object store its files appear one by one, the manifest last.
     """
     if is_local(folder):
         target = local_path(folder)
@@ -183,5 +186,5 @@ def written_folder(folder: str) -> Iterator[Path]:
         scratch = Path(name) / "folder"
         yield scratch
         delete(folder)
-        for file in sorted(scratch.iterdir()):
+        for file in sorted(scratch.iterdir(), key=lambda file: (file.name == MANIFEST_NAME, file.name)):
             write_bytes(join(folder, file.name), file.read_bytes())

@@ -36,6 +36,15 @@ def test_a_shard_reads_back_as_it_was_written(tmp_path: Path) -> None:
     assert store.read_document_ids(shard) == ["a", "b", "c"]
 
 
+def test_document_lengths_are_read_alone(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    (shard,) = store.shards("train")
+    assert store.read_document_lengths(shard).tolist() == [5, 4, 3]
+    (tmp_path / shard.file).write_bytes(b"no Parquet")
+    with pytest.raises(CorpusError, match=r"00-train\.parquet"):
+        store.read_document_lengths(shard)
+
+
 def test_counts_are_per_split_and_in_all(tmp_path: Path) -> None:
     manifest = make_store(tmp_path).manifest
     assert manifest.counts("train") == {"num_documents": 3, "num_sentences": 6, "num_tokens": 12}
