@@ -28,6 +28,7 @@ from orchestrator.results import (
     SweepResult,
     TokenizerResult,
     TrialResult,
+    TrialStart,
 )
 
 HEARTBEAT_INTERVAL_S = 10.0
@@ -87,16 +88,18 @@ class Recorder:
         self.registry.record_metrics(run_id, [event for event in events if isinstance(event, MetricEvent)])
         self.registry.record_checkpoints(run_id, [event for event in events if isinstance(event, CheckpointEvent)])
 
-    def trial_started(self, run_id: str, *, key: str, number: int, parameters: Mapping[str, Any], seed: int) -> str:
+    def trial_started(self, run_id: str, start: TrialStart) -> str:
         """Record that a sweep's trial runs; returns the trial's own id, for `events`."""
-        return self.registry.start_trial(run_id, key=key, number=number, parameters=parameters, seed=seed)
+        return self.registry.start_trial(
+            run_id, key=start.key, number=start.number, parameters=start.parameters, seed=start.seed
+        )
 
     def trial(self, run_id: str, result: TrialResult) -> str:
         """Record how a sweep's trial ended, as soon as it has; returns the trial's own id."""
         return self.registry.record_trials(run_id, [result])[0]
 
-    def result(self, run_id: str, result: Result) -> None:
-        """Record a stage's result, then that the run has completed."""
+    def result(self, run_id: str, result: Result | None) -> None:
+        """Record a run's result (None for a pipeline: its stages have theirs), then that it has completed."""
         ended: dict[str, Any] = {}
         if isinstance(result, TokenizerResult):
             self._tokenizer(run_id, result)
@@ -106,7 +109,7 @@ class Recorder:
             ended = self._pretraining(run_id, result)
         elif isinstance(result, SweepResult):
             ended = self._sweep(run_id, result)
-        else:
+        elif isinstance(result, EvaluationResult):
             ended = self._evaluation(run_id, result)
         self.registry.finish_run(run_id, "COMPLETED", attempt=self._attempts.get(run_id), **ended)
 

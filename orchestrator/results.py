@@ -113,8 +113,6 @@ class TrialStart:
     parameters: Mapping[str, object]
     """Every field of its recipe, by name, the seed included."""
     seed: int
-    group: str
-    """Digest of the parameters without the seed: equal for trials that differ only in it."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from orchestrator.results import (
     SweepResult,
     TokenizerResult,
     TrialResult,
-    TrialStart,
 )
 from orchestrator.settings import Settings
 from orchestrator.specs import CorpusSpec, EvaluateSpec, PretrainSpec, Spec, SweepSpec, TokenizerSpec
@@ -110,6 +109,7 @@ def _run_pretrain(spec: PretrainSpec, context: StageContext) -> PretrainResult:
 
 def _run_sweep(spec: SweepSpec, context: StageContext) -> SweepResult:
     from orchestrator.finetuning.sweep import run_sweep
+    from orchestrator.finetuning.sweep_progress import SweepListener
     from orchestrator.inference import resolve_model
 
     recorder, run_id, progress = context.recorder, context.run_id, context.progress
@@ -119,9 +119,6 @@ def _run_sweep(spec: SweepSpec, context: StageContext) -> SweepResult:
 
     def resolve(name: str) -> str:
         return name if exists(name) else resolve_model(name, context.settings)
-
-    def on_started(start: TrialStart) -> None:
-        recorder.trial_started(run_id, key=start.key, number=start.number, parameters=start.parameters, seed=start.seed)
 
     def on_result(result: TrialResult) -> None:
         recorder.trial(run_id, result)
@@ -136,10 +133,12 @@ def _run_sweep(spec: SweepSpec, context: StageContext) -> SweepResult:
         run_id=run_id,
         storage=context.settings.storage,
         resolve_model=resolve,
-        on_trial_started=on_started,
-        on_trial_event=lambda key, event: recorder.events(trial_id(run_id, key), [event]),
-        on_trial_result=on_result,
-        on_progress=progress.show,
+        listener=SweepListener(
+            on_trial_started=lambda start: recorder.trial_started(run_id, start),
+            on_trial_event=lambda key, event: recorder.events(trial_id(run_id, key), [event]),
+            on_trial_result=on_result,
+            on_progress=progress.show,
+        ),
         finished=dict(finished),
     )
     best = result.best

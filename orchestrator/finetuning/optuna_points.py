@@ -48,6 +48,10 @@ class OptunaPoints:
             _tell(self._study, trial, self._scores.get(known))
         return None
 
+    def points(self) -> list[Point]:
+        """The points so far, in order."""
+        return [point for _, point in self._asked]
+
     def tell(self, point_number: int, score: float | None) -> None:
         """The score of a point by its place in the iteration; None when all of its trials failed."""
         self._scores[point_number] = score

@@ -45,11 +45,6 @@ class TrialPlan:
         """The trial's natural key within its sweep: a digest of all its parameters."""
         return _digest(self.parameters)
 
-    @cached_property
-    def group(self) -> str:
-        """Digest of the parameters without the seed."""
-        return _digest({name: value for name, value in self.parameters.items() if name != "seed"})
-
 
 def _digest(values: Mapping[str, object]) -> str:
     text = json.dumps(values, sort_keys=True, separators=(",", ":"))

@@ -1,6 +1,7 @@
 """A sweep from its spec to its result: data once, trials by Ray Tune, the best model, its one look at the test split.
 
 Files, under STORAGE/runs/<run_id>/:
+    points.json                      what Optuna proposed, in order: an interrupted search tries the same again
     trials/<key>/predictions.jsonl   a row per validation example, of every completed trial
     trials/<key>/model               the weights of the best trial so far; those of others go as they are overtaken
     model                            the best trial's model, when all trials have ended
@@ -15,28 +16,27 @@ from functools import partial
 from itertools import product
 
 from bert_core.config import BertConfig
+from bert_core.pretrained import WEIGHTS_FILE
 from bert_core.tokenization import Tokenizer
 from orchestrator.errors import RunFailedError, SpecError, TaskDataError
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.heads import RANDOM, check_fit
-from orchestrator.finetuning.model_folder import load_fine_tuned
+from orchestrator.finetuning.model_folder import count_parameters
 from orchestrator.finetuning.search_space import axis_values, check_space, most_evaluations, value_at
-from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress, failed_reasons
-from orchestrator.finetuning.trial import TrialJob, prepare_trial_features, run_trial, trial_folder
+from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress, first_reason
+from orchestrator.finetuning.trial import TrialJob, baseline_metrics, prepare_trial_features, run_trial, trial_folder
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.finetuning.tune_run import run_with_tune
 from orchestrator.results import (
     DatasetResult,
-    MetricEvent,
     ModelResult,
     Split,
     SweepResult,
     TrialResult,
-    TrialStart,
 )
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.sweep import Scalar
-from orchestrator.storage import delete, digest_file, exists, join, local_copy
+from orchestrator.storage import delete, digest_file, exists, join, local_copy, read_json, write_json
 from orchestrator.storage.files import is_local, local_path, move_folder
 from orchestrator.tasks import (
     Features,
@@ -55,10 +55,7 @@ def run_sweep(
     run_id: str,
     storage: str,
     resolve_model: Callable[[str], str],
-    on_trial_started: Callable[[TrialStart], None],
-    on_trial_event: Callable[[str, MetricEvent], None],
-    on_trial_result: Callable[[TrialResult], None],
-    on_progress: Callable[[str], None],
+    listener: SweepListener,
     finished: Mapping[str, TrialResult] | None = None,
 ) -> SweepResult:
     """Run a sweep's trials on the connected Ray; `finished` are trials of an earlier attempt, which stand as they are.
@@ -80,11 +77,13 @@ def run_sweep(
     if "train" not in task.files:
         raise TaskDataError(f"task {task.id} has no training split; give its file as task.files.train")
     run_folder, cache = join(storage, "runs", run_id), join(storage, "tasks")
+    points_file = join(run_folder, "points.json")
     folders = _resolve_folders(spec, resolve_model)
-    dataset = _prepare_data(spec, task, folders, cache, on_progress)
+    dataset = _prepare_data(spec, task, folders, cache, listener.on_progress)
+    baseline = majority_baseline(task, "validation")
     job = TrialJob(
         task=task,
-        baseline=majority_baseline(task, "validation"),
+        baseline=baseline,
         folders=folders,
         run_folder=run_folder,
         cache=cache,
@@ -92,16 +91,24 @@ def run_sweep(
         use_gpu=spec.execution.gpus_per_trial > 0,
     )
     progress = SweepProgress(
-        queue=TrialQueue(spec, task.metric, finished or {}),
+        queue=TrialQueue(
+            spec,
+            task.metric,
+            finished or {},
+            proposed=read_json(points_file) if exists(points_file) else (),
+            on_proposed=partial(write_json, points_file),
+        ),
         metric=task.metric,
-        listener=SweepListener(on_trial_started, on_trial_event, on_trial_result, on_progress),
+        baseline=baseline,
+        listener=listener,
         on_superseded=lambda result: delete(join(trial_folder(run_folder, result.key), "model")),
         results=dict(finished or {}),
     )
     run_with_tune(spec, partial(run_trial, job), progress, storage, most_evaluations(spec))
     if progress.best is None:
-        reasons = failed_reasons(progress.results)
-        raise RunFailedError(f"none of the sweep's {len(progress.results)} trials completed; the first: {reasons[0]}")
+        raise RunFailedError(
+            f"none of the sweep's {len(progress.results)} trials completed; the first: {first_reason(progress.results)}"
+        )
     best, test_metrics = _publish(progress.best, task, run_folder, cache)
     trials = sorted((best if r.key == best.key else r for r in progress.results.values()), key=lambda r: r.number)
     return SweepResult(task.id, task.metric, trials, best, test_metrics, [dataset], time.monotonic() - begun_at)
@@ -140,6 +147,8 @@ def _prepare_data(
     What a range adds is tokenised by the first trial that needs it.
     """
     on_progress(f"task {task.id}: reading and tokenising")
+    if "test" in task.files:
+        task.read("test")  # what is wrong with it shows now, not after the trials
     features: dict[Split, Features] = {}
     for recipe in _listed_recipes(spec):
         is_random = recipe.init_from == RANDOM
@@ -178,12 +187,10 @@ def _publish(best: TrialResult, task: Task, run_folder: str, cache: str) -> tupl
         move_folder(source, folder)
     if not exists(folder):
         raise RunFailedError(f"the weights of the best trial, number {best.number}, are gone from {source}")
-    num_parameters = sum(p.numel() for p in load_fine_tuned(local_copy(folder)).model.parameters())
-    model = ModelResult(folder, digest_file(join(folder, "model.safetensors")), num_parameters, task.head)
+    model = ModelResult(folder, digest_file(join(folder, WEIGHTS_FILE)), count_parameters(folder), task.head)
     test_metrics: dict[str, float] = {}
     if "test" in task.files:
         test_metrics, predictions = evaluate_model(folder, task, "test", batch_size=64, cache=cache)
-        baseline = majority_baseline(task, "test")
-        test_metrics |= {f"baseline.{name}": value for name, value in baseline.items()}
+        test_metrics |= baseline_metrics(majority_baseline(task, "test"))
         write_prediction_rows(join(run_folder, "predictions/test.jsonl"), prediction_rows(task, "test", predictions))
     return replace(best, model=model), test_metrics

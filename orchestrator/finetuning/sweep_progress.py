@@ -5,7 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.finetuning.search_space import TrialPlan
+from orchestrator.finetuning.trial import baseline_metrics
 from orchestrator.finetuning.trial_queue import TrialQueue
+from orchestrator.progress import duration
 from orchestrator.results import MetricEvent, TrialResult, TrialStart
 
 
@@ -13,7 +15,7 @@ from orchestrator.results import MetricEvent, TrialResult, TrialStart
 class SweepListener:
     """Who is told, in the driver, of what happens. Everything may be told twice; the keys make that harmless."""
 
-    on_trial_started: Callable[[TrialStart], None]
+    on_trial_started: Callable[[TrialStart], object]
     on_trial_event: Callable[[str, MetricEvent], None]
     on_trial_result: Callable[[TrialResult], None]
     on_progress: Callable[[str], None]
@@ -30,6 +32,8 @@ class SweepProgress:
 
     queue: TrialQueue
     metric: str
+    baseline: Mapping[str, float]
+    """The majority's validation scores."""
     listener: SweepListener
     on_superseded: Callable[[TrialResult], None]
     """Called with each completed trial that is not, or no longer, the best: its weights may go."""
@@ -50,8 +54,7 @@ class SweepProgress:
         """A trial begins, or begins again."""
         self._started_at[plan.key] = time.monotonic()
         self._best_event.pop(plan.key, None)
-        start = TrialStart(plan.key, plan.number, plan.parameters, plan.seed, plan.group)
-        self.listener.on_trial_started(start)
+        self.listener.on_trial_started(TrialStart(plan.key, plan.number, plan.parameters, plan.seed))
 
     def reported(self, plan: TrialPlan, event: MetricEvent) -> None:
         """A trial measured something."""
@@ -64,8 +67,8 @@ class SweepProgress:
         """A trial came to its end, of whatever kind."""
         self.results[plan.key] = result
         self.queue.record(plan, result)
-        self._keep_best(result)
         self.listener.on_trial_result(result)
+        self._keep_best(result)  # once it is recorded: this deletes weights
         self.listener.on_progress(self.line(result))
 
     def pruned(self, plan: TrialPlan) -> TrialResult:
@@ -78,7 +81,7 @@ class SweepProgress:
             "PRUNED",
             plan.seed,
             best_step=event.step if event else 0,
-            metrics=dict(event.values) if event else {},
+            metrics={**event.values, **baseline_metrics(self.baseline)} if event else {},
             seconds=self._seconds(plan.key),
         )
 
@@ -107,7 +110,7 @@ class SweepProgress:
             parts.append(f"best {self.metric} {self.best.metrics[self.metric]:.4f} (trial {self.best.number})")
         if done < total:
             each = (time.monotonic() - self._begun_at) / max(1, done - self._num_earlier)
-            parts.append(f"about {_duration(each * (total - done))} left")
+            parts.append(f"about {duration(each * (total - done))} left")
         return " · ".join(parts)
 
 
@@ -118,11 +121,7 @@ def _describe(result: TrialResult, metric: str) -> str:
     return f"number {result.number} {'pruned at' if result.state == 'PRUNED' else 'reached'} {score}"
 
 
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
-
-
-def failed_reasons(results: Mapping[str, TrialResult]) -> list[str]:
-    """The reasons of failed trials, in the trials' order."""
-    ordered = sorted(results.values(), key=lambda result: result.number)
-    return [result.error or "no reason given" for result in ordered if result.state == "FAILED"]
+def first_reason(results: Mapping[str, TrialResult]) -> str:
+    """Why the first of trials that did not complete ended."""
+    first = min(results.values(), key=lambda result: (result.state != "FAILED", result.number))
+    return first.error or ("no reason given" if first.state == "FAILED" else "pruned; try scheduler: none")

@@ -79,7 +79,6 @@ def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult:
             error=_reason(error),
             seconds=perf_counter() - begun_at,
         )
-    baseline = {f"baseline.{name}": value for name, value in job.baseline.items()}
     return TrialResult(
         plan.key,
         plan.number,
@@ -87,10 +86,15 @@ def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult:
         "COMPLETED",
         plan.seed,
         best_step=best.evaluation.step,
-        metrics={**best.evaluation.scored.metrics, **baseline},
+        metrics={**best.evaluation.scored.metrics, **baseline_metrics(job.baseline)},
         predictions_path=predictions_path,
         seconds=perf_counter() - begun_at,
     )
+
+
+def baseline_metrics(scores: Mapping[str, float]) -> dict[str, float]:
+    """The majority's scores by their names among a model's."""
+    return {f"baseline.{name}": value for name, value in scores.items()}
 
 
 def _reason(error: Exception) -> str:

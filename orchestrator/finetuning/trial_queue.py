@@ -1,7 +1,7 @@
 """Which trial comes next, and what the search learns when one ends. Knows nothing of Ray."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from orchestrator.finetuning.optuna_points import OptunaPoints
 from orchestrator.finetuning.search_space import Point, TrialPlan, grid_points, plan_trials, random_points
@@ -10,15 +10,30 @@ from orchestrator.specs import SweepSpec
 
 
 class TrialQueue:
-    """The trials of a sweep in order; those that an earlier attempt finished are counted, but not handed out again."""
+    """The trials of a sweep in order; those that an earlier attempt finished are counted, but not handed out again.
 
-    def __init__(self, spec: SweepSpec, metric: str, finished: Mapping[str, TrialResult]) -> None:
+    Args:
+        proposed: the points of an earlier attempt of an Optuna search; they come again first, under their numbers.
+        on_proposed: given all points so far before a trial of a new one is handed out: no other search can repeat them.
+    """
+
+    def __init__(
+        self,
+        spec: SweepSpec,
+        metric: str,
+        finished: Mapping[str, TrialResult],
+        *,
+        proposed: Sequence[Point] = (),
+        on_proposed: Callable[[Sequence[Point]], object] = lambda points: None,
+    ) -> None:
         self._spec = spec
         self._metric = metric
         self._finished = finished
+        self._num_proposed = len(proposed)
+        self._on_proposed = on_proposed
         self._optuna: OptunaPoints | None = None
         if spec.search == "optuna":
-            self._optuna = OptunaPoints(spec, _points_of(spec, finished))
+            self._optuna = OptunaPoints(spec, proposed)
         self._points = self._iterate_points()
         self._waiting: deque[TrialPlan] = deque()
         self._num_points = 0
@@ -59,6 +74,8 @@ class TrialQueue:
             plans = plan_trials(self._spec, point, self._num_points)
             self._open[self._num_points] = len(plans)
             self._num_points += 1
+            if self._optuna is not None and self._num_points > self._num_proposed:
+                self._on_proposed(self._optuna.points())
             for plan in plans:
                 if plan.key in self._finished:
                     self._learn(plan, self._finished[plan.key])
@@ -80,12 +97,3 @@ class TrialQueue:
         if self._open[number] == 0 and self._optuna is not None:
             scores = self._scores.get(number, [])
             self._optuna.tell(number, sum(scores) / len(scores) if scores else None)
-
-
-def _points_of(spec: SweepSpec, finished: Mapping[str, TrialResult]) -> list[Point]:
-    """The points of finished trials, in the order in which they were first tried."""
-    points: dict[tuple[object, ...], Point] = {}
-    for result in sorted(finished.values(), key=lambda result: result.number):
-        point = {name: result.parameters[name] for name in spec.space}
-        points.setdefault(tuple(point.values()), point)  # type: ignore[arg-type]
-    return list(points.values())

@@ -23,6 +23,7 @@ from orchestrator.results import (
     SweepResult,
     TokenizerResult,
     TrialResult,
+    TrialStart,
 )
 from tests.orchestrator.registry.samples import everything, model_result
 
@@ -90,7 +91,7 @@ def test_events_become_metrics_and_checkpoints(recorder: Recorder) -> None:
 
 def test_a_sweep_carries_its_best_trials_scores(recorder: Recorder) -> None:
     run = recorder.start(SWEEP, "f")
-    trial = recorder.trial_started(run.id, key="k1", number=1, parameters={"learning_rate": 2e-5}, seed=0)
+    trial = recorder.trial_started(run.id, TrialStart("k1", 1, {"learning_rate": 2e-5}, seed=0))
     recorder.events(trial, [MetricEvent(step, "validation", {"accuracy": step / 100}) for step in (20, 99)])
     assert recorder.trial(run.id, TRIALS[1]) == trial
     recorder.result(run.id, SWEEP_RESULT)

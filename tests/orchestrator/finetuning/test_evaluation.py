@@ -17,7 +17,13 @@ from bert_core.heads import BertForPreTraining, BertForQuestionAnswering, BertFo
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.heads import build_model
-from orchestrator.finetuning.model_folder import RECORD_FILE, load_fine_tuned, record_of, save_model_folder
+from orchestrator.finetuning.model_folder import (
+    RECORD_FILE,
+    count_parameters,
+    load_fine_tuned,
+    record_of,
+    save_model_folder,
+)
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks import Task, load_task
 from tests.orchestrator.finetuning import tiny_tasks
@@ -58,6 +64,11 @@ def test_nameless_labels_are_taken_in_the_tasks_order(tmp_path: Path, task: Task
     folder = save_model(tmp_path, task, ("LABEL_0", "LABEL_1"))
     metrics, _ = evaluate_model(folder, task, "validation", 16, str(tmp_path / "cache"))
     assert metrics["accuracy"] == share_of(task, "no")
+
+
+def test_weights_are_counted_without_loading_them(tmp_path: Path, task: Task) -> None:
+    folder = save_model(tmp_path, task)
+    assert count_parameters(folder) == sum(p.numel() for p in load_fine_tuned(Path(folder)).model.parameters())
 
 
 def test_other_labels_are_refused(tmp_path: Path, task: Task) -> None:

@@ -75,9 +75,8 @@ def test_each_point_is_tried_with_each_seed() -> None:
     assert [(plan.number, plan.seed, plan.recipe.learning_rate) for plan in plans] == [(4, 3, 1e-3), (5, 7, 1e-3)]
 
 
-def test_seeds_share_a_group_and_differ_in_key() -> None:
+def test_seeds_differ_in_key() -> None:
     first, second = plan_trials(sweep(seeds=[0, 1]), {}, 0)
-    assert first.group == second.group
     assert first.key != second.key
 
 

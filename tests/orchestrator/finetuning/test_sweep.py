@@ -16,6 +16,7 @@ from bert_core.heads import BertForPreTraining
 from orchestrator.errors import RunFailedError, SpecError, TaskDataError
 from orchestrator.finetuning.search_space import plan_trials
 from orchestrator.finetuning.sweep import run_sweep
+from orchestrator.finetuning.sweep_progress import SweepListener
 from orchestrator.results import MetricEvent, SweepResult, TrialResult, TrialStart
 from orchestrator.specs import SweepSpec
 from tests.orchestrator.finetuning import tiny_tasks
@@ -60,10 +61,12 @@ class Laboratory:
             run_id="run-1",
             storage=str(self.folder / "storage"),
             resolve_model=lambda name: str(self.folder / name),
-            on_trial_started=book.started.append,
-            on_trial_event=lambda key, event: book.events.append((key, event)),
-            on_trial_result=book.results.append,
-            on_progress=book.lines.append,
+            listener=SweepListener(
+                on_trial_started=book.started.append,
+                on_trial_event=lambda key, event: book.events.append((key, event)),
+                on_trial_result=book.results.append,
+                on_progress=book.lines.append,
+            ),
             finished=finished,
         )
         return result, book
@@ -140,6 +143,25 @@ def test_sweep_without_a_completed_trial_fails_with_the_first_reason(laboratory:
     }
     with pytest.raises(RunFailedError, match="none of the sweep's 2 trials completed; the first: CollapsedError: the"):
         laboratory.run(spec, failed)
+
+
+def test_sweep_whose_trials_were_all_pruned_says_so(laboratory: Laboratory) -> None:
+    spec = laboratory.spec()
+    (plan,) = plan_trials(spec, {}, 0)
+    pruned = TrialResult(plan.key, 0, plan.parameters, "PRUNED", plan.seed)
+    with pytest.raises(RunFailedError, match="none of the sweep's 1 trials completed; the first: pruned"):
+        laboratory.run(spec, {plan.key: pruned})
+
+
+def test_broken_test_split_is_refused_before_any_trial(laboratory: Laboratory) -> None:
+    path = laboratory.folder / "broken.tsv"
+    path.write_text("text\tlabel\nno such label\tperhaps\n", encoding="utf-8")
+    files = {**laboratory.task.files, "test": str(path)}
+    spec = laboratory.spec().model_copy(update={"task": laboratory.task.model_copy(update={"files": files})})
+    (plan,) = plan_trials(spec, {}, 0)
+    completed = TrialResult(plan.key, 0, plan.parameters, "COMPLETED", plan.seed, metrics={"accuracy": 0.9})
+    with pytest.raises(TaskDataError, match=r"broken\.tsv"):
+        laboratory.run(spec, {plan.key: completed})
 
 
 def test_finished_sweep_whose_weights_are_gone_says_so(laboratory: Laboratory) -> None:

@@ -1,9 +1,9 @@
 """Which trial comes next. Run alone: pytest tests/orchestrator/finetuning/test_trial_queue.py"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import log10
 
-from orchestrator.finetuning.search_space import TrialPlan
+from orchestrator.finetuning.search_space import Point, TrialPlan
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.results import TrialResult
 from orchestrator.specs import SweepSpec
@@ -75,12 +75,29 @@ def test_optuna_goes_on_after_failed_points() -> None:
 
 def test_optuna_continues_from_an_earlier_attempt() -> None:
     spec = sweep(**{**OPTUNA, "trials": 6}, seeds=[0, 1])
-    before = drain(TrialQueue(spec, "accuracy", {}), closeness)
+    proposed: list[Point] = []
+    before = drain(TrialQueue(spec, "accuracy", {}, on_proposed=lambda points: proposed.append(points[-1])), closeness)
     finished = {result.key: result for result in before[:5]}
-    after = drain(TrialQueue(spec, "accuracy", finished), closeness)
+    after = drain(TrialQueue(spec, "accuracy", finished, proposed=proposed[:3]), closeness)
     assert after[0].key == before[5].key, "the seed missing from the third point comes first"
     assert [result.number for result in after] == [5, 6, 7, 8, 9, 10, 11]
     assert not {result.key for result in after} & finished.keys()
+
+
+def test_interrupted_optuna_trials_run_again_under_their_numbers() -> None:
+    spec = sweep(**{**OPTUNA, "trials": 5})
+    proposed: list[Point] = []
+
+    def keep(points: Sequence[Point]) -> None:
+        proposed[:] = points
+
+    queue = TrialQueue(spec, "accuracy", {}, on_proposed=keep)
+    begun = [plan for _ in range(3) if (plan := queue.next()) is not None]
+    finished = {plan.key: ended(plan, 0.5) for plan in (begun[0], begun[2])}
+    after = drain(TrialQueue(spec, "accuracy", finished, proposed=list(proposed), on_proposed=keep), closeness)
+    assert [result.number for result in after] == [1, 3, 4]
+    assert after[0].key == begun[1].key
+    assert len(proposed) == 5
 
 
 def test_optuna_ends_when_the_space_is_used_up() -> None:

@@ -59,6 +59,7 @@ class Run:
         self.progress = SweepProgress(
             queue=TrialQueue(spec, "f1", {}),
             metric="f1",
+            baseline={"f1": 0.01},
             listener=SweepListener(self.started.append, note_event, lambda result: None, lambda line: None),
             on_superseded=lambda result: self.superseded.append(result.number),
             results={},
@@ -81,7 +82,7 @@ def test_trials_report_and_only_the_best_is_kept(ray_cluster: None, tmp_path: Pa
 def test_asha_prunes_weak_trials_and_keeps_their_scores(ray_cluster: None, tmp_path: Path) -> None:
     results = Run(sweep(4, scheduler="asha"))(pretend, tmp_path)
     assert [result.state for result in results] == ["COMPLETED", "PRUNED", "PRUNED", "PRUNED"]
-    assert (results[1].best_step, results[1].metrics) == (10, {"f1": 0.031})
+    assert (results[1].best_step, results[1].metrics) == (10, {"f1": 0.031, "baseline.f1": 0.01})
 
 
 def test_optuna_tries_each_of_its_points_with_every_seed(ray_cluster: None, tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ def test_optuna_tries_each_of_its_points_with_every_seed(ray_cluster: None, tmp_
     run = Run(sweep(0, space=space, search="optuna", trials=3, seeds=[0, 1]))
     results = run(pretend, tmp_path)
     assert [result.seed for result in results] == [0, 1] * 3
-    assert len({start.group for start in run.started}) == 3
+    assert len({start.parameters["batch_size"] for start in run.started}) == 3
 
 
 def test_trial_whose_process_dies_is_tried_again_and_then_fails(ray_cluster: None, tmp_path: Path) -> None:
