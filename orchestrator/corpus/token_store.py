@@ -127,11 +127,6 @@ class TokenStore:
         np.cumsum(lengths, out=sentence_offsets[1:])
         return TokenizedDocuments(tokens, sentence_offsets, document_offsets)
 
-    def read_document_ids(self, shard: ShardInfo) -> list[str]:
-        """The ids of a shard's documents, in order."""
-        ids: list[str] = pq.read_table(self._source(shard), columns=["document_id"])["document_id"].to_pylist()
-        return ids
-
     def read_document_lengths(self, shard: ShardInfo) -> NDArray[np.int64]:
         """Tokens of each of a shard's documents; reads no tokens, and so checks no digest."""
         path = join(self.folder, shard.file)

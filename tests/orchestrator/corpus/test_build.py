@@ -21,6 +21,7 @@ from orchestrator.corpus.tokenising import tokenise
 from orchestrator.errors import ClusterError, CorpusError
 from orchestrator.results import DatasetResult, FileCount
 from orchestrator.specs import TextSource
+from tests.orchestrator.corpus.shards import document_ids
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
 
@@ -80,13 +81,13 @@ def test_a_store_holds_the_corpus_and_does_not_depend_on_cpus(
     texts |= {f"b.txt.gz#{i}": text for i, text in enumerate(TEXTS[200:], 1)}
     order = []
     for shard in store.shards("train"):
-        documents, ids = store.read_shard(shard), store.read_document_ids(shard)
+        documents, ids = store.read_shard(shard), document_ids(store, shard)
         for number, name in enumerate(ids):
             expected, _ = tokenise([texts[name]], tokenizer)
             start, end = documents.document_ends[number : number + 2]
             np.testing.assert_array_equal(documents.tokens[start:end], expected)
         order += ids
-    held_out = {name for shard in store.shards("held_out") for name in store.read_document_ids(shard)}
+    held_out = {name for shard in store.shards("held_out") for name in document_ids(store, shard)}
     assert order == [name for name in texts if name not in held_out]
 
 

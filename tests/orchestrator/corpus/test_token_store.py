@@ -12,6 +12,7 @@ import pytest
 from orchestrator.corpus.token_store import MANIFEST, Manifest, ShardInfo, TokenStore, write_shard
 from orchestrator.errors import CorpusError
 from orchestrator.results import FileCount
+from tests.orchestrator.corpus.shards import document_ids
 
 TOKENS = np.arange(10, 22, dtype=np.uint16)
 LENGTHS = [[3, 2], [4], [1, 1, 1]]
@@ -33,7 +34,7 @@ def test_a_shard_reads_back_as_it_was_written(tmp_path: Path) -> None:
     np.testing.assert_array_equal(documents.tokens, TOKENS)
     np.testing.assert_array_equal(documents.sentence_offsets, [0, 3, 5, 9, 10, 11, 12])
     np.testing.assert_array_equal(documents.document_offsets, [0, 2, 3, 6])
-    assert store.read_document_ids(shard) == ["a", "b", "c"]
+    assert document_ids(store, shard) == ["a", "b", "c"]
 
 
 def test_document_lengths_are_read_alone(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from bert_core.tokenization import Tokenizer, train_wordpiece
 from orchestrator.corpus.readers import Document
 from orchestrator.corpus.token_store import Manifest, TokenStore
 from orchestrator.corpus.tokenising import is_held_out, tokenise, write_documents
+from tests.orchestrator.corpus.shards import document_ids
 
 TEXTS = [f"Mr. {name} has {n} boats. They float!\nThe end." for n, name in enumerate(["Ash", "Birch", "Cedar"] * 40)]
 
@@ -35,7 +36,7 @@ def test_what_leaves_no_token_is_left_out(tokenizer: Tokenizer, tmp_path: Path) 
     shards = write_documents(documents, str(tmp_path), "0", tokenizer, 0.0)
     (shard,) = shards
     store = TokenStore(str(tmp_path), Manifest("f", 200, {}, tuple(shards)))
-    assert store.read_document_ids(shard) == ["b"]
+    assert document_ids(store, shard) == ["b"]
     assert store.read_shard(shard).num_documents == 1
     assert (shard.num_documents, shard.num_sentences) == (1, 2)
 
@@ -60,6 +61,6 @@ def test_splits_are_apart_and_the_bytes_are_the_same_every_time(tokenizer: Token
     assert first == second
     assert [shard.split for shard in first] == ["train", "held_out"]
     store = TokenStore(str(tmp_path / "1"), Manifest("f", 200, {}, tuple(first)))
-    train, held_out = (set(store.read_document_ids(shard)) for shard in first)
+    train, held_out = (set(document_ids(store, shard)) for shard in first)
     assert len(train) + len(held_out) == len(TEXTS)
     assert held_out == {str(i) for i, text in enumerate(TEXTS) if is_held_out(text, 0.3)}
