@@ -11,6 +11,10 @@ import pytest
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
+from orchestrator.cluster import check_processes, check_resources
+from orchestrator.planning import needed_processes, needed_resources
+from orchestrator.specs.loading import load_spec
+
 ROOT = Path(__file__).parents[2]
 CLUSTER_FILES = ["cluster.yaml", "cluster.local.yaml"]
 
@@ -52,6 +56,20 @@ def test_every_node_asks_for_the_token(name: str) -> None:
     assert len(start_commands(config)) == 2
     assert any(target.endswith(".ray/auth_token") for target in config["file_mounts"])
     assert "chmod 600 ~/.ray/auth_token" in commands(config)
+
+
+@pytest.mark.parametrize("name", CLUSTER_FILES)
+def test_every_node_may_open_enough_files(name: str) -> None:
+    assert all("ulimit -n 65536" in line for line in start_commands(load(name)))
+
+
+def test_the_cluster_is_as_large_as_its_example_asks() -> None:
+    base = load_spec(ROOT / "experiments" / "pretrain_base.yaml")
+    (processes,) = needed_processes(base)
+    gpu_node = load("cluster.yaml")["available_node_types"]["gpu"]
+    nodes = [gpu_node["resources"]] * gpu_node["min_workers"]
+    check_processes([processes], nodes)
+    check_resources(needed_resources(base), {name: len(nodes) * count for name, count in nodes[0].items()})
 
 
 @pytest.mark.parametrize("name", CLUSTER_FILES)
