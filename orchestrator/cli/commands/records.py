@@ -119,7 +119,10 @@ def metrics(run_id: str, name: str | None, form: str | None, output: str | None)
 @click.argument("run_id", metavar="RUN")
 @click.argument("output", metavar="FILE")
 def plot(run_id: str, output: str) -> None:
-    """A run's measurements over its steps, or a sweep's trials, as a PNG, SVG or PDF picture."""
+    """A run as a picture.
+
+    Its measurements over its steps, or a sweep's trials side by side. FILE ends in .png, .svg or .pdf.
+    """
     from orchestrator.plots import plot_run
 
     with _registry() as registry:

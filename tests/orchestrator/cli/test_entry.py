@@ -167,7 +167,7 @@ def test_a_signal_unwinds_and_ends_with_its_status(name: str, status: int) -> No
     done = subprocess.run([sys.executable, "-c", SLEEPER, "wait", name], capture_output=True, text=True, timeout=60)
     assert done.returncode == status
     assert done.stdout == "end state written\n"
-    assert done.stderr.strip().splitlines() == ["Error: interrupted"]
+    assert done.stderr.strip().splitlines() == [f"Error: interrupted by {name}"]
 
 
 def test_a_second_signal_leaves_at_once() -> None:
