@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from orchestrator.cluster import check_resources, connect
+from orchestrator.cluster import check_processes, check_resources, connect
 from orchestrator.errors import InputError, RunStoppedError, SpecError
 from orchestrator.names import pin_names
-from orchestrator.planning import PlanRow, check_inputs, input_identity, needed_resources, plan_rows
+from orchestrator.planning import PlanRow, check_inputs, input_identity, needed_processes, needed_resources, plan_rows
 from orchestrator.progress import Progress
 from orchestrator.recorder import Recorder
 from orchestrator.registry.records import RunRecord
@@ -192,6 +192,7 @@ def _laboratory(spec: Spec, settings: Settings) -> Iterator[_Laboratory]:
     needed = needed_resources(spec)
     with Registry(settings.registry) as registry, connect(settings, num_cpus=needed.get("CPU", 0.0)):
         check_resources(needed)
+        check_processes(needed_processes(spec))
         yield _Laboratory(settings, registry, Recorder(registry))
 
 

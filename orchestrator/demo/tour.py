@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
@@ -34,9 +35,16 @@ def run_demo(settings: Settings) -> int:
     data = write_demo_data(settings.home / "demo", SEED)
     progress.say(f"All text of this demo is generated: a small world of people, places and firms, in {data.corpus}")
     record = run_spec(demo_spec(data), settings=settings)
+    show_results(settings, record.id, data)
+    progress.say(f"the demo took {duration(time.monotonic() - started_at)}")
+    return 0
+
+
+def show_results(settings: Settings, run_id: str, data: DemoData) -> None:
+    """What a demo's pipeline found, on stdout."""
     with Registry(settings.registry) as registry:
-        stages = registry.runs(f"tag = 'pipeline:{record.id}'", trials=False).set_index("name")
-        runs = {name.removeprefix("demo/"): str(stages.loc[name, "id"]) for name in stages.index}
+        stages = registry.runs(f"tag = 'pipeline:{run_id}'", trials=False)
+        runs = dict(zip(stages["name"].str.removeprefix("demo/"), stages["id"], strict=True))
         table = comparison(registry, {task: runs[task] for task in HEADS})
         model = registry.run(runs["pretraining"]).model_folder
     assert model is not None, "a completed pretraining run has a model"
@@ -44,8 +52,6 @@ def run_demo(settings: Settings) -> int:
     console.print(comparison_table(table))
     _show_language(console, model, data)
     _show_next_steps(console, settings, runs)
-    progress.say(f"the demo took {duration(time.monotonic() - started_at)}")
-    return 0
 
 
 def demo_spec(data: DemoData) -> Spec:
@@ -64,7 +70,7 @@ def comparison(registry: Registry, sweeps: dict[str, str]) -> pandas.DataFrame:
     for task, run_id in sweeps.items():
         trials = registry.trials(run_id)
         metric = registry.run(run_id).metric
-        scores = trials.assign(score=trials[f"metrics.{metric}"], start=trials["params.recipe.init_from"])
+        scores = trials.assign(score=trials[f"metrics.{metric}"], start=trials["params.init_from"])
         best = scores.groupby(scores["start"] == "random")["score"].max()
         rows.append(
             {
@@ -72,7 +78,7 @@ def comparison(registry: Registry, sweeps: dict[str, str]) -> pandas.DataFrame:
                 "head": HEADS[task],
                 "metric": metric,
                 "baseline": scores[f"metrics.baseline.{metric}"].iloc[0],
-                "random weights": best[True],
+                "random": best[True],
                 "pretrained": best[False],
                 "gain": best[False] - best[True],
             }
@@ -82,7 +88,8 @@ def comparison(registry: Registry, sweeps: dict[str, str]) -> pandas.DataFrame:
 
 def comparison_table(frame: pandas.DataFrame) -> Table:
     """The comparison as people read it."""
-    table = Table(title="What pretraining brought (validation scores, best recipe of each)", title_justify="left")
+    title = "What pretraining brought: validation scores of the best recipe from each start"
+    table = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False)
     for column in frame.columns:
         is_number = pandas.api.types.is_numeric_dtype(frame[column])
         table.add_column(str(column), justify="right" if is_number else "left")
@@ -93,14 +100,16 @@ def comparison_table(frame: pandas.DataFrame) -> Table:
 
 def _show_language(console: Console, model: str, data: DemoData) -> None:
     text = fill_mask_example(data.world)
-    console.print(f"\n{text}", markup=False)
+    console.print(f"\n{text}", markup=False, soft_wrap=True)
     for guess in fill_mask(model, text, top_k=3):
         mark = "  <- true in this world" if guess.token == FILL_MASK_ANSWER else ""
         console.print(f"  {guess.probability:6.1%}  {guess.token}{mark}", markup=False)
     first, follows, elsewhere = next_sentence_example(data.world)
-    console.print(f"\nDoes it follow {first!r}?", markup=False)
+    console.print(f"\nDoes it follow {first!r}?", markup=False, soft_wrap=True)
     for second in (follows, elsewhere):
-        console.print(f"  {next_sentence(model, first, second).probability:6.1%}  {second}", markup=False)
+        console.print(
+            f"  {next_sentence(model, first, second).probability:6.1%}  {second}", markup=False, soft_wrap=True
+        )
 
 
 def _show_next_steps(console: Console, settings: Settings, runs: dict[str, str]) -> None:
@@ -115,4 +124,4 @@ def _show_next_steps(console: Console, settings: Settings, runs: dict[str, str])
     ]
     console.print("\nGo on with:")
     for command in commands:
-        console.print(f"  orchestrator {home}{command}", markup=False)
+        console.print(f"  orchestrator {home}{command}", markup=False, soft_wrap=True)

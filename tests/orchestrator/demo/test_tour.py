@@ -1,0 +1,66 @@
+"""The tour through the results; `-m slow` runs the whole demo. Alone: pytest tests/orchestrator/demo/test_tour.py"""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from orchestrator.demo.demo_data import write_demo_data
+from orchestrator.demo.tour import HEADS, comparison, comparison_table, demo_spec, run_demo
+from orchestrator.registry import Registry
+from orchestrator.results import TrialResult
+from orchestrator.settings import Settings
+from orchestrator.specs import PipelineSpec
+
+SCORES = {("demo/pretraining@1", 1e-3): 0.9, ("demo/pretraining@1", 2e-3): 0.8, ("random", 1e-3): 0.25}
+
+
+def test_the_spec_reads_the_written_world(tmp_path: Path) -> None:
+    data = write_demo_data(tmp_path)
+    spec = demo_spec(data)
+    assert isinstance(spec, PipelineSpec)
+    assert list(spec.stages) == ["tokenizer", "pretraining", *HEADS]
+    assert spec.stages["names"].task.files["train"] == str(data.names["train"])
+
+
+def test_the_best_recipe_of_each_start_is_compared(tmp_path: Path) -> None:
+    with Registry(str(tmp_path / "registry.sqlite")) as registry:
+        run_id = registry.create_run(kind="sweep", name="names", fingerprint="f", spec={}, task="names", metric="f1")
+        trials = [
+            TrialResult(str(n), n, {"init_from": start, "learning_rate": rate}, "COMPLETED", seed=0, metrics=metrics)
+            for n, ((start, rate), score) in enumerate(SCORES.items())
+            for metrics in [{"f1": score, "baseline.f1": 0.1}]
+        ]
+        registry.record_trials(run_id, trials)
+        (row,) = comparison(registry, {"names": run_id}).to_dict("records")
+    assert row["random"] == 0.25
+    assert row["pretrained"] == 0.9
+    assert row["gain"] == pytest.approx(0.65)
+    assert row["baseline"] == 0.1
+
+
+def test_the_comparison_fits_80_columns(tmp_path: Path) -> None:
+    import pandas
+
+    row = {"task": "questions", "head": "question answering", "metric": "accuracy", "baseline": 0.01}
+    frame = pandas.DataFrame([row | {"random": 0.42, "pretrained": 0.734, "gain": 0.314}])
+    out = io.StringIO()
+    Console(file=out, width=80).print(comparison_table(frame))
+    assert "question answering" in out.getvalue()
+    assert "0.734" in out.getvalue()
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.timeout(1500)
+def test_pretraining_helps_every_head_of_the_demo(
+    ray_cluster: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings.from_options(home=str(tmp_path), environ={})
+    assert run_demo(settings) == 0
+    with Registry(settings.registry) as registry:
+        sweeps = registry.runs("kind = 'sweep'")
+        tasks = dict(zip(sweeps["task"], sweeps["id"], strict=True))
+        assert (comparison(registry, tasks)["gain"] > 0.1).all()
+    assert "What pretraining brought" in capsys.readouterr().out
