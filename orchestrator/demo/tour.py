@@ -24,7 +24,7 @@ from orchestrator.specs import Spec
 from orchestrator.specs.loading import load_spec
 
 SPEC = Path(__file__).with_name("pipeline.yaml")
-HEADS = {"kinds": "classification", "names": "NER", "questions": "question answering"}
+HEADS = {"kinds": "classification", "names": "NER", "questions": "QA"}
 SEED = 0
 
 
