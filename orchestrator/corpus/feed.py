@@ -52,11 +52,11 @@ def ray_batches(
     legs = [range(start, min(start + block_steps * BLOCKS_PER_LEG, config.num_steps)) for start in starts]
     build = partial(_build_block, stream=stream, block_steps=block_steps, rank=rank, workers=num_workers)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="leg") as ahead:
-        running = [ahead.submit(_run_leg, build, leg, block_steps, num_cpus) for leg in legs[:1]]
-        for following in [*legs[1:], None]:
-            tables = running.pop().result()
-            if following is not None:
-                running.append(ahead.submit(_run_leg, build, following, block_steps, num_cpus))
+        begun = (ahead.submit(_run_leg, build, leg, block_steps, num_cpus) for leg in legs)  # begins a leg when asked
+        current = next(begun, None)
+        while current is not None:
+            tables = current.result()
+            current = next(begun, None)
             for table in tables:
                 yield from from_table(ray.get(table))
 
