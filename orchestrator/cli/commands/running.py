@@ -1,5 +1,7 @@
 """`demo`, `run`, `plan`, `submit`, `resume`: commands that carry a spec out."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -36,7 +38,7 @@ def run(spec_path: str, overrides: tuple[str, ...], name: str | None, dry_run: b
         return _plan(spec_path, overrides, None, None)
     spec = load_spec(spec_path, overrides)
     spec = spec.model_copy(update={"name": name}) if name else spec
-    return _outcome(run_spec(spec, settings=current_settings(), on_started=show_text))
+    return _carried_out(partial(run_spec, spec, settings=current_settings()))
 
 
 @click.command(cls=LabCommand, example="orchestrator plan experiments/pretrain_base.yaml execution.num_workers=8")
@@ -103,11 +105,21 @@ def resume(run_id: str) -> int:
     """
     from orchestrator.pipeline import resume_run
 
-    return _outcome(resume_run(run_id, settings=current_settings(), on_started=show_text))
+    return _carried_out(partial(resume_run, run_id, settings=current_settings()))
 
 
-def _outcome(record: "RunRecord") -> int:
-    if record.state == "COMPLETED":
-        return 0
-    tell(f"run {record.id} ended as {record.state}" + (f": {record.error}" if record.error else ""))
-    return 1
+def _carried_out(carry_out: Callable[..., "RunRecord"]) -> int:
+    """Show the run's id as soon as it is recorded; an interrupted person is told how to go on."""
+    started: list[str] = []
+
+    def on_started(run_id: str) -> None:
+        started.append(run_id)
+        show_text(run_id)
+
+    try:
+        carry_out(on_started=on_started)
+    except KeyboardInterrupt:
+        for run_id in started:
+            tell(f"go on with: orchestrator resume {run_id}")
+        raise
+    return 0
