@@ -1,47 +1,24 @@
-"""Files that appear whole or not at all, and the manifest of SHA-256 digests that says which are good.
+"""The manifest of a folder: SHA-256 digests that say which of its files are good.
 
 A flipped bit loads silently from safetensors; the manifest is what finds it. It is written last.
 """
 
 import hashlib
 import json
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from bert_core.errors import CheckpointError
+from bert_core.whole_files import write_whole
 
 MANIFEST_FILE = "manifest.json"
-
-
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then put it in place: fsync, rename, fsync of the folder."""
-    temporary = path.with_name(f".{path.name}.{uuid4().hex[:8]}.tmp")
-    try:
-        write(temporary)
-        sync(temporary)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync(path.parent)
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write readable JSON, whole or not at all."""
     text = json.dumps(value, indent=2, sort_keys=True) + "\n"
     write_whole(path, lambda temporary: temporary.write_bytes(text.encode()))
-
-
-def sync(path: Path) -> None:
-    """Wait until a file's bytes, or a folder's entries, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def digest_file(path: Path) -> str:

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from bert_core.config import CONFIG_FILE, BertConfig
 from bert_core.errors import CheckpointError
-from bert_core.manifest import MANIFEST_FILE, check_manifest, write_json, write_manifest, write_whole
+from bert_core.manifest import MANIFEST_FILE, check_manifest, write_json, write_manifest
 from bert_core.weight_names import canonical, file_names, from_file, normalised, to_file
+from bert_core.whole_files import write_whole
 
 WEIGHTS_FILE = "model.safetensors"
 _PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.ckpt.index", "tf_model.h5")

@@ -5,11 +5,9 @@ is whole; loading checks the digests before anything is read into the model.
 """
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import torch
 from safetensors import SafetensorError
@@ -18,7 +16,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bert_core.errors import CheckpointError
-from bert_core.manifest import check_manifest, sync, write_json, write_manifest
+from bert_core.manifest import check_manifest, write_json, write_manifest
+from bert_core.whole_files import whole_folder
 
 _MODEL = "model.safetensors"
 _OPTIMIZER = "optimizer.safetensors"
@@ -31,22 +30,11 @@ def save_training_state(folder: Path, model: nn.Module, optimizer: Optimizer, ex
 
     Returns the SHA-256 of the manifest, which names this state for good. A state of that name is replaced.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = folder.with_name(f".{folder.name}.{uuid4().hex[:8]}.tmp")
-    temporary.mkdir()
-    try:
-        save_file(_stored(model.state_dict()), temporary / _MODEL)
-        save_file(_stored(_optimizer_tensors(model, optimizer)), temporary / _OPTIMIZER)
-        write_json(temporary / _STATE, {"param_groups": _named_groups(model, optimizer), "extra": dict(extra)})
-        for name in (_MODEL, _OPTIMIZER):
-            sync(temporary / name)
-        digest = write_manifest(temporary, (_MODEL, _OPTIMIZER, _STATE))
-        _put_in_place(temporary, folder)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    sync(folder.parent)
-    return digest
+    with whole_folder(folder) as new:
+        save_file(_stored(model.state_dict()), new / _MODEL)
+        save_file(_stored(_optimizer_tensors(model, optimizer)), new / _OPTIMIZER)
+        write_json(new / _STATE, {"param_groups": _named_groups(model, optimizer), "extra": dict(extra)})
+        return write_manifest(new, (_MODEL, _OPTIMIZER, _STATE))
 
 
 def load_training_state(folder: Path, model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
@@ -75,20 +63,6 @@ def load_training_state(folder: Path, model: nn.Module, optimizer: Optimizer) ->
     _load_optimizer(optimizer, state["param_groups"], tensors)
     extra: dict[str, Any] = state["extra"]
     return extra
-
-
-def _put_in_place(temporary: Path, folder: Path) -> None:
-    if not folder.exists():
-        temporary.rename(folder)
-        return
-    replaced = temporary.with_suffix(".old")
-    folder.rename(replaced)
-    try:
-        temporary.rename(folder)
-    except BaseException:
-        replaced.rename(folder)
-        raise
-    shutil.rmtree(replaced)
 
 
 def _stored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

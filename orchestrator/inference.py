@@ -97,7 +97,7 @@ def export_model(model: str, target: str, settings: Settings) -> str:
     if (source / MANIFEST_FILE).exists():
         check_manifest(source, "train it again, or export another version")
     with written_folder(target) as folder:
-        shutil.copytree(source, folder)
+        shutil.copytree(source, folder, dirs_exist_ok=True)
     return target
 
 

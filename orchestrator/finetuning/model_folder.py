@@ -95,7 +95,6 @@ class _NoReader:
 def save_model_folder(model: HeadModel, tokenizer: Tokenizer, record: FineTuningRecord, folder: str) -> None:
     """Write a model folder on the storage, its manifest last; transformers loads it."""
     with written_folder(folder) as local:
-        local.mkdir(parents=True, exist_ok=True)
         tokenizer.save(local)
         (local / RECORD_FILE).write_text(json.dumps(asdict(record), indent=2) + "\n", encoding="utf-8")
         model.save_pretrained(local)

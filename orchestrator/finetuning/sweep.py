@@ -18,7 +18,7 @@ from itertools import product
 from bert_core.config import BertConfig
 from bert_core.pretrained import WEIGHTS_FILE
 from bert_core.tokenization import Tokenizer
-from orchestrator.errors import RunFailedError, SpecError, TaskDataError
+from orchestrator.errors import RunFailedError, TaskDataError
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.heads import RANDOM, check_fit
 from orchestrator.finetuning.model_folder import count_parameters
@@ -126,13 +126,9 @@ def _listed(spec: SweepSpec, name: str) -> tuple[Scalar | None, ...]:
 
 
 def _resolve_folders(spec: SweepSpec, resolve_model: Callable[[str], str]) -> dict[str, str]:
-    """The folder of each model and tokenizer that the recipes name. Raises: SpecError."""
+    """The folder of each model and tokenizer that the recipes name; a sweep with random weights names a tokenizer."""
     models = [str(name) for name in _listed(spec, "init_from")]
     tokenizers = list(_listed(spec, "tokenizer")) if RANDOM in models else []
-    if None in tokenizers:
-        raise SpecError(
-            "recipe.tokenizer: random weights need a tokenizer; name a folder, or a model whose tokenizer to use"
-        )
     folders = {name: resolve_model(name) for name in models if name != RANDOM}
     for name in tokenizers:
         folders.setdefault(str(name), str(name) if exists(str(name)) else resolve_model(str(name)))

@@ -1,13 +1,12 @@
 """Files on a local path or any URI that fsspec knows; what is written appears whole or not at all.
 
-Local: a temporary name in the same folder, fsync, rename, fsync of the folder. Object stores put whole objects by
-their nature. Nothing here lists a folder to find out what is true: manifests say that.
+Local files go the way of `bert_core.whole_files`; object stores put whole objects by their nature. Nothing here lists a
+folder to find out what is true: manifests say that.
 """
 
 import atexit
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -15,9 +14,10 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
-from uuid import uuid4
 
 import fsspec
+
+from bert_core.whole_files import whole_folder, write_whole
 
 MANIFEST_NAME = "manifest.json"
 """A folder's account of its files, by convention; it is written last, so that it vouches for them."""
@@ -42,34 +42,13 @@ def join(root: str, *parts: str) -> str:
 def write_bytes(path: str, data: bytes | memoryview) -> str:
     """Write a file whole or not at all; returns its SHA-256 as hexadecimal digits."""
     if is_local(path):
-        _write_local(local_path(path), data)
+        target = local_path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(target, lambda temporary: temporary.write_bytes(data))
     else:
         with fsspec.open(path, "wb") as file:
             file.write(data)
     return hashlib.sha256(data).hexdigest()
-
-
-def _write_local(target: Path, data: bytes | memoryview) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{uuid4().hex[:8]}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_folder(target.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def write_json(path: str, value: Any) -> str:
@@ -130,17 +109,20 @@ def digest_file(path: str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
-def local_copy(folder: str) -> Path:
-    """A local folder with the same files: the folder itself where it is local, else a download.
+def local_copy(path: str) -> Path:
+    """The same file or folder on this machine: itself where it is local, else a download.
 
     Downloads go when the process ends.
     """
-    if is_local(folder):
-        return local_path(folder)
-    filesystem, plain = fsspec.core.url_to_fs(folder)
-    target = tempfile.mkdtemp(prefix="copy-", dir=_downloads())
-    filesystem.get(plain.rstrip("/") + "/", target + "/", recursive=True)
-    return Path(target)
+    if is_local(path):
+        return local_path(path)
+    filesystem, plain = fsspec.core.url_to_fs(path)
+    target = Path(tempfile.mkdtemp(prefix="copy-", dir=_downloads()))
+    if filesystem.isfile(plain):
+        filesystem.get_file(plain, str(target / Path(plain).name))
+        return target / Path(plain).name
+    filesystem.get(plain.rstrip("/") + "/", f"{target}/", recursive=True)
+    return target
 
 
 @cache
@@ -165,25 +147,16 @@ def move_folder(source: str, target: str) -> None:
 
 @contextmanager
 def written_folder(folder: str) -> Iterator[Path]:
-    """A local folder, not there yet, to write files into; at the end of the block it takes the place of `folder`.
+    """An empty local folder to write files into; at the end of the block it takes the place of `folder`.
 
     On a local path the folder appears whole. On an object store its files appear one by one, the manifest last.
     """
     if is_local(folder):
-        target = local_path(folder)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        scratch = target.with_name(f".{target.name}.{uuid4().hex[:8]}.tmp")
-        try:
+        with whole_folder(local_path(folder)) as scratch:
             yield scratch
-            delete(folder)
-            scratch.replace(target)
-        except BaseException:
-            shutil.rmtree(scratch, ignore_errors=True)
-            raise
-        _sync_folder(target.parent)
         return
     with tempfile.TemporaryDirectory(prefix="orchestrator-") as name:
-        scratch = Path(name) / "folder"
+        scratch = Path(name)
         yield scratch
         delete(folder)
         for file in sorted(scratch.iterdir(), key=lambda file: (file.name == MANIFEST_NAME, file.name)):

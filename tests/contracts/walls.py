@@ -14,6 +14,7 @@ TEXT_HALF = (
     "bert_core.packing",
     "bert_core.segment_pairs",
     "bert_core.tokenization",
+    "bert_core.whole_files",
 )
 """Runs inside Ray Data tasks."""
 

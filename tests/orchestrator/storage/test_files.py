@@ -122,6 +122,8 @@ def test_a_local_folder_is_its_own_copy_and_another_is_fetched(root: str) -> Non
     copy = storage.local_copy(folder)
     assert (copy / "a.bin").read_bytes() == DATA
     assert (copy / "deep" / "b.bin").read_bytes() == b"b"
+    file = storage.local_copy(storage.join(folder, "a.bin"))
+    assert (file.name, file.read_bytes()) == ("a.bin", DATA)
 
 
 def test_a_download_goes_with_its_process(tmp_path: Path) -> None:
