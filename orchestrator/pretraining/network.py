@@ -17,5 +17,6 @@ def build_config(model: ModelSpec, vocab_size: int, pad_token_id: int = 0) -> Be
         max_position_embeddings=model.max_position_embeddings,
         hidden_dropout_prob=model.hidden_dropout_prob,
         attention_probs_dropout_prob=model.attention_probs_dropout_prob,
+        initializer_range=model.initializer_range,
         pad_token_id=pad_token_id,
     )
