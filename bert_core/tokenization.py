@@ -157,6 +157,16 @@ class Tokenizer:
                 "use the tokenizer that the checkpoint was trained with"
             )
 
+    def check_agrees(self, own: "Tokenizer") -> None:
+        """Raise TokenizerError where an id means another token to `own`, the tokenizer of a checkpoint."""
+        theirs = own._backend.get_vocab(with_added_tokens=True)
+        for token, token_id in self._backend.get_vocab(with_added_tokens=True).items():
+            if theirs.get(token) != token_id:
+                raise TokenizerError(
+                    f"the tokenizer's vocabulary is not the checkpoint's (token {token!r}, for one): "
+                    "use the tokenizer that the checkpoint was trained with"
+                )
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickle, (self._backend.to_str(), tuple(self._special_tokens.items()))
 

@@ -13,6 +13,8 @@ from bert_core.errors import TokenizerError
 
 SPECIAL_TOKENS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 """By role, in the order of their ids in a vocabulary trained here."""
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
+"""Either makes a folder a tokenizer's."""
 _ROBERTA_SPECIAL_TOKENS = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
 
 
@@ -56,7 +58,7 @@ def build_wordpiece(
 
 def _find_file(path: Path) -> Path:
     if path.is_dir():
-        for name in ("tokenizer.json", "vocab.txt"):
+        for name in TOKENIZER_FILES:
             if (path / name).is_file():
                 return path / name
         raise TokenizerError(f"{path} holds neither tokenizer.json nor vocab.txt; name a folder that holds a tokenizer")

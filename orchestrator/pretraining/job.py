@@ -9,6 +9,7 @@ from bert_core.config import BertConfig
 from bert_core.heads import BertForPreTraining
 from bert_core.masking import MaskingConfig
 from bert_core.tokenization import Tokenizer
+from bert_core.tokenizer_files import TOKENIZER_FILES
 from orchestrator.corpus.stream import ExampleStream, ShardReader, StreamConfig
 from orchestrator.errors import CorpusError, SpecError
 from orchestrator.pretraining.network import build_config
@@ -93,6 +94,14 @@ def build_held_out(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer
     return build_stream(spec.model_copy(update=one_batch), shards, tokenizer)
 
 
+def check_start(init_folder: str, tokenizer: Tokenizer) -> None:
+    """See that a model to continue from reads this tokenizer's ids. Raises: TokenizerError."""
+    folder = local_copy(init_folder)
+    tokenizer.check_fits(BertConfig.from_pretrained(folder).vocab_size)
+    if any((folder / name).exists() for name in TOKENIZER_FILES):
+        tokenizer.check_agrees(Tokenizer.load(folder))
+
+
 def build_model(job: PretrainJob) -> BertForPreTraining:
     """The model a run starts from: random weights by the seed, or another model's."""
     if job.init_folder is None:
@@ -103,7 +112,6 @@ def build_model(job: PretrainJob) -> BertForPreTraining:
         hidden_dropout_prob=job.spec.model.hidden_dropout_prob,
         attention_probs_dropout_prob=job.spec.model.attention_probs_dropout_prob,
     )
-    job.tokenizer.check_fits(config.vocab_size)
     longest = max(phase.max_seq_length for phase in job.spec.phases)
     if longest > config.max_position_embeddings:
         raise SpecError(

@@ -291,6 +291,16 @@ def test_a_tokenizer_larger_than_the_model_does_not_fit(uncased: Tokenizer) -> N
         uncased.check_fits(99)
 
 
+def test_another_vocabulary_of_the_same_size_does_not_agree(uncased: Tokenizer, tmp_path: Path) -> None:
+    uncased.save(tmp_path)
+    uncased.check_agrees(Tokenizer.load(tmp_path))
+    lines = (tmp_path / "vocab.txt").read_text().splitlines()
+    lines[-1] = "unheard-of"
+    (tmp_path / "other.txt").write_text("\n".join(lines))
+    with pytest.raises(TokenizerError, match="is not the checkpoint's"):
+        uncased.check_agrees(Tokenizer.load(tmp_path / "other.txt"))
+
+
 # Processes
 
 

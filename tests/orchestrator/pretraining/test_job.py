@@ -5,10 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_core.errors import ConfigError
+from bert_core.errors import ConfigError, TokenizerError
+from bert_core.heads import BertForPreTraining
 from bert_core.segment_pairs import TokenizedDocuments
+from bert_core.tokenization import train_wordpiece
 from orchestrator.errors import CorpusError
-from orchestrator.pretraining.job import build_held_out, build_stream
+from orchestrator.pretraining.job import build_held_out, build_stream, check_start
 from orchestrator.pretraining.network import build_config
 from orchestrator.specs import ModelSpec, PretrainSpec
 from tests.orchestrator.pretraining.small_run import make_job, make_tokenizer
@@ -50,6 +52,18 @@ def test_a_window_that_may_hold_one_document_is_refused(num_shards: int, window:
 def test_a_corpus_without_training_documents_is_refused() -> None:
     with pytest.raises(CorpusError, match="no documents to train on"):
         build_stream(spec(), FewDocuments(0), make_tokenizer())
+
+
+def test_a_model_is_continued_with_its_own_vocabulary_only(tmp_path: Path) -> None:
+    own, other = make_tokenizer(), train_wordpiece(["quite another text"] * 3, vocab_size=60, min_frequency=1)
+    assert other.vocab_size <= own.vocab_size
+    config = build_config(ModelSpec(hidden_size=32), own.vocab_size)
+    BertForPreTraining(config).save_pretrained(tmp_path)
+    check_start(str(tmp_path), other)  # nothing is known against it
+    own.save(tmp_path)
+    check_start(str(tmp_path), own)
+    with pytest.raises(TokenizerError, match="is not the checkpoint's"):
+        check_start(str(tmp_path), other)
 
 
 def test_sizes_can_be_changed_number_by_number() -> None:
