@@ -79,7 +79,10 @@ def _config(
 ) -> BertConfig:
     if init_folder is None:
         config = BertConfig.from_size(
-            recipe.size, vocab_size=vocab_size, max_position_embeddings=max(512, recipe.max_seq_length)
+            recipe.size,
+            vocab_size=vocab_size,
+            max_position_embeddings=max(512, recipe.max_seq_length),
+            initializer_range=recipe.initializer_range,
         )
     else:
         config = BertConfig.from_pretrained(init_folder)

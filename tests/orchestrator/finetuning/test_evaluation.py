@@ -66,6 +66,14 @@ def test_nameless_labels_are_taken_in_the_tasks_order(tmp_path: Path, task: Task
     assert metrics["accuracy"] == share_of(task, "no")
 
 
+def test_random_weights_spread_as_the_recipe_says(tmp_path: Path) -> None:
+    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
+    for spread in (0.02, 0.06):
+        recipe = RECIPE.model_copy(update={"initializer_range": spread})
+        weight = build_model("ner", ("O",), recipe, None, tokenizer).bert.layers[0].intermediate.weight
+        assert weight.std().item() == pytest.approx(spread, rel=0.05)
+
+
 def test_weights_are_counted_without_loading_them(tmp_path: Path, task: Task) -> None:
     folder = save_model(tmp_path, task)
     assert count_parameters(folder) == sum(p.numel() for p in load_fine_tuned(Path(folder)).model.parameters())
