@@ -19,12 +19,16 @@ class TaskSpec(Section):
     folder: str | None = identity(None, "Folder of a known task's official files, compressed or not.")
     head: Head | None = identity(None, "Kind of head; a known task has its own.")
     files: dict[Literal["train", "validation", "test"], str] = identity(
-        {}, "A file per split (CSV, TSV, JSONL, Parquet, CoNLL columns, SQuAD JSON; compressed too)."
+        {},
+        "A file per split: CSV, TSV, JSONL, Parquet, CoNLL columns (word first, BIO tag last), SQuAD JSON; "
+        "also compressed.",
     )
     text_columns: tuple[str, ...] = identity(
-        (), "One or two columns of text (classification, regression).", max_length=2
+        (), "One or two columns of text; the column of words of a NER table, `tokens` when left out.", max_length=2
     )
-    label_column: str = identity("label", "The column of the label or score.")
+    label_column: str | None = identity(
+        None, "The column of the label or score: `label`, or `tags` in a NER table, when left out."
+    )
     labels: tuple[str, ...] | None = identity(
         None, "All labels in order; those of the training split, sorted, when left out."
     )
@@ -42,6 +46,7 @@ class RecipeSpec(Section):
     init_from: str = identity("random", "A model to start from, or `random` weights.")
     tokenizer: str | None = identity(None, "Tokenizer for random weights; a model brings its own.")
     size: Literal["tiny", "mini", "small", "medium", "base", "large"] = identity("tiny", "Size of random weights.")
+    initializer_range: float = identity(0.02, "Standard deviation of random weights.", gt=0.0)
     learning_rate: float = identity(5e-5, "Peak learning rate.", gt=0.0)
     batch_size: int = identity(32, "Examples of a step.", unit="examples", ge=1)
     epochs: float = identity(3.0, "Passes over the training split.", unit="epochs", gt=0.0)

@@ -104,14 +104,14 @@ def _own_reader(spec: TaskSpec, head: Head, labels: tuple[str, ...] | None) -> R
     """The reader of a person's own files; in a ner table the columns are `tokens` and `tags` unless named."""
     if head == "classification":
         classes = None if labels is None else {label: label for label in labels}
-        return ClassificationTable(spec.text_columns, spec.label_column, classes)
+        return ClassificationTable(spec.text_columns, spec.label_column or "label", classes)
     if head == "regression":
-        return RegressionTable(spec.text_columns, spec.label_column)
+        return RegressionTable(spec.text_columns, spec.label_column or "label")
     if head == "qa":
         return SquadReader()
     if all(plain_name(path).endswith((".jsonl", ".ndjson", ".parquet")) for path in spec.files.values()):
         tokens = spec.text_columns[0] if spec.text_columns else "tokens"
-        return NerTable(tokens, "tags" if spec.label_column == "label" else spec.label_column, labels)
+        return NerTable(tokens, spec.label_column or "tags", labels)
     return ConllReader(labels)
 
 

@@ -101,10 +101,10 @@ def test_own_ner_labels_are_completed(tmp_path: Path) -> None:
 
 
 def test_own_ner_tables_name_their_columns(tmp_path: Path) -> None:
-    write(tmp_path, a__jsonl='{"tokens": ["Ada"], "tags": ["B-PER"], "words": ["Bob"], "kinds": ["O"]}\n')
+    write(tmp_path, a__jsonl='{"tokens": ["Ada"], "tags": ["B-PER"], "words": ["Bob"], "label": ["O"]}\n')
     spec = {"id": "mine", "head": "ner", "files": {"validation": str(tmp_path / "a.jsonl")}, "labels": ("O", "B-PER")}
     assert load(**spec).examples("validation")[0].words == ("Ada",)
-    other = load(**spec, text_columns=("words",), label_column="kinds").examples("validation")[0]
+    other = load(**spec, text_columns=("words",), label_column="label").examples("validation")[0]
     assert (other.words, other.tags) == (("Bob",), ("O",))
 
 
