@@ -21,7 +21,7 @@ from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.errors import ClusterError, OrchestratorError, RunFailedError
 from orchestrator.pretraining.inbox import InboxActor
-from orchestrator.pretraining.job import PretrainJob, build_held_out, build_stream
+from orchestrator.pretraining.job import PretrainJob, build_held_out, build_stream, check_start
 from orchestrator.pretraining.worker import run_worker
 from orchestrator.results import DatasetResult, Event, MetricEvent, ModelResult, PretrainResult
 from orchestrator.specs import PretrainSpec
@@ -53,10 +53,12 @@ def run_pretraining(
 ) -> PretrainResult:
     """Pretrain from the run's last checkpoint, or from the start; Ray is connected already.
 
-    Raises: RunFailedError with the workers' reason; CorpusError, CheckpointError and the like as they are.
+    Raises: RunFailedError with the workers' reason; CorpusError, TokenizerError and the like as they are.
     """
     started_at = time.monotonic()
     spec = request.spec
+    if request.init_folder is not None:
+        check_start(request.init_folder, request.tokenizer)
     dataset = build_token_store(
         spec.corpus,
         request.tokenizer,
