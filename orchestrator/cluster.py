@@ -57,8 +57,8 @@ def connect(settings: Settings, *, num_cpus: float = 0.0, dashboard: bool = Fals
     """
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    is_local = settings.address in (None, "local")
-    if is_local and "ray" not in sys.modules:
+    local = is_local(settings)
+    if local and "ray" not in sys.modules:
         _use_private_token(settings.home)
     import ray
 
@@ -66,7 +66,7 @@ def connect(settings: Settings, *, num_cpus: float = 0.0, dashboard: bool = Fals
         yield
         return
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "namespace": "orchestrator"}
-    if is_local:
+    if local:
         options |= {
             "address": "local",
             "num_cpus": _logical_cpus(num_cpus),
@@ -81,12 +81,17 @@ def connect(settings: Settings, *, num_cpus: float = 0.0, dashboard: bool = Fals
         with _own_signal_handlers():
             ray.init(**options)
     except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
-        where = "a local Ray could not be started" if is_local else f"Ray at {settings.address} cannot be used"
-        raise ClusterError(f"{where}: {_first_line(error)}; {_remedy(is_local, error)}") from error
+        where = "a local Ray could not be started" if local else f"Ray at {settings.address} cannot be used"
+        raise ClusterError(f"{where}: {_first_line(error)}; {_remedy(local, error)}") from error
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def is_local(settings: Settings) -> bool:
+    """Whether Ray runs on this machine alone: no cluster is named."""
+    return settings.address in (None, "local")
 
 
 def _logical_cpus(needed: float) -> int:
@@ -109,8 +114,10 @@ def local_resources(num_cpus: float) -> dict[str, float]:
     return {"CPU": float(_logical_cpus(num_cpus)), "GPU": float(torch.cuda.device_count())}
 
 
-def check_resources(needed: Mapping[str, float], have: Mapping[str, float] | None = None) -> None:
-    """See that the cluster has what is asked. Raises: ClusterError, naming what is missing.
+def check_resources(
+    needed: Mapping[str, float], have: Mapping[str, float] | None = None, place: str = "the cluster"
+) -> None:
+    """See that a place has what is asked. Raises: ClusterError, naming what is missing.
 
     `have` defaults to the connected Ray's; an autoscaling cluster has what its workers that are up have.
     """
@@ -122,12 +129,14 @@ def check_resources(needed: Mapping[str, float], have: Mapping[str, float] | Non
     ]
     if short:
         raise ClusterError(
-            f"the cluster cannot give what this needs: {'; '.join(short)}. "
+            f"{place} cannot give what this needs: {'; '.join(short)}. "
             "Lower it in the spec's `execution`, or use a larger cluster with --address"
         )
 
 
-def check_processes(needed: Iterable[Processes], nodes: Sequence[Mapping[str, float]] | None = None) -> None:
+def check_processes(
+    needed: Iterable[Processes], nodes: Sequence[Mapping[str, float]] | None = None, place: str = "the cluster"
+) -> None:
     """See that processes find room on the nodes; Ray would wait for ever where only the nodes' sum is enough.
 
     `nodes` defaults to what each node of the connected Ray has. Raises: ClusterError.
@@ -136,10 +145,11 @@ def check_processes(needed: Iterable[Processes], nodes: Sequence[Mapping[str, fl
     for processes in needed:
         room = sum(_room(node, processes.resources) for node in nodes)
         if room < processes.count:
+            asked = "1 process is asked" if processes.count == 1 else f"{processes.count} processes are asked, each"
             each = " and ".join(_amount(name, count) for name, count in processes.resources.items())
             raise ClusterError(
-                f"the cluster (nodes: {len(nodes)}) has room for {room} of {processes.count} processes with {each} "
-                "each, on one node. Lower it in the spec's `execution`, or use larger nodes"
+                f"{asked} with {each} on one node; {place} has room for {room}. Lower execution.num_workers or "
+                "execution.cpus_per_worker (a sweep: cpus_per_trial, gpus_per_trial), or use larger nodes"
             )
 
 
@@ -230,7 +240,7 @@ def _first_line(error: Exception) -> str:
     return text.splitlines()[0].rstrip(".") if text else type(error).__name__
 
 
-def _remedy(is_local: bool, error: Exception) -> str:
+def _remedy(local: bool, error: Exception) -> str:
     text = str(error).lower()
     if "version mismatch" in text:
         return "use the versions of constraints.txt on both sides"
@@ -238,4 +248,4 @@ def _remedy(is_local: bool, error: Exception) -> str:
         return (
             "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH to the cluster's token (`ray get-auth-token` on its head)"
         )
-    return "see `orchestrator doctor`" if is_local else "check the address, and that the cluster runs (`ray status`)"
+    return "see `orchestrator doctor`" if local else "check the address, and that the cluster runs (`ray status`)"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from orchestrator.cluster import check_processes, check_resources, connect
+from orchestrator.cluster import check_processes, check_resources, connect, is_local, local_resources
 from orchestrator.errors import InputError, RunStoppedError, SpecError
 from orchestrator.names import pin_names
 from orchestrator.planning import PlanRow, check_inputs, input_identity, needed_processes, needed_resources, plan_rows
@@ -83,9 +83,22 @@ def resume_run(
 
 
 def plan_spec(spec: Spec, *, settings: Settings) -> list[PlanRow]:
-    """What a spec needs and does, without starting anything; refuses what could not run."""
+    """What a spec needs and does, without starting anything; refuses input that is not there."""
     check_inputs(spec, settings)
     return plan_rows(spec, settings)
+
+
+def check_room(spec: Spec, settings: Settings) -> None:
+    """See that the cluster at `settings.address` has room for a spec, or else this machine; no Ray is started on it.
+
+    Raises: ClusterError, naming what is missing.
+    """
+    if is_local(settings):
+        here = local_resources(needed_resources(spec).get("CPU", 0.0))
+        _check_room(spec, settings, here, [here])
+        return
+    with connect(settings):
+        _check_room(spec, settings)
 
 
 @dataclass(frozen=True)
@@ -189,11 +202,21 @@ def _logged(run_folder: str) -> Iterator[Progress]:
 
 @contextmanager
 def _laboratory(spec: Spec, settings: Settings) -> Iterator[_Laboratory]:
-    needed = needed_resources(spec)
-    with Registry(settings.registry) as registry, connect(settings, num_cpus=needed.get("CPU", 0.0)):
-        check_resources(needed)
-        check_processes(needed_processes(spec))
+    num_cpus = needed_resources(spec).get("CPU", 0.0)
+    with Registry(settings.registry) as registry, connect(settings, num_cpus=num_cpus):
+        _check_room(spec, settings)
         yield _Laboratory(settings, registry, Recorder(registry))
+
+
+def _check_room(
+    spec: Spec,
+    settings: Settings,
+    have: Mapping[str, float] | None = None,
+    nodes: Sequence[Mapping[str, float]] | None = None,
+) -> None:
+    place = "this machine" if is_local(settings) else "the cluster"
+    check_resources(needed_resources(spec), have, place)
+    check_processes(needed_processes(spec), nodes, place)
 
 
 def _refuse_if_alive(record: RunRecord) -> None:

@@ -48,7 +48,7 @@ def run(spec_path: str, overrides: tuple[str, ...], name: str | None, dry_run: b
 def plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: str | None) -> int:
     """What a spec needs, before anything is started.
 
-    Steps, resources, memory, disk; what cannot run is refused.
+    Steps, resources, memory, disk. What cannot run is refused: on the cluster of --address, else on this machine.
     """
     return _plan(spec_path, overrides, form, output)
 
@@ -56,18 +56,14 @@ def plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: s
 def _plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: str | None) -> int:
     from dataclasses import asdict
 
-    from orchestrator.cluster import check_resources, local_resources
-    from orchestrator.pipeline import plan_spec
-    from orchestrator.planning import needed_resources
+    from orchestrator.pipeline import check_room, plan_spec
     from orchestrator.specs.loading import load_spec
 
     settings = current_settings()
     spec = load_spec(spec_path, overrides)
     rows = [asdict(row) for row in plan_spec(spec, settings=settings)]
     show_rows(rows, list(rows[0]) if rows else [], form, output)
-    if settings.address is None:
-        needed = needed_resources(spec)
-        check_resources(needed, local_resources(needed.get("CPU", 0.0)))
+    check_room(spec, settings)
     return 0
 
 

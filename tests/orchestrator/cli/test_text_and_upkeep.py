@@ -139,9 +139,18 @@ def test_a_plan_refuses_what_this_machine_could_not_carry(command: Command, tmp_
     spec = "kind: pretrain\ncorpus: {files: [a.txt]}\ntokenizer: tok\nsteps: 1\nglobal_batch_size: 4096\n"
     (tmp_path / "p.yaml").write_text(spec)
     assert command("plan", "p.yaml").status == 0
-    outcome = command("plan", "p.yaml", "execution.num_workers=4096")
+    for place in ([], ["--address", "local"]):
+        outcome = command("plan", "p.yaml", "execution.num_workers=4096", *place)
+        assert outcome.status == 5
+        assert "this machine cannot give what this needs: 8192 CPUs asked" in outcome.err
+
+
+def test_a_plan_asks_the_cluster_that_is_named(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(DOCUMENTS)
+    (tmp_path / "t.yaml").write_text("kind: tokenizer\ncorpus: {files: [a.txt]}\n")
+    outcome = command("plan", "t.yaml", "--address", "127.0.0.1:1")
     assert outcome.status == 5
-    assert "8192 CPUs asked" in outcome.err
+    assert "no Ray answers at 127.0.0.1:1" in outcome.err
 
 
 def test_resume_of_an_unknown_run_is_not_found(command: Command) -> None:
