@@ -119,7 +119,10 @@ def _with_labels_of(fine_tuned: FineTunedModel, task: Task, folder: str) -> Task
     """The task with its labels in the order of the model's outputs; a model with nameless labels takes the task's."""
     head = fine_tuned.record.head
     if head != task.head:
-        raise SpecError(f"{folder} is a model for {head}, task {task.id} needs one for {task.head}")
+        raise SpecError(
+            f"{folder} is a model for {head}, task {task.id} needs one for {task.head}; "
+            f"choose a model fine-tuned for {task.head}"
+        )
     if head in ("regression", "qa"):
         return task
     labels = fine_tuned.labels

@@ -14,6 +14,7 @@ from bert_core.counter_random import derive_key, uniform
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.batch_order import num_evaluations
 from orchestrator.specs import RecipeSpec, SweepSpec
+from orchestrator.specs.problems import rule_of
 from orchestrator.specs.sweep import Axis, Choice, IntUniform, LogUniform, Scalar, Uniform
 
 Point = Mapping[str, Scalar]
@@ -111,7 +112,9 @@ def plan_trials(spec: SweepSpec, point: Point, point_number: int) -> list[TrialP
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"])
-            raise SpecError(f"space.{field}: {first['msg']} (value {first['input']!r})") from None
+            raise SpecError(
+                f"space.{field} has {first['input']!r}, which recipe.{field} refuses; {rule_of(first)}"
+            ) from None
         plans.append(TrialPlan(point_number * len(spec.seeds) + index, dict(point), recipe))
     return plans
 

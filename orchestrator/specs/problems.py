@@ -120,20 +120,23 @@ def _sentence(problem: Any, path: KeyPath, values: Mapping[str, Any], top: type[
         return "has no kind; begin it with a line such as `kind: sweep`"
     if kind == "union_tag_invalid":
         return f"has an unknown kind: {context['tag']!r}{nearest(context['tag'], _words(context['expected_tags']))}"
-    if kind == "literal_error":
-        allowed = _words(context["expected"])
-        close = difflib.get_close_matches(str(value), allowed, n=1, cutoff=0.6)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        return f"is {shown(value)}; allowed: {', '.join(allowed)}{hint}"
-    rule = _MUST_BE.get(kind)
-    if rule is None:
-        return f"is {shown(value)}: {problem['msg']}"
     remedy = ""
     if kind == "string_type" and isinstance(value, bool | int | float):
         remedy = f"; put it in quotes: '{value}'"
     if kind == "tuple_type" and isinstance(value, str | int | float):
         remedy = f": [{value}]"
-    return f"is {shown(value)}; it {rule.format(**context)}{remedy}"
+    return f"is {shown(value)}; {rule_of(problem)}{remedy}"
+
+
+def rule_of(problem: Any) -> str:
+    """What the value of one of pydantic's problems must be, as a clause."""
+    kind, context = str(problem["type"]), dict(problem.get("ctx") or {})
+    if kind == "literal_error":
+        allowed = _words(context["expected"])
+        close = difflib.get_close_matches(str(problem["input"]), allowed, n=1, cutoff=0.6)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        return f"allowed: {', '.join(allowed)}{hint}"
+    return f"it {_MUST_BE[kind].format(**context)}" if kind in _MUST_BE else str(problem["msg"])
 
 
 def _words(expected: str) -> list[str]:

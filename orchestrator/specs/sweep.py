@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self, TypeVar
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from orchestrator.specs.fields import Section, Spec, execution, identity
-from orchestrator.specs.problems import nearest
+from orchestrator.specs.problems import nearest, rule_of
 
 Scalar = bool | int | float | str
 _Number = TypeVar("_Number", int, float)
@@ -175,7 +175,7 @@ class SweepSpec(Spec):
                     RecipeSpec.model_validate({name: value})
                 except ValidationError as error:
                     raise ValueError(
-                        f"space.{name} has {value!r}, which recipe.{name} refuses: {error.errors()[0]['msg']}"
+                        f"space.{name} has {value!r}, which recipe.{name} refuses; {rule_of(error.errors()[0])}"
                     ) from None
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds {list(self.seeds)} repeat a value; a trial is made once per seed")

@@ -88,7 +88,7 @@ def test_other_labels_are_refused(tmp_path: Path, task: Task) -> None:
 def test_other_head_is_refused(tmp_path: Path, task: Task) -> None:
     folder = save_model(tmp_path, task)
     ner = load_task(tiny_tasks.ner(tmp_path / "ner"))
-    with pytest.raises(SpecError, match="is a model for classification, task persons needs one for ner"):
+    with pytest.raises(SpecError, match="is a model for classification, task persons needs one for ner; choose a"):
         evaluate_model(folder, ner, "validation", 16, str(tmp_path / "cache"))
 
 
