@@ -68,7 +68,10 @@ class Checkpoints:
                 problems.append(str(error))
                 warn(f"checkpoint of step {event.step} is passed over: {error}")
         if problems:
-            raise CheckpointError(f"no checkpoint of {self.run_folder} can be used: {problems[-1]}")
+            raise CheckpointError(
+                f"no checkpoint of {self.run_folder} can be used ({problems[-1]}); "
+                "nothing is left to resume from: start a new run"
+            )
         return None
 
     @staticmethod
@@ -84,7 +87,8 @@ class Checkpoints:
         pointer = self._pointer()
         if pointer["attempt"] > self.attempt:
             raise RunStoppedError(
-                f"attempt {pointer['attempt']} has taken over this run; attempt {self.attempt} ends without a trace"
+                f"this run was resumed elsewhere (attempt {pointer['attempt']}) and goes on there; "
+                "this process ends and changes nothing"
             )
         checkpoints: builtins.list[dict[str, Any]] = pointer["checkpoints"]
         return checkpoints

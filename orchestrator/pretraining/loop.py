@@ -32,6 +32,12 @@ from orchestrator.results import Event, MessageEvent, MetricEvent
 Batches = Callable[[int], Iterator[tuple[int, PackedBatch]]]
 EVALUATION_BATCH_SIZE = 64
 EVALUATIONS_BY_DEFAULT = 10
+_CHANGED = {
+    "spec": ("the spec, or what this version reads in it,", "put the old one back"),
+    "tokenizer": ("the tokenizer", "put the old one back"),
+    "corpus": ("the text under corpus.files", "put the old files back"),
+}
+"""By part of a job's identity; the corpus comes last, as another tokenizer makes another one."""
 
 
 class TrainingLoop:
@@ -97,11 +103,19 @@ class TrainingLoop:
         if found is None:
             return 0
         event, extra = found
-        difference = [name for name, value in self.job.identity().items() if extra["identity"].get(name) != value]
-        if difference:
-            raise CheckpointError(
-                f"the checkpoint of step {event.step} belongs to another {' and another '.join(difference)}; "
-                f"a run resumes only as it was: start a new run instead"
+        identity = self.job.identity()
+        for name, (what, remedy) in _CHANGED.items():
+            if extra["identity"].get(name) != identity[name]:
+                raise CheckpointError(
+                    f"cannot resume: {what} has changed since step {event.step}; {remedy}, or start a new run"
+                )
+        if extra["torch"] != str(torch.__version__):
+            self._emit(
+                MessageEvent(
+                    f"the checkpoint of step {event.step} comes from torch {extra['torch']}, this is "
+                    f"{torch.__version__}: weights may differ in the last bits from a run that was not interrupted",
+                    "warning",
+                )
             )
         for values in extra["metrics"]:
             self._emit(MetricEvent(**values))

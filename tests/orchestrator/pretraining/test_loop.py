@@ -15,7 +15,7 @@ from bert_core.errors import CheckpointError
 from orchestrator.corpus import stream as stream_module
 from orchestrator.errors import RunFailedError, RunStoppedError
 from orchestrator.pretraining.checkpoints import Checkpoints
-from orchestrator.pretraining.job import Worker
+from orchestrator.pretraining.job import PretrainJob, Worker
 from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEvent
 from orchestrator.storage import delete, digest_file
@@ -147,20 +147,46 @@ def test_no_whole_checkpoint_is_an_error_and_not_a_new_start(tmp_path: Path) -> 
     run(make_job(tmp_path), lambda event: None)
     for folder in (tmp_path / "run" / "checkpoints").iterdir():
         (folder / "optimizer.safetensors").write_bytes(b"")
-    with pytest.raises(CheckpointError, match=r"no checkpoint of .* can be used"):
+    with pytest.raises(CheckpointError, match=r"no checkpoint of .* can be used .*: start a new run"):
         run(make_job(tmp_path, attempt=2), lambda event: None)
 
 
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("spec", "the spec, "), ("tokenizer", "the tokenizer"), ("corpus", "the text under corpus.files")],
+)
+def test_what_has_changed_since_the_checkpoint_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, what: str
+) -> None:
+    loop = TrainingLoop(make_job(tmp_path), Worker(), lambda event: None)
+    loop.save_checkpoint(5)
+    changed = loop.job.identity() | {name: "another"}
+    monkeypatch.setattr(PretrainJob, "identity", lambda job: changed)
+    with pytest.raises(CheckpointError, match=f"cannot resume: {what}.* has changed since step 5; put the old"):
+        loop.restore()
+
+
 def test_another_spec_does_not_continue_a_run(tmp_path: Path) -> None:
-    run(make_job(tmp_path), lambda event: None)
-    with pytest.raises(CheckpointError, match="another spec"):
+    TrainingLoop(make_job(tmp_path), Worker(), lambda event: None).save_checkpoint(5)
+    with pytest.raises(CheckpointError, match="cannot resume: the spec"):
         run(make_job(tmp_path, attempt=2, learning_rate=3e-3), lambda event: None)
+
+
+def test_another_torch_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[Event] = []
+    loop = TrainingLoop(make_job(tmp_path), Worker(), events.append)
+    with monkeypatch.context() as older:
+        older.setattr(torch, "__version__", "1.0")
+        loop.save_checkpoint(5)
+    assert loop.restore() == 5
+    (warning,) = [e.text for e in events if isinstance(e, MessageEvent) and e.level == "warning"]
+    assert "comes from torch 1.0" in warning
 
 
 def test_a_superseded_attempt_leaves_no_trace(tmp_path: Path) -> None:
     run(make_job(tmp_path, attempt=2), lambda event: None)
     before = sorted((path, digest_file(str(path))) for path in (tmp_path / "run").rglob("*") if path.is_file())
-    with pytest.raises(RunStoppedError, match="attempt 2 has taken over"):
+    with pytest.raises(RunStoppedError, match=r"resumed elsewhere \(attempt 2\)"):
         TrainingLoop(make_job(tmp_path, attempt=1), Worker(), lambda event: None).save_checkpoint(24)
     assert before == sorted((path, digest_file(str(path))) for path in (tmp_path / "run").rglob("*") if path.is_file())
 
