@@ -121,7 +121,9 @@ def _run(
             done_bytes += row["num_bytes_read"]
             progress(done_bytes, total_bytes)
     except RayError as error:
-        raise ClusterError(f"Ray lost the tokenising of the corpus: {_reason(error)}") from error
+        raise ClusterError(
+            f"tokenising failed: {_reason(error)}; where memory ran out, lower shard_bytes, then run again"
+        ) from error
     ordered = [units[place] for place in sorted(units)]
     shards = tuple(ShardInfo(**shard) for unit in ordered for shard in unit["shards"])
     return shards, tuple(FileCount(**file) for unit in ordered for file in unit["files"])

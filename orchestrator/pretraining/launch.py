@@ -108,16 +108,17 @@ def describe_model(folder: str) -> ModelResult:
 
 
 def _train(job: PretrainJob, on_event: Callable[[Event], None]) -> None:
+    run_id = job.run_folder.rstrip("/").rpartition("/")[2]
     inbox = InboxActor.remote()
     scratch = join(job.run_folder, f"ray-{job.attempt}-{uuid4().hex[:6]}")
     fit = _Fit(_build_trainer(job, inbox, scratch))
     fit.start()
     try:
         while fit.is_alive():
-            _drain(inbox, on_event)
+            _drain(inbox, on_event, run_id)
             time.sleep(POLL_S)
-        _drain(inbox, on_event)
-        fit.raise_reason()
+        _drain(inbox, on_event, run_id)
+        fit.raise_reason(run_id)
     except (OrchestratorError, BertCoreError):
         fit.join(ENDING_S)
         raise
@@ -141,14 +142,17 @@ class _Fit(threading.Thread):
         except BaseException as error:
             self._error = error
 
-    def raise_reason(self) -> None:
+    def raise_reason(self, run_id: str) -> None:
         """Raise what went wrong, in one line."""
         error = self._error
         if error is None:
             return
         if isinstance(error, ray.train.WorkerGroupError):
             first = next(iter(error.worker_failures.values()), error)
-            raise RunFailedError(f"a training worker failed: {_last_line(first)}") from error
+            raise RunFailedError(
+                f"a training worker failed: {_last_line(first)}; "
+                f"see orchestrator runs logs {run_id}, then orchestrator resume {run_id}"
+            ) from error
         if isinstance(error, ray.exceptions.RayError):
             raise ClusterError(f"Ray could not carry out the training: {_last_line(error)}") from error
         raise RunFailedError(f"training failed: {_last_line(error)}") from error
@@ -179,11 +183,14 @@ def uses_gpu(spec: PretrainSpec) -> bool:
     return spec.execution.device == "gpu"
 
 
-def _drain(inbox: Any, on_event: Callable[[Event], None]) -> None:
+def _drain(inbox: Any, on_event: Callable[[Event], None], run_id: str) -> None:
     try:
         events = ray.get(inbox.take.remote())
     except ray.exceptions.RayError as error:
-        raise ClusterError(f"Ray lost the run's inbox: {_last_line(error)}; resume the run") from error
+        raise ClusterError(
+            f"Ray lost the process that collects measurements: {_last_line(error)}; "
+            f"go on with: orchestrator resume {run_id}"
+        ) from error
     for event in events:
         if isinstance(event, Exception):
             raise event
