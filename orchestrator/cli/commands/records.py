@@ -1,6 +1,6 @@
 """`runs`, `query`, `leaderboard`: reading the record."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _EMPTY = "no runs yet: `orchestrator demo`, or `orchestrator run experiments/sweep_sst2.yaml`"
 _NUM_PARAMETERS_SHOWN = 4
+_COUNTS_SHOWN = ("num_documents", "num_tokens", "num_bad_records")
+"""Of a corpus; other data has few enough counts to show them all."""
 
 
 def _registry() -> "Registry":
@@ -49,7 +51,7 @@ def list_runs(limit: int, trials: bool, form: str | None, output: str | None) ->
 def show(run_id: str, form: str | None, output: str | None) -> None:
     """All that is known of one run.
 
-    State, scores, attempts, checkpoints, data, models, and its whole spec.
+    State, scores, attempts, checkpoints, data, models, and its whole spec; in JSON each file's counts too.
     """
     from dataclasses import asdict
 
@@ -61,16 +63,24 @@ def show(run_id: str, form: str | None, output: str | None) -> None:
         record["attempts"] = len(registry.attempts(run.id))
         checkpoints = registry.checkpoints(run.id)
         record["last_checkpoint"] = checkpoints[-1].path if checkpoints else None
-        record["data"] = [f"{row['name']} at {row['path']}" for row in records_of(registry.datasets(run.id))]
+        data = records_of(registry.datasets(run.id))
         record["models"] = [model.label for model in registry.models_of(run.id)]
         record |= {f"metrics.{name}": value for name, value in registry.latest_metrics(run.id).items()}
         parameters = registry.parameters(run.id)
     if form == "json" or (form is None and (output or "").endswith(".json")):
-        record["spec"] = spec
-        record["parameters"] = parameters
+        record |= {"spec": spec, "parameters": parameters, "data": data}
     else:
+        record |= {f"data.{number}": _data_line(row) for number, row in enumerate(data, start=1)}
         record |= {f"params.{name}": value for name, value in parameters.items()}
     show_record(record, form, output)
+
+
+def _data_line(row: Mapping[str, Any]) -> str:
+    """What a run's data is, how much of it there is, and where."""
+    counts = row["counts"]
+    names = [name for name in _COUNTS_SHOWN if name in counts] or list(counts)
+    amounts = [f"{counts[name]:,} {name.removeprefix('num_').replace('_', ' ')}" for name in names]
+    return f"{row['name']}: {', '.join(amounts)}; at {row['path']}"
 
 
 @runs.command(example="orchestrator runs trials 7f3a -f csv -o trials.csv")

@@ -5,11 +5,15 @@ Alone: .venv/bin/pytest tests/orchestrator/cli/test_records.py
 
 import csv
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas
 import pytest
 
+from orchestrator.registry import Registry
+from orchestrator.results import DatasetResult, FileCount
+from orchestrator.settings import Settings
 from tests.orchestrator.cli.conftest import Command, RecordedSweep
 
 
@@ -39,6 +43,21 @@ def test_a_run_is_shown_by_the_beginning_of_its_id(command: Command, recorded_sw
     assert record["metrics.test.accuracy"] == 0.8
     assert record["spec"]["space"] == {"learning_rate": [1e-4, 3e-4]}
     assert "params.task.id" in command("runs", "show", recorded_sweep.run_id).out
+
+
+def test_a_runs_data_is_shown_with_its_counts(command: Command, recorded_sweep: RecordedSweep) -> None:
+    counts = {"num_documents": 1200, "num_tokens": 56789, "num_bad_records": 1, "num_train_tokens": 5}
+    file = FileCount("a.txt", num_bytes=9, num_documents=1200, num_bad_records=1)
+    with Registry(Settings.from_options().registry) as registry:
+        registry.record_dataset(recorded_sweep.run_id, DatasetResult("a.txt", "corpus", "f", "/c", counts, [file]))
+        registry.record_dataset(recorded_sweep.run_id, DatasetResult("t", "task", "g", "/t", {"num_train_examples": 7}))
+    table = command("runs", "show", recorded_sweep.run_id).out
+    assert "a.txt: 1,200 documents, 56,789 tokens, 1 bad records; at /c\n" in table
+    assert "t: 7 train examples; at /t\n" in table
+    corpus, task = json.loads(command("runs", "show", recorded_sweep.run_id, "-f", "json").out)["data"]
+    assert corpus["counts"] == counts
+    assert corpus["files"] == [asdict(file)]
+    assert task["files"] == []
 
 
 def test_an_unknown_run_is_not_found_and_the_latest_are_named(command: Command, recorded_sweep: RecordedSweep) -> None:
