@@ -3,7 +3,6 @@
 import os
 import shutil
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -35,7 +34,6 @@ def examine(settings: Settings) -> Iterator[Finding]:
     checks: list[Callable[[Settings], Finding]] = [
         _python,
         _torch,
-        _compiler,
         _gpu,
         _ray,
         _cores,
@@ -64,17 +62,6 @@ def _torch(settings: Settings) -> Finding:
     import torch
 
     return Finding("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads")
-
-
-def _compiler(settings: Settings) -> Finding:
-    compiler = next((name for name in (os.environ.get("CXX"), "g++", "clang++") if name and shutil.which(name)), None)
-    header = Path(sysconfig.get_paths()["include"]) / "Python.h"
-    if compiler is None or not header.is_file():
-        missing = "no C++ compiler" if compiler is None else f"no {header}"
-        return Finding(
-            "compiler", "note", f"{missing}: torch.compile falls back to eager", "install g++ and python3-dev"
-        )
-    return Finding("compiler", "ok", f"{compiler} and Python's headers: torch.compile can be used")
 
 
 def _gpu(settings: Settings) -> Finding:
