@@ -77,7 +77,7 @@ def find_files(source: TextSource) -> tuple[InputFile, ...]:
         if not num_matches:
             raise CorpusError(
                 f"corpus.files: {pattern!r} matches no file; check the path, "
-                f"and that files in a folder end in {_ENDINGS} (or set corpus.format)"
+                f"and that files in a folder end in {_ENDINGS}, or set corpus.format (--input-format)"
             )
     return tuple(files)
 
@@ -152,7 +152,9 @@ def _filesystem(uri: str) -> tuple[Any, str]:
         try:
             arrow, plain = pyarrow.fs.FileSystem.from_uri(uri)
         except (pa.ArrowException, OSError):
-            raise CorpusError(f"corpus.files: {uri}: {missing}") from None
+            raise CorpusError(
+                f"corpus.files: {uri}: {missing}; give a local path, or a URI such as s3://, gs://, https://"
+            ) from None
         return ArrowFSWrapper(arrow), plain
     return filesystem, str(plain)
 
@@ -178,7 +180,7 @@ def _input_file(path: str, source: TextSource, num_bytes: int, version: str) -> 
     if ending not in FORMATS:
         raise CorpusError(
             f"corpus.files: the ending of {path} does not say how to read it; "
-            f"known are {_ENDINGS}: rename it or set corpus.format to text, jsonl or parquet"
+            f"known are {_ENDINGS}: rename it or set corpus.format (--input-format) to text, jsonl or parquet"
         )
     return InputFile(path, FORMATS[ending], compression, num_bytes, version)
 
@@ -214,7 +216,7 @@ def read_chunks(file: InputFile, on_read: Callable[[int], None] = lambda _: None
         except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
             raise DamagedFileError(
                 f"{file.path} is damaged after {num_bytes} bytes of its content: {error}; fetch it again, "
-                "or set corpus.on_bad_record to skip to use the whole records before that"
+                "or set corpus.on_bad_record (--on-bad-record) to skip to use the whole records before that"
             ) from None
 
 
@@ -224,8 +226,9 @@ def _check_compression(file: InputFile, raw: IO[bytes]) -> None:
     raw.seek(0)
     actual = next((ending for ending, magic in COMPRESSIONS.items() if begin.startswith(magic)), "")
     if begin and actual != file.compression:
-        has, says = (f"{actual[1:]} data" if actual else "not compressed"), (file.compression or "nothing of that")
-        raise CorpusError(f"{file.path} is {has}, its ending says {says}; rename the file to what it is")
+        what = f"holds {actual[1:]} data" if actual else "is not compressed"
+        plain = file.name[: len(file.name) - len(file.compression)]
+        raise CorpusError(f"{file.path} {what}; rename it to {plain}{actual}")
 
 
 def _decompress(raw: IO[bytes], compression: str) -> Any:

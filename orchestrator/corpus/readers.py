@@ -134,12 +134,15 @@ class DocumentReader:
         name = self.source.text_field
         if name not in schema.names:
             raise CorpusError(
-                f"{self.file.path} has no column {name!r}; it has {', '.join(schema.names)}: set corpus.text_field"
+                f"{self.file.path} has no column {name!r}; it has {', '.join(schema.names)}: "
+                "set corpus.text_field (--text-field)"
             )
         kind = schema.field(name).type
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
-            raise CorpusError(f"{self.file.path}: column {name!r} holds {kind}, not text; set corpus.text_field")
+            raise CorpusError(
+                f"{self.file.path}: column {name!r} holds {kind}, not text; set corpus.text_field (--text-field)"
+            )
 
     def _read_record(self, record: dict[str, Any], place: str) -> Iterator[tuple[str, str]]:
         field = self.source.text_field
@@ -188,7 +191,9 @@ class DocumentReader:
         stream = " of the decompressed content" if self.file.compression else ""
         message = f"{self.file.path}: {place}{stream} {problem}"
         if self.source.on_bad_record == "error":
-            raise CorpusError(f"{message}; mend the file, or set corpus.on_bad_record to skip or replace")
+            raise CorpusError(
+                f"{message}; mend the file, or set corpus.on_bad_record (--on-bad-record) to skip or replace"
+            )
         self.num_bad_records += 1
         self.first_problem = self.first_problem or message
 

@@ -85,6 +85,11 @@ def test_a_pattern_without_files_is_named(tmp_path: Path, pattern: str) -> None:
     assert place in str(caught.value)
 
 
+def test_an_unknown_protocol_has_a_remedy() -> None:
+    with pytest.raises(CorpusError, match=r"odd.*; give a local path, or a URI such as s3://"):
+        find_files(TextSource(files=("odd://x/y.txt",)))
+
+
 def test_an_unknown_ending_asks_for_the_format(tmp_path: Path) -> None:
     (tmp_path / "wiki_00").touch()
     with pytest.raises(CorpusError, match=r"wiki_00 does not say .*corpus\.format"):
@@ -131,11 +136,11 @@ def test_a_file_cut_short_is_named_with_the_place(tmp_path: Path, ending: str, l
 def test_an_ending_that_lies_is_named(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"a.txt{ending}"
     path.write_bytes(b"plain text")
-    with pytest.raises(CorpusError, match="not compressed, its ending says"):
+    with pytest.raises(CorpusError, match=r"a\.txt\.\w+ is not compressed; rename it to a\.txt$"):
         content(path)
     path = tmp_path / "b.txt"
     path.write_bytes(PACKERS[ending](b"text"))
-    with pytest.raises(CorpusError, match=f"{ending[1:]} data"):
+    with pytest.raises(CorpusError, match=rf"holds {ending[1:]} data; rename it to b\.txt\{ending}$"):
         content(path)
 
 

@@ -115,7 +115,7 @@ def test_a_bad_record_follows_the_policy(
     with pytest.raises(CorpusError, match=place) as caught:
         read(path)
     assert str(path) in str(caught.value)
-    assert "set corpus.on_bad_record to skip or replace" in str(caught.value)
+    assert "set corpus.on_bad_record (--on-bad-record) to skip or replace" in str(caught.value)
     texts, bad = read(path, "skip")
     assert ("\n\n".join(texts).split(), bad) == (" ".join(skipped).split(), 1)
     texts, bad = read(path, "replace")
