@@ -37,8 +37,11 @@ def load_spec(path: str | Path, overrides: Overrides = ()) -> AnySpec:
 
 
 def load_task_spec(task: str, overrides: Sequence[str] = ()) -> TaskSpec:
-    """The task of a spec file, or one by its id; overrides are `KEY=VALUE` with keys of the task. Raises: SpecError."""
-    of_task = [f"task.{text}" for text in overrides]
+    """The task of a spec file, or one by its id; overrides are `KEY=VALUE`, `task.` before KEY or not.
+
+    Raises: SpecError.
+    """
+    of_task = [f"task.{text.removeprefix('task.')}" for text in overrides]
     if task.endswith((".yaml", ".yml")):
         spec = load_spec(task, of_task)
     else:

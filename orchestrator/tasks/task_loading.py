@@ -39,9 +39,12 @@ def _known_task(spec: TaskSpec, known: KnownTask) -> Task:
             if path is not None and not (split == "test" and _is_unlabelled(known, path)):
                 files.setdefault(split, path)
     if not files:
-        where = f"is in {spec.folder}" if spec.folder else "is known; set task.folder"
+        hint = "known; set task.folder in a spec, or give folder=DIR to evaluate"
         names = " or ".join(name for split in known.files.values() for name in split)
-        raise TaskDataError(f"task {spec.id}: none of its files {where} (looked for {names}, also .gz, .xz, .zst)")
+        raise TaskDataError(
+            f"task {spec.id}: none of its files is {f'in {spec.folder}' if spec.folder else hint} "
+            f"(looked for {names}, also .gz, .xz, .zst)"
+        )
     _check_files(spec, files, known.files.get("validation", ()))
     return Task(
         id=spec.id,

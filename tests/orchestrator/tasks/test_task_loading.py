@@ -157,7 +157,7 @@ AMISS: dict[str, tuple[dict[str, Any], type[OrchestratorError], str]] = {
         TaskDataError,
         r"none of its files is in .*train\.tsv or dev",
     ),
-    "no folder": ({"id": "rte"}, TaskDataError, "set task.folder"),
+    "no folder": ({"id": "rte"}, TaskDataError, r"set task\.folder .*folder=DIR to evaluate .*train\.tsv or"),
     "no validation": (
         {"id": "sst2", "folder": "{tmp}/only_train"},
         TaskDataError,
