@@ -48,7 +48,8 @@ def resolve_model(name: str, settings: Settings) -> str:
     if exists(join(name, _MODEL_FILE)):
         return name
     if name.startswith((".", "/", "~")) or "://" in name:
-        raise NotFoundError(f"{name} is no model folder: it has no {_MODEL_FILE}")
+        what = f"{name} is no model folder: it has no {_MODEL_FILE}" if exists(name) else f"there is no folder {name}"
+        raise NotFoundError(what)
     from orchestrator.registry import Registry
 
     with Registry(settings.registry) as registry:
@@ -62,9 +63,10 @@ def resolve_model(name: str, settings: Settings) -> str:
         except NotFoundError as error:
             if "several runs" in str(error):
                 raise
-            is_there = f"a folder without {_MODEL_FILE}" if exists(name) else "no folder"
+            folder = f"folder with a {_MODEL_FILE}" if exists(name) else "folder"
             raise NotFoundError(
-                f"{name!r} is no model: {is_there}, no run and no registered name ({registered})"
+                f"{name!r} is no registered model, run or {folder} ({registered}); "
+                "run the spec that makes it first, or name another"
             ) from None
         if run.model_folder is not None:
             return str(run.model_folder)

@@ -1,7 +1,9 @@
 """What the names in a spec lead to: folders of models and tokenizers, and the bits that lie there."""
 
+import os
 from pathlib import Path
 
+from orchestrator.errors import NotFoundError
 from orchestrator.inference import resolve_model
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
@@ -14,19 +16,32 @@ _WEIGHTS = "model.safetensors"
 
 
 def resolve_tokenizer(name: str, settings: Settings) -> str:
-    """The folder or file of a tokenizer: a path, or the tokenizer of a model. Raises: NotFoundError."""
+    """The folder or file of a tokenizer: a path, or the tokenizer of a model.
+
+    Raises: NotFoundError, saying how to make one.
+    """
     is_path = name.endswith(_TOKENIZER_FILES) and exists(name)
     if is_path or any(exists(join(name, file)) for file in _TOKENIZER_FILES):
         return name
-    return resolve_model(name, settings)
+    try:
+        return resolve_model(name, settings)
+    except NotFoundError:
+        what = f"{name} has neither {' nor '.join(_TOKENIZER_FILES)}" if exists(name) else f"nothing at {name}"
+        raise NotFoundError(
+            f"{what}, and no model of that name; make one with: orchestrator tokenizer train FILES --to {name}"
+        ) from None
 
 
 def resolve_name(field: str, name: str, settings: Settings) -> str:
     """The folder or file that a field's value leads to, absolute: workers have another current directory.
 
-    Raises: NotFoundError.
+    Raises: NotFoundError, naming the field.
     """
-    path = (resolve_tokenizer if field in TOKENIZER_FIELDS else resolve_model)(name, settings)
+    name = os.path.expanduser(name)  # noqa: PTH111 - leaves URIs as they are
+    try:
+        path = (resolve_tokenizer if field in TOKENIZER_FIELDS else resolve_model)(name, settings)
+    except NotFoundError as error:
+        raise NotFoundError(f"{field}: {error}") from None
     return str(Path(path).absolute()) if is_local(path) else path
 
 

@@ -205,6 +205,10 @@ def test_evaluate_scores_a_folder_on_a_task(command: Command, classifier: str, t
     spec = tmp_path / "sweep.yaml"
     spec.write_text("kind: sweep\ntask: {id: sst2, folder: SST-2}\nrecipe: {tokenizer: words}\n")
     assert json.loads(command("evaluate", classifier, "sweep.yaml", "-f", "json").out) == record
+    assert json.loads(command(*arguments[:3], "task.folder=SST-2", "-f", "json").out) == record
+    without = command("evaluate", classifier, "sst2")
+    assert without.status == 2
+    assert "give folder=DIR to evaluate" in without.err
     unknown = command("evaluate", classifier, "sst3", "folder=SST-2")
     assert unknown.status == 3
     assert "did you mean sst2?" in unknown.err
@@ -252,9 +256,21 @@ def test_a_run_that_made_the_same_weights_again_has_its_own_model(recorded_sweep
     assert resolve_model(run, settings) == resolve_model("first@1", settings) == "again/model"
 
 
-@pytest.mark.parametrize("name", ["nothing", "./nothing", "s3a/none", "first@9"])
-def test_a_model_that_is_none_is_not_found(recorded_sweep: RecordedSweep, name: str) -> None:
-    with pytest.raises(NotFoundError):
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("nothing", r"is no registered model, run or folder \(the latest are: first@1\); run the spec that makes it"),
+        ("first@9", "is no registered model, run or folder"),
+        ("models", r"run or folder with a config\.json"),
+        ("./nothing", r"there is no folder \./nothing"),
+        ("./models", r"\./models is no model folder: it has no config\.json"),
+    ],
+)
+def test_a_model_that_is_none_is_not_found(
+    recorded_sweep: RecordedSweep, tmp_path: Path, name: str, complaint: str
+) -> None:
+    (tmp_path / "models").mkdir()
+    with pytest.raises(NotFoundError, match=complaint):
         resolve_model(name, Settings.from_options())
 
 
