@@ -55,12 +55,18 @@ class LabCommand(click.Command):
         self.example = example
         self.params.extend(_global_options(hidden=True))
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Its own options, and where the global ones are explained."""
+        super().format_options(ctx, formatter)
+        options = ", ".join(f"--{name}" for name in (*_GLOBAL_OPTIONS, "debug"))
+        formatter.write(f"  Also {options}; see orchestrator -h\n")
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The example, as it would be typed."""
         if self.example:
             with formatter.section("Example"):
                 for line in self.example.strip().splitlines():
-                    formatter.write(f"{'':>{formatter.current_indent}}{line.strip()}\n")
+                    formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
 class LabGroup(click.Group):

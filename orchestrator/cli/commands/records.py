@@ -191,7 +191,7 @@ def export(output: str, where: str) -> None:
 
 @click.command(
     cls=LabCommand,
-    example="orchestrator query \"metrics.f1 > 0.9 and (params.learning_rate < 5e-5 or task = 'conll2003')\"",
+    example='orchestrator query "metrics.f1 > 0.9 and params.learning_rate < 5e-5"',
 )
 @click.argument("text", metavar="QUERY")
 @click.option("--sort", help="A field to sort by; `-FIELD` turns the order round.")

@@ -68,7 +68,8 @@ def _plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: 
 
 
 @click.command(
-    cls=LabCommand, example="orchestrator submit experiments/pretrain_base.yaml --address http://127.0.0.1:8265"
+    cls=LabCommand,
+    example="orchestrator submit experiments/pretrain_base.yaml \\\n    --address http://127.0.0.1:8265",
 )
 @spec_argument
 @overrides_argument
@@ -77,15 +78,15 @@ def _plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: 
 def submit(spec_path: str, overrides: tuple[str, ...], name: str | None, no_wait: bool) -> int:
     """Carry out a spec as a Ray job on a cluster.
 
-    Its log is followed, its id goes to stdout. --address (or RAY_API_SERVER_ADDRESS) is the cluster's dashboard.
-    Ctrl-C stops following, not the job.
+    Its log is followed; the job's id goes to stdout, the run's id stands in its log. --address (or
+    RAY_API_SERVER_ADDRESS) is the cluster's dashboard. Ctrl-C stops following, not the job.
     """
     from orchestrator.jobs import follow, submit_run
     from orchestrator.specs.loading import load_spec
 
     spec = load_spec(spec_path, overrides)
     job = submit_run(spec.model_copy(update={"name": name}) if name else spec, current_settings())
-    tell(f"submitted to {job.address}; its log again: ray job logs {job.id} --address {job.address} -f")
+    tell(f"submitted to {job.address}; its log again:\n  ray job logs {job.id} --address {job.address} -f")
     show_text(job.id)
     if no_wait:
         return 0
@@ -97,7 +98,8 @@ def submit(spec_path: str, overrides: tuple[str, ...], name: str | None, no_wait
 def resume(run_id: str) -> int:
     """Go on with a run that was interrupted.
 
-    It continues from its last checkpoint, under the same id. RUN is an id or the beginning of one.
+    Pretraining continues from its last checkpoint, a sweep with its unfinished trials; the id stays. RUN is an id or
+    the beginning of one.
     """
     from orchestrator.pipeline import resume_run
 

@@ -16,7 +16,13 @@ _DOCUMENTS_LOOKED_AT = 1000
 
 def _source_options(command: Any) -> Any:
     for option in (
-        click.option("--on-bad-record", type=_POLICIES, default="error", show_default=True, help="As in a spec."),
+        click.option(
+            "--on-bad-record",
+            type=_POLICIES,
+            default="error",
+            show_default=True,
+            help="A broken record: stop, leave it out, or mend its bytes.",
+        ),
         click.option("--text-field", default="text", show_default=True, help="Key or column of the text."),
         click.option("--input-format", type=_FORMATS, default="auto", show_default=True, help="How files are read."),
     ):
@@ -43,7 +49,7 @@ def corpus() -> None:
 
 @corpus.command(example="orchestrator corpus inspect data/pretrain")
 @_source_options
-@click.option("--max-documents", type=click.IntRange(1), help="Look at so many; at all when left out.")
+@click.option("--max-documents", type=click.IntRange(1), help="Documents to look at; all of them when left out.")
 @reading_options
 def inspect(
     files: tuple[str, ...],
@@ -56,7 +62,7 @@ def inspect(
 ) -> None:
     """What each file gives: documents, sentences, words, bad records.
 
-    FILE: files, folders or globs, URIs too; packed as .gz, .xz or .zst.
+    FILE: files, folders or globs, URIs too; packed as .gz, .xz or .zst. Broken records are counted; they never stop it.
     """
     from orchestrator.corpus.inspection import inspect_corpus
 
@@ -87,7 +93,7 @@ def tokenizer() -> None:
     """WordPiece tokenizers."""
 
 
-@tokenizer.command(example="orchestrator tokenizer train data/pretrain --vocab-size 8000 --to tokenizers/wiki")
+@tokenizer.command(example="orchestrator tokenizer train data --vocab-size 8000 --to tokenizers/wiki")
 @_source_options
 @click.option("--to", "folder", metavar="FOLDER", required=True, help="Where tokenizer.json and vocab.txt go.")
 @click.option("--vocab-size", type=click.IntRange(100), default=30522, show_default=True, help="Entries in all.")
@@ -130,11 +136,15 @@ def train(
     show_record({"folder": folder, "vocab_size": result.vocab_size, **result.report}, form, output)
 
 
-@tokenizer.command(example="orchestrator tokenizer report tokenizers/wiki data/pretrain/wikinews-00.jsonl.xz")
+@tokenizer.command(example="orchestrator tokenizer report tokenizers/wiki data/wikinews.jsonl.xz")
 @click.argument("tokenizer_path", metavar="TOKENIZER")
 @_source_options
 @click.option(
-    "--max-documents", type=click.IntRange(1), default=_DOCUMENTS_LOOKED_AT, show_default=True, help="To look at."
+    "--max-documents",
+    type=click.IntRange(1),
+    default=_DOCUMENTS_LOOKED_AT,
+    show_default=True,
+    help="Documents to look at.",
 )
 @reading_options
 def report(

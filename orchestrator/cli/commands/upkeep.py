@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.frame import LabCommand, LabGroup, current_settings, reading_options
-from orchestrator.cli.output import show_rows, show_text
+from orchestrator.cli.output import show_record, show_rows, show_text
 from orchestrator.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,11 +45,12 @@ def schema(kind: str | None, form: str | None, output: str | None) -> None:
 
 
 def _described(row: "FieldDoc") -> str:
-    """A field on a line, and what it means on the next ones."""
+    """A field, and below it what it means."""
     unit = f" ({row.unit})" if row.unit else ""
     default = row.default if row.default in ("required", "left out", "see below") else f"default {row.default}"
     about = textwrap.fill(row.about, 80, initial_indent="    ", subsequent_indent="    ")
-    return f"{row.field}: {row.type}{unit}; {default}; {row.role}\n{about}"
+    field = f"{row.field}: {row.type}{unit}; {default}; {row.role}"
+    return f"{textwrap.fill(field, 80, subsequent_indent=' ' * 8)}\n{about}"
 
 
 @click.group(cls=LabGroup)
@@ -70,12 +71,13 @@ def upgrade() -> None:
 
 
 @db.command(example="orchestrator db current")
-def current() -> None:
+@reading_options
+def current(form: str | None, output: str | None) -> None:
     """The revision that the tables are at."""
     from orchestrator.registry import Registry
 
     with Registry(current_settings().registry) as registry:
-        show_text(registry.current_revision() or "empty")
+        show_record({"revision": registry.current_revision() or "empty"}, form, output)
 
 
 @click.command(cls=LabCommand, example="orchestrator doctor")

@@ -77,7 +77,13 @@ def export(model: str, folder: str) -> None:
 @click.argument("model", metavar="MODEL")
 @click.argument("task", metavar="TASK")
 @overrides_argument
-@click.option("--split", type=click.Choice(["train", "validation", "test"]), default="validation", show_default=True)
+@click.option(
+    "--split",
+    type=click.Choice(["train", "validation", "test"]),
+    default="validation",
+    show_default=True,
+    help="The split to score.",
+)
 @click.option("--batch-size", type=click.IntRange(1), default=64, show_default=True, help="Examples of a forward pass.")
 @click.option("--predictions", metavar="FILE", help="Write each example's prediction there, as JSONL.")
 @reading_options
@@ -94,7 +100,7 @@ def evaluate(
     """Score a model on a split of a task.
 
     MODEL is a registered name, a run or a folder. TASK is a known task's id with folder=DIR, or a spec file with a
-    task; KEY=VALUE sets fields of the task.
+    task; KEY=VALUE sets fields of the task. The score is shown, not recorded: a spec of kind evaluate records it.
     """
     from orchestrator import inference
     from orchestrator.specs.loading import load_task_spec
@@ -121,7 +127,7 @@ def _check_known(task: "TaskSpec") -> None:
 @click.command(
     cls=LabCommand,
     example='echo "A charming film." | orchestrator predict my-model\n'
-    'echo \'{"question": "Who?", "context": "It was Ann."}\' | orchestrator predict my-qa-model',
+    "orchestrator predict my-qa-model questions.jsonl -o answers.jsonl",
 )
 @click.argument("model", metavar="MODEL")
 @click.argument("file", type=click.File("r", encoding="utf-8", errors="replace"), default="-")

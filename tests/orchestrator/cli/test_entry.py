@@ -42,6 +42,8 @@ def test_help_ends_in_an_example_of_the_command(path: tuple[str, ...], command: 
     assert outcome.status == 0
     assert outcome.err == ""
     last = outcome.out.rstrip().splitlines()
+    assert max(map(len, last)) <= 80
+    assert "--registry, --address, --debug; see orchestrator -h" in outcome.out
     assert "Example:" in last[-3:] or "Example:" in last[-2:]
     assert f"orchestrator {' '.join(path)}" in outcome.out.partition("Example:")[2]
 
