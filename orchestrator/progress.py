@@ -61,16 +61,15 @@ class TrainingStatus:
         self._first: tuple[int, float] | None = None
 
     def line(self, event: MetricEvent) -> str:
-        """The line for a measurement in training or on held-out documents."""
+        """The line for a measurement in training, or on held-out documents: losses and, in brackets, accuracies."""
         values = event.values
-        parts = [f"step {event.step:,}/{self._num_steps:,}", f"mlm {values['mlm_loss']:.3f}"]
-        if "nsp_loss" in values:
-            parts.append(f"nsp {values['nsp_loss']:.3f}")
+        heads = [head for head in ("mlm", "nsp") if f"{head}_loss" in values]
         if event.split == "validation":
+            parts = [f"{head} {values[f'{head}_loss']:.3f} ({values[f'{head}_accuracy']:.1%})" for head in heads]
             parts.append(f"perplexity {values['perplexity']:,.1f}")
-            parts.append(f"mlm accuracy {values['mlm_accuracy']:.3f}")
-            parts += [f"nsp accuracy {values['nsp_accuracy']:.3f}"] if "nsp_accuracy" in values else []
-            return "held out: " + "  ".join(parts)
+            return f"held out {event.step:,}: {'  '.join(parts)}".replace("%", " %")
+        parts = [f"step {event.step:,}/{self._num_steps:,}"]
+        parts += [f"{head} {values[f'{head}_loss']:.3f}" for head in heads]
         parts.append(f"{values['tokens_per_s']:,.0f} tokens/s")
         now = time.monotonic()
         if self._first is None or now - self._first[1] < SETTLING_S:

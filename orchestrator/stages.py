@@ -27,6 +27,8 @@ from orchestrator.specs.references import RANDOM
 from orchestrator.storage import exists, join, local_copy, read_json, write_json
 
 FINISHED_TRIALS = "finished_trials.json"
+_REPORTED = ("fertility", "unknown_rate")
+"""What a tokenizer's line shows of its report; the registry has all of it."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,8 @@ def _run_tokenizer(spec: TokenizerSpec, context: StageContext) -> TokenizerResul
 
     context.progress.show(f"training a tokenizer of {spec.vocab_size:,} word pieces")
     result = train_tokenizer(spec, context.settings.storage)
-    report = "  ".join(f"{name} {value:.3f}" for name, value in result.report.items())
-    context.progress.say(f"tokenizer: {result.vocab_size:,} entries  {report}")
+    report = "".join(f"  {name} {value:.3f}" for name, value in result.report.items() if name in _REPORTED)
+    context.progress.say(f"tokenizer: {result.vocab_size:,} entries{report}")
     return result
 
 
@@ -189,8 +191,10 @@ def _tokenising(progress: Progress) -> Callable[[int, int], None]:
 
 def _tell_dataset(dataset: DatasetResult, context: StageContext) -> None:
     counts = dataset.counts
-    how = "found as tokenised before" if dataset.reused else "tokenised"
+    how = "tokenised before" if dataset.reused else "tokenised"
     context.progress.say(
         f"corpus {how}: {counts['num_train_documents']:,} documents, {counts['num_train_tokens']:,} tokens; "
-        f"{counts['num_held_out_documents']:,} documents held out; {counts['num_bad_records']:,} bad records"
+        f"{counts['num_held_out_documents']:,} held out"
     )
+    if counts["num_bad_records"]:
+        context.progress.say(f"corpus: {counts['num_bad_records']:,} bad records were left out or mended")

@@ -33,7 +33,7 @@ def run_demo(settings: Settings) -> int:
     started_at = time.monotonic()
     progress = Progress()
     data = write_demo_data(settings.home / "demo", SEED)
-    progress.say(f"All text of this demo is generated: a small world of people, places and firms, in {data.corpus}")
+    progress.say(f"All text of this demo is generated: a small world of people, places and firms\n  {data.corpus}")
     record = run_spec(demo_spec(data), settings=settings)
     show_results(settings, record.id, data)
     progress.say(f"the demo took {duration(time.monotonic() - started_at)}")

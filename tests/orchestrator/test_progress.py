@@ -1,0 +1,25 @@
+"""What is said while work goes on: losses with their accuracies, in lines of a terminal's width.
+
+Alone: .venv/bin/pytest tests/orchestrator/test_progress.py
+"""
+
+from orchestrator.progress import TrainingStatus
+from orchestrator.results import MetricEvent
+
+MLM = {"mlm_loss": 6.43, "mlm_accuracy": 0.152, "perplexity": 1234.5, "tokens_per_s": 1500.0}
+NSP = {"nsp_loss": 0.5, "nsp_accuracy": 0.83}
+
+
+def line(split: str, values: dict[str, float]) -> str:
+    return TrainingStatus(100_000).line(MetricEvent(20_000, split, values))  # type: ignore[arg-type]
+
+
+def test_the_held_out_line_has_accuracies_beside_losses() -> None:
+    found = line("validation", MLM | NSP)
+    assert found == "held out 20,000: mlm 6.430 (15.2 %)  nsp 0.500 (83.0 %)  perplexity 1,234.5"
+    assert len(found) <= 80
+
+
+def test_a_run_without_next_sentences_shows_none() -> None:
+    assert line("validation", MLM) == "held out 20,000: mlm 6.430 (15.2 %)  perplexity 1,234.5"
+    assert line("train", MLM) == "step 20,000/100,000  mlm 6.430  1,500 tokens/s"
