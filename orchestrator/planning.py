@@ -1,6 +1,6 @@
 """What a spec needs and does, found out before anything is started; what could not run is refused here."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +8,7 @@ from orchestrator.cluster import Processes
 from orchestrator.corpus.files import find_files
 from orchestrator.errors import SpecError
 from orchestrator.names import content_digest, resolve_name
+from orchestrator.planned_networks import Networks
 from orchestrator.pretraining.network import build_config
 from orchestrator.settings import Settings
 from orchestrator.specs import (
@@ -22,7 +23,6 @@ from orchestrator.specs import (
     TokenizerSpec,
 )
 from orchestrator.specs.references import STAGE_MARK, names_of, references_of
-from orchestrator.storage import exists, local_copy
 
 BYTES_PER_PARAMETER = 16
 """float32 weights, gradients and AdamW's two moments."""
@@ -100,65 +100,77 @@ def needed_processes(spec: Spec) -> list[Processes]:
     return [Processes(1, needed_resources(spec))]
 
 
-def plan_rows(spec: Spec, settings: Settings, stage: str = "") -> list[PlanRow]:
+def plan_rows(spec: Spec, settings: Settings) -> list[PlanRow]:
     """The plan of a spec, stage by stage."""
-    if isinstance(spec, PipelineSpec):
-        return [row for name, inner in spec.stages.items() for row in plan_rows(inner, settings, name)]
-    stage = stage or spec.name or spec.kind
-    facts = [*_facts(spec, settings), ("resources", _resources_text(needed_resources(spec)))]
-    return [PlanRow(stage, what, value) for what, value in facts]
+    stages: Mapping[str, Spec] = spec.stages if isinstance(spec, PipelineSpec) else {spec.name or spec.kind: spec}
+    rows = []
+    for stage, inner in stages.items():
+        facts = [*_facts(inner, Networks(stages, settings)), ("resources", _resources_text(needed_resources(inner)))]
+        rows += [PlanRow(stage, what, value) for what, value in facts]
+    return rows
 
 
-def _facts(spec: Spec, settings: Settings) -> Iterator[tuple[str, str]]:
+def _facts(spec: Spec, networks: Networks) -> Iterator[tuple[str, str]]:
     yield "kind", spec.kind
     for source in _sources(spec):
         files = find_files(source)
-        yield "text", f"{len(files):,} files, {sum(file.num_bytes for file in files) / 1e6:,.1f} MB as stored"
+        yield "text", f"{len(files):,} files, {_size(sum(file.num_bytes for file in files))} as stored"
+    if isinstance(spec, TokenizerSpec):
+        yield "vocabulary", f"at most {spec.vocab_size:,} entries"
     if isinstance(spec, PretrainSpec):
-        yield from _pretraining_facts(spec)
+        yield from _pretraining_facts(spec, networks)
     if isinstance(spec, SweepSpec):
-        yield from _sweep_facts(spec)
+        yield from _sweep_facts(spec, networks)
 
 
-def _pretraining_facts(spec: PretrainSpec) -> Iterator[tuple[str, str]]:
+def _pretraining_facts(spec: PretrainSpec, networks: Networks) -> Iterator[tuple[str, str]]:
     for length, steps in spec.phase_steps():
         yield "steps", f"{steps:,} of {spec.global_batch_size:,} examples up to {length} tokens"
     tokens = sum(length * steps * spec.global_batch_size for length, steps in spec.phase_steps())
     yield "tokens", f"at most {tokens:,}"
-    if spec.init_from == "random" and exists(spec.tokenizer):
-        num_parameters = _num_parameters(spec)
+    num_parameters = networks.pretraining_parameters(spec)
+    if num_parameters is not None:
         yield "parameters", f"{num_parameters:,}"
-        yield "memory of a worker", f"{num_parameters * BYTES_PER_PARAMETER / 1e9:,.2f} GB and activations"
+        yield "memory of a worker", _memory_text(num_parameters)
         kept = spec.execution.keep_checkpoints * num_parameters * BYTES_PER_SAVED_PARAMETER
-        yield "disk", f"{kept / 1e9:,.2f} GB of checkpoints, and the token store (about the text's size)"
+        yield "disk", f"{_size(kept)} of checkpoints, and the token store (about the text's size)"
 
 
-def _num_parameters(spec: PretrainSpec) -> int:
-    import torch
-
-    from bert_core.heads import BertForPreTraining
-    from bert_core.tokenization import Tokenizer
-
-    tokenizer = Tokenizer.load(local_copy(spec.tokenizer))
-    with torch.device("meta"):
-        model = BertForPreTraining(build_config(spec.model, tokenizer.vocab_size), seed=None)
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
-def _sweep_facts(spec: SweepSpec) -> Iterator[tuple[str, str]]:
-    from orchestrator.finetuning.search_space import grid_points
+def _sweep_facts(spec: SweepSpec, networks: Networks) -> Iterator[tuple[str, str]]:
+    from orchestrator.finetuning.batch_order import Schedule
+    from orchestrator.finetuning.search_space import grid_points, random_points, value_bounds
     from orchestrator.tasks import load_task
 
     task = load_task(spec.task)
     yield "task", f"{task.id} ({task.head}), ranked by {task.metric}"
     num_examples = len(task.examples("train"))
     yield "data", f"{num_examples:,} training examples; splits: {', '.join(task.splits)}"
-    points = sum(1 for _ in grid_points(spec)) if spec.search == "grid" else spec.trials or 0
+    points = spec.trials or 0
+    if spec.search != "optuna":
+        points = sum(1 for _ in (grid_points if spec.search == "grid" else random_points)(spec))
     yield "trials", f"{points * len(spec.seeds):,} ({points:,} points × {len(spec.seeds)} seeds)"
-    steps = round(num_examples * spec.recipe.epochs / spec.recipe.batch_size)
-    yield "steps of a trial", f"about {steps:,}, where the space does not vary epochs or batch_size"
+    (small, large), (short, long) = value_bounds(spec, "batch_size"), value_bounds(spec, "epochs")
+    fewest, most = (
+        Schedule(num_examples, int(batch_size), epochs, 1).num_steps
+        for batch_size, epochs in ((large, short), (small, long))
+    )
+    # A long passage gives more than one window to train on.
+    about = "about " if task.head in ("ner", "qa") else ""
+    yield "steps of a trial", f"{about}{fewest:,}" + (f" to {most:,}" if most > fewest else "")
+    num_parameters = networks.trial_parameters(spec)
+    if num_parameters is not None:
+        yield "parameters", f"{num_parameters:,}, and a small head"
+        yield "memory of a trial", _memory_text(num_parameters)
     if spec.execution.max_concurrent_trials:
         yield "trials at a time", f"at most {spec.execution.max_concurrent_trials}"
+
+
+def _memory_text(num_parameters: int) -> str:
+    return f"{_size(num_parameters * BYTES_PER_PARAMETER)} and activations"
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / 1e9:,.2f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:,.1f} MB"
 
 
 def _check_references(spec: PipelineSpec) -> None:

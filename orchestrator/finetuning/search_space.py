@@ -59,6 +59,20 @@ def axis_values(axis: Axis | tuple[Scalar, ...]) -> tuple[Scalar, ...] | None:
     return axis if isinstance(axis, tuple) else None
 
 
+def listed_values(spec: SweepSpec, name: str) -> tuple[Scalar | None, ...]:
+    """All values that a recipe field takes in the sweep; none where it ranges."""
+    axis = spec.space.get(name)
+    return (getattr(spec.recipe, name),) if axis is None else axis_values(axis) or ()
+
+
+def value_bounds(spec: SweepSpec, name: str) -> tuple[float, float]:
+    """The smallest and the largest value that a number of the recipe takes in the sweep."""
+    ends = (0.0, 1 - 2.0**-53)
+    values = listed_values(spec, name) or [value_at(spec.space[name], share) for share in ends]
+    numbers = [float(value) for value in values if value is not None]
+    return min(numbers), max(numbers)
+
+
 def grid_points(spec: SweepSpec) -> Iterator[Point]:
     """Every combination of the listed values, the last axis running fastest; the first `trials` of them."""
     values = [axis_values(axis) for axis in spec.space.values()]
@@ -126,8 +140,5 @@ def check_space(spec: SweepSpec) -> None:
 
 def most_evaluations(spec: SweepSpec) -> int:
     """Evaluations of the longest trial that the sweep can have."""
-    ends = {}
-    for name in ("epochs", "evaluations_per_epoch"):
-        axis = spec.space.get(name, (getattr(spec.recipe, name),))
-        ends[name] = max(float(value) for value in axis_values(axis) or (value_at(axis, 1 - 2.0**-53),))
-    return num_evaluations(ends["epochs"], int(ends["evaluations_per_epoch"]))
+    epochs, per_epoch = (value_bounds(spec, name)[1] for name in ("epochs", "evaluations_per_epoch"))
+    return num_evaluations(epochs, int(per_epoch))

@@ -22,7 +22,7 @@ from orchestrator.errors import RunFailedError, TaskDataError
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.heads import RANDOM, check_fit
 from orchestrator.finetuning.model_folder import count_parameters
-from orchestrator.finetuning.search_space import axis_values, check_space, most_evaluations, value_at
+from orchestrator.finetuning.search_space import check_space, listed_values, most_evaluations, value_at
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress, first_reason
 from orchestrator.finetuning.trial import TrialJob, baseline_metrics, prepare_trial_features, run_trial, trial_folder
 from orchestrator.finetuning.trial_queue import TrialQueue
@@ -35,7 +35,6 @@ from orchestrator.results import (
     TrialResult,
 )
 from orchestrator.specs import RecipeSpec, SweepSpec
-from orchestrator.specs.sweep import Scalar
 from orchestrator.storage import delete, digest_file, exists, join, local_copy, read_json, write_json
 from orchestrator.storage.files import is_local, local_path, move_folder
 from orchestrator.tasks import (
@@ -119,16 +118,10 @@ def _absolute(path: str) -> str:
     return os.path.abspath(local_path(path)) if is_local(path) else path  # noqa: PTH100
 
 
-def _listed(spec: SweepSpec, name: str) -> tuple[Scalar | None, ...]:
-    """All values that a recipe field takes in the sweep; none where it ranges."""
-    axis = spec.space.get(name)
-    return (getattr(spec.recipe, name),) if axis is None else axis_values(axis) or ()
-
-
 def _resolve_folders(spec: SweepSpec, resolve_model: Callable[[str], str]) -> dict[str, str]:
     """The folder of each model and tokenizer that the recipes name; a sweep with random weights names a tokenizer."""
-    models = [str(name) for name in _listed(spec, "init_from")]
-    tokenizers = list(_listed(spec, "tokenizer")) if RANDOM in models else []
+    models = [str(name) for name in listed_values(spec, "init_from")]
+    tokenizers = list(listed_values(spec, "tokenizer")) if RANDOM in models else []
     folders = {name: resolve_model(name) for name in models if name != RANDOM}
     for name in tokenizers:
         folders.setdefault(str(name), str(name) if exists(str(name)) else resolve_model(str(name)))
@@ -168,7 +161,7 @@ def _prepare_data(
 def _listed_recipes(spec: SweepSpec) -> Iterator[RecipeSpec]:
     """One recipe for each combination of what decides the features; a range stands as its lower end."""
     names = ("init_from", "tokenizer", "max_seq_length", "doc_stride", "max_query_length")
-    values = [_listed(spec, name) or (value_at(spec.space[name], 0.0),) for name in names]
+    values = [listed_values(spec, name) or (value_at(spec.space[name], 0.0),) for name in names]
     for combination in product(*values):
         yield spec.recipe.model_copy(update=dict(zip(names, combination, strict=True)))
 

@@ -1,5 +1,6 @@
 """Specs carried out end to end on Ray, killed and resumed. Alone: pytest tests/orchestrator/test_pipeline.py"""
 
+import json
 import os
 import random
 import subprocess
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bert_core.config import BertConfig
 from orchestrator.errors import CorpusError, RunFailedError, SpecError
 from orchestrator.pipeline import plan_spec, resume_run, run_spec
 from orchestrator.registry import Registry
@@ -180,9 +182,27 @@ def test_a_stage_that_is_not_there_is_named(laboratory: tuple[Path, Settings]) -
         run_spec(load_spec(path, ["stages.model.tokenizer=@wrods"]), settings=settings)
 
 
-def test_a_plan_tells_steps_trials_and_resources(laboratory: tuple[Path, Settings]) -> None:
+def test_a_plan_tells_steps_trials_sizes_and_resources(laboratory: tuple[Path, Settings]) -> None:
     path, settings = laboratory
-    rows = {(row.stage, row.what): row.value for row in plan_spec(load_spec(path), settings=settings)}
+    overrides = ["stages.task.space.batch_size=[8, 16]", "stages.task.space.epochs=[1, 4]"]
+    spec = load_spec(path, overrides)
+    rows = {(row.stage, row.what): row.value for row in plan_spec(spec, settings=settings)}
+    assert rows["words", "vocabulary"] == "at most 200 entries"
     assert rows["model", "steps"] == "300 of 8 examples up to 48 tokens"
-    assert rows["task", "trials"] == "2 (2 points × 1 seeds)"
+    assert rows["model", "parameters"] == "38,058"
+    assert rows["model", "memory of a worker"] == "0.6 MB and activations"
+    assert "of checkpoints" in rows["model", "disk"]
     assert rows["model", "resources"] == "2 CPU"
+    assert rows["task", "trials"] == "8 (8 points × 1 seeds)"
+    assert rows["task", "steps of a trial"] == "2 to 16"
+    assert rows["task", "parameters"] == "504,704, and a small head"
+    assert rows["task", "memory of a trial"] == "8.1 MB and activations"
+
+
+def test_a_plan_knows_the_size_of_a_model_to_continue(laboratory: tuple[Path, Settings], tmp_path: Path) -> None:
+    path, settings = laboratory
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "config.json").write_text(json.dumps(BertConfig.from_size("tiny").to_dict()))
+    spec = load_spec(path, ["stages.model.init_from=old"])
+    rows = {(row.stage, row.what): row.value for row in plan_spec(spec, settings=settings)}
+    assert rows["model", "parameters"] == "4,433,468"

@@ -1,0 +1,71 @@
+"""How large the networks of a spec will be, as far as that is known before anything runs.
+
+A later stage of a pipeline may start from what an earlier one will make: its size follows from what that one asks for.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+
+from bert_core.config import CONFIG_FILE, BertConfig
+from orchestrator.names import resolve_name, resolve_tokenizer
+from orchestrator.pretraining.network import build_config
+from orchestrator.settings import Settings
+from orchestrator.specs import PretrainSpec, Spec, SweepSpec, TokenizerSpec
+from orchestrator.specs.references import RANDOM, STAGE_MARK
+from orchestrator.storage import join, local_copy, read_json
+
+
+@dataclass(frozen=True)
+class Networks:
+    """The networks of a pipeline's stages, or of a single spec. What only the run decides is None."""
+
+    stages: Mapping[str, Spec]
+    settings: Settings
+
+    def pretraining_parameters(self, spec: PretrainSpec) -> int | None:
+        """Weights of the pretrained network, its heads included."""
+        from bert_core.heads import BertForPreTraining
+
+        config = self._pretraining(spec)
+        return None if config is None else sum(p.numel() for p in BertForPreTraining(config, seed=None).parameters())
+
+    def trial_parameters(self, spec: SweepSpec) -> int | None:
+        """Weights of the largest encoder that a trial may have."""
+        from bert_core.model import BertModel
+
+        models = [BertModel(config, seed=None) for config in self._trials(spec) if config is not None]
+        return max((sum(p.numel() for p in model.parameters()) for model in models), default=None)
+
+    def _pretraining(self, spec: PretrainSpec) -> BertConfig | None:
+        if spec.init_from != RANDOM:
+            return self._named(spec.init_from)
+        vocab_size = self._vocab_size(spec.tokenizer)
+        return None if vocab_size is None else build_config(spec.model, vocab_size)
+
+    def _trials(self, spec: SweepSpec) -> Iterator[BertConfig | None]:
+        from orchestrator.finetuning.search_space import listed_values
+
+        models = [str(name) for name in listed_values(spec, "init_from")]
+        yield from (self._named(name) for name in models if name != RANDOM)
+        if RANDOM in models:
+            for size, tokenizer in product(listed_values(spec, "size"), listed_values(spec, "tokenizer")):
+                vocab_size = self._vocab_size(str(tokenizer))
+                yield None if vocab_size is None else BertConfig.from_size(str(size), vocab_size=vocab_size)
+
+    def _named(self, name: str) -> BertConfig | None:
+        if not name.startswith(STAGE_MARK):
+            folder = resolve_name("init_from", name, self.settings)
+            return BertConfig.from_dict(read_json(join(folder, CONFIG_FILE)))
+        stage = self.stages[name.removeprefix(STAGE_MARK)]
+        return self._pretraining(stage) if isinstance(stage, PretrainSpec) else None
+
+    def _vocab_size(self, name: str) -> int | None:
+        from bert_core.tokenization import Tokenizer
+
+        if not name.startswith(STAGE_MARK):
+            return Tokenizer.load(local_copy(resolve_tokenizer(name, self.settings))).vocab_size
+        stage = self.stages[name.removeprefix(STAGE_MARK)]
+        if isinstance(stage, TokenizerSpec):
+            return stage.vocab_size
+        return self._vocab_size(stage.tokenizer) if isinstance(stage, PretrainSpec) else None
