@@ -31,10 +31,15 @@ def save_training_state(folder: Path, model: nn.Module, optimizer: Optimizer, ex
     Returns the SHA-256 of the manifest, which names this state for good. A state of that name is replaced.
     """
     with whole_folder(folder) as new:
-        save_file(_stored(model.state_dict()), new / _MODEL)
-        save_file(_stored(_optimizer_tensors(model, optimizer)), new / _OPTIMIZER)
-        write_json(new / _STATE, {"param_groups": _named_groups(model, optimizer), "extra": dict(extra)})
-        return write_manifest(new, (_MODEL, _OPTIMIZER, _STATE))
+        return write_training_state(new, model, optimizer, extra)
+
+
+def write_training_state(folder: Path, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any]) -> str:
+    """The same into a folder that is there, the manifest last; for those who see to wholeness themselves."""
+    save_file(_stored(model.state_dict()), folder / _MODEL)
+    save_file(_stored(_optimizer_tensors(model, optimizer)), folder / _OPTIMIZER)
+    write_json(folder / _STATE, {"param_groups": _named_groups(model, optimizer), "extra": dict(extra)})
+    return write_manifest(folder, (_MODEL, _OPTIMIZER, _STATE))
 
 
 def load_training_state(folder: Path, model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:

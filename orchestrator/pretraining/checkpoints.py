@@ -14,12 +14,23 @@ from torch.optim import Optimizer
 
 from bert_core.errors import CheckpointError
 from bert_core.manifest import MANIFEST_FILE
-from bert_core.training_state import load_training_state, save_training_state
+from bert_core.training_state import load_training_state, write_training_state
 from orchestrator.errors import RunStoppedError
 from orchestrator.results import CheckpointEvent
-from orchestrator.storage import delete, digest_file, exists, join, local_copy, read_json, write_json, written_folder
+from orchestrator.storage import (
+    delete,
+    digest_file,
+    exists,
+    join,
+    local_copy,
+    names_in,
+    read_json,
+    write_json,
+    written_folder,
+)
 
 POINTER = "checkpoints.json"
+FOLDER = "checkpoints"
 
 
 @dataclass(frozen=True)
@@ -40,9 +51,9 @@ class Checkpoints:
         Raises: RunStoppedError when a later attempt has taken over the run.
         """
         self._refuse_if_superseded()
-        path = join(self.run_folder, f"checkpoints/step-{step:08d}-attempt-{self.attempt}")
+        path = join(self.run_folder, FOLDER, f"step-{step:08d}-attempt-{self.attempt}")
         with written_folder(path) as folder:
-            digest = save_training_state(folder, model, optimizer, extra)
+            digest = write_training_state(folder, model, optimizer, extra)
             num_bytes = sum(file.stat().st_size for file in folder.iterdir())
         event = CheckpointEvent(step, path, digest, num_bytes)
         known = [entry for entry in self._refuse_if_superseded() if entry["path"] != path]
@@ -74,6 +85,13 @@ class Checkpoints:
             )
         return None
 
+    def tidy(self) -> None:
+        """Remove what no pointer names: halves that a killed process left, and what it had no time to delete."""
+        known = {entry["path"].rstrip("/").rpartition("/")[2] for entry in self._refuse_if_superseded()}
+        for name in names_in(join(self.run_folder, FOLDER)):
+            if name not in known:
+                delete(join(self.run_folder, FOLDER, name))
+
     @staticmethod
     def _load(event: CheckpointEvent, model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
         folder = local_copy(event.path)
@@ -97,5 +115,8 @@ class Checkpoints:
         path = join(self.run_folder, POINTER)
         if not exists(path):
             return {"attempt": 0, "checkpoints": []}
-        pointer: dict[str, Any] = read_json(path)
-        return pointer
+        try:
+            pointer = read_json(path)
+            return {"attempt": int(pointer["attempt"]), "checkpoints": list(pointer["checkpoints"])}
+        except (ValueError, KeyError, TypeError):
+            raise CheckpointError(f"{path} is cut short or altered; delete it to begin this run anew") from None

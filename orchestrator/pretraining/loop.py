@@ -25,6 +25,7 @@ from orchestrator.pretraining.step import (
     all_reduce_sum,
     as_vector,
     pretraining_sums,
+    refuse_if_unequal,
     training_step,
 )
 from orchestrator.results import Event, MessageEvent, MetricEvent
@@ -73,6 +74,7 @@ class TrainingLoop:
         Raises: RunFailedError when the loss is no number any more; CheckpointError when no checkpoint can be used.
         """
         first_step = self.restore()
+        refuse_if_unequal(first_step, self.worker)
         context = StepContext(self.model, self.optimizer, self.spec, self.worker)
         meter = Meter(self.worker)
         self.model.train()
@@ -100,6 +102,8 @@ class TrainingLoop:
         found = self.checkpoints.load(
             self.model, self.optimizer, lambda text: self._emit(MessageEvent(text, "warning"))
         )
+        if self.worker.rank == 0:
+            self.checkpoints.tidy()
         if found is None:
             return 0
         event, extra = found

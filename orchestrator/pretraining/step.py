@@ -80,6 +80,19 @@ def all_reduce_sum(values: Tensor, worker: Worker) -> None:
         torch.distributed.all_reduce(values)
 
 
+def refuse_if_unequal(step: int, worker: Worker) -> None:
+    """See that all workers begin at the same step. A checkpoint that one of them could not read makes it fall back to
+    an older one alone; raising RuntimeError lets Ray start the workers anew.
+    """
+    if worker.num_workers == 1:
+        return
+    highest = torch.tensor([step, -step], device=worker.device)
+    torch.distributed.all_reduce(highest, op=torch.distributed.ReduceOp.MAX)
+    first, last = -int(highest[1]), int(highest[0])
+    if first != last:
+        raise RuntimeError(f"workers found different checkpoints: of step {first} and of step {last}")
+
+
 def all_reduce_gradients(parameters: list[nn.Parameter], worker: Worker) -> None:
     """Add up all gradients over workers as one flat tensor: one message a step."""
     if worker.num_workers == 1:

@@ -103,6 +103,14 @@ def _raise_unless_gone(_: object, __: str, problem: tuple[object, BaseException,
         raise problem[1]
 
 
+def names_in(folder: str) -> list[str]:
+    """What lies in a folder, hidden files too; nothing where there is none. To tidy up, not to find what is true."""
+    filesystem, plain = fsspec.core.url_to_fs(folder)
+    if not filesystem.isdir(plain):
+        return []
+    return sorted(Path(path).name for path in filesystem.ls(plain, detail=False))
+
+
 def digest_file(path: str) -> str:
     """SHA-256 of a file's bytes, read in pieces."""
     with open_read(path) as file:

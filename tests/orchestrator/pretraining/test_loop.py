@@ -17,6 +17,7 @@ from orchestrator.errors import RunFailedError, RunStoppedError
 from orchestrator.pretraining.checkpoints import Checkpoints
 from orchestrator.pretraining.job import PretrainJob, Worker
 from orchestrator.pretraining.loop import TrainingLoop
+from orchestrator.pretraining.step import refuse_if_unequal
 from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEvent
 from orchestrator.storage import delete, digest_file
 from tests.orchestrator.corpus.test_stream import digests
@@ -149,6 +150,38 @@ def test_no_whole_checkpoint_is_an_error_and_not_a_new_start(tmp_path: Path) -> 
         (folder / "optimizer.safetensors").write_bytes(b"")
     with pytest.raises(CheckpointError, match=r"no checkpoint of .* can be used .*: start a new run"):
         run(make_job(tmp_path, attempt=2), lambda event: None)
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    run(make_job(tmp_path), lambda event: None)
+    checkpoints = tmp_path / "run" / "checkpoints"
+    whole = sorted(path.name for path in checkpoints.iterdir())
+    for name in (".step-00000025-attempt-1.1a2b.tmp", "step-00000025-attempt-1"):
+        (checkpoints / name).mkdir()
+        (checkpoints / name / "model.safetensors").write_bytes(b"half")
+    run(make_job(tmp_path, attempt=2), lambda event: None)
+    assert sorted(path.name for path in checkpoints.iterdir()) == whole
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"attempt": 1}', '{"attempt": null, "checkpoints": []}'])
+def test_a_damaged_list_of_checkpoints_is_named(tmp_path: Path, text: str) -> None:
+    job = make_job(tmp_path)
+    (tmp_path / "run").mkdir(exist_ok=True)
+    (tmp_path / "run" / "checkpoints.json").write_text(text)
+    with pytest.raises(CheckpointError, match=r"checkpoints\.json is cut short or altered; delete it"):
+        run(job, lambda event: None)
+
+
+@pytest.mark.parametrize("other", [5, 15])
+def test_workers_that_found_different_checkpoints_do_not_train(monkeypatch: pytest.MonkeyPatch, other: int) -> None:
+    def reduce_with_another(values: torch.Tensor, op: object) -> None:
+        values.copy_(torch.maximum(values, torch.tensor([other, -other])))
+
+    monkeypatch.setattr(torch.distributed, "all_reduce", reduce_with_another)
+    with pytest.raises(RuntimeError, match="found different checkpoints: of step"):
+        refuse_if_unequal(10, Worker(0, 2))
+    refuse_if_unequal(other, Worker(0, 2))
+    refuse_if_unequal(10, Worker())
 
 
 @pytest.mark.parametrize(

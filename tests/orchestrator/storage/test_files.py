@@ -126,6 +126,13 @@ def test_a_local_folder_is_its_own_copy_and_another_is_fetched(root: str) -> Non
     assert (file.name, file.read_bytes()) == ("a.bin", DATA)
 
 
+def test_names_in_a_folder(root: str) -> None:
+    assert storage.names_in(root) == []
+    for name in ("b", "a/deep", ".hidden"):
+        storage.write_bytes(storage.join(root, name), DATA)
+    assert storage.names_in(root) == [".hidden", "a", "b"]
+
+
 def test_a_download_goes_with_its_process(tmp_path: Path) -> None:
     storage.write_bytes(str(tmp_path / "model" / "a.bin"), DATA)
     script = "import sys; from orchestrator import storage; print(storage.local_copy(sys.argv[1]))"
