@@ -10,7 +10,7 @@ from orchestrator.results import Event
 
 
 class Inbox:
-    """Events in the order of their arrival; an error among them is why the work cannot go on."""
+    """Events in the order of their arrival; an error among them, a worker's or the driver's, ends the work."""
 
     def __init__(self) -> None:
         self._events: list[Event | Exception] = []
@@ -18,10 +18,11 @@ class Inbox:
         self._num_confirmed = 0
         self._has_failed = False
 
-    def put(self, event: Event | Exception) -> None:
-        """Leave an event."""
+    def put(self, event: Event | Exception) -> bool:
+        """Leave an event, or the reason why the work must end; returns whether there is such a reason."""
         self._events.append(event)
         self._has_failed |= isinstance(event, Exception)
+        return self._has_failed
 
     def has_failed(self) -> bool:
         """Whether there was an error among the events."""

@@ -13,13 +13,12 @@ import ray.train
 from ray.train.torch import TorchTrainer
 
 from bert_core.config import BertConfig
-from bert_core.errors import BertCoreError
 from bert_core.heads import BertForPreTraining
 from bert_core.tokenization import Tokenizer
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
-from orchestrator.errors import ClusterError, OrchestratorError, RunFailedError
+from orchestrator.errors import ClusterError, RunFailedError, RunStoppedError
 from orchestrator.pretraining.inbox import InboxActor
 from orchestrator.pretraining.job import PretrainJob, build_held_out, build_stream, check_start
 from orchestrator.pretraining.worker import run_worker
@@ -110,8 +109,9 @@ def describe_model(folder: str) -> ModelResult:
 def _train(job: PretrainJob, on_event: Callable[[Event], None]) -> None:
     run_id = job.run_folder.rstrip("/").rpartition("/")[2]
     inbox = InboxActor.remote()
-    scratch = join(job.run_folder, f"ray-{job.attempt}-{uuid4().hex[:6]}")
-    fit = _Fit(_build_trainer(job, inbox, scratch))
+    scratch = join(job.run_folder, "ray")
+    delete(scratch)  # an earlier attempt that was killed left its own
+    fit = _Fit(_build_trainer(job, inbox, join(scratch, f"{job.attempt}-{uuid4().hex[:6]}")))
     fit.start()
     try:
         while fit.is_alive():
@@ -119,8 +119,12 @@ def _train(job: PretrainJob, on_event: Callable[[Event], None]) -> None:
             time.sleep(POLL_S)
         _drain(inbox, on_event, run_id)
         fit.raise_reason(run_id)
-    except (OrchestratorError, BertCoreError):
-        fit.join(ENDING_S)
+    except BaseException as error:
+        # On a Ray that outlives this call the workers would train on: they see it with their next event, and leave.
+        with suppress(ray.exceptions.RayError):  # Ray may be gone as well
+            inbox.put.remote(RunStoppedError("the driver has left"))
+        if isinstance(error, Exception):
+            fit.join(ENDING_S)
         raise
     finally:
         with suppress(OSError):  # Ray may still be writing there

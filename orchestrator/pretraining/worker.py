@@ -10,7 +10,7 @@ import torch
 
 from bert_core.errors import BertCoreError
 from orchestrator.corpus.feed import ray_batches
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import OrchestratorError, RunStoppedError
 from orchestrator.pretraining.job import PretrainJob, Worker
 from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.results import Event
@@ -29,7 +29,8 @@ def run_worker(config: dict[str, Any]) -> None:
         torch.set_float32_matmul_precision("high")
 
     def emit(event: Event) -> None:
-        inbox.put.remote(event)
+        if ray.get(inbox.put.remote(event)):
+            raise RunStoppedError("the run was stopped")
 
     # A restarted worker begins to count anew; the inbox holds what its predecessor put there.
     already_there = ray.get(inbox.num_put.remote())
