@@ -9,6 +9,7 @@
     │   └── TaskDataError               2   labelled data that breaks its layout
     ├── NotFoundError                   3   no such run, model or task
     ├── RegistryError                   4   the SQL record cannot be opened, read or written
+    │   └── RegistryAwayError           4   it may answer again: server down, file locked, disk full
     └── ClusterError                    5   Ray cannot be reached or cannot give what was asked
 
 `bert_core.errors.BertCoreError` stands beside it (that package knows nothing of this one) and counts as an InputError.
@@ -58,6 +59,10 @@ class RegistryError(OrchestratorError):
     """The SQL record cannot be opened, read or written."""
 
     exit_status = 4
+
+
+class RegistryAwayError(RegistryError):
+    """The SQL record does not answer now and may do so later: its server is down, its file locked, its disk full."""
 
 
 class ClusterError(OrchestratorError):

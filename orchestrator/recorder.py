@@ -6,12 +6,14 @@ the storage, not rows.
 
 import os
 import socket
+import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
-from orchestrator.errors import RegistryError, RunStoppedError
+from orchestrator.errors import RegistryAwayError, RegistryError, RunStoppedError
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.registry.trials import trial_id
@@ -32,6 +34,31 @@ from orchestrator.results import (
 )
 
 HEARTBEAT_INTERVAL_S = 10.0
+PATIENCE_S = 3600.0
+"""How long a run waits for a registry that does not answer."""
+RETRY_S = 5.0
+
+_T = TypeVar("_T")
+
+
+def patiently(write: Callable[[], _T]) -> _T:
+    """Write; where the registry does not answer, say so and try again for an hour.
+
+    Training goes on meanwhile: measurements wait in the inbox, and checkpoints carry what is not recorded, so that
+    nothing is lost even when the driver ends before the registry is back.
+    """
+    give_up_at = time.monotonic() + PATIENCE_S
+    has_said = False
+    while True:
+        try:
+            return write()
+        except RegistryAwayError as error:
+            if time.monotonic() > give_up_at:
+                raise
+            if not has_said:
+                print(f"warning: {error} Trying again for {PATIENCE_S / 60:.0f} minutes.", file=sys.stderr)
+            has_said = True
+            time.sleep(RETRY_S)
 
 
 class Recorder:
@@ -85,21 +112,32 @@ class Recorder:
     def events(self, run_id: str, events: Iterable[Event]) -> None:
         """Record what happened since the last call: measurements in one transaction, and checkpoints."""
         events = list(events)
-        self.registry.record_metrics(run_id, [event for event in events if isinstance(event, MetricEvent)])
-        self.registry.record_checkpoints(run_id, [event for event in events if isinstance(event, CheckpointEvent)])
+        metrics = [event for event in events if isinstance(event, MetricEvent)]
+        checkpoints = [event for event in events if isinstance(event, CheckpointEvent)]
+        patiently(lambda: self.registry.record_metrics(run_id, metrics))
+        patiently(lambda: self.registry.record_checkpoints(run_id, checkpoints))
 
     def trial_started(self, run_id: str, start: TrialStart) -> str:
         """Record that a sweep's trial runs; returns the trial's own id, for `events`."""
-        return self.registry.start_trial(
-            run_id, key=start.key, number=start.number, parameters=start.parameters, seed=start.seed
+        return patiently(
+            lambda: self.registry.start_trial(
+                run_id, key=start.key, number=start.number, parameters=start.parameters, seed=start.seed
+            )
         )
 
     def trial(self, run_id: str, result: TrialResult) -> str:
         """Record how a sweep's trial ended, as soon as it has; returns the trial's own id."""
-        return self.registry.record_trials(run_id, [result])[0]
+        return patiently(lambda: self.registry.record_trials(run_id, [result]))[0]
+
+    def dataset(self, run_id: str, result: DatasetResult) -> None:
+        """Record data that a run uses."""
+        patiently(lambda: self.registry.record_dataset(run_id, result))
 
     def result(self, run_id: str, result: Result | None) -> None:
         """Record a run's result (None for a pipeline: its stages have theirs), then that it has completed."""
+        patiently(lambda: self._result(run_id, result))
+
+    def _result(self, run_id: str, result: Result | None) -> None:
         ended: dict[str, Any] = {}
         if isinstance(result, TokenizerResult):
             self._tokenizer(run_id, result)
@@ -166,7 +204,7 @@ class Recorder:
         for split, values in splits.items():
             self._final(run_id, result.num_steps, split, values)
         self._model(run_id, result.model)
-        return {"seconds": result.seconds, "model_folder": result.model.folder}
+        return {"model_folder": result.model.folder}
 
     def _sweep(self, run_id: str, result: SweepResult) -> dict[str, Any]:
         for dataset in result.datasets:
@@ -180,7 +218,7 @@ class Recorder:
         if best.model is not None:
             self._model(run_id, best.model)
         folder = best.model.folder if best.model else None
-        return {"seconds": result.seconds, "model_folder": folder, "predictions_path": best.predictions_path}
+        return {"model_folder": folder, "predictions_path": best.predictions_path}
 
     def _evaluation(self, run_id: str, result: EvaluationResult) -> dict[str, Any]:
         self._final(run_id, 0, result.split, {**result.metrics, "num_examples": float(result.num_examples)})

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from orchestrator.errors import RegistryError
+from orchestrator.errors import RegistryAwayError, RegistryError
 from orchestrator.registry.dialects import open_engine
 from orchestrator.registry.failures import explain
 from orchestrator.registry.location import resolve_url, shown
@@ -70,6 +70,8 @@ class Database:
     def _explained(self) -> Iterator[None]:
         try:
             yield
+        except (OperationalError, InterfaceError) as error:
+            raise RegistryAwayError(explain(error, self._url)) from error
         except SQLAlchemyError as error:
             raise RegistryError(explain(error, self._url)) from error
 

@@ -112,7 +112,9 @@ def put_metrics(session: Session, run_id: str, points: Sequence[Point], *, final
         {"run_id": run_id, "name": name, "split": split, "step": step, "value": value, "final": int(final)}
         for name, split, step, value, _ in latest.values()
     ]
-    put(session, MetricPointRow, ("run_id", "split", "name", "step"), ("value", "epoch"), rows)
+    # A result has no epoch of its own; the point that it confirms keeps the one it was measured at.
+    changing = ("value",) if final else ("value", "epoch")
+    put(session, MetricPointRow, ("run_id", "split", "name", "step"), changing, rows)
     put(session, MetricRow, ("run_id", "split", "name"), ("step", "value", "final"), newest, newer=_is_newer)
 
 

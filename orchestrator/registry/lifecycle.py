@@ -88,7 +88,8 @@ class LifecycleWriting:
             if number is not None and number <= run.attempt:
                 return number
             number = run.attempt + 1 if number is None else number
-            _end_attempts(session, run_id, "LOST", "another attempt took over", before=number)
+            died_at = run.heartbeat_at or utc_now()
+            _end_attempts(session, run_id, "LOST", "another attempt took over", before=number, at=died_at)
             session.add(AttemptRow(run_id=run_id, number=number, host=host, pid=pid))
             run.state, run.attempt, run.host, run.pid = "RUNNING", number, host, pid
             run.error, run.finished_at = None, None
@@ -117,7 +118,6 @@ class LifecycleWriting:
         *,
         error: str | None = None,
         attempt: int | None = None,
-        seconds: float | None = None,
         model_folder: str | None = None,
         predictions_path: str | None = None,
     ) -> bool:
@@ -133,7 +133,7 @@ class LifecycleWriting:
             if not _may_end(run.state, state):
                 return run.state == state
             _end_attempts(session, run_id, state, error, before=run.attempt + 1)
-            run.state, run.error, run.seconds = state, error, seconds
+            run.state, run.error, run.seconds = state, error, _seconds_spent(session, run_id)
             run.model_folder, run.predictions_path = model_folder, predictions_path
             run.finished_at = utc_now()
             session.execute(
@@ -171,12 +171,24 @@ def _may_end(old: str, new: str) -> bool:
     return old in OPEN_STATES or (new == "COMPLETED" and old != "COMPLETED")
 
 
-def _end_attempts(session: Session, run_id: str, state: str, error: str | None, *, before: int, after: int = 0) -> None:
-    """End the attempts that are still open, of numbers between the two."""
+def _end_attempts(
+    session: Session, run_id: str, state: str, error: str | None, *, before: int, after: int = 0, at: Any = None
+) -> None:
+    """End the attempts that are still open, of numbers between the two; now, or at their driver's last heartbeat."""
     session.execute(
         update(AttemptRow)
         .where(AttemptRow.run_id == run_id, AttemptRow.number < before, AttemptRow.number > after)
         .where(AttemptRow.state == "RUNNING")
-        .values(state=state, error=error, finished_at=utc_now())
+        .values(state=state, error=error, finished_at=utc_now() if at is None else at)
         .execution_options(synchronize_session=False)
+    )
+
+
+def _seconds_spent(session: Session, run_id: str) -> float:
+    """The time of all attempts together."""
+    times = select(AttemptRow.started_at, AttemptRow.finished_at).where(AttemptRow.run_id == run_id)
+    return sum(
+        max(0.0, (finished_at - started_at).total_seconds())
+        for started_at, finished_at in session.execute(times)
+        if finished_at is not None
     )

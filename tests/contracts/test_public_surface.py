@@ -34,6 +34,7 @@ EXIT_STATUS = {
     "TaskDataError": 2,
     "NotFoundError": 3,
     "RegistryError": 4,
+    "RegistryAwayError": 4,
     "ClusterError": 5,
 }
 

@@ -26,8 +26,8 @@ def postgres_url() -> Iterator[str]:
     binaries = find_binaries()
     if binaries is None:
         pytest.skip("no PostgreSQL: neither ORCHESTRATOR_TEST_POSTGRES_URL nor initdb and pg_ctl on this machine")
-    with running_server(binaries) as url:
-        yield url
+    with running_server(binaries) as server:
+        yield server.url
 
 
 @contextmanager

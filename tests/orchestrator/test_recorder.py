@@ -3,13 +3,15 @@
 pytest tests/orchestrator/test_recorder.py
 """
 
+import threading
 import time
 from typing import Any
 
 import pytest
 
-from orchestrator.errors import RegistryError, RunStoppedError, SpecError
-from orchestrator.recorder import Recorder
+from orchestrator import recorder as recorder_module
+from orchestrator.errors import RegistryAwayError, RegistryError, RunStoppedError, SpecError
+from orchestrator.recorder import Recorder, patiently
 from orchestrator.registry import Registry
 from orchestrator.results import (
     CheckpointEvent,
@@ -25,6 +27,7 @@ from orchestrator.results import (
     TrialResult,
     TrialStart,
 )
+from tests.orchestrator.postgres_server import find_binaries, running_server
 from tests.orchestrator.registry.samples import everything, model_result
 
 SWEEP = {
@@ -49,7 +52,7 @@ TRIALS = [
     )
     for number, (rate, score) in enumerate([(1e-4, 0.8), (2e-5, 0.9)])
 ]
-SWEEP_RESULT = SweepResult("sst2", "accuracy", TRIALS, TRIALS[1], {"accuracy": 0.85}, [CORPUS], seconds=60.0)
+SWEEP_RESULT = SweepResult("sst2", "accuracy", TRIALS, TRIALS[1], {"accuracy": 0.85}, [CORPUS])
 
 
 @pytest.fixture
@@ -99,7 +102,7 @@ def test_a_sweep_carries_its_best_trials_scores(recorder: Recorder) -> None:
     scores = {"accuracy": 0.9, "baseline.accuracy": 0.5, "test.accuracy": 0.85}
     assert registry.latest_metrics(run.id) == registry.latest_metrics(trial) == scores
     sweep = registry.run(run.id)
-    assert (sweep.state, sweep.metric, sweep.seconds) == ("COMPLETED", "accuracy", 60.0)
+    assert (sweep.state, sweep.metric) == ("COMPLETED", "accuracy")
     assert (sweep.model_folder, sweep.predictions_path) == ("storage/digest1", "predictions/1")
     assert registry.model("sst2 sweep").run_id == run.id
     assert list(registry.trials(run.id).id)[1] == trial
@@ -111,7 +114,7 @@ def test_a_pretraining_registers_its_model_under_the_specs_name(recorder: Record
     run = recorder.start({"kind": "pretrain", "name": "tiny wiki", "seed": 3}, "f", name="again")
     metrics = {"train.mlm_loss": 2.0, "validation.mlm_loss": 2.5, "validation.perplexity": 12.2}
     recorder.events(run.id, [MetricEvent(100, "train", {"mlm_loss": 2.0})])
-    recorder.result(run.id, PretrainResult(model_result(head="pretraining"), 100, metrics, [CORPUS], 9.0))
+    recorder.result(run.id, PretrainResult(model_result(head="pretraining"), 100, metrics, [CORPUS]))
     registry = recorder.registry
     assert registry.latest_metrics(run.id) == {"mlm_loss": 2.5, "perplexity": 12.2, "train.mlm_loss": 2.0}
     model = registry.model("tiny wiki")
@@ -216,3 +219,60 @@ def test_a_registry_that_is_away_for_a_while_ends_no_heartbeat(
             patched.setattr(recorder.registry, "heartbeat", unreachable)
             wait_for(lambda: len(failures) > 2)
         wait_for(lambda: recorder.registry.run(run.id).heartbeat_at != run.heartbeat_at)
+
+
+def test_a_registry_that_does_not_answer_is_waited_for(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, refusals = recorder.start({"kind": "pretrain"}, "f"), [1, 2]
+    record_metrics = recorder.registry.record_metrics
+
+    def sometimes_away(*arguments: Any, **options: Any) -> int:
+        if refusals:
+            refusals.pop()
+            raise RegistryAwayError("The registry cannot be reached.")
+        return record_metrics(*arguments, **options)
+
+    monkeypatch.setattr(recorder_module, "RETRY_S", 0.001)
+    monkeypatch.setattr(recorder.registry, "record_metrics", sometimes_away)
+    recorder.events(run.id, [MetricEvent(1, "train", {"mlm_loss": 9.0})])
+    assert recorder.registry.latest_metrics(run.id) == {"train.mlm_loss": 9.0}
+    assert capsys.readouterr().err.count("cannot be reached") == 1
+
+
+def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise RegistryAwayError("away")
+
+    monkeypatch.setattr(recorder_module, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(recorder_module, "RETRY_S", 0.001)
+    with pytest.raises(RegistryAwayError):
+        patiently(refuse)
+
+
+def test_a_refusal_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise RegistryError("no such run")
+
+    monkeypatch.setattr(recorder_module, "RETRY_S", 60.0)
+    with pytest.raises(RegistryError, match="no such run"):
+        patiently(refuse)
+
+
+def test_a_postgresql_server_may_be_restarted_in_mid_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    binaries = find_binaries()
+    if binaries is None:
+        pytest.skip("no PostgreSQL: neither initdb nor pg_ctl on this machine")
+    monkeypatch.setattr(recorder_module, "RETRY_S", 0.05)
+    with running_server(binaries) as server, Registry(server.url) as registry:
+        recorder = Recorder(registry)
+        run = recorder.start({"kind": "pretrain"}, "f")
+        recorder.events(run.id, [MetricEvent(1, "train", {"mlm_loss": 9.0})])
+        server.stop()
+        with pytest.raises(RegistryAwayError):
+            registry.run(run.id)
+        back = threading.Timer(0.5, server.start)
+        back.start()
+        recorder.events(run.id, [MetricEvent(2, "train", {"mlm_loss": 8.0})])
+        back.join()
+        assert list(registry.metrics(run.id).value) == [9.0, 8.0]

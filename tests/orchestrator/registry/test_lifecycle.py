@@ -3,6 +3,7 @@
 pytest tests/orchestrator/registry/test_lifecycle.py
 """
 
+import time
 from typing import Any
 
 import pytest
@@ -47,13 +48,37 @@ def test_an_attempt_runs_and_ends_the_run(registry: Registry, state: Any) -> Non
     run_id = new_run(registry)
     attempt = registry.start_attempt(run_id, host="node", pid=12)
     assert registry.run(run_id).state == "RUNNING"
-    assert registry.finish_run(run_id, state, error="because", attempt=attempt, seconds=1.5)
+    assert registry.finish_run(run_id, state, error="because", attempt=attempt)
     run, (only,) = registry.run(run_id), registry.attempts(run_id)
-    assert (run.state, run.error, run.seconds, run.finished) == (state, "because", 1.5, True)
+    assert (run.state, run.error, run.finished) == (state, "because", True)
     assert (only.state, only.error, only.host, only.pid) == (state, "because", "node", 12)
     assert run.started_at is not None
     assert run.finished_at is not None
     assert run.started_at <= run.finished_at
+
+
+def test_a_runs_seconds_are_those_of_its_attempts_together(registry: Registry) -> None:
+    run_id = new_run(registry)
+    for state in ("STOPPED", "COMPLETED"):
+        attempt = registry.start_attempt(run_id)
+        time.sleep(0.05)
+        registry.finish_run(run_id, state, attempt=attempt)  # type: ignore[arg-type]
+        time.sleep(0.05)
+    first, second = registry.attempts(run_id)
+    assert first.finished_at is not None
+    assert second.finished_at is not None
+    spent = (first.finished_at - first.started_at) + (second.finished_at - second.started_at)
+    assert registry.run(run_id).seconds == pytest.approx(spent.total_seconds())
+    assert 0.09 < spent.total_seconds() < (second.finished_at - first.started_at).total_seconds() - 0.03
+
+
+def test_an_attempt_that_died_silently_ended_at_its_last_heartbeat(registry: Registry) -> None:
+    run_id = new_run(registry)
+    registry.start_attempt(run_id)
+    last = registry.run(run_id).heartbeat_at
+    time.sleep(0.05)
+    registry.start_attempt(run_id)
+    assert registry.attempts(run_id)[0].finished_at == last
 
 
 def test_ending_twice_changes_nothing(registry: Registry) -> None:
