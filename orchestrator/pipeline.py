@@ -10,14 +10,14 @@ import json
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from orchestrator.cluster import check_processes, check_resources, connect, is_local, local_resources
-from orchestrator.errors import InputError, RunStoppedError, SpecError
+from orchestrator.errors import InputError, RegistryAwayError, SpecError
 from orchestrator.names import pin_names
 from orchestrator.planning import PlanRow, check_inputs, input_identity, needed_processes, needed_resources, plan_rows
 from orchestrator.progress import Progress
@@ -131,17 +131,19 @@ class _Laboratory:
         try:
             with self.recorder.heartbeating(record.id) as taken_over, _logged(run_folder) as progress:
                 progress.say(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
-                context = StageContext(record.id, record.attempt, run_folder, self.settings, self.recorder, progress)
+                context = StageContext(
+                    record.id, record.attempt, run_folder, self.settings, self.recorder, progress, taken_over
+                )
                 result: Result | None = None
                 if isinstance(spec, PipelineSpec):
                     self._pipeline(spec, context)
                 else:
                     result = run_stage(spec, context)
-            if taken_over.is_set():
-                raise RunStoppedError(f"another attempt has taken over run {record.id}")
+                context.refuse_if_taken_over()
             self.recorder.result(record.id, result)
         except BaseException as error:
-            self.recorder.failed(record.id, error)
+            with suppress(RegistryAwayError):  # the run will read LOST; why it ended is said all the same
+                self.recorder.failed(record.id, error)
             raise
         return self.registry.run(record.id)
 

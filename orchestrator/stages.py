@@ -1,9 +1,11 @@
 """One function per kind of spec: carry it out on the connected Ray, hand events to the recorder, return the result."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from orchestrator.errors import RunStoppedError
 from orchestrator.names import resolve_name, resolve_tokenizer
 from orchestrator.progress import Progress, TrainingStatus, duration
 from orchestrator.recorder import Recorder
@@ -41,6 +43,13 @@ class StageContext:
     settings: Settings
     recorder: Recorder
     progress: Progress
+    taken_over: threading.Event
+    """Set when a later attempt, on whatever machine, works on the same run."""
+
+    def refuse_if_taken_over(self) -> None:
+        """Raise RunStoppedError when this attempt has been overtaken: what it would still do is another's by now."""
+        if self.taken_over.is_set():
+            raise RunStoppedError(f"another attempt has taken over run {self.run_id}; this one ends")
 
 
 def run_stage(spec: Spec, context: StageContext) -> Result:
@@ -93,6 +102,7 @@ def _run_pretrain(spec: PretrainSpec, context: StageContext) -> PretrainResult:
     status = TrainingStatus(spec.steps)
 
     def on_event(event: Event) -> None:
+        context.refuse_if_taken_over()
         context.recorder.events(context.run_id, [event])
         if isinstance(event, MetricEvent):
             (context.progress.show if event.split == "train" else context.progress.say)(status.line(event))
@@ -100,7 +110,7 @@ def _run_pretrain(spec: PretrainSpec, context: StageContext) -> PretrainResult:
             context.progress.say(event.text if event.level == "info" else f"{event.level}: {event.text}")
 
     def on_dataset(dataset: DatasetResult) -> None:
-        context.recorder.registry.record_dataset(context.run_id, dataset)
+        context.recorder.dataset(context.run_id, dataset)
         _tell_dataset(dataset, context)
         context.progress.show("starting the training workers")
 
@@ -122,7 +132,12 @@ def _run_sweep(spec: SweepSpec, context: StageContext) -> SweepResult:
     def resolve(name: str) -> str:
         return name if exists(name) else resolve_model(name, context.settings)
 
+    def on_trial_event(key: str, event: MetricEvent) -> None:
+        context.refuse_if_taken_over()
+        recorder.events(trial_id(run_id, key), [event])
+
     def on_result(result: TrialResult) -> None:
+        context.refuse_if_taken_over()
         recorder.trial(run_id, result)
         if result.state == "FAILED":
             progress.say(f"trial {result.number} failed: {result.error}")
@@ -132,12 +147,12 @@ def _run_sweep(spec: SweepSpec, context: StageContext) -> SweepResult:
 
     result = run_sweep(
         spec,
-        run_id=run_id,
+        run_folder=context.run_folder,
         storage=context.settings.storage,
         resolve_model=resolve,
         listener=SweepListener(
             on_trial_started=lambda start: recorder.trial_started(run_id, start),
-            on_trial_event=lambda key, event: recorder.events(trial_id(run_id, key), [event]),
+            on_trial_event=on_trial_event,
             on_trial_result=on_result,
             on_progress=progress.show,
         ),

@@ -1,6 +1,6 @@
 """A sweep from its spec to its result: data once, trials by Ray Tune, the best model, its one look at the test split.
 
-Files, under STORAGE/runs/<run_id>/:
+Files, in the run's folder:
     points.json                      what Optuna proposed, in order: an interrupted search tries the same again
     trials/<key>/predictions.jsonl   a row per validation example, of every completed trial
     trials/<key>/model               the weights of the best trial so far; those of others go as they are overtaken
@@ -51,7 +51,7 @@ from orchestrator.tasks import (
 def run_sweep(
     spec: SweepSpec,
     *,
-    run_id: str,
+    run_folder: str,
     storage: str,
     resolve_model: Callable[[str], str],
     listener: SweepListener,
@@ -63,19 +63,21 @@ def run_sweep(
     validation split, the earlier one of equals; pruned trials do not compete.
 
     Args:
+        run_folder: where an earlier attempt, if any, left its files.
+        storage: for what runs share.
         resolve_model: the folder of a model or tokenizer that a recipe names.
 
     Raises: SpecError, TaskDataError, CheckpointError, TokenizerError before any trial runs; RunFailedError when no
         trial completes; KeyboardInterrupt after a SIGINT.
     """
     begun_at = time.monotonic()
-    storage = _absolute(storage)
+    run_folder, storage = _absolute(run_folder), _absolute(storage)
     check_space(spec)
     task = load_task(spec.task)
     task = replace(task, files={split: _absolute(path) for split, path in task.files.items()})
     if "train" not in task.files:
         raise TaskDataError(f"task {task.id} has no training split; give its file as task.files.train")
-    run_folder, cache = join(storage, "runs", run_id), join(storage, "tasks")
+    cache = join(storage, "tasks")
     points_file = join(run_folder, "points.json")
     folders = _resolve_folders(spec, resolve_model)
     dataset = _prepare_data(spec, task, folders, cache, listener.on_progress)

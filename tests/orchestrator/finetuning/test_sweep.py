@@ -58,7 +58,7 @@ class Laboratory:
 
         result = run_sweep(
             spec,
-            run_id="run-1",
+            run_folder=str(self.folder / "storage" / "runs" / "run-1"),
             storage=str(self.folder / "storage"),
             resolve_model=lambda name: str(self.folder / name),
             listener=SweepListener(
