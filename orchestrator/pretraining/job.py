@@ -82,7 +82,9 @@ def build_stream(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) 
 def build_held_out(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) -> ExampleStream | None:
     """One pass over held-out examples, the same at every evaluation; None with fewer than two held-out documents."""
     longest = max(phase.max_seq_length for phase in spec.phases)
-    whole = spec.model_copy(update={"phases": (spec.phases[0].model_copy(update={"max_seq_length": longest}),)})
+    one_phase = (spec.phases[0].model_copy(update={"max_seq_length": longest, "share": 1.0}),)
+    # All of it is one window: how training is shuffled must not decide whether there are documents to draw from.
+    whole = spec.model_copy(update={"phases": one_phase, "shuffle_window_shards": max(1, shards.num_shards)})
     if sum(len(shards.document_lengths(shard)) for shard in range(shards.num_shards)) < 2:
         return None
     stream = build_stream(whole, shards, tokenizer)
@@ -90,8 +92,7 @@ def build_held_out(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer
     size -= size % spec.execution.num_workers
     if size == 0:
         return None
-    one_batch = {"steps": 1, "phases": whole.phases, "global_batch_size": size}
-    return build_stream(spec.model_copy(update=one_batch), shards, tokenizer)
+    return build_stream(whole.model_copy(update={"steps": 1, "global_batch_size": size}), shards, tokenizer)
 
 
 def check_start(init_folder: str, tokenizer: Tokenizer) -> None:

@@ -39,6 +39,7 @@ def test_one_held_out_document_is_no_evaluation() -> None:
     assert build_held_out(spec(), FewDocuments(1), make_tokenizer()) is None
     assert build_held_out(spec(), FewDocuments(0), make_tokenizer()) is None
     assert build_held_out(spec(), FewDocuments(2), make_tokenizer()) is not None
+    assert build_held_out(spec(shuffle_window_shards=1), FewDocuments(2), make_tokenizer()) is not None
 
 
 @pytest.mark.parametrize(("num_shards", "window"), [(1, 16), (4, 1), (3, 2)])
