@@ -33,7 +33,7 @@ from orchestrator.specs import TextSource
 from orchestrator.storage import exists, join
 from orchestrator.storage.files import is_local, local_path
 
-BUILD_VERSION = 1
+BUILD_VERSION = 2
 """Raised when the same text would give other shards; kept stores of before are then not taken for new ones."""
 _BATCHES_IN_FLIGHT = 2
 """Per CPU: one being tokenised, one waiting."""

@@ -78,8 +78,9 @@ def _training_texts(spec: TokenizerSpec, held_out: list[str]) -> Iterator[str]:
     empty = True
     for document in read_corpus(spec.corpus, spec.max_bytes):
         empty = False
-        if is_held_out(document.text, HELD_OUT_SHARE) and len(document.text) <= room:
-            room -= len(document.text)
+        num_bytes = len(document.text.encode())
+        if is_held_out(document.text, HELD_OUT_SHARE) and num_bytes <= room:
+            room -= num_bytes
             held_out.append(document.text)
         else:
             # By paragraph: the library takes many times a text's length while it works on it.

@@ -60,16 +60,16 @@ def read_batches(bundle: Bundle, source: TextSource, shard_bytes: int) -> Iterat
     """A bundle's documents in batches; the last one may have few, or none. Raises: CorpusError."""
     documents: list[Document] = []
     counts: list[FileCount] = []
-    num_characters = bytes_before = 0
+    num_text_bytes = bytes_before = 0
     remaining = source.max_documents
     for file in bundle:
         reader = DocumentReader(file, source)
         for document in islice(reader.read(), remaining):
             documents.append(document)
-            num_characters += len(document.text)
-            if num_characters >= shard_bytes:
+            num_text_bytes += len(document.text.encode())
+            if num_text_bytes >= shard_bytes:
                 yield DocumentBatch(tuple(documents), reader.num_bytes_read - bytes_before, tuple(counts))
-                documents, counts, num_characters, bytes_before = [], [], 0, reader.num_bytes_read
+                documents, counts, num_text_bytes, bytes_before = [], [], 0, reader.num_bytes_read
         counts.append(reader.count())
         bytes_before -= file.num_bytes
         if remaining is not None:
