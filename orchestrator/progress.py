@@ -6,7 +6,7 @@ Elsewhere (a file, a pipe, a job's log) the changing line becomes a plain one ev
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from orchestrator.results import MetricEvent
@@ -54,10 +54,14 @@ class Progress:
 
 
 class TrainingStatus:
-    """The line of a pretraining run: step, losses, tokens/s, time left."""
+    """The line of a pretraining run: step, losses, tokens/s, time left.
 
-    def __init__(self, num_steps: int) -> None:
-        self._num_steps = num_steps
+    `phases` are (tokens of a sequence, steps): a step's time goes with its sequences' length.
+    """
+
+    def __init__(self, phases: Sequence[tuple[int, int]]) -> None:
+        self._phases = phases
+        self._num_steps = sum(steps for _, steps in phases)
         self._first: tuple[int, float] | None = None
 
     def line(self, event: MetricEvent) -> str:
@@ -74,10 +78,19 @@ class TrainingStatus:
         now = time.monotonic()
         if self._first is None or now - self._first[1] < SETTLING_S:
             self._first = (event.step, now)  # a resumed run first tells old measurements, all at once
-        done = event.step - self._first[0]
+        done = self._work(event.step) - self._work(self._first[0])
         if done > 0:
-            parts.append(f"{duration((now - self._first[1]) / done * (self._num_steps - event.step))} left")
+            left = self._work(self._num_steps) - self._work(event.step)
+            parts.append(f"{duration((now - self._first[1]) / done * left)} left")
         return "  ".join(parts)
+
+    def _work(self, num_steps: int) -> int:
+        """What so many steps cost, in tokens of one sequence in each."""
+        work = 0
+        for length, steps in self._phases:
+            work += length * min(steps, num_steps)
+            num_steps -= min(steps, num_steps)
+        return work
 
 
 def duration(seconds: float) -> str:

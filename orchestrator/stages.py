@@ -99,7 +99,7 @@ def _run_pretrain(spec: PretrainSpec, context: StageContext) -> PretrainResult:
         tokenizer=Tokenizer.load(local_copy(resolve_tokenizer(spec.tokenizer, settings))),
         init_folder=None if spec.init_from == RANDOM else resolve_name("init_from", spec.init_from, settings),
     )
-    status = TrainingStatus(spec.steps)
+    status = TrainingStatus(spec.phase_steps())
 
     def on_event(event: Event) -> None:
         context.refuse_if_taken_over()

@@ -3,6 +3,9 @@
 Alone: .venv/bin/pytest tests/orchestrator/test_progress.py
 """
 
+import pytest
+
+from orchestrator import progress
 from orchestrator.progress import TrainingStatus
 from orchestrator.results import MetricEvent
 
@@ -11,7 +14,7 @@ NSP = {"nsp_loss": 0.5, "nsp_accuracy": 0.83}
 
 
 def line(split: str, values: dict[str, float]) -> str:
-    return TrainingStatus(100_000).line(MetricEvent(20_000, split, values))  # type: ignore[arg-type]
+    return TrainingStatus([(128, 100_000)]).line(MetricEvent(20_000, split, values))  # type: ignore[arg-type]
 
 
 def test_the_held_out_line_has_accuracies_beside_losses() -> None:
@@ -23,3 +26,13 @@ def test_the_held_out_line_has_accuracies_beside_losses() -> None:
 def test_a_run_without_next_sentences_shows_none() -> None:
     assert line("validation", MLM) == "held out 20,000: mlm 6.430 (15.2 %)  perplexity 1,234.5"
     assert line("train", MLM) == "step 20,000/100,000  mlm 6.430  1,500 tokens/s"
+
+
+def test_time_left_counts_longer_sequences_as_more_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    status = TrainingStatus([(32, 50), (128, 50)])
+    clock = iter([100.0, 110.0, 140.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    lines = [status.line(MetricEvent(step, "train", MLM)) for step in (0, 25, 75)]
+    assert "left" not in lines[0]
+    assert lines[1].endswith("1:30 min left")  # 25 short steps in 10 s; 25 more, and 50 four times as long
+    assert lines[2].endswith("27 s left")
