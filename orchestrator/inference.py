@@ -198,12 +198,16 @@ def _check_length(length: int, longest: int) -> None:
 
 def _read_line(line: str, number: int, head: str) -> dict[str, Any]:
     """What a line says, by the head's keys."""
+    from orchestrator.tasks.text_files import HALF_A_PAIR, has_half_a_pair
+
     text = line.strip("\r\n")
     if text.lstrip().startswith("{"):
         try:
             values = json.loads(text)
         except json.JSONDecodeError as error:
             raise InputError(f"line {number} is not whole JSON: {error.msg} at column {error.colno}") from None
+        if has_half_a_pair(values):
+            raise InputError(f"line {number} {HALF_A_PAIR}; mend it or leave it out")
         return dict(values)
     if head == "qa":
         raise InputError(f'line {number}: a question is a JSON object: {{"question": "…", "context": "…"}}')

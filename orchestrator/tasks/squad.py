@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.errors import TaskDataError
 from orchestrator.tasks.examples import Answer, QaExample
-from orchestrator.tasks.text_files import BadRecords, read_decompressed
+from orchestrator.tasks.text_files import HALF_A_PAIR, BadRecords, has_half_a_pair, read_decompressed
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,9 @@ class SquadReader:
                 bad.found(place, f"not a question with id, question and answers ({type(error).__name__}: {error})")
                 continue
             found = [find_answer(context, text, start) for text, start in answers]
-            if question_id in seen:
+            if has_half_a_pair([question_id, question, answers]):
+                bad.found(place, HALF_A_PAIR)
+            elif question_id in seen:
                 bad.found(place, f"id {question_id!r} stands there twice")
             elif not isinstance(question, str):
                 bad.found(place, f"the question of {question_id!r} is not text")
@@ -67,6 +69,9 @@ def _questions(path: str, bad: BadRecords) -> Iterator[tuple[str, str, dict[str,
             context = paragraph.get("context") if isinstance(paragraph, dict) else None
             if not isinstance(context, str):
                 bad.found(place, "no context")
+                continue
+            if has_half_a_pair(context):
+                bad.found(place, f"its context {HALF_A_PAIR}")
                 continue
             for k, record in enumerate(_items(paragraph, "qas", place, bad)):
                 yield f"{place}.qas[{k}]", context, record

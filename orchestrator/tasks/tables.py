@@ -18,7 +18,14 @@ import pyarrow.parquet
 from orchestrator.errors import TaskDataError
 from orchestrator.tasks.bio_tags import find_bad_tag, to_bio
 from orchestrator.tasks.examples import ClassificationExample, NerExample, RegressionExample
-from orchestrator.tasks.text_files import BadRecords, plain_name, read_decompressed, read_lines
+from orchestrator.tasks.text_files import (
+    HALF_A_PAIR,
+    BadRecords,
+    has_half_a_pair,
+    plain_name,
+    read_decompressed,
+    read_lines,
+)
 
 Row = tuple[str, tuple[object, ...]]
 """Where a record stands, and its wanted columns."""
@@ -194,8 +201,12 @@ def _jsonl_rows(path: str, columns: tuple[str, ...], bad: BadRecords) -> Iterato
         missing = [column for column in columns if not isinstance(record, dict) or column not in record]
         if missing:
             bad.found(place, f"no key {missing[0]!r}")
+            continue
+        values = tuple(record[column] for column in columns)
+        if has_half_a_pair(values):
+            bad.found(place, HALF_A_PAIR)
         else:
-            yield place, tuple(record[column] for column in columns)
+            yield place, values
 
 
 def _parquet_rows(path: str, columns: tuple[str, ...]) -> Iterator[Row]:

@@ -4,6 +4,7 @@ Lines end at LF or CRLF only; other characters that Unicode calls line breaks ar
 """
 
 import gzip
+import json
 import lzma
 import zlib
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,7 @@ from orchestrator.errors import TaskDataError
 from orchestrator.storage import exists, join, read_bytes
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
+HALF_A_PAIR = "has half a surrogate pair, which is no character"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -54,6 +56,15 @@ def plain_name(path: str) -> str:
     for ending in COMPRESSIONS:
         lower = lower.removesuffix(ending)
     return lower
+
+
+def has_half_a_pair(value: object) -> bool:
+    """Whether a value read from JSON, which may escape half of an emoji, has text that is no Unicode."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def read_decompressed(path: str) -> bytes:

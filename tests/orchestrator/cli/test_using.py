@@ -168,6 +168,7 @@ def test_predict_answers_with_text_of_the_passage(answerer: str) -> None:
         ('{"text": ', "line 2 is not whole JSON"),
         ('{"txt": "a"}', "line 2: text must be text; the keys of classification are text, text_pair"),
         ('{"text": 5}', "line 2: text must be text"),
+        ('{"text": "\\ud83d"}', "line 2 has half a surrogate pair"),
     ],
 )
 def test_a_broken_line_is_named(classifier: str, line: str, complaint: str) -> None:

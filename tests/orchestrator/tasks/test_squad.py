@@ -71,6 +71,7 @@ def test_a_mended_answer_is_counted(tmp_path: Path) -> None:
     [
         (question(answers=[{"text": "dog", "answer_start": 1}]), "the answer 'dog' of question 'q' is not in"),
         (question("a"), "id 'a' stands there twice"),
+        (question(question="Wh\ud83d?"), "has half a surrogate pair"),
         (question(question=None), "the question of 'q' is not text"),
         ({"id": "q", "question": "Who?"}, "not a question .*KeyError: 'answers'"),
         (question(answers=[{"text": "cat"}]), "not a question .*KeyError: 'answer_start'"),
@@ -96,6 +97,7 @@ def test_a_broken_question_is_named_by_its_place_or_counted(tmp_path: Path, brok
         ({"data": "x"}, 'object with a list "data"'),
         ({"data": [{"title": "T"}]}, r"data\[0\]: no list 'paragraphs'"),
         ({"data": [{"paragraphs": [{"qas": []}]}]}, r"data\[0\]\.paragraphs\[0\]: no context"),
+        ({"data": [{"paragraphs": [{"context": "\ud83d", "qas": []}]}]}, r"paragraphs\[0\]: its context has half"),
         ({"data": [{"paragraphs": [{"context": "x"}]}]}, r"data\[0\]\.paragraphs\[0\]: no list 'qas'"),
     ],
 )

@@ -82,6 +82,11 @@ BROKEN = {
         '{"first": "x", "second": "y", "label": 1}\n',
         "line 2: first holds no text",
     ),
+    "half.jsonl": (
+        '{"first": "x", "second": "y", "label": 0}\n{"first": "\\ud83d", "second": "y", "label": 0}\n'
+        '{"first": "\\ud83d\\ude00", "second": "y", "label": 1}\n',
+        "line 2: has half a surrogate pair",
+    ),
 }
 
 
