@@ -30,7 +30,7 @@ class RunLog:
 
     def write(self, line: str) -> None:
         """Add a line, stamped with the time (UTC)."""
-        stamped = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {line}\n".encode()
+        stamped = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {line}\n".encode(errors="replace")
         if not self._is_local:
             self._text += stamped
             if time.monotonic() - self._uploaded_at > _UPLOAD_INTERVAL_S:

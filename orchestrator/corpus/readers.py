@@ -60,7 +60,7 @@ class DocumentReader:
             for name, text in records[self.file.format]():
                 if text and not text.isspace():
                     self.num_documents += 1
-                    yield Document(name or f"{self.file.name}#{self.num_documents}", text)
+                    yield Document(_unicode(name or f"{self.file.name}#{self.num_documents}"), text)
         except DamagedFileError as damage:
             if self.source.on_bad_record == "error":
                 raise
@@ -204,3 +204,8 @@ class DocumentReader:
 def _name(value: object) -> str:
     """A document's id as text; nothing where it has none."""
     return str(value) if isinstance(value, str | int) else ""
+
+
+def _unicode(name: str) -> str:
+    """The name with a question mark for each half of a surrogate pair, as JSON and names of files may have."""
+    return name.encode(errors="replace").decode()

@@ -36,3 +36,8 @@ def test_log_that_cannot_be_written_says_so_once_and_ends_nothing(
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1
     assert "No space left on device" in said[0]
+
+
+def test_half_of_a_character_does_not_end_a_run(tmp_path: Path) -> None:
+    run_log.RunLog(str(tmp_path)).write("not UTF-8: \udcff")
+    assert (tmp_path / run_log.LOG_FILE).read_text().endswith("not UTF-8: ?\n")

@@ -60,6 +60,13 @@ def test_documents_are_named_by_id_or_by_file_and_number(tmp_path: Path) -> None
     ]
 
 
+def test_names_are_unicode_whatever_ids_and_files_hold(tmp_path: Path) -> None:
+    path = write(tmp_path / "a\udcff.jsonl", json_lines({"id": "x\ud83d", "text": "A"}, {"text": "B"}))
+    source = TextSource(files=(str(path),))
+    (file,) = find_files(source)
+    assert [document.id for document in DocumentReader(file, source).read()] == ["x?", "a?.jsonl#2"]
+
+
 def test_json_lines_without_text_are_no_documents(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", json_lines({"text": ""}, {"text": " \n"}, {"text": "A"}) + "\n\n")
     assert read(path) == (["A"], 0)
