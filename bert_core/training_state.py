@@ -22,7 +22,7 @@ from bert_core.whole_files import whole_folder
 _MODEL = "model.safetensors"
 _OPTIMIZER = "optimizer.safetensors"
 _STATE = "state.json"
-_REMEDY = "resume from an older checkpoint"
+_REMEDY = "use an older one"
 
 
 def save_training_state(folder: Path, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any]) -> str:

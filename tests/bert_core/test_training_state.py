@@ -156,7 +156,7 @@ def test_flipped_bit_is_found(folder: Path, name: str) -> None:
     data = bytearray((folder / name).read_bytes())
     data[len(data) // 2] ^= 16
     (folder / name).write_bytes(data)
-    with pytest.raises(CheckpointError, match=rf"{name} is altered.*resume from an older checkpoint"):
+    with pytest.raises(CheckpointError, match=rf"{name} is altered.*use an older one"):
         load_training_state(folder, *fresh())
 
 
