@@ -84,7 +84,7 @@ def find_files(source: TextSource) -> tuple[InputFile, ...]:
 
 def _find_local(pattern: str, source: TextSource) -> Iterator[tuple[str, InputFile]]:
     # Absolute, since a Ray worker on another machine has another working directory.
-    pattern = str(local_path(pattern).expanduser().absolute())
+    pattern = str(local_path(pattern).absolute())
     is_pattern = glob.has_magic(pattern) and not os.path.lexists(pattern)
     matches = sorted(glob.glob(pattern, recursive=True)) if is_pattern else [pattern]  # noqa: PTH207 - any root
     for name in matches:

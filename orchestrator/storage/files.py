@@ -7,6 +7,7 @@ folder to find out what is true: manifests say that.
 import atexit
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -29,8 +30,13 @@ def is_local(path: str) -> bool:
 
 
 def local_path(path: str) -> Path:
-    """The path of a file or folder of this machine, `file://` or not."""
-    return Path(path.removeprefix("file://"))
+    """The path of a file or folder of this machine, `file://` or not; a `~` is somebody's home."""
+    return Path(os.path.expanduser(path.removeprefix("file://")))  # noqa: PTH111 - that one raises for `~nobody`
+
+
+def absolute(path: str) -> str:
+    """A path of this machine from its root, for processes with another working folder; other URIs as they are."""
+    return str(local_path(path).absolute()) if is_local(path) else path
 
 
 def join(root: str, *parts: str) -> str:

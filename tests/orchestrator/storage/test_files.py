@@ -183,3 +183,11 @@ def test_a_write_that_fails_anywhere_leaves_the_old_file_or_the_new(tmp_path: Pa
             break
     assert outcomes[-1] == "written"
     assert outcomes.count("failed") >= 4
+
+
+def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    storage.write_bytes("~/a", b"home")
+    assert (tmp_path / "a").read_bytes() == storage.read_bytes("~/a") == b"home"
+    assert files.local_path("~nobody-of-that-name/a") == Path("~nobody-of-that-name/a")
+    assert files.absolute("~/a") == files.absolute(f"file://{tmp_path}/a") == str(tmp_path / "a")
