@@ -16,7 +16,7 @@ from orchestrator.specs import TaskSpec
 from orchestrator.storage import exists, join, local_copy, written_folder
 
 _LINES_AT_A_TIME = 256
-_MODEL_FILE = "config.json"
+MODEL_FILE = "config.json"
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ def resolve_model(name: str, settings: Settings) -> str:
 
     Raises: NotFoundError, saying what was looked for and what there is.
     """
-    if exists(join(name, _MODEL_FILE)):
+    if exists(join(name, MODEL_FILE)):
         return name
     if name.startswith((".", "/", "~")) or "://" in name:
-        what = f"{name} is no model folder: it has no {_MODEL_FILE}" if exists(name) else f"there is no folder {name}"
+        what = f"{name} is no model folder: it has no {MODEL_FILE}" if exists(name) else f"there is no folder {name}"
         raise NotFoundError(what)
     from orchestrator.registry import Registry
 
@@ -63,7 +63,7 @@ def resolve_model(name: str, settings: Settings) -> str:
         except NotFoundError as error:
             if "several runs" in str(error):
                 raise
-            folder = f"folder with a {_MODEL_FILE}" if exists(name) else "folder"
+            folder = f"folder with a {MODEL_FILE}" if exists(name) else "folder"
             raise NotFoundError(
                 f"{name!r} is no registered model, run or {folder} ({registered}); "
                 "run the spec that makes it first, or name another"

@@ -19,10 +19,13 @@ from urllib.parse import urlsplit
 
 from orchestrator.cluster import check_listening
 from orchestrator.errors import ClusterError, InputError
+from orchestrator.names import is_place
 from orchestrator.settings import HOME_VARIABLE, Settings, has_password
 from orchestrator.specs import AnySpec
 from orchestrator.specs.loading import spec_values
-from orchestrator.storage import write_json
+from orchestrator.specs.references import MODEL_FIELDS, STAGE_MARK, TOKENIZER_FIELDS
+from orchestrator.storage import exists, write_json
+from orchestrator.storage.files import absolute
 
 API_ADDRESS_VARIABLE = "RAY_API_SERVER_ADDRESS"
 _SPEC_FILE = "spec.yaml"
@@ -32,7 +35,7 @@ _CHATTY_LOGGERS = (
     "ray.dashboard.modules.job.sdk",
     "ray._private.runtime_env.packaging",
 )
-_PATH_FIELDS = ("files", "folder", "tokenizer", "init_from", "model")
+_PATH_FIELDS = ("files", "folder", *MODEL_FIELDS, *TOKENIZER_FIELDS)
 
 
 class JobDetails(Protocol):
@@ -143,10 +146,11 @@ def with_absolute_paths(values: Any, field: str = "") -> Any:
         return {key: with_absolute_paths(value, _field(field, key)) for key, value in values.items()}
     if isinstance(values, list):
         return [with_absolute_paths(value, field) for value in values]
-    if field in _PATH_FIELDS and isinstance(values, str) and "://" not in values and not values.startswith("@"):
+    if field in _PATH_FIELDS and isinstance(values, str) and "://" not in values and not values.startswith(STAGE_MARK):
         is_glob = any(sign in values for sign in "*?[")
-        if Path(values).exists() or (is_glob and field == "files"):
-            return str(Path(values).absolute())
+        is_there = is_place(field, values) if field in MODEL_FIELDS + TOKENIZER_FIELDS else exists(values)
+        if is_there or (is_glob and field == "files"):
+            return absolute(values)
     return values
 
 

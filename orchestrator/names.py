@@ -1,18 +1,28 @@
 """What the names in a spec lead to: folders of models and tokenizers, and the bits that lie there."""
 
-import os
-from pathlib import Path
-
 from orchestrator.errors import NotFoundError
-from orchestrator.inference import resolve_model
+from orchestrator.inference import MODEL_FILE, resolve_model
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
 from orchestrator.specs.references import STAGE_MARK, TOKENIZER_FIELDS, SpecT, replace_names
 from orchestrator.storage import digest_file, exists, join
-from orchestrator.storage.files import is_local
+from orchestrator.storage.files import absolute
 
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
 _WEIGHTS = "model.safetensors"
+
+
+def is_place(field: str, name: str) -> bool:
+    """Whether a field's value is itself the path of such a thing; every other one is looked up in the registry.
+
+    A folder that is no model does not stand in the way of a registered model of that name.
+    """
+    if exists(join(name, MODEL_FILE)):
+        return True
+    if field not in TOKENIZER_FIELDS:
+        return False
+    is_file = name.endswith(_TOKENIZER_FILES) and exists(name)
+    return is_file or any(exists(join(name, file)) for file in _TOKENIZER_FILES)
 
 
 def resolve_tokenizer(name: str, settings: Settings) -> str:
@@ -20,8 +30,7 @@ def resolve_tokenizer(name: str, settings: Settings) -> str:
 
     Raises: NotFoundError, saying how to make one.
     """
-    is_path = name.endswith(_TOKENIZER_FILES) and exists(name)
-    if is_path or any(exists(join(name, file)) for file in _TOKENIZER_FILES):
+    if is_place("tokenizer", name):
         return name
     try:
         return resolve_model(name, settings)
@@ -37,12 +46,11 @@ def resolve_name(field: str, name: str, settings: Settings) -> str:
 
     Raises: NotFoundError, naming the field.
     """
-    name = os.path.expanduser(name)  # noqa: PTH111 - leaves URIs as they are
     try:
         path = (resolve_tokenizer if field in TOKENIZER_FIELDS else resolve_model)(name, settings)
     except NotFoundError as error:
         raise NotFoundError(f"{field}: {error}") from None
-    return str(Path(path).absolute()) if is_local(path) else path
+    return absolute(path)
 
 
 def pin_names(spec: SpecT, settings: Settings) -> SpecT:
@@ -52,14 +60,13 @@ def pin_names(spec: SpecT, settings: Settings) -> SpecT:
     """
     with Registry(settings.registry) as registry:
         models = registry.models()
-        labels = {str(row.folder): f"{row.name}@{row.version}" for row in models.itertuples()}
+        labels = {absolute(str(row.folder)): f"{row.name}@{row.version}" for row in models.itertuples()}
 
         def pin(field: str, name: str) -> str:
             if name.startswith(STAGE_MARK):
                 return name
-            is_path = exists(name)
             folder = resolve_name(field, name, settings)
-            return name if is_path else labels.get(folder, folder)
+            return name if is_place(field, name) else labels.get(folder, folder)
 
         return replace_names(spec, pin)
 

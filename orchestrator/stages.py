@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from orchestrator.errors import RunStoppedError
@@ -122,15 +123,11 @@ def _run_pretrain(spec: PretrainSpec, context: StageContext) -> PretrainResult:
 def _run_sweep(spec: SweepSpec, context: StageContext) -> SweepResult:
     from orchestrator.finetuning.sweep import run_sweep
     from orchestrator.finetuning.sweep_progress import SweepListener
-    from orchestrator.inference import resolve_model
 
     recorder, run_id, progress = context.recorder, context.run_id, context.progress
     finished = _finished_trials(context.run_folder)
     if finished:
         progress.say(f"{len(finished)} finished trials of an earlier attempt stand as they are")
-
-    def resolve(name: str) -> str:
-        return name if exists(name) else resolve_model(name, context.settings)
 
     def on_trial_event(key: str, event: MetricEvent) -> None:
         context.refuse_if_taken_over()
@@ -149,7 +146,7 @@ def _run_sweep(spec: SweepSpec, context: StageContext) -> SweepResult:
         spec,
         run_folder=context.run_folder,
         storage=context.settings.storage,
-        resolve_model=resolve,
+        resolve_name=partial(resolve_name, settings=context.settings),
         listener=SweepListener(
             on_trial_started=lambda start: recorder.trial_started(run_id, start),
             on_trial_event=on_trial_event,

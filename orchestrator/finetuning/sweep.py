@@ -8,7 +8,6 @@ Files, in the run's folder:
     predictions/test.jsonl           that model's predictions on the test split, where there is one
 """
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -36,7 +35,7 @@ from orchestrator.results import (
 )
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.storage import delete, digest_file, exists, join, local_copy, read_json, write_json
-from orchestrator.storage.files import is_local, local_path, move_folder
+from orchestrator.storage.files import absolute, move_folder
 from orchestrator.tasks import (
     Features,
     Task,
@@ -53,7 +52,7 @@ def run_sweep(
     *,
     run_folder: str,
     storage: str,
-    resolve_model: Callable[[str], str],
+    resolve_name: Callable[[str, str], str],
     listener: SweepListener,
     finished: Mapping[str, TrialResult] | None = None,
 ) -> SweepResult:
@@ -65,21 +64,22 @@ def run_sweep(
     Args:
         run_folder: where an earlier attempt, if any, left its files.
         storage: for what runs share.
-        resolve_model: the folder of a model or tokenizer that a recipe names.
+        resolve_name: the folder of a model or tokenizer that a recipe's field names, from field and name.
 
     Raises: SpecError, TaskDataError, CheckpointError, TokenizerError before any trial runs; RunFailedError when no
         trial completes; KeyboardInterrupt after a SIGINT.
     """
     begun_at = time.monotonic()
-    run_folder, storage = _absolute(run_folder), _absolute(storage)
+    # Tune gives each trial a working folder of its own.
+    run_folder, storage = absolute(run_folder), absolute(storage)
     check_space(spec)
     task = load_task(spec.task)
-    task = replace(task, files={split: _absolute(path) for split, path in task.files.items()})
+    task = replace(task, files={split: absolute(path) for split, path in task.files.items()})
     if "train" not in task.files:
         raise TaskDataError(f"task {task.id} has no training split; give its file as task.files.train")
     cache = join(storage, "tasks")
     points_file = join(run_folder, "points.json")
-    folders = _resolve_folders(spec, resolve_model)
+    folders = _resolve_folders(spec, resolve_name)
     dataset = _prepare_data(spec, task, folders, cache, listener.on_progress)
     baseline = majority_baseline(task, "validation")
     job = TrialJob(
@@ -115,19 +115,14 @@ def run_sweep(
     return SweepResult(task.id, task.metric, trials, best, test_metrics, [dataset], time.monotonic() - begun_at)
 
 
-def _absolute(path: str) -> str:
-    """Tune gives each trial a working folder of its own."""
-    return os.path.abspath(local_path(path)) if is_local(path) else path  # noqa: PTH100
-
-
-def _resolve_folders(spec: SweepSpec, resolve_model: Callable[[str], str]) -> dict[str, str]:
+def _resolve_folders(spec: SweepSpec, resolve_name: Callable[[str, str], str]) -> dict[str, str]:
     """The folder of each model and tokenizer that the recipes name; a sweep with random weights names a tokenizer."""
     models = [str(name) for name in listed_values(spec, "init_from")]
     tokenizers = list(listed_values(spec, "tokenizer")) if RANDOM in models else []
-    folders = {name: resolve_model(name) for name in models if name != RANDOM}
+    folders = {name: resolve_name("init_from", name) for name in models if name != RANDOM}
     for name in tokenizers:
-        folders.setdefault(str(name), str(name) if exists(str(name)) else resolve_model(str(name)))
-    return {name: _absolute(folder) for name, folder in folders.items()}
+        folders.setdefault(str(name), resolve_name("tokenizer", str(name)))
+    return {name: absolute(folder) for name, folder in folders.items()}
 
 
 def _prepare_data(

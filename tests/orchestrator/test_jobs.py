@@ -106,6 +106,7 @@ def test_relative_paths_that_lead_somewhere_are_made_absolute(tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").touch()
     (tmp_path / "tok").mkdir()
+    (tmp_path / "tok" / "config.json").touch()
     values = {
         "name": "a.txt",
         "corpus": {"files": ["a.txt", "none.txt", "*.jsonl", "s3://b/*.txt", "/x/y"], "text_field": "tok"},
@@ -131,6 +132,7 @@ def test_only_values_of_path_fields_are_taken_for_paths(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     for name in ("tiny", "tokenizer", "sweep", "files"):
         (tmp_path / name).mkdir()
+        (tmp_path / name / "tokenizer.json").touch()
     stages = {
         "tokenizer": {
             "kind": "tokenizer",

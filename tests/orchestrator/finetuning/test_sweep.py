@@ -60,7 +60,7 @@ class Laboratory:
             spec,
             run_folder=str(self.folder / "storage" / "runs" / "run-1"),
             storage=str(self.folder / "storage"),
-            resolve_model=lambda name: str(self.folder / name),
+            resolve_name=lambda field, name: str(self.folder / name),
             listener=SweepListener(
                 on_trial_started=book.started.append,
                 on_trial_event=lambda key, event: book.events.append((key, event)),
