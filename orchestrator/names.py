@@ -50,6 +50,8 @@ def resolve_name(field: str, name: str, settings: Settings) -> str:
         path = (resolve_tokenizer if field in TOKENIZER_FIELDS else resolve_model)(name, settings)
     except NotFoundError as error:
         raise NotFoundError(f"{field}: {error}") from None
+    if not exists(path):
+        raise NotFoundError(f"{field}: the folder of {name}, {path}, is gone; name another, or run what made it again")
     return absolute(path)
 
 

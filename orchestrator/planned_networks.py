@@ -1,4 +1,4 @@
-"""How large the networks of a spec will be, as far as that is known before anything runs.
+"""How large the networks of a spec will be and whether they fit, as far as that is known before anything runs.
 
 A later stage of a pipeline may start from what an earlier one will make: its size follows from what that one asks for.
 """
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from bert_core.config import CONFIG_FILE, BertConfig
+from orchestrator.errors import SpecError
 from orchestrator.names import resolve_name, resolve_tokenizer
 from orchestrator.pretraining.network import build_config
 from orchestrator.settings import Settings
@@ -36,6 +37,34 @@ class Networks:
 
         models = [BertModel(config, seed=None) for config in self._trials(spec) if config is not None]
         return max((sum(p.numel() for p in model.parameters()) for model in models), default=None)
+
+    def check_start(self, spec: PretrainSpec | SweepSpec) -> None:
+        """See that the models to start from read what the spec gives them. Raises: SpecError, TokenizerError."""
+        if isinstance(spec, PretrainSpec):
+            field, longest = "phases.max_seq_length", max(phase.max_seq_length for phase in spec.phases)
+            models = [spec.init_from]
+        else:
+            from orchestrator.finetuning.search_space import listed_values, value_bounds
+
+            field, longest = "recipe.max_seq_length", int(value_bounds(spec, "max_seq_length")[1])
+            models = [str(name) for name in listed_values(spec, "init_from")]
+        for name in models:
+            config = None if name == RANDOM else self._named(name)
+            if config is not None and longest > config.max_position_embeddings:
+                raise SpecError(
+                    f"{field} {longest} is longer than the {config.max_position_embeddings} positions of {name}; "
+                    "lower it or start from another model"
+                )
+        if isinstance(spec, PretrainSpec) and spec.init_from != RANDOM:
+            self._check_tokenizer(spec.init_from, spec.tokenizer)
+
+    def _check_tokenizer(self, init_from: str, tokenizer: str) -> None:
+        from bert_core.tokenization import Tokenizer
+        from orchestrator.pretraining.job import check_start
+
+        if not init_from.startswith(STAGE_MARK) and not tokenizer.startswith(STAGE_MARK):
+            folder = resolve_name("init_from", init_from, self.settings)
+            check_start(folder, Tokenizer.load(local_copy(resolve_tokenizer(tokenizer, self.settings))))
 
     def _pretraining(self, spec: PretrainSpec) -> BertConfig | None:
         if spec.init_from != RANDOM:

@@ -6,7 +6,6 @@ from typing import Any
 
 from orchestrator.cluster import Processes
 from orchestrator.corpus.files import find_files
-from orchestrator.errors import SpecError
 from orchestrator.names import content_digest, resolve_name
 from orchestrator.planned_networks import Networks
 from orchestrator.pretraining.network import build_config
@@ -22,7 +21,7 @@ from orchestrator.specs import (
     TextSource,
     TokenizerSpec,
 )
-from orchestrator.specs.references import STAGE_MARK, names_of, references_of
+from orchestrator.specs.references import STAGE_MARK, check_references, names_of
 
 BYTES_PER_PARAMETER = 16
 """float32 weights, gradients and AdamW's two moments."""
@@ -39,25 +38,38 @@ class PlanRow:
 
 
 def check_inputs(spec: Spec, settings: Settings) -> None:
-    """See that every file, tokenizer and model that a spec names is there.
+    """See that every file, tokenizer and model that a spec names is there and fits, as far as that is known yet.
 
-    Raises: SpecError, CorpusError, TaskDataError, NotFoundError, each naming what is missing.
+    Raises: SpecError, CorpusError, TaskDataError, TokenizerError, NotFoundError, each naming what is missing or wrong.
     """
-    if isinstance(spec, PipelineSpec):
-        _check_references(spec)
-        for stage in spec.stages.values():
-            check_inputs(stage, settings)
-        return
+    stages = _stages(spec)
+    check_references(stages)
+    for stage in stages.values():
+        _check_stage(stage, Networks(stages, settings))
+
+
+def _check_stage(spec: Spec, networks: Networks) -> None:
     for source in _sources(spec):
         find_files(source)
     for field, name in _names(spec):
-        resolve_name(field, name, settings)
+        resolve_name(field, name, networks.settings)
     if isinstance(spec, PretrainSpec):
         build_config(spec.model, vocab_size=30522)  # any vocabulary: it is the other numbers that must fit together
-    for task in _tasks(spec):
+    if isinstance(spec, SweepSpec):
+        from orchestrator.finetuning.search_space import check_space
+
+        check_space(spec)
+    if isinstance(spec, PretrainSpec | SweepSpec):
+        networks.check_start(spec)
+    if isinstance(spec, SweepSpec | EvaluateSpec):
         from orchestrator.tasks import load_task
 
-        load_task(task)
+        load_task(spec.task).file("train" if isinstance(spec, SweepSpec) else spec.split)
+
+
+def _stages(spec: Spec) -> Mapping[str, Spec]:
+    """The stages of a pipeline, or the one that a spec is."""
+    return spec.stages if isinstance(spec, PipelineSpec) else {spec.name or spec.kind: spec}
 
 
 def input_identity(spec: Spec, settings: Settings) -> list[Any]:
@@ -102,7 +114,7 @@ def needed_processes(spec: Spec) -> list[Processes]:
 
 def plan_rows(spec: Spec, settings: Settings) -> list[PlanRow]:
     """The plan of a spec, stage by stage."""
-    stages: Mapping[str, Spec] = spec.stages if isinstance(spec, PipelineSpec) else {spec.name or spec.kind: spec}
+    stages = _stages(spec)
     rows = []
     for stage, inner in stages.items():
         facts = [*_facts(inner, Networks(stages, settings)), ("resources", _resources_text(needed_resources(inner)))]
@@ -171,15 +183,6 @@ def _memory_text(num_parameters: int) -> str:
 
 def _size(num_bytes: int) -> str:
     return f"{num_bytes / 1e9:,.2f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:,.1f} MB"
-
-
-def _check_references(spec: PipelineSpec) -> None:
-    known: list[str] = []
-    for name, stage in spec.stages.items():
-        for reference in sorted(references_of(stage) - set(known)):
-            earlier = ", ".join(known) or "there is none"
-            raise SpecError(f"stages.{name}: @{reference} names no earlier stage; earlier ones: {earlier}")
-        known.append(name)
 
 
 def _sources(spec: Spec) -> list[TextSource]:

@@ -17,7 +17,7 @@ from itertools import product
 from bert_core.config import BertConfig
 from bert_core.pretrained import WEIGHTS_FILE
 from bert_core.tokenization import Tokenizer
-from orchestrator.errors import RunFailedError, TaskDataError
+from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.heads import RANDOM, check_fit
 from orchestrator.finetuning.model_folder import count_parameters
@@ -75,8 +75,7 @@ def run_sweep(
     check_space(spec)
     task = load_task(spec.task)
     task = replace(task, files={split: absolute(path) for split, path in task.files.items()})
-    if "train" not in task.files:
-        raise TaskDataError(f"task {task.id} has no training split; give its file as task.files.train")
+    task.file("train")  # a task without one cannot be learnt
     cache = join(storage, "tasks")
     points_file = join(run_folder, "points.json")
     folders = _resolve_folders(spec, resolve_name)

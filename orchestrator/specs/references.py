@@ -14,6 +14,12 @@ MODEL_FIELDS = ("init_from", "model")
 TOKENIZER_FIELDS = ("tokenizer",)
 STAGE_MARK = "@"
 RANDOM = "random"
+_MAKERS = {
+    "init_from": ("pretrain", "sweep"),
+    "model": ("sweep",),
+    "tokenizer": ("tokenizer", "pretrain", "sweep"),
+}
+"""The kinds of stages whose result a field can use; what is scored has a task's head."""
 
 SpecT = TypeVar("SpecT", bound=Spec)
 Replace = Callable[[str, str], str]
@@ -38,9 +44,23 @@ def names_of(spec: Spec) -> list[tuple[str, str]]:
     return found
 
 
-def references_of(spec: Spec) -> set[str]:
-    """The stages that a spec names."""
-    return {name.removeprefix(STAGE_MARK) for _, name in names_of(spec) if name.startswith(STAGE_MARK)}
+def check_references(stages: Mapping[str, Spec]) -> None:
+    """See that each `@name` names an earlier stage that makes what the field needs. Raises: SpecError."""
+    kinds: dict[str, str] = {}
+    for stage, spec in stages.items():
+        for field, name in names_of(spec):
+            if not name.startswith(STAGE_MARK):
+                continue
+            kind = kinds.get(name.removeprefix(STAGE_MARK))
+            if kind is None:
+                earlier = ", ".join(kinds) or "there is none"
+                raise SpecError(f"stages.{stage}: {name} names no earlier stage; earlier ones: {earlier}")
+            if kind not in _MAKERS[field]:
+                raise SpecError(
+                    f"stages.{stage}: {field} {name} is a stage of kind {kind}; "
+                    f"name one of kind {' or '.join(_MAKERS[field])}"
+                )
+        kinds[stage] = spec.kind
 
 
 def resolve_references(spec: SpecT, outputs: Mapping[str, str]) -> SpecT:

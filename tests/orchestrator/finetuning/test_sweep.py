@@ -194,5 +194,5 @@ def test_model_that_reads_too_little_is_refused(laboratory: Laboratory) -> None:
 def test_task_without_training_data_is_refused(laboratory: Laboratory) -> None:
     files = {"validation": laboratory.task.files["validation"]}
     task = laboratory.task.model_copy(update={"files": files, "labels": ("no", "yes")})
-    with pytest.raises(TaskDataError, match=r"no training split; give its file as task\.files\.train"):
+    with pytest.raises(TaskDataError, match=r"no labelled train split.*give its file as task\.files\.train"):
         laboratory.run(laboratory.spec().model_copy(update={"task": task}))

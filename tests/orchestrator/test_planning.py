@@ -1,0 +1,117 @@
+"""What is refused before anything starts, since a run would only find it out later, perhaps after hours.
+
+Alone: pytest tests/orchestrator/test_planning.py
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bert_core.config import BertConfig
+from bert_core.errors import TokenizerError
+from bert_core.tokenization import train_wordpiece
+from orchestrator.errors import NotFoundError, SpecError, TaskDataError
+from orchestrator.planning import check_inputs
+from orchestrator.registry import Registry
+from orchestrator.results import ModelResult
+from orchestrator.settings import Settings
+from orchestrator.specs.loading import parse_spec
+
+CORPUS = {"files": ["corpus.txt"]}
+TOKENIZER = {"kind": "tokenizer", "corpus": CORPUS, "vocab_size": 100}
+PRETRAIN = {"kind": "pretrain", "corpus": CORPUS, "tokenizer": "words", "steps": 10}
+TASK = {"id": "own", "head": "classification", "text_columns": ["text"], "labels": ["a", "b"]}
+FILES = {"train": "task.csv", "validation": "task.csv"}
+SWEEP = {"kind": "sweep", "task": {**TASK, "files": FILES}, "recipe": {"tokenizer": "words"}}
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """A working folder with texts, the tokenizer `words`, and `short`, a model of 40 positions that reads it."""
+    monkeypatch.chdir(tmp_path)
+    Path("corpus.txt").write_text("a cat sat\n")
+    Path("task.csv").write_text("text,label\na cat,a\na dog,b\n")
+    tokenizer = train_wordpiece(["a cat sat"], vocab_size=100, min_frequency=1)
+    tokenizer.save("words")
+    shutil.copytree("words", "short")
+    config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=40)
+    Path("short/config.json").write_text(json.dumps(config.to_dict()))
+    return Settings.from_options(home=str(tmp_path / "home"), environ={})
+
+
+def check(settings: Settings, **stages: dict[str, Any]) -> None:
+    check_inputs(parse_spec({"kind": "pipeline", "name": "all", "stages": stages}), settings)
+
+
+def test_what_fits_together_is_let_through(settings: Settings) -> None:
+    short = [{"max_seq_length": 40}]
+    sweep = {**SWEEP, "space": {"init_from": ["@more", "short", "random"]}}
+    sweep["recipe"] = {"tokenizer": "@words", "max_seq_length": 40}
+    check(
+        settings,
+        words=TOKENIZER,
+        first={**PRETRAIN, "tokenizer": "@words"},
+        more={**PRETRAIN, "init_from": "short", "phases": short},
+        task=sweep,
+        score={"kind": "evaluate", "model": "@task", "task": sweep["task"]},
+    )
+
+
+def test_a_range_that_its_field_refuses(settings: Settings) -> None:
+    space = {"batch_size": {"uniform": [8, 32]}}
+    with pytest.raises(SpecError, match=r"space\.batch_size"):
+        check(settings, task={**SWEEP, "space": space, "search": "random", "trials": 2})
+
+
+@pytest.mark.parametrize(
+    ("stage", "split"),
+    [(SWEEP, "train"), ({"kind": "evaluate", "model": "short", "split": "test"}, "test")],
+)
+def test_a_split_that_the_task_lacks(settings: Settings, stage: dict[str, Any], split: str) -> None:
+    task = {**TASK, "files": {"validation": "task.csv"}}
+    with pytest.raises(TaskDataError, match=rf"no labelled {split} split.*task\.files\.{split}"):
+        check(settings, stage={**stage, "task": task})
+
+
+@pytest.mark.parametrize(
+    ("stage", "message"),
+    [
+        ({**PRETRAIN, "init_from": "@words"}, "init_from @words is a stage of kind tokenizer; .* pretrain or sweep"),
+        ({**PRETRAIN, "tokenizer": "@store"}, "tokenizer @store is a stage of kind corpus; name one of kind tokenizer"),
+        (
+            {"kind": "evaluate", "model": "@model", "task": SWEEP["task"]},
+            "model @model is a .* of kind sweep",
+        ),
+    ],
+)
+def test_a_stage_that_makes_something_else(settings: Settings, stage: dict[str, Any], message: str) -> None:
+    store = {"kind": "corpus", "corpus": CORPUS, "tokenizer": "@words"}
+    with pytest.raises(SpecError, match=rf"stages\.last: {message}"):
+        check(settings, words=TOKENIZER, store=store, model=PRETRAIN, last=stage)
+
+
+def test_sequences_that_the_model_cannot_read(settings: Settings) -> None:
+    with pytest.raises(SpecError, match=r"phases\.max_seq_length 128 is longer than the 40 positions of short"):
+        check(settings, model={**PRETRAIN, "init_from": "short"})
+    model = {**PRETRAIN, "model": {"max_position_embeddings": 128}}
+    recipe = {"init_from": "@model", "max_seq_length": 129}
+    with pytest.raises(SpecError, match=r"recipe\.max_seq_length 129 is longer than the 128 positions of @model"):
+        check(settings, model=model, task={**SWEEP, "recipe": recipe})
+
+
+def test_a_tokenizer_that_the_model_was_not_trained_with(settings: Settings) -> None:
+    train_wordpiece(["quite other words here"], vocab_size=200, min_frequency=1).save("others")
+    model = {**PRETRAIN, "init_from": "short", "tokenizer": "others", "phases": [{"max_seq_length": 40}]}
+    with pytest.raises(TokenizerError, match="use the tokenizer"):
+        check(settings, model=model)
+
+
+def test_a_registered_model_whose_folder_is_gone(settings: Settings) -> None:
+    with Registry(settings.registry) as registry:
+        run = registry.create_run(kind="pretrain", name="base", fingerprint="f" * 64, spec={})
+        registry.register_model("base", ModelResult("/gone/model", "d" * 64, 1, "pretraining"), run)
+    with pytest.raises(NotFoundError, match="init_from: the folder of base, /gone/model, is gone"):
+        check(settings, model={**PRETRAIN, "init_from": "base"})
