@@ -152,7 +152,7 @@ def test_models_are_listed_and_shown(command: Command, recorded_sweep: RecordedS
 
 
 def test_db_current_and_upgrade_say_the_revision(command: Command) -> None:
-    assert command("db", "current").out == "empty\n"
+    assert command("db", "current").out == "revision  empty\n"
     revision = command("db", "upgrade").out
     assert revision.strip()
-    assert command("db", "current").out == revision
+    assert json.loads(command("db", "current", "-f", "json").out) == {"revision": revision.strip()}
