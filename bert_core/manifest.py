@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from bert_core.errors import CheckpointError
-from bert_core.whole_files import write_whole
+from bert_core.whole_files import write_whole_text
 
 MANIFEST_FILE = "manifest.json"
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write readable JSON, whole or not at all."""
-    text = json.dumps(value, indent=2, sort_keys=True) + "\n"
-    write_whole(path, lambda temporary: temporary.write_bytes(text.encode()))
+    write_whole_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
 
 
 def digest_file(path: Path) -> str:

@@ -17,7 +17,8 @@ import tokenizers
 from tokenizers import Encoding, models, pre_tokenizers, trainers
 
 from bert_core.errors import TokenizerError
-from bert_core.tokenizer_files import SPECIAL_TOKENS, build_wordpiece, read_tokenizer, write_text
+from bert_core.tokenizer_files import SPECIAL_TOKENS, build_wordpiece, read_tokenizer
+from bert_core.whole_files import write_whole_text
 
 __all__ = ["SPECIAL_TOKENS", "Tokenizer", "train_wordpiece"]
 
@@ -51,9 +52,9 @@ class Tokenizer:
             config |= {"do_lower_case": self.lowercase, "strip_accents": normalizer.get("strip_accents")}
             config |= {"tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True)}
             vocabulary = sorted(self._definition["model"]["vocab"].items(), key=lambda entry: entry[1])
-            write_text(target / "vocab.txt", "".join(f"{token}\n" for token, _ in vocabulary))
-        write_text(target / "tokenizer_config.json", json.dumps(config, indent=2, sort_keys=True) + "\n")
-        write_text(target / "tokenizer.json", self._backend.to_str(pretty=True) + "\n")
+            write_whole_text(target / "vocab.txt", "".join(f"{token}\n" for token, _ in vocabulary))
+        write_whole_text(target / "tokenizer_config.json", json.dumps(config, indent=2, sort_keys=True) + "\n")
+        write_whole_text(target / "tokenizer.json", self._backend.to_str(pretty=True) + "\n")
 
     @cached_property
     def _definition(self) -> dict[str, Any]:
@@ -100,10 +101,6 @@ class Tokenizer:
     def mask_id(self) -> int:
         """The id that hides a token."""
         return self._ids["mask"]
-
-    def special_ids(self) -> tuple[int, ...]:
-        """The ids of all special tokens, ascending."""
-        return tuple(sorted(set(self._ids.values())))
 
     def token(self, token_id: int) -> str:
         """The token of an id. Raises: TokenizerError for an id outside the vocabulary."""

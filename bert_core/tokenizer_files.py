@@ -27,13 +27,6 @@ def read_tokenizer(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, str], Pa
     return backend, _find_special_tokens(backend, config), file
 
 
-def write_text(file: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    temporary = file.with_name(f".{file.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(file)
-
-
 def build_wordpiece(
     vocabulary: Mapping[str, int], lowercase: bool, strip_accents: bool | None = None, chinese: bool = True
 ) -> tokenizers.Tokenizer:

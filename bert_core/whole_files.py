@@ -21,6 +21,11 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     sync(path.parent)
 
 
+def write_whole_text(path: Path, text: str) -> None:
+    """A text in UTF-8, with line ends as they are in `text`."""
+    write_whole(path, lambda temporary: temporary.write_bytes(text.encode()))
+
+
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
     """An empty folder to write files into; at the end of the block it takes the place of `folder`.

@@ -47,7 +47,7 @@ class Processes:
 
 
 @contextmanager
-def connect(settings: Settings, *, num_cpus: float = 0.0, dashboard: bool = False) -> Iterator[None]:
+def connect(settings: Settings, *, num_cpus: float = 0.0) -> Iterator[None]:
     """A Ray to work on: the cluster at `settings.address`, else a local one that ends with the block.
 
     A local one counts `num_cpus` logical CPUs where the machine has fewer (within reason), so that workers and their
@@ -70,8 +70,7 @@ def connect(settings: Settings, *, num_cpus: float = 0.0, dashboard: bool = Fals
         options |= {
             "address": "local",
             "num_cpus": _logical_cpus(num_cpus),
-            "include_dashboard": dashboard,
-            "dashboard_host": "127.0.0.1",
+            "include_dashboard": False,
         }
     else:
         assert settings.address is not None

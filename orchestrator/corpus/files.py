@@ -10,7 +10,7 @@ import lzma
 import os
 import stat
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal
@@ -240,8 +240,3 @@ def _decompress(raw: IO[bytes], compression: str) -> Any:
     if compression == ".zst":
         return pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
     return raw
-
-
-def total_bytes(files: Iterable[InputFile]) -> int:
-    """What the files take where they lie."""
-    return sum(file.num_bytes for file in files)

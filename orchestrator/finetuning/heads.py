@@ -35,9 +35,6 @@ HEAD_MODELS: Mapping[Head, type[HeadModel]] = {
     "qa": BertForQuestionAnswering,
 }
 
-RANDOM = "random"
-"""What `init_from` says for new weights."""
-
 
 @dataclass(frozen=True)
 class Batch:

@@ -19,7 +19,7 @@ from bert_core.pretrained import WEIGHTS_FILE
 from bert_core.tokenization import Tokenizer
 from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.evaluation import evaluate_model
-from orchestrator.finetuning.heads import RANDOM, check_fit
+from orchestrator.finetuning.heads import check_fit
 from orchestrator.finetuning.model_folder import count_parameters
 from orchestrator.finetuning.search_space import check_space, listed_values, most_evaluations, value_at
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress, first_reason
@@ -34,6 +34,7 @@ from orchestrator.results import (
     TrialResult,
 )
 from orchestrator.specs import RecipeSpec, SweepSpec
+from orchestrator.specs.references import RANDOM
 from orchestrator.storage import delete, digest_file, exists, join, local_copy, read_json, write_json
 from orchestrator.storage.files import absolute, move_folder
 from orchestrator.tasks import (

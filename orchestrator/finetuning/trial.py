@@ -16,12 +16,13 @@ from bert_core.errors import BertCoreError
 from bert_core.tokenization import Tokenizer
 from orchestrator.errors import OrchestratorError
 from orchestrator.finetuning.evaluation import Scored, score_model
-from orchestrator.finetuning.heads import RANDOM, build_model
+from orchestrator.finetuning.heads import build_model
 from orchestrator.finetuning.model_folder import record_of, save_model_folder
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.training import Best, Evaluation, fine_tune
 from orchestrator.results import MetricEvent, Split, TrialResult
 from orchestrator.specs import RecipeSpec
+from orchestrator.specs.references import RANDOM
 from orchestrator.storage import join, local_copy
 from orchestrator.tasks import Features, Task, prediction_rows, prepare_features, write_prediction_rows
 

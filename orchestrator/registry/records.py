@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-TERMINAL_STATES = ("COMPLETED", "FAILED", "STOPPED", "PRUNED")
-
 
 @dataclass(frozen=True)
 class RunRecord:
@@ -43,11 +41,6 @@ class RunRecord:
     started_at: datetime | None
     finished_at: datetime | None
     heartbeat_at: datetime | None
-
-    @property
-    def finished(self) -> bool:
-        """Whether the run has ended; a lost one has not."""
-        return self.state in TERMINAL_STATES
 
 
 @dataclass(frozen=True)

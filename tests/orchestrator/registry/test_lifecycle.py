@@ -22,7 +22,7 @@ def test_a_new_run_is_pending_and_has_its_spec_as_parameters(registry: Registry)
         "a": None,
     }
     run = registry.run(new_run(registry, spec=spec, seed=7, tags=("first", "second")))
-    assert (run.state, run.attempt, run.seed, run.finished) == ("PENDING", 0, 7, False)
+    assert (run.state, run.attempt, run.seed) == ("PENDING", 0, 7)
     assert run.spec == spec
     assert registry.parameters(run.id) == {"optimizer.learning_rate": 1e-4, "phases.0.share": 1.0, "a": None}
     assert registry.tags(run.id) == ["first", "second"]
@@ -50,7 +50,7 @@ def test_an_attempt_runs_and_ends_the_run(registry: Registry, state: Any) -> Non
     assert registry.run(run_id).state == "RUNNING"
     assert registry.finish_run(run_id, state, error="because", attempt=attempt)
     run, (only,) = registry.run(run_id), registry.attempts(run_id)
-    assert (run.state, run.error, run.finished) == (state, "because", True)
+    assert (run.state, run.error) == (state, "because")
     assert (only.state, only.error, only.host, only.pid) == (state, "because", "node", 12)
     assert run.started_at is not None
     assert run.finished_at is not None
