@@ -35,8 +35,8 @@ _ENVIRONMENT = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(4 << 30),
     "MALLOC_TOP_PAD_": str(64 << 20),
-    # oneDNN keeps a compiled kernel for each shape, a thousand by default. Packed batches have new shapes in every step,
-    # so that a worker grew to gigabytes; what a step uses again, layer by layer, fits into this.
+    # oneDNN keeps a compiled kernel for each shape, a thousand by default, and packed batches have new shapes in every
+    # step: a worker grew to gigabytes. What a step uses again, layer by layer, fits into this.
     "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64",
     "LRU_CACHE_CAPACITY": "64",
 }
