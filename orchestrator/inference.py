@@ -107,7 +107,8 @@ def predict(folder: str, lines: Iterable[str], batch_size: int = 64) -> Iterator
     """A fine-tuned model's answer to each line, in order; blank lines are passed over.
 
     A line is a JSON object with the keys the head reads (`text` and `text_pair`; `words`; `question` and `context`),
-    or plain text: a sentence, two with a tab between them, words with spaces between them.
+    or plain text: a sentence, two with a tab between them, words with spaces between them. A byte that is not UTF-8 is
+    expected as the lone surrogate that `errors="surrogateescape"` makes of it.
 
     Raises: InputError, naming the line.
     """
@@ -201,6 +202,8 @@ def _read_line(line: str, number: int, head: str) -> dict[str, Any]:
     from orchestrator.tasks.text_files import HALF_A_PAIR, has_half_a_pair
 
     text = line.strip("\r\n")
+    if any("\udc80" <= character <= "\udcff" for character in text):
+        raise InputError(f"line {number} is not UTF-8; save the file as UTF-8 or leave the line out")
     if text.lstrip().startswith("{"):
         try:
             values = json.loads(text)
@@ -224,18 +227,25 @@ def _example(values: dict[str, Any], number: int, head: str) -> Any:
         value = values.get(key)
         if (value is None and optional) or isinstance(value, str):
             return value
+        _check_has(key, values, number)
         raise InputError(f"line {number}: {key} must be text; the keys of {head} are {_KEYS[head]}")
 
     name = str(values.get("id", number))
     if head == "qa":
         return QaExample(name, text("question"), text("context"))
     if head == "ner":
-        words = values.get("words")
+        _check_has("words", values, number)
+        words = values["words"]
         if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
             raise InputError(f"line {number}: words must be a list of texts")
         return NerExample(name, tuple(words))
     kind = RegressionExample if head == "regression" else ClassificationExample
     return kind(name, text("text"), text("text_pair", optional=True))
+
+
+def _check_has(key: str, values: dict[str, Any], number: int) -> None:
+    if key not in values:
+        raise InputError(f"line {number}: no key {key!r}; it has: {', '.join(values)[:200] or 'none'}")
 
 
 _KEYS = {

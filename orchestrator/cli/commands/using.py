@@ -130,7 +130,7 @@ def _check_known(task: "TaskSpec") -> None:
     "orchestrator predict my-qa-model questions.jsonl -o answers.jsonl",
 )
 @click.argument("model", metavar="MODEL")
-@click.argument("file", type=click.File("r", encoding="utf-8", errors="replace"), default="-")
+@click.argument("file", type=click.File("r", encoding="utf-8", errors="surrogateescape"), default="-")
 @click.option("--batch-size", type=click.IntRange(1), default=64, show_default=True, help="Examples of a forward pass.")
 @click.option(
     "-o", "--output", type=click.File("w", encoding="utf-8", lazy=True, atomic=True), help="Instead of stdout."
@@ -144,12 +144,17 @@ def predict(model: str, file: IO[str], batch_size: int, output: IO[str] | None) 
     import json
 
     from orchestrator import inference
+    from orchestrator.errors import InputError
 
-    if file.name in ("-", "<stdin>") and sys.stdin.isatty():
+    from_stdin = file.name in ("-", "<stdin>")
+    if from_stdin and sys.stdin.isatty():
         tell("reading from the terminal; end with Ctrl-D")
     folder = inference.resolve_model(model, current_settings())
-    for row in inference.predict(folder, file, batch_size):
-        click.echo(json.dumps(row, ensure_ascii=False), file=output)
+    try:
+        for row in inference.predict(folder, file, batch_size):
+            click.echo(json.dumps(row, ensure_ascii=False), file=output)
+    except InputError as error:
+        raise error if from_stdin else InputError(f"{file.name}: {error}") from None
 
 
 @click.command("fill-mask", cls=LabCommand, example='orchestrator fill-mask my-model "Paris is the [MASK] of France."')

@@ -166,8 +166,9 @@ def test_predict_answers_with_text_of_the_passage(answerer: str) -> None:
     ("line", "complaint"),
     [
         ('{"text": ', "line 2 is not whole JSON"),
-        ('{"txt": "a"}', "line 2: text must be text; the keys of classification are text, text_pair"),
-        ('{"text": 5}', "line 2: text must be text"),
+        ('{"txt": "a"}', "line 2: no key 'text'; it has: txt"),
+        ('{"text": 5}', "line 2: text must be text; the keys of classification are text, text_pair"),
+        (b"caf\xe9".decode(errors="surrogateescape"), "line 2 is not UTF-8"),
         ('{"text": "\\ud83d"}', "line 2 has half a surrogate pair"),
     ],
 )
@@ -190,6 +191,13 @@ def test_predict_reads_a_file_and_writes_json_lines(command: Command, classifier
     assert [json.loads(line)["text"] for line in outcome.out.splitlines()] == ["the cat", "the dog"]
     assert command("predict", classifier, "lines.txt", "-o", "answers.jsonl").out == ""
     assert (tmp_path / "answers.jsonl").read_text() == outcome.out
+
+
+def test_predict_refuses_bytes_that_are_not_utf8(command: Command, classifier: str, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_bytes(b"the cat\ncaf\xe9\n")
+    outcome = command("predict", classifier, "lines.txt")
+    assert (outcome.status, outcome.out) == (2, "")
+    assert "lines.txt: line 2 is not UTF-8" in outcome.err
 
 
 def test_evaluate_scores_a_folder_on_a_task(command: Command, classifier: str, tmp_path: Path) -> None:
