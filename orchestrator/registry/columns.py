@@ -66,12 +66,14 @@ class ColumnField:
 
     column: Any
     kind: str
-    """text, number or time."""
+    """text, number, time or state: states are written in capitals, and asked for in any case."""
 
     def present(self) -> ColumnElement[bool]:
         return self.column.is_not(None)  # type: ignore[no-any-return]
 
     def compared(self, operator: str, value: Value) -> ColumnElement[bool]:
+        if self.kind == "state":
+            return _compare(self.column, operator, _text(value).upper())
         if self.kind == "text":
             return and_(self.present(), _compare(self.column, operator, _text(value)))
         if operator == "like":

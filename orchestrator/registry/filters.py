@@ -171,6 +171,8 @@ def _explained(error: UnexpectedInput, text: str) -> InputError:
             message = f"The query goes wrong at {str(found)!r}"
     else:
         assert isinstance(error, UnexpectedCharacters)
+        if place is not None and text[place] in "'\"" and "TEXT" in (error.allowed or ()):
+            return at(text, place, "The quote that opens here is not closed:")
         expected, message = error.allowed, f"The query goes wrong at {text[place or 0]!r}"
     words = [meaning for name, meaning in _WORDS.items() if name in (expected or ())]
     return at(text, place or 0, f"{message}; expected {' or '.join(words)}:")

@@ -72,7 +72,7 @@ class Selection:
         if area == "params" and rest:
             return self._parameter(rest, text, place)
         if name == "state":
-            return ColumnField(self._state, "text")
+            return ColumnField(self._state, "state")
         if name == "tag":
             return TagField()
         for kind, columns in (("text", TEXT_COLUMNS), ("number", NUMBER_COLUMNS), ("time", TIME_COLUMNS)):

@@ -190,6 +190,14 @@ def test_an_empty_query_finds_all(filled: Registry) -> None:
     assert found(filled, " ") == list(range(len(SAMPLES)))
 
 
+def test_states_are_asked_for_in_any_case(registry: Registry) -> None:
+    run_id = new_run(registry)
+    registry.finish_run(run_id, "COMPLETED")
+    for query in ("state = 'completed'", "state in ('Completed')", "state like 'comp%'", "state != 'failed'"):
+        assert list(registry.runs(query).id) == [run_id]
+    assert registry.runs("state != 'completed'").empty
+
+
 def test_tags_are_asked_for_by_word(filled: Registry) -> None:
     odd = [index for index in range(len(SAMPLES)) if index % 2]
     assert found(filled, "tag = 'odd'") == odd
@@ -269,7 +277,7 @@ def test_a_limit_takes_the_first(filled: Registry) -> None:
         ("task = cola", "goes wrong at 'c.*'; expected .*text in quotes", 7),
         ("task 'a'", "goes wrong at .*; expected a comparison", 5),
         ("task = 'a' task = 'b'", "goes wrong at 'task'; expected and or or or the end", 11),
-        ("task = 'a", "goes wrong at", 7),
+        ("task = 'a", "quote that opens here is not closed", 7),
         ("task in ()", "goes wrong at '\\)'", 9),
         ("task = 'a' ; drop", "goes wrong at ';'", 11),
         ("metrics.ff > 1", "No run has a field 'metrics.ff'; nearest: metrics.f1", 0),
