@@ -4,6 +4,7 @@
 4 registry trouble · 5 cluster trouble · 130/143 interrupted
 """
 
+import errno
 import os
 import signal
 import sys
@@ -60,8 +61,12 @@ def main() -> NoReturn:
         warnings.simplefilter("ignore")
     status = run_command_line(sys.argv[1:])
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None where it was closed
+            sys.stdout.flush()
     except BrokenPipeError:
+        _forget_stdout()
+    except OSError as error:
+        status = _fail(f"the output cannot be written: {error.strerror}", 1, debug=False)
         _forget_stdout()
     sys.exit(status)
 
@@ -92,6 +97,9 @@ def run_command_line(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt) as error:
         return _fail(str(error) or "interrupted", 128 + getattr(error, "number", signal.SIGINT), debug)
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            place = error.filename or "the output"
+            return _fail(f"{place} cannot be written: no space is left; make room, then try again", 1, debug)
         if error.filename is None:
             return _fail_unexpectedly(error, debug)
         return _fail(f"{error.filename}: {error.strerror}", InputError.exit_status, debug)

@@ -1,5 +1,6 @@
 """What every command shares: the global options, wherever they stand, and an example at the end of its help."""
 
+import shlex
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -45,6 +46,12 @@ def current_settings() -> Settings:
     """The settings of the command that is running."""
     given = click.get_current_context().meta.get(_META, {})
     return Settings.from_options(**{name: given.get(name) for name in _GLOBAL_OPTIONS})
+
+
+def given_options() -> str:
+    """The global options of the command that is running, as they would be typed again: ` --home DIR`, or nothing."""
+    given = click.get_current_context().meta.get(_META, {})
+    return "".join(f" --{name} {shlex.quote(given[name])}" for name in _GLOBAL_OPTIONS if given.get(name))
 
 
 class LabCommand(click.Command):

@@ -198,8 +198,21 @@ def _print_rich(cells: dict[str, list[str]], right: set[str], widths: dict[str, 
 def _write(text: str, output: str | None) -> None:
     if output is None:
         click.echo(text, nl=False)
-        return
-    from orchestrator.storage import write_bytes
+    else:
+        write_output(output, text.encode())
 
-    write_bytes(output, text.encode())
+
+def write_output(output: str, data: bytes) -> None:
+    """What `-o` names, whole or not at all; a link is followed, and a device or a pipe takes the bytes as they are."""
+    from orchestrator.errors import InputError
+    from orchestrator.storage import write_bytes
+    from orchestrator.storage.files import is_local, local_path
+
+    path = local_path(output).resolve() if is_local(output) else None
+    if path is not None and path.is_dir():
+        raise InputError(f"{output} is a folder; name a file in it")
+    if path is not None and path.exists() and not path.is_file():
+        path.write_bytes(data)
+    else:
+        write_bytes(str(path or output), data)
     tell(f"wrote {output}")

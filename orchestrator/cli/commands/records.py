@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.frame import LabCommand, LabGroup, current_settings, reading_options
-from orchestrator.cli.output import show_record, show_rows, show_text, tell
+from orchestrator.cli.output import show_record, show_rows, show_text, tell, write_output
 
 if TYPE_CHECKING:
     import pandas
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from orchestrator.registry import Registry
 
 _EMPTY = "no runs yet: `orchestrator demo`, or `orchestrator run experiments/sweep_sst2.yaml`"
+_NO_TRIALS = "no fine-tuned trials yet; run a sweep: `orchestrator run experiments/sweep_sst2.yaml`"
 _NUM_PARAMETERS_SHOWN = 4
 _COUNTS_SHOWN = ("num_documents", "num_tokens", "num_bad_records")
 """Of a corpus; other data has few enough counts to show them all."""
@@ -177,13 +178,10 @@ def export(output: str, where: str) -> None:
     if ending == ".parquet":
         from io import BytesIO
 
-        from orchestrator.storage import write_bytes
-
         buffer = BytesIO()
         parameters = [column for column in frame.columns if column.startswith("params.")]
         frame.astype(dict.fromkeys(parameters, "string")).to_parquet(buffer, index=False)
-        write_bytes(output, buffer.getvalue())
-        tell(f"wrote {output}")
+        write_output(output, buffer.getvalue())
     else:
         show_rows(records_of(frame), list(frame.columns), None, output)
     tell(f"{len(frame)} runs and trials")
@@ -240,11 +238,12 @@ def leaderboard(task: str | None, limit: int, form: str | None, output: str | No
     with _registry() as registry:
         frame = registry.leaderboard(task)
         known = set() if len(frame) or task is None else set(registry.leaderboard()["task"])
+        empty = _EMPTY if registry.runs(limit=1).empty else _NO_TRIALS
     if task is not None and frame.empty:
         raise NotFoundError(f"no finished trial of task {task}; there are: {', '.join(sorted(known)) or 'none yet'}")
     rows = [row for row in records_of(frame) if row["rank"] <= limit]
     spare = ["group", "run", "size", "best", "model", "test", "sd"]
-    show_rows(rows, list(frame.columns), form, output, empty=_EMPTY, spare=spare)
+    show_rows(rows, list(frame.columns), form, output, empty=empty, spare=spare)
 
 
 def records_of(frame: "pandas.DataFrame") -> list[dict[str, Any]]:

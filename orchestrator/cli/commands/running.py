@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.frame import LabCommand, current_settings, overrides_argument, reading_options, spec_argument
+from orchestrator.cli.frame import (
+    LabCommand,
+    current_settings,
+    given_options,
+    overrides_argument,
+    reading_options,
+    spec_argument,
+)
 from orchestrator.cli.output import show_rows, show_text, tell
 
 if TYPE_CHECKING:
@@ -118,6 +125,8 @@ def _carried_out(carry_out: Callable[..., "RunRecord"]) -> int:
         carry_out(on_started=on_started)
     except KeyboardInterrupt:
         for run_id in started:
-            tell(f"go on with: orchestrator resume {run_id}")
+            tell(f"go on with: orchestrator{given_options()} resume {run_id}")
         raise
+    for run_id in started:
+        tell(f"completed; look at it with: orchestrator{given_options()} runs show {run_id}")
     return 0

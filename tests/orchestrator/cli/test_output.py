@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.cli.output import cell, printable, show_record, show_rows
+from orchestrator.cli.output import cell, printable, show_record, show_rows, write_output
+from orchestrator.errors import InputError
 
 ROWS = [
     {"name": "a", "score": 0.5, "num": 3, "at": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "words": ["x", "y"]},
@@ -132,3 +133,17 @@ show_rows([row], list(row), None, None, spare=["spared"])"""
     assert b"yyyyyyyyyyyyyyy" in shown
     assert b"rank" in shown
     assert b"spared" not in shown
+
+
+def test_an_output_that_is_a_link_a_pipe_or_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "real.json")
+    write_output(str(tmp_path / "link"), b"1")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real.json").read_bytes() == b"1"
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_output(str(tmp_path / "pipe"), b"2")
+    assert os.read(reader, 10) == b"2"
+    os.close(reader)
+    with pytest.raises(InputError, match="is a folder; name a file in it"):
+        write_output(str(tmp_path), b"3")

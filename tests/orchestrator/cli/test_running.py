@@ -44,7 +44,14 @@ def test_the_id_is_printed_however_the_run_ends(
 
 def test_an_interrupted_run_says_how_to_go_on(command: Command, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orchestrator.pipeline, "run_spec", driver(Interrupted(2)))
-    assert "orchestrator resume id-of-words" in command("run", spec).err
+    assert "go on with: orchestrator resume id-of-words" in command("run", spec).err
+    asked = command("run", spec, "--home", "my things").err
+    assert "go on with: orchestrator --home 'my things' resume id-of-words" in asked
+
+
+def test_a_completed_run_says_where_to_look(command: Command, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orchestrator.pipeline, "run_spec", driver(None))
+    assert "completed; look at it with: orchestrator runs show id-of-words" in command("run", spec).err
 
 
 def test_a_name_is_the_specs_name(command: Command, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
