@@ -31,7 +31,7 @@ from orchestrator.specs import EvaluateSpec, PipelineSpec, Spec, SweepSpec
 from orchestrator.specs.loading import load_spec, parse_spec, spec_values
 from orchestrator.specs.references import resolve_references
 from orchestrator.stages import StageContext, run_stage
-from orchestrator.storage import exists, join
+from orchestrator.storage import delete, exists, join, write_bytes
 from orchestrator.tasks import load_task
 
 
@@ -58,6 +58,7 @@ def run(
 def run_spec(spec: Spec, *, settings: Settings, on_started: Callable[[str], None] = lambda run_id: None) -> RunRecord:
     """Carry out a spec as a new run; `on_started` is told its id as soon as it is recorded."""
     check_inputs(spec, settings)
+    _check_storage(settings.storage)
     with _laboratory(spec, settings) as laboratory:
         return laboratory.start(spec, on_started=on_started)
 
@@ -178,6 +179,15 @@ class _Laboratory:
             return record.model_folder
         paths = [str(path) for path in self.registry.datasets(record.id)["path"]]
         return paths[0] if paths else record.storage_path or ""
+
+
+def _check_storage(storage: str) -> None:
+    """See that results can be written. Raises: InputError."""
+    try:
+        write_bytes(join(storage, ".writable"), b"")
+        delete(join(storage, ".writable"))
+    except OSError as error:
+        raise InputError(f"--storage {storage} cannot be written: {error.strerror or error}; give another") from error
 
 
 def _stage_key(spec: Spec, settings: Settings) -> str:

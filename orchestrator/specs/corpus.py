@@ -34,7 +34,9 @@ class TokenizerSpec(Spec):
     title: ClassVar[str] = "train a WordPiece tokenizer"
     kind: Literal["tokenizer"] = identity("tokenizer", "Selects this kind of spec.")
     corpus: TextSource = identity(doc="The text to learn word pieces from.")
-    vocab_size: int = identity(30522, "Entries of the vocabulary, special tokens included.", unit="tokens", ge=100)
+    vocab_size: int = identity(
+        30522, "Entries of the vocabulary, special tokens included.", unit="tokens", ge=100, le=1_000_000
+    )
     lowercase: bool = identity(True, "Uncased (lower case, accents stripped) or cased.")
     min_frequency: int = identity(2, "A pair is merged when it occurs this often.", unit="occurrences", ge=1)
     max_bytes: int = identity(

@@ -105,6 +105,8 @@ class PretrainSpec(Spec):
                 f"global_batch_size {self.global_batch_size} cannot be shared by {workers} workers; "
                 f"make it a multiple of execution.num_workers"
             )
+        if not all(0 <= beta < 1 for beta in self.adam_betas):
+            raise ValueError(f"adam_betas {self.adam_betas} must both be at least 0 and below 1")
         total = sum(phase.share for phase in self.phases)
         if abs(total - 1.0) > 1e-6:
             raise ValueError(f"the shares of phases add up to {total:g}; they must add up to 1")

@@ -1,6 +1,7 @@
 """Specs carried out end to end on Ray, killed and resumed. Alone: pytest tests/orchestrator/test_pipeline.py"""
 
 import json
+import dataclasses
 import os
 import random
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from bert_core.config import BertConfig
-from orchestrator.errors import CorpusError, RunFailedError, SpecError
+from orchestrator.errors import CorpusError, InputError, RunFailedError, SpecError
 from orchestrator.pipeline import plan_spec, resume_run, run_spec
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
@@ -174,6 +175,13 @@ def test_a_missing_file_is_found_before_anything_starts(laboratory: tuple[Path, 
     with pytest.raises(CorpusError, match=r"absent\.txt"):
         run_spec(load_spec(path, ["stages.words.corpus.files=[absent.txt]"]), settings=settings)
     assert not Path(settings.home).exists()
+
+
+def test_a_storage_that_cannot_be_written_is_found_before_anything_starts(laboratory: tuple[Path, Settings]) -> None:
+    path, settings = laboratory
+    with pytest.raises(InputError, match=r"--storage .*corpus\.txt cannot be written: .*; give another"):
+        run_spec(load_spec(path), settings=dataclasses.replace(settings, storage=str(path.with_name("corpus.txt"))))
+    assert not Path(settings.registry).exists()
 
 
 def test_a_stage_that_is_not_there_is_named(laboratory: tuple[Path, Settings]) -> None:

@@ -96,7 +96,9 @@ def tokenizer() -> None:
 @tokenizer.command(example="orchestrator tokenizer train data --vocab-size 8000 --to tokenizers/wiki")
 @_source_options
 @click.option("--to", "folder", metavar="FOLDER", required=True, help="Where tokenizer.json and vocab.txt go.")
-@click.option("--vocab-size", type=click.IntRange(100), default=30522, show_default=True, help="Entries in all.")
+@click.option(
+    "--vocab-size", type=click.IntRange(100, 1_000_000), default=30522, show_default=True, help="Entries in all."
+)
 @click.option("--cased", is_flag=True, help="Keep capitals and accents.")
 @click.option("--min-frequency", type=click.IntRange(1), default=2, show_default=True, help="Occurrences for a merge.")
 @click.option("--max-bytes", type=click.IntRange(1024), default=1 << 30, show_default=True, help="Text at most.")
@@ -120,9 +122,12 @@ def train(
     """
     from bert_core.tokenization import Tokenizer
     from orchestrator.corpus.tokenizer_training import train_tokenizer
+    from orchestrator.errors import InputError
     from orchestrator.specs import TokenizerSpec
-    from orchestrator.storage import local_copy
+    from orchestrator.storage import local_copy, names_in
 
+    if names_in(folder):
+        raise InputError(f"{folder} is there already and not empty; give another --to, or delete it first")
     spec = TokenizerSpec(
         corpus=_source(files, input_format, text_field, on_bad_record, None),
         vocab_size=vocab_size,

@@ -29,10 +29,37 @@ def test_inspect_counts_each_file_and_all(command: Command, tmp_path: Path) -> N
     assert (second["num_documents"], second["num_bad_records"]) == (1, 1)
 
 
+def test_inspect_counts_a_file_that_cannot_be_read_and_goes_on(command: Command, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"body": ["A"]}), tmp_path / "a.parquet")
+    (tmp_path / "b.txt.gz").write_text("not packed")
+    (tmp_path / "c.jsonl").write_text('{"body": "A"}\n')
+    (tmp_path / "d.txt").write_text(DOCUMENTS)
+    outcome = command("corpus", "inspect", "a.parquet", "b.txt.gz", "c.jsonl", "d.txt", "-f", "json")
+    assert outcome.status == 0
+    *bad, good = json.loads(outcome.out)
+    assert [(row["num_documents"], row["num_bad_records"]) for row in bad] == [(0, 1)] * 3
+    parquet, packed, lines = [row["first_problem"] for row in bad]
+    assert "is not compressed" in packed
+    assert "--text-field" in parquet
+    assert "--text-field" in lines
+    assert good["num_documents"] == 60
+
+
 def test_a_missing_text_is_named(command: Command) -> None:
     outcome = command("corpus", "inspect", "none.txt")
     assert (outcome.status, outcome.out) == (2, "")
     assert "none.txt" in outcome.err
+
+
+def test_a_folder_that_holds_something_is_no_place_for_a_tokenizer(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "tok").mkdir()
+    (tmp_path / "tok" / "notes.txt").write_text("mine")
+    outcome = command("tokenizer", "train", "a.txt", "--to", "tok")
+    assert outcome.status == 2
+    assert "tok is there already and not empty" in outcome.err
 
 
 def test_a_tokenizer_is_trained_saved_and_reported_on(command: Command, tmp_path: Path) -> None:

@@ -114,6 +114,7 @@ def test_a_missing_file_names_its_neighbour(tmp_path: Path) -> None:
         (PRETRAIN + "tags: word\n", "tags is 'word'; it must be a list: [word]"),
         (PRETRAIN + "name: 5\n", "name is 5; it must be text; put it in quotes: '5'"),
         (PRETRAIN + "phases: [{share: 0.5}]\n", "the shares of phases add up to 0.5"),
+        (PRETRAIN + "adam_betas: [0.9, 2]\n", "spec.yaml:6: adam_betas (0.9, 2.0) must both be"),
         (PRETRAIN + "mask_mix: [1, 1, 1]\n", "spec.yaml:6: mask_mix (1.0, 1.0, 1.0) must be three shares"),
         ("kind: pretrain\ncorpus: {files: []}\ntokenizer: t\nsteps: 1\n", "corpus.files is []; it needs 1 or more"),
         ("kind: pretrain\ntokenizer: t\nsteps: 1\n", "corpus is needed: The text."),
