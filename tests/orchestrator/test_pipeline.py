@@ -1,7 +1,7 @@
 """Specs carried out end to end on Ray, killed and resumed. Alone: pytest tests/orchestrator/test_pipeline.py"""
 
-import json
 import dataclasses
+import json
 import os
 import random
 import subprocess
