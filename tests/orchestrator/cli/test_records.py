@@ -136,6 +136,14 @@ def test_the_leaderboard_ranks_groups_of_seeds(command: Command, recorded_sweep:
     assert "there are: sst2" in outcome.err
 
 
+def test_a_leaderboard_without_trials_asks_for_a_sweep(command: Command) -> None:
+    with Registry(Settings.from_options().registry) as registry:
+        registry.create_run(kind="pretrain", name="p", fingerprint="f" * 64, spec={})
+    outcome = command("leaderboard")
+    assert outcome.status == 0
+    assert "no fine-tuned trials yet; run a sweep" in outcome.err
+
+
 def test_a_failed_trials_message_cannot_drive_the_terminal(command: Command, recorded_sweep: RecordedSweep) -> None:
     outcome = command("runs", "show", recorded_sweep.trial_ids[4])
     assert "diverged�[31m at step 7" in outcome.out
