@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.frame import LabCommand, LabGroup, current_settings, reading_options
-from orchestrator.cli.output import show_record, show_rows, show_text, tell
+from orchestrator.cli.output import show_record, show_rows, show_text, tell, write_output
 
 if TYPE_CHECKING:
     import pandas
@@ -178,13 +178,10 @@ def export(output: str, where: str) -> None:
     if ending == ".parquet":
         from io import BytesIO
 
-        from orchestrator.storage import write_bytes
-
         buffer = BytesIO()
         parameters = [column for column in frame.columns if column.startswith("params.")]
         frame.astype(dict.fromkeys(parameters, "string")).to_parquet(buffer, index=False)
-        write_bytes(output, buffer.getvalue())
-        tell(f"wrote {output}")
+        write_output(output, buffer.getvalue())
     else:
         show_rows(records_of(frame), list(frame.columns), None, output)
     tell(f"{len(frame)} runs and trials")
