@@ -8,6 +8,7 @@ from itertools import islice
 from orchestrator.corpus.files import InputFile, find_files
 from orchestrator.corpus.readers import DocumentReader
 from orchestrator.corpus.sentences import split_sentences
+from orchestrator.errors import CorpusError
 from orchestrator.specs import TextSource
 
 _SAMPLE_DOCUMENTS = 3
@@ -38,7 +39,10 @@ class FileInspection:
 
 
 def inspect_corpus(source: TextSource) -> Iterator[FileInspection]:
-    """Read every file to its end, counting what is bad instead of stopping at it. Raises: CorpusError."""
+    """Read every file to its end, counting what is bad, a whole file too, instead of stopping at it.
+
+    Raises: CorpusError, when there is no such file.
+    """
     counting = source.model_copy(update={"on_bad_record": "replace" if source.on_bad_record == "replace" else "skip"})
     remaining = source.max_documents
     for file in find_files(source):
@@ -55,11 +59,15 @@ def _inspect_file(file: InputFile, source: TextSource, limit: int | None) -> Fil
     num_characters = 0
     sentence_words: Counter[int] = Counter()
     sample: list[str] = []
-    for document in islice(reader.read(), limit):
-        num_characters += len(document.text)
-        sentence_words.update(len(sentence.split()) for sentence in split_sentences(document.text))
-        if len(sample) < _SAMPLE_DOCUMENTS:
-            sample.append(" ".join(document.text[:_SAMPLE_CHARACTERS].split()))
+    unreadable = ""
+    try:
+        for document in islice(reader.read(), limit):
+            num_characters += len(document.text)
+            sentence_words.update(len(sentence.split()) for sentence in split_sentences(document.text))
+            if len(sample) < _SAMPLE_DOCUMENTS:
+                sample.append(" ".join(document.text[:_SAMPLE_CHARACTERS].split()))
+    except CorpusError as error:
+        unreadable = str(error)
     return FileInspection(
         path=file.path,
         format=file.format + file.compression,
@@ -70,8 +78,8 @@ def _inspect_file(file: InputFile, source: TextSource, limit: int | None) -> Fil
         num_characters=num_characters,
         median_sentence_words=_quantile(sentence_words, 0.5),
         long_sentence_words=_quantile(sentence_words, 0.95),
-        num_bad_records=reader.num_bad_records,
-        first_problem=reader.first_problem,
+        num_bad_records=reader.num_bad_records + bool(unreadable),
+        first_problem=reader.first_problem or unreadable,
         sample=tuple(sample),
     )
 

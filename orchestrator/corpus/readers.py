@@ -149,7 +149,9 @@ class DocumentReader:
         text = record.get(field)
         if not isinstance(text, str):
             has = f"has {type(text).__name__} in" if field in record else "lacks"
-            self._note_bad(place, f"{has} the text field {field!r} (its fields: {', '.join(record)[:200]})")
+            fields = ", ".join(record)[:200]
+            hint = "" if field in record else "; set corpus.text_field (--text-field) if another holds the text"
+            self._note_bad(place, f"{has} the text field {field!r} (its fields: {fields}){hint}")
             return
         if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
             self._note_bad(place, "has half a surrogate pair, which is no character")
