@@ -12,6 +12,7 @@ import stat
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal
 
@@ -38,6 +39,8 @@ COMPRESSIONS = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00", ".zst": b"\x28\xb5\x
 """Endings, and the bytes such a file begins with."""
 _ENDINGS = f"{' '.join(FORMATS)}, also followed by {' '.join(COMPRESSIONS)}"
 CHUNK_BYTES = 1 << 20
+_ZSTD_PIECE_BYTES = 1 << 14
+"""Arrow fills a piece or fails, so this much may be lost at a break."""
 
 
 class DamagedFileError(CorpusError):
@@ -208,15 +211,14 @@ def read_chunks(file: InputFile, on_read: Callable[[int], None] = lambda _: None
         if not file.num_bytes:
             return
         try:
-            stream = _decompress(raw, file.compression)
-            while chunk := stream.read(CHUNK_BYTES):
+            read = _decompress(raw, file.compression)
+            while chunk := read():
                 num_bytes += len(chunk)
                 on_read(raw.tell())
                 yield chunk
         except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
             raise DamagedFileError(
-                f"{file.path} is damaged after {num_bytes} bytes of its content: {error}; fetch it again, "
-                "or set corpus.on_bad_record (--on-bad-record) to skip to use the whole records before that"
+                f"{file.path} is damaged after {num_bytes} bytes of its content: {error}; fetch it again"
             ) from None
 
 
@@ -231,12 +233,15 @@ def _check_compression(file: InputFile, raw: IO[bytes]) -> None:
         raise CorpusError(f"{file.path} {what}; rename it to {plain}{actual}")
 
 
-def _decompress(raw: IO[bytes], compression: str) -> Any:
-    """A stream that reads on through concatenated members."""
+def _decompress(raw: IO[bytes], compression: str) -> Callable[[], bytes]:
+    """What gives the next piece, reading on through concatenated members.
+
+    Pieces of packed files are what is there: what is collected for a whole chunk would be lost with it at a break.
+    """
     if compression == ".gz":
-        return gzip.GzipFile(fileobj=raw)
+        return partial(gzip.GzipFile(fileobj=raw).read1, CHUNK_BYTES)
     if compression == ".xz":
-        return lzma.LZMAFile(raw)
+        return partial(lzma.LZMAFile(raw).read1, CHUNK_BYTES)
     if compression == ".zst":
-        return pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
-    return raw
+        return partial(pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd").read, _ZSTD_PIECE_BYTES)
+    return partial(raw.read, CHUNK_BYTES)

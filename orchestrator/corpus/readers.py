@@ -63,7 +63,10 @@ class DocumentReader:
                     yield Document(_unicode(name or f"{self.file.name}#{self.num_documents}"), text)
         except DamagedFileError as damage:
             if self.source.on_bad_record == "error":
-                raise
+                raise DamagedFileError(
+                    f"{damage}, or set corpus.on_bad_record (--on-bad-record) to skip "
+                    "to use the whole records before that"
+                ) from None
             self.num_bad_records += 1
             self.first_problem = self.first_problem or str(damage)
         self.num_bytes_read = self.file.num_bytes
@@ -71,14 +74,18 @@ class DocumentReader:
     def _read_text(self) -> Iterator[tuple[str, str]]:
         paragraphs: list[str] = []
         num_bytes = 0
-        for line in self._read_lines():
-            text = self._decode_line(line)
-            if text and not text.isspace():
-                paragraphs.append(text)
-                num_bytes += line.num_bytes
-            if (text is not None and text.strip() == "") or num_bytes > MAX_RECORD_BYTES:
-                yield "", "\n".join(paragraphs)
-                paragraphs, num_bytes = [], 0
+        try:
+            for line in self._read_lines():
+                text = self._decode_line(line)
+                if text and not text.isspace():
+                    paragraphs.append(text)
+                    num_bytes += line.num_bytes
+                if (text is not None and text.strip() == "") or num_bytes > MAX_RECORD_BYTES:
+                    yield "", "\n".join(paragraphs)
+                    paragraphs, num_bytes = [], 0
+        except DamagedFileError:
+            yield "", "\n".join(paragraphs)
+            raise
         yield "", "\n".join(paragraphs)
 
     def _read_json_lines(self) -> Iterator[tuple[str, str]]:

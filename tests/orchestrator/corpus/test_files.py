@@ -128,8 +128,22 @@ def test_a_file_cut_short_is_named_with_the_place(tmp_path: Path, ending: str, l
     path = tmp_path / f"a.txt{ending}"
     packed = PACKERS[ending](os.urandom(3_000_000))
     path.write_bytes(packed[:-lost])
-    with pytest.raises(DamagedFileError, match=r"a\.txt\S* is damaged after \d+ bytes .*on_bad_record"):
+    with pytest.raises(DamagedFileError, match=r"a\.txt\S* is damaged after \d+ bytes .*fetch it again"):
         content(path)
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+def test_what_was_decompressed_before_a_break_is_given(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"a.txt{ending}"
+    path.write_bytes(PACKERS[ending](os.urandom(300_000))[:-10])
+    (file,) = find_files(TextSource(files=(str(path),)))
+    pieces: list[bytes] = []
+    with pytest.raises(DamagedFileError) as caught:
+        pieces.extend(read_chunks(file))
+    num_bytes = sum(map(len, pieces))
+    assert f"after {num_bytes} bytes" in str(caught.value)
+    if ending == ".gz":
+        assert num_bytes > 299_000
 
 
 @pytest.mark.parametrize("ending", PACKERS)

@@ -171,6 +171,19 @@ def test_a_file_cut_short_gives_its_whole_records_or_an_error(tmp_path: Path, pa
     assert texts == [record["text"] for record in records[: len(texts)]]
 
 
+def test_the_whole_lines_before_a_break_are_kept_and_the_advice_is_not_repeated(tmp_path: Path) -> None:
+    lines = [f"Line {i}." for i in range(1000)]
+    path = write(tmp_path / "a.txt.gz", gzip.compress("\n".join(lines).encode())[:-8])
+    with pytest.raises(CorpusError, match=r"fetch it again, or set corpus\.on_bad_record"):
+        read(path)
+    source = TextSource(files=(str(path),), on_bad_record="skip")
+    (file,) = find_files(source)
+    reader = DocumentReader(file, source)
+    (document,) = reader.read()
+    assert document.text.split("\n") == lines[:-1]
+    assert "on_bad_record" not in reader.first_problem
+
+
 def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": ["A"] * 1000}), path)
