@@ -208,5 +208,9 @@ def _tell_dataset(dataset: DatasetResult, context: StageContext) -> None:
         f"corpus {how}: {counts['num_train_documents']:,} documents, {counts['num_train_tokens']:,} tokens; "
         f"{counts['num_held_out_documents']:,} held out"
     )
+    if not counts["num_held_out_documents"]:
+        context.progress.say(
+            "warning: no document is held out, so there will be no held-out scores; raise held_out_share or add text"
+        )
     if counts["num_bad_records"]:
         context.progress.say(f"corpus: {counts['num_bad_records']:,} bad records were left out or mended")
