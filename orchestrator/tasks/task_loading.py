@@ -99,6 +99,9 @@ def _own_task(spec: TaskSpec) -> Task:
     if spec.head == "regression":
         return task
     labels = spec.labels or _find_labels(task)
+    if not spec.labels and len(labels) < 2:
+        has = f"has one label only ({labels[0]})" if labels else "has no labels"
+        raise TaskDataError(f"task {spec.id}: the training split {has}; a classifier needs two")
     _check_labels(spec.head, labels)
     return replace(task, labels=labels, reader=_own_reader(spec, spec.head, labels))
 

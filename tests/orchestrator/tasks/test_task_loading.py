@@ -189,6 +189,16 @@ AMISS: dict[str, tuple[dict[str, Any], type[OrchestratorError], str]] = {
         SpecError,
         "at least two labels, each once",
     ),
+    "one label in the file": (
+        {
+            "id": "mine",
+            "head": "classification",
+            "files": {"train": "{tmp}/a.csv", "validation": "{tmp}/a.csv"},
+            "text_columns": ("text",),
+        },
+        TaskDataError,
+        r"the training split has one label only \(a\); a classifier needs two",
+    ),
     "no tags": (
         {"id": "mine", "head": "ner", "files": {"validation": "{tmp}/a.csv"}, "labels": ("O", "PER")},
         SpecError,
