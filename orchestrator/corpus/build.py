@@ -66,7 +66,8 @@ def build_token_store(
     shards, counts = _run(files, source, shard_bytes, tokenise, num_cpus, progress)
     manifest = Manifest(tokenizer.fingerprint, tokenizer.vocab_size, options, shards, counts)
     if not shards:
-        raise CorpusError(f"corpus.files: {', '.join(source.files)} hold no document with text")
+        hold = "holds" if len(source.files) == 1 else "hold"
+        raise CorpusError(f"corpus.files: {', '.join(source.files)} {hold} no document with text")
     if not manifest.counts("train")["num_documents"]:
         raise CorpusError(f"held_out_share {held_out_share} leaves no document for training; lower it or add text")
     manifest.save(folder)

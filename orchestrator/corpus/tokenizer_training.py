@@ -86,7 +86,8 @@ def _training_texts(spec: TokenizerSpec, held_out: list[str]) -> Iterator[str]:
             # By paragraph: the library takes many times a text's length while it works on it.
             yield from document.text.split("\n")
     if empty:
-        raise CorpusError(f"corpus.files: {', '.join(spec.corpus.files)} hold no document with text")
+        hold = "holds" if len(spec.corpus.files) == 1 else "hold"
+        raise CorpusError(f"corpus.files: {', '.join(spec.corpus.files)} {hold} no document with text")
 
 
 def _save(tokenizer: Tokenizer, folder: str, report: dict[str, float]) -> None:

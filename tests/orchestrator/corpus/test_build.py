@@ -133,7 +133,7 @@ def test_an_error_in_a_task_is_one_plain_message(corpus: Path, tmp_path: Path, t
 
 def test_a_corpus_without_text_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
     (tmp_path / "empty.txt").write_text("\n \n")
-    with pytest.raises(CorpusError, match=r"empty\.txt hold no document with text"):
+    with pytest.raises(CorpusError, match=r"empty\.txt holds no document with text"):
         build(tmp_path / "empty.txt", tmp_path / "storage", tokenizer)
     assert not (tmp_path / "storage").exists()
 

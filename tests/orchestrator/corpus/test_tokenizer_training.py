@@ -63,7 +63,7 @@ def test_max_bytes_bounds_what_is_read(spec: TokenizerSpec, tmp_path: Path) -> N
 
 def test_a_corpus_without_text_is_refused(spec: TokenizerSpec, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n")
-    with pytest.raises(CorpusError, match=r"a\.txt hold no document with text"):
+    with pytest.raises(CorpusError, match=r"a\.txt holds no document with text"):
         train_tokenizer(spec, str(tmp_path))
     assert not (tmp_path / "tokenizers").exists()
 
