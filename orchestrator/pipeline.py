@@ -183,9 +183,10 @@ class _Laboratory:
 
 def _check_storage(storage: str) -> None:
     """See that results can be written. Raises: InputError."""
+    probe = join(storage, f".probe-{uuid4().hex[:8]}")
     try:
-        write_bytes(join(storage, ".writable"), b"")
-        delete(join(storage, ".writable"))
+        write_bytes(probe, b"")
+        delete(probe)
     except OSError as error:
         raise InputError(f"--storage {storage} cannot be written: {error.strerror or error}; give another") from error
 

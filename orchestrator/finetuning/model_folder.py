@@ -3,17 +3,15 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from math import prod
 from pathlib import Path
 
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError
-from bert_core.pretrained import WEIGHTS_FILE
 from bert_core.tokenization import Tokenizer
 from orchestrator.finetuning.heads import HEAD_MODELS, HeadModel
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.sweep import Head
-from orchestrator.storage import join, open_read, written_folder
+from orchestrator.storage import written_folder
 from orchestrator.tasks import Example, Task
 from orchestrator.tasks.text_files import BadRecords
 
@@ -98,13 +96,6 @@ def save_model_folder(model: HeadModel, tokenizer: Tokenizer, record: FineTuning
         tokenizer.save(local)
         (local / RECORD_FILE).write_text(json.dumps(asdict(record), indent=2) + "\n", encoding="utf-8")
         model.save_pretrained(local)
-
-
-def count_parameters(folder: str) -> int:
-    """How many numbers a model's weights are; reads only what their file begins with."""
-    with open_read(join(folder, WEIGHTS_FILE)) as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    return sum(prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
 
 
 def load_fine_tuned(folder: Path) -> FineTunedModel:

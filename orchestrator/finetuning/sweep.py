@@ -15,27 +15,25 @@ from functools import partial
 from itertools import product
 
 from bert_core.config import BertConfig
-from bert_core.pretrained import WEIGHTS_FILE
 from bert_core.tokenization import Tokenizer
 from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.heads import check_fit
-from orchestrator.finetuning.model_folder import count_parameters
 from orchestrator.finetuning.search_space import check_space, listed_values, most_evaluations, value_at
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress, first_reason
 from orchestrator.finetuning.trial import TrialJob, baseline_metrics, prepare_trial_features, run_trial, trial_folder
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.finetuning.tune_run import run_with_tune
+from orchestrator.model_files import describe_model
 from orchestrator.results import (
     DatasetResult,
-    ModelResult,
     Split,
     SweepResult,
     TrialResult,
 )
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.references import RANDOM
-from orchestrator.storage import delete, digest_file, exists, join, local_copy, read_json, write_json
+from orchestrator.storage import delete, exists, join, local_copy, read_json, write_json
 from orchestrator.storage.files import absolute, move_folder
 from orchestrator.tasks import (
     Features,
@@ -173,7 +171,7 @@ def _publish(best: TrialResult, task: Task, run_folder: str, cache: str) -> tupl
         move_folder(source, folder)
     if not exists(folder):
         raise RunFailedError(f"the weights of the best trial, number {best.number}, are gone from {source}")
-    model = ModelResult(folder, digest_file(join(folder, WEIGHTS_FILE)), count_parameters(folder), task.head)
+    model = describe_model(folder, task.head)
     test_metrics: dict[str, float] = {}
     if "test" in task.files:
         test_metrics, predictions = evaluate_model(folder, task, "test", batch_size=64, cache=cache)

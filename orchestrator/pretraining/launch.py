@@ -12,19 +12,18 @@ import ray
 import ray.train
 from ray.train.torch import TorchTrainer
 
-from bert_core.config import BertConfig
-from bert_core.heads import BertForPreTraining
 from bert_core.tokenization import Tokenizer
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.errors import ClusterError, RunFailedError, RunStoppedError
+from orchestrator.model_files import describe_model
 from orchestrator.pretraining.inbox import InboxActor
 from orchestrator.pretraining.job import PretrainJob, build_held_out, build_stream, check_start
 from orchestrator.pretraining.worker import run_worker
-from orchestrator.results import DatasetResult, Event, MetricEvent, ModelResult, PretrainResult
+from orchestrator.results import DatasetResult, Event, MetricEvent, PretrainResult
 from orchestrator.specs import PretrainSpec
-from orchestrator.storage import delete, digest_file, join, local_copy
+from orchestrator.storage import delete, join
 
 POLL_S = 0.3
 ENDING_S = 30.0
@@ -77,7 +76,7 @@ def run_pretraining(
 
     _train(job, collect)
     return PretrainResult(
-        model=describe_model(join(request.run_folder, "model")),
+        model=describe_model(join(request.run_folder, "model"), "pretraining"),
         num_steps=spec.steps,
         metrics=last,
         datasets=(dataset,),
@@ -97,13 +96,6 @@ def build_job(request: PretrainRequest, dataset: DatasetResult) -> PretrainJob:
         stream=build_stream(request.spec, SplitShards(store, "train"), request.tokenizer),
         held_out=build_held_out(request.spec, SplitShards(store, "held_out"), request.tokenizer),
     )
-
-
-def describe_model(folder: str) -> ModelResult:
-    """What a finished model folder holds."""
-    config = BertConfig.from_pretrained(local_copy(folder))
-    num_parameters = sum(parameter.numel() for parameter in BertForPreTraining(config, seed=None).parameters())
-    return ModelResult(folder, digest_file(join(folder, "model.safetensors")), num_parameters, "pretraining")
 
 
 def _train(job: PretrainJob, on_event: Callable[[Event], None]) -> None:

@@ -22,9 +22,7 @@ class ModelSpec(Section):
     max_position_embeddings: int = identity(512, "Longest sequence the model can read.", unit="tokens", ge=8)
     hidden_dropout_prob: float = identity(0.1, "Dropout on embeddings and sub-layers.", unit="share", ge=0.0, lt=1.0)
     attention_probs_dropout_prob: float = identity(0.1, "Dropout on attention weights.", unit="share", ge=0.0, lt=1.0)
-    initializer_range: float = identity(
-        0.02, "Standard deviation of the initial weights; narrow models leave the start sooner with more.", gt=0.0
-    )
+    initializer_range: float = identity(0.02, "Standard deviation of the initial weights.", gt=0.0)
 
 
 class Phase(Section):

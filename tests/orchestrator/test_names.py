@@ -28,8 +28,8 @@ def save_model(folder: Path) -> None:
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """A laboratory on a `file://` storage with the registered model `base`."""
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
+    (tmp_path / "place").mkdir()
+    monkeypatch.chdir(tmp_path / "place")
     monkeypatch.setenv("HOME", str(tmp_path))
     settings = Settings.from_options(home=str(tmp_path / "home"), storage=f"file://{tmp_path}/lab", environ={})
     with Registry(settings.registry) as registry:
@@ -46,17 +46,17 @@ def test_a_registered_model_on_a_file_uri_is_found_and_pinned(settings: Settings
 
 
 def test_a_folder_of_notes_does_not_hide_the_registered_model(settings: Settings, tmp_path: Path) -> None:
-    (tmp_path / "work" / "base").mkdir()
+    (tmp_path / "place" / "base").mkdir()
     assert resolve_name("init_from", "base", settings) == f"{tmp_path}/lab/model"
     assert pin_names(spec_of("base"), settings).model == "base@1"
     assert with_absolute_paths({"model": "base"}) == {"model": "base"}
 
 
 def test_a_models_folder_goes_before_the_registered_name(settings: Settings, tmp_path: Path) -> None:
-    save_model(tmp_path / "work" / "base")
-    assert resolve_name("init_from", "base", settings) == f"{tmp_path}/work/base"
+    save_model(tmp_path / "place" / "base")
+    assert resolve_name("init_from", "base", settings) == f"{tmp_path}/place/base"
     assert pin_names(spec_of("base"), settings).model == "base"
-    assert with_absolute_paths({"model": "base"}) == {"model": f"{tmp_path}/work/base"}
+    assert with_absolute_paths({"model": "base"}) == {"model": f"{tmp_path}/place/base"}
 
 
 def test_a_tilde_is_the_home_folder(settings: Settings, tmp_path: Path) -> None:

@@ -19,11 +19,11 @@ from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.heads import build_model
 from orchestrator.finetuning.model_folder import (
     RECORD_FILE,
-    count_parameters,
     load_fine_tuned,
     record_of,
     save_model_folder,
 )
+from orchestrator.model_files import count_parameters
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks import Task, load_task
 from tests.orchestrator.finetuning import tiny_tasks
