@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+import ray
 import yaml
 
 from orchestrator.specs.loading import SPEC_KINDS
@@ -218,7 +219,10 @@ def test_a_plan_refuses_what_this_machine_could_not_carry(command: Command, tmp_
         assert "this machine cannot give what this needs: 8192 CPUs asked" in outcome.err
 
 
-def test_a_plan_asks_the_cluster_that_is_named(command: Command, tmp_path: Path) -> None:
+def test_a_plan_asks_the_cluster_that_is_named(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)  # another test may have left one connected
     (tmp_path / "a.txt").write_text(DOCUMENTS)
     (tmp_path / "t.yaml").write_text("kind: tokenizer\ncorpus: {files: [a.txt]}\n")
     outcome = command("plan", "t.yaml", "--address", "127.0.0.1:1")
