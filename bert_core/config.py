@@ -152,6 +152,11 @@ class BertConfig:
             raise CheckpointError(f"{path}: {error}") from None
 
     @property
+    def head_dropout_prob(self) -> float:
+        """Dropout in front of a classifier."""
+        return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
+
+    @property
     def num_labels(self) -> int:
         """Classes of a classification head."""
         return len(self.id2label)

@@ -1,0 +1,95 @@
+"""Masked tokens and next sentence.
+
+Shapes: B sequences, S slots of a padded row, T tokens, P predicted positions, H hidden, V vocabulary.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bert_core.config import BertConfig
+from bert_core.heads.outputs import PretrainingOutput
+from bert_core.losses import PretrainingSums, cross_entropy_sums
+from bert_core.masking import IGNORED
+from bert_core.model import ACTIVATIONS, BertModel
+from bert_core.packed_sequences import PackedSequences
+from bert_core.pretrained import PretrainedModel
+
+
+class MaskedTokenHead(nn.Module):
+    """Logits over the vocabulary; the output matrix is the word embedding itself."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.transform = nn.Linear(config.hidden_size, config.hidden_size)
+        self.activation = ACTIVATIONS[config.hidden_act]
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    def forward(self, hidden: Tensor, word_embedding: Tensor) -> Tensor:
+        x = self.norm(self.activation(self.transform(hidden)))  # (P, H)
+        return F.linear(x, word_embedding, self.bias)  # (P, V)
+
+
+class BertForPreTraining(PretrainedModel):
+    """Masked tokens and next sentence (Devlin et al. 2018, section 3.1)."""
+
+    def build(self, config: BertConfig) -> None:
+        self.bert = BertModel(config, seed=None)
+        self.prediction = MaskedTokenHead(config)
+        self.next_sentence = nn.Linear(config.hidden_size, 2)
+
+    def sums(
+        self,
+        seqs: PackedSequences,
+        masked_positions: Tensor,
+        masked_labels: Tensor,
+        next_sentence_labels: Tensor | None = None,
+    ) -> PretrainingSums:
+        """Losses and right guesses of a packed batch. Logits are made for the masked positions alone.
+
+        Args:
+            masked_positions: (P,) places among the T tokens.
+            masked_labels: (P,) the tokens that stood there.
+            next_sentence_labels: (B,) 0 where B follows A, 1 where it is random; empty or None to leave it out.
+        """
+        hidden = self.bert.encode(seqs)  # (T, H)
+        mlm = cross_entropy_sums(self.predict(hidden.index_select(0, masked_positions)), masked_labels.long())
+        if next_sentence_labels is None or next_sentence_labels.numel() == 0:
+            zero = torch.zeros_like(mlm[1])
+            return PretrainingSums(*mlm, zero, zero, zero)
+        logits = self.next_sentence(self.bert.pool(hidden, seqs))  # (B, 2)
+        return PretrainingSums(*mlm, *cross_entropy_sums(logits, next_sentence_labels.long()))
+
+    def predict(self, hidden: Tensor) -> Tensor:
+        """Logits over the vocabulary: (P, H) → (P, V)."""
+        logits: Tensor = self.prediction(hidden, self.bert.embeddings.word.weight)
+        return logits
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        next_sentence_label: Tensor | None = None,
+        return_logits: bool = False,
+    ) -> PretrainingOutput:
+        """For padded rows. With any label there is a loss, and dense logits only with `return_logits`.
+
+        The loss is the mean over predicted tokens (label not -100, not padding) plus the mean over sentences.
+        """
+        seqs = PackedSequences.from_padded(input_ids, attention_mask, token_type_ids)
+        hidden = self.bert.encode(seqs)  # (T, H)
+        relationship = self.next_sentence(self.bert.pool(hidden, seqs))  # (B, 2)
+        losses = []
+        if labels is not None:
+            packed_labels = seqs.pack(labels)  # (T,)
+            masked = (packed_labels != IGNORED).nonzero().squeeze(1)  # (P,)
+            losses.append(F.cross_entropy(self.predict(hidden.index_select(0, masked)).float(), packed_labels[masked]))
+        if next_sentence_label is not None:
+            losses.append(F.cross_entropy(relationship.float(), next_sentence_label.view(-1), ignore_index=IGNORED))
+        logits = None
+        if return_logits or not losses:
+            logits = seqs.unpack(self.predict(hidden), input_ids.shape[1])  # (B, S, V)
+        return PretrainingOutput(torch.stack(losses).sum() if losses else None, logits, relationship)

@@ -1,0 +1,45 @@
+"""First and last token of an answer.
+
+Shapes: B sequences, S slots of a padded row, T tokens, H hidden.
+"""
+
+from torch import Tensor, nn
+
+from bert_core.config import BertConfig
+from bert_core.heads.outputs import QuestionAnsweringOutput
+from bert_core.losses import span_loss
+from bert_core.model import BertModel
+from bert_core.packed_sequences import PackedSequences
+from bert_core.pretrained import PretrainedModel
+
+
+class BertForQuestionAnswering(PretrainedModel):
+    """First and last token of the answer (Devlin et al. 2018, section 4.2)."""
+
+    def build(self, config: BertConfig) -> None:
+        self.config = config.with_labels(["LABEL_0", "LABEL_1"])  # the width that Hugging Face reads off the labels
+        self.bert = BertModel(config, seed=None, with_pooler=False)
+        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+
+    def packed_logits(self, seqs: PackedSequences) -> Tensor:
+        """(T, 2): start and end"""
+        logits: Tensor = self.qa_outputs(self.bert.encode(seqs))
+        return logits
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        start_positions: Tensor | None = None,
+        end_positions: Tensor | None = None,
+    ) -> QuestionAnsweringOutput:
+        """For padded rows. Padding has logits here and takes part in the softmax, as in the reference's loss;
+
+        without padding: `packed_logits`.
+        """
+        seqs = PackedSequences.from_padded(input_ids, attention_mask, token_type_ids, keep_padding=True)
+        start, end = self.packed_logits(seqs).view(*input_ids.shape, 2).unbind(-1)  # (B, S) each
+        if start_positions is None or end_positions is None:
+            return QuestionAnsweringOutput(None, start, end)
+        return QuestionAnsweringOutput(span_loss(start, end, start_positions, end_positions), start, end)
