@@ -1,4 +1,4 @@
-"""Text to word pieces and back: any `tokenizer.json` or `vocab.txt`, and the training of a new WordPiece vocabulary.
+"""Text to word pieces and back: any `tokenizer.json` or `vocab.txt`.
 
 A `Tokenizer` never changes after it is made, adds no special tokens of its own and pickles as its JSON. In a process
 that received one by pickle (a Ray worker, one of many) the library's own threads are switched off.
@@ -7,20 +7,17 @@ that received one by pickle (a Ray worker, one of many) the library's own thread
 import hashlib
 import json
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Self
 
 import tokenizers
-from tokenizers import Encoding, models, pre_tokenizers, trainers
+from tokenizers import Encoding, models
 
 from bert_core.errors import TokenizerError
-from bert_core.tokenizer_files import SPECIAL_TOKENS, build_wordpiece, read_tokenizer
+from bert_core.tokenizer_files import read_tokenizer
 from bert_core.whole_files import write_whole_text
-
-__all__ = ["SPECIAL_TOKENS", "Tokenizer", "train_wordpiece"]
 
 
 class Tokenizer:
@@ -46,7 +43,10 @@ class Tokenizer:
         target.mkdir(parents=True, exist_ok=True)
         wordpiece = isinstance(self._backend.model, models.WordPiece)
         config: dict[str, Any] = {f"{role}_token": token for role, token in self._special_tokens.items()}
+        # The general class takes tokenizer.json as it is; a family's own (RobertaTokenizer, say) builds it anew.
         config |= {"tokenizer_class": "BertTokenizer" if wordpiece else "PreTrainedTokenizerFast"}
+        if not self.type_of_second:
+            config |= {"model_input_names": ["input_ids", "attention_mask"]}
         if wordpiece:
             normalizer = self._definition["normalizer"] or {}
             config |= {"do_lower_case": self.lowercase, "strip_accents": normalizer.get("strip_accents")}
@@ -102,6 +102,17 @@ class Tokenizer:
         """The id that hides a token."""
         return self._ids["mask"]
 
+    @cached_property
+    def num_separators(self) -> int:
+        """Separators between the texts of a pair: 2 for `<s> a </s></s> b </s>`, 1 for `[CLS] a [SEP] b [SEP]`."""
+        num_special: int = self._backend.num_special_tokens_to_add(is_pair=True)
+        return max(1, num_special - 2)
+
+    @cached_property
+    def type_of_second(self) -> int:
+        """The token type of a pair's second text and the separator after it; 0 where the model has one type only."""
+        return int(self._backend.encode("", "").type_ids[-1]) if self._backend.post_processor else 1
+
     def token(self, token_id: int) -> str:
         """The token of an id. Raises: TokenizerError for an id outside the vocabulary."""
         token: str | None = self._backend.id_to_token(token_id)
@@ -126,7 +137,7 @@ class Tokenizer:
 
     def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
         """Ids of a sentence given as words, and each word's first position in them (-1: the word left no token)."""
-        encoding = self._corpus_backend.encode(list(words), is_pretokenized=True, add_special_tokens=False)
+        encoding = self._words_backend.encode(list(words), is_pretokenized=True, add_special_tokens=False)
         first = [-1] * len(words)
         word_of = encoding.word_ids
         for position in reversed(range(len(word_of))):
@@ -138,6 +149,14 @@ class Tokenizer:
     @cached_property
     def _corpus_backend(self) -> tokenizers.Tokenizer:
         backend = tokenizers.Tokenizer.from_str(self._backend.to_str())
+        backend.encode_special_tokens = True
+        return backend
+
+    @cached_property
+    def _words_backend(self) -> tokenizers.Tokenizer:
+        """A byte-level pipeline sees words without the space before them: it adds it, as to words in a text."""
+        definition = json.loads(self._backend.to_str(), object_hook=_with_prefix_space)
+        backend = tokenizers.Tokenizer.from_str(json.dumps(definition))
         backend.encode_special_tokens = True
         return backend
 
@@ -171,63 +190,6 @@ class Tokenizer:
         return f"Tokenizer(vocab_size={self.vocab_size}, lowercase={self.lowercase})"
 
 
-def train_wordpiece(
-    texts: Iterable[str], vocab_size: int = 30522, lowercase: bool = True, min_frequency: int = 2
-) -> Tokenizer:
-    """Learn a WordPiece vocabulary: special tokens first (ids 0 to 4), then characters, then pieces by merging.
-
-    The same text gives the same vocabulary. The library alone does not promise that: it numbers the characters in the
-    order of a randomly seeded hash map, and equal counts are merged by number. So the text is read once to count its
-    words; then the characters get fixed numbers and the counted words are learnt from. Memory grows with the number
-    of different words only.
-
-    Raises: TokenizerError when the text holds no word, or `vocab_size` has no room for the characters.
-    """
-    cleaner = build_wordpiece({token: i for i, token in enumerate(SPECIAL_TOKENS.values())}, lowercase)
-    words = _count_words(texts, cleaner)
-    if not words:
-        raise TokenizerError("the text to learn a vocabulary from holds no word; check the corpus files")
-    inside: set[str] = set()
-    counts: Counter[str] = Counter()
-    for word, count in words.items():
-        inside.update(word[1:])
-        for character in word:
-            counts[character] += count
-    num_characters = min(len(counts), (vocab_size - len(SPECIAL_TOKENS)) // 3, max(100, vocab_size // 30))
-    if num_characters < 1:
-        raise TokenizerError(f"vocab_size {vocab_size} has no room for characters; 100 is the least that makes sense")
-    by_count = sorted(counts, key=lambda character: (-counts[character], character))
-    alphabet = sorted(by_count[:num_characters])
-    fixed = [*SPECIAL_TOKENS.values(), *alphabet, *(f"##{c}" for c in alphabet if c in inside)]
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=vocab_size,
-        min_frequency=min_frequency,
-        show_progress=False,
-        special_tokens=fixed,
-        initial_alphabet=alphabet,
-        limit_alphabet=len(alphabet),
-    )
-    learner = tokenizers.Tokenizer(models.WordPiece(unk_token=SPECIAL_TOKENS["unk"]))
-    learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    learner.train_from_iterator(_repeat_words(words), trainer)
-    return Tokenizer(build_wordpiece(learner.get_vocab(), lowercase), SPECIAL_TOKENS)
-
-
-def _count_words(texts: Iterable[str], cleaner: tokenizers.Tokenizer) -> dict[str, int]:
-    """Words and their counts, counted by the library's threads: a trainer that may merge nothing keeps just these."""
-    counter = trainers.WordPieceTrainer(vocab_size=0, show_progress=False)
-    cleaner.train_from_iterator(iter(texts), counter)
-    state = json.loads(counter.__getstate__())
-    words: dict[str, int] = state["WordPieceTrainer"]["bpe_trainer"]["words"]
-    return dict(sorted(words.items()))
-
-
-def _repeat_words(words: Mapping[str, int], chunk: int = 4096) -> Iterator[str]:
-    for word, count in words.items():
-        for start in range(0, count, chunk):
-            yield f"{word} " * min(chunk, count - start)
-
-
 def _special_id(backend: tokenizers.Tokenizer, token: str, role: str, origin: str) -> int:
     found: int | None = backend.token_to_id(token)
     if found is None:
@@ -235,6 +197,10 @@ def _special_id(backend: tokenizers.Tokenizer, token: str, role: str, origin: st
             f"{origin} has no {role} token {token!r}; add it to the vocabulary or name another in tokenizer_config.json"
         )
     return found
+
+
+def _with_prefix_space(part: dict[str, Any]) -> dict[str, Any]:
+    return part | {"add_prefix_space": True} if "add_prefix_space" in part else part
 
 
 def _lowercases(normalizer: Mapping[str, Any] | None) -> bool:

@@ -7,15 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from bert_core.errors import TokenizerError
+from bert_core.tokenizer_pipelines import (
+    BYTE_BPE_SPECIAL_TOKENS,
+    SPECIAL_TOKENS,
+    UNIGRAM_SPECIAL_TOKENS,
+    build_wordpiece,
+)
 
-SPECIAL_TOKENS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-"""By role, in the order of their ids in a vocabulary trained here."""
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
 """Either makes a folder a tokenizer's."""
-_ROBERTA_SPECIAL_TOKENS = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
+_XLM_SPECIAL_TOKENS = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<special1>"}
+_KNOWN_SPECIAL_TOKENS = (SPECIAL_TOKENS, UNIGRAM_SPECIAL_TOKENS, BYTE_BPE_SPECIAL_TOKENS, _XLM_SPECIAL_TOKENS)
+"""Of BERT, ALBERT, RoBERTa (CamemBERT, PhoBERT, XLM-R) and XLM (Flaubert)."""
 
 
 def read_tokenizer(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, str], Path]:
@@ -25,28 +30,6 @@ def read_tokenizer(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, str], Pa
     whole = file.suffix == ".json"
     backend = _read_backend(file) if whole else _build_from_vocabulary(_read_vocabulary(file), config)
     return backend, _find_special_tokens(backend, config), file
-
-
-def build_wordpiece(
-    vocabulary: Mapping[str, int], lowercase: bool, strip_accents: bool | None = None, chinese: bool = True
-) -> tokenizers.Tokenizer:
-    """BERT's pipeline around a vocabulary: clean, split on space and punctuation, longest pieces first."""
-    special = {role: token for role, token in SPECIAL_TOKENS.items() if token in vocabulary}
-    backend = tokenizers.Tokenizer(models.WordPiece(dict(vocabulary), unk_token=SPECIAL_TOKENS["unk"]))
-    backend.normalizer = normalizers.BertNormalizer(
-        lowercase=lowercase, strip_accents=strip_accents, handle_chinese_chars=chinese
-    )
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.decoder = decoders.WordPiece()
-    backend.add_special_tokens(list(special.values()))
-    if "cls" in special and "sep" in special:
-        cls, sep = SPECIAL_TOKENS["cls"], SPECIAL_TOKENS["sep"]
-        backend.post_processor = processors.TemplateProcessing(
-            single=f"{cls} $A {sep}",
-            pair=f"{cls} $A {sep} $B:1 {sep}:1",
-            special_tokens=[(cls, vocabulary[cls]), (sep, vocabulary[sep])],
-        )
-    return backend
 
 
 def _find_file(path: Path) -> Path:
@@ -115,11 +98,20 @@ def _build_from_vocabulary(vocabulary: dict[str, int], config: Mapping[str, Any]
 
 
 def _find_special_tokens(backend: tokenizers.Tokenizer, config: Mapping[str, Any]) -> dict[str, str]:
-    roberta = all(backend.token_to_id(token) is not None for token in _ROBERTA_SPECIAL_TOKENS.values())
-    found = dict(_ROBERTA_SPECIAL_TOKENS if roberta else SPECIAL_TOKENS)
-    for role in found:
-        named = config.get(f"{role}_token")
-        named = named.get("content") if isinstance(named, dict) else named
-        if isinstance(named, str):
-            found[role] = named
+    """By role: those that the config names; for the others, the first known set that the vocabulary holds whole."""
+    held = (
+        known
+        for known in _KNOWN_SPECIAL_TOKENS
+        if all(backend.token_to_id(token) is not None for token in known.values())
+    )
+    found = {role: _named_token(config, role) or token for role, token in next(held, SPECIAL_TOKENS).items()}
+    if found["cls"] == found["sep"]:
+        # XLM and Flaubert classify by their separator, and begin with another token.
+        found["cls"] = _named_token(config, "bos") or found["cls"]
     return found
+
+
+def _named_token(config: Mapping[str, Any], role: str) -> str | None:
+    named = config.get(f"{role}_token")
+    named = named.get("content") if isinstance(named, dict) else named
+    return named if isinstance(named, str) else None

@@ -8,7 +8,8 @@ from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 
-from bert_core.tokenization import Tokenizer, train_wordpiece
+from bert_core.tokenization import Tokenizer
+from bert_core.tokenizer_training import train_wordpiece
 from orchestrator.corpus.files import find_files
 from orchestrator.corpus.tokenising import is_held_out
 from orchestrator.corpus.units import read_corpus

@@ -18,7 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_core.errors import TokenizerError
-from bert_core.tokenization import SPECIAL_TOKENS, Tokenizer, train_wordpiece
+from bert_core.tokenization import Tokenizer
+from bert_core.tokenizer_pipelines import SPECIAL_TOKENS
+from bert_core.tokenizer_training import train_wordpiece
 from tests.shared_data import shared_file
 
 TEXTS = [
@@ -65,7 +67,7 @@ def test_frequent_words_are_whole_and_others_are_pieces(uncased: Tokenizer) -> N
 def test_training_gives_the_same_vocabulary_in_every_process() -> None:
     """The library alone does not: it numbers characters in the order of a randomly seeded hash map."""
     program = (
-        "from bert_core.tokenization import train_wordpiece\n"
+        "from bert_core.tokenizer_training import train_wordpiece\n"
         "texts = [f'{a}{b} {b}{c}a {c}{a}b' for a in 'abcdefgh' for b in 'ijklmnop' for c in 'qrst']\n"
         "print(train_wordpiece(iter(texts), 120).fingerprint)"
     )

@@ -12,7 +12,7 @@ import pytest
 
 from bert_core.config import BertConfig
 from bert_core.errors import TokenizerError
-from bert_core.tokenization import train_wordpiece
+from bert_core.tokenizer_training import train_wordpiece
 from orchestrator.errors import NotFoundError, SpecError, TaskDataError
 from orchestrator.planning import check_inputs
 from orchestrator.registry import Registry

@@ -28,7 +28,7 @@ SIZES = {
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory: pytest.TempPathFactory) -> str:
     from bert_core import BertConfig, BertForPreTraining
-    from bert_core.tokenization import train_wordpiece
+    from bert_core.tokenizer_training import train_wordpiece
 
     folder = tmp_path_factory.mktemp("models") / "pretrained"
     tokenizer = train_wordpiece([TEXT] * 20, vocab_size=100)

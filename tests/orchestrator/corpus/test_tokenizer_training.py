@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bert_core.tokenization import SPECIAL_TOKENS, Tokenizer, train_wordpiece
+from bert_core.tokenization import Tokenizer
+from bert_core.tokenizer_pipelines import SPECIAL_TOKENS
+from bert_core.tokenizer_training import train_wordpiece
 from orchestrator.corpus import tokenizer_training
 from orchestrator.corpus.tokenizer_training import tokenizer_report, train_tokenizer
 from orchestrator.errors import CorpusError

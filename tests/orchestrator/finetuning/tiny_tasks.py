@@ -4,7 +4,8 @@ import json
 import random
 from pathlib import Path
 
-from bert_core.tokenization import Tokenizer, train_wordpiece
+from bert_core.tokenization import Tokenizer
+from bert_core.tokenizer_training import train_wordpiece
 from orchestrator.specs import RecipeSpec, TaskSpec
 
 FILLERS = [

@@ -8,7 +8,7 @@ import pytest
 from bert_core.errors import ConfigError, TokenizerError
 from bert_core.heads import BertForPreTraining
 from bert_core.segment_pairs import TokenizedDocuments
-from bert_core.tokenization import train_wordpiece
+from bert_core.tokenizer_training import train_wordpiece
 from orchestrator.errors import CorpusError
 from orchestrator.pretraining.job import build_held_out, build_stream, check_start
 from orchestrator.pretraining.network import build_config

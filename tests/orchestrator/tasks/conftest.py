@@ -2,7 +2,8 @@
 
 import pytest
 
-from bert_core.tokenization import Tokenizer, train_wordpiece
+from bert_core.tokenization import Tokenizer
+from bert_core.tokenizer_training import train_wordpiece
 
 SENTENCES = [
     "The old house stands by the river near Oslo.",

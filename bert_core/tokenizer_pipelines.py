@@ -1,0 +1,96 @@
+"""The three pipelines from text to pieces: normaliser, pre-tokenizer, model, decoder, and where special tokens go.
+
+| pipeline | as in | special tokens, ids from 0 | a pair |
+| --- | --- | --- | --- |
+| WordPiece | BERT (Devlin et al. 2019) | `[PAD] [UNK] [CLS] [SEP] [MASK]` | `[CLS] a [SEP] b [SEP]` |
+| byte-level BPE | RoBERTa (Liu et al. 2019) | `<s> <pad> </s> <unk> <mask>` | `<s> a </s></s> b </s>` |
+| Unigram | ALBERT (Lan et al. 2020) | `<pad> <unk> [CLS] [SEP] [MASK]` | `[CLS] a [SEP] b [SEP]` |
+
+fairseq numbers `<mask>` last; here it stands at 4, so that the special tokens are the same for any vocabulary size.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tokenizers
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
+
+SPECIAL_TOKENS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+"""WordPiece's, by role, in the order of their ids in a vocabulary trained here."""
+BYTE_BPE_SPECIAL_TOKENS = {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "<unk>", "mask": "<mask>"}
+UNIGRAM_SPECIAL_TOKENS = {"pad": "<pad>", "unk": "<unk>", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+
+
+def build_wordpiece(
+    vocabulary: Mapping[str, int], lowercase: bool, strip_accents: bool | None = None, chinese: bool = True
+) -> tokenizers.Tokenizer:
+    """BERT's pipeline around a vocabulary: clean, split on space and punctuation, longest pieces first."""
+    special = {role: token for role, token in SPECIAL_TOKENS.items() if token in vocabulary}
+    backend = tokenizers.Tokenizer(models.WordPiece(dict(vocabulary), unk_token=SPECIAL_TOKENS["unk"]))
+    backend.normalizer = normalizers.BertNormalizer(
+        lowercase=lowercase, strip_accents=strip_accents, handle_chinese_chars=chinese
+    )
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece()
+    backend.add_special_tokens(list(special.values()))
+    if "cls" in special and "sep" in special:
+        backend.post_processor = _bert_layout(vocabulary)
+    return backend
+
+
+def build_byte_bpe(
+    vocabulary: Mapping[str, int], merges: Sequence[tuple[str, str]], lowercase: bool
+) -> tokenizers.Tokenizer:
+    """RoBERTa's pipeline: no byte is unknown, and a space belongs to the piece after it.
+
+    A first word gets the space that it would have elsewhere (`add_prefix_space`), since sentences are cut one by one
+    and a word must have the same pieces wherever it stands. Offsets leave the space out.
+    """
+    backend = tokenizers.Tokenizer(models.BPE(vocab=dict(vocabulary), merges=list(merges)))
+    if lowercase:
+        backend.normalizer = _uncased()
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    backend.decoder = decoders.ByteLevel()
+    cls, sep = BYTE_BPE_SPECIAL_TOKENS["cls"], BYTE_BPE_SPECIAL_TOKENS["sep"]
+    backend.post_processor = processors.RobertaProcessing(
+        (sep, vocabulary[sep]), (cls, vocabulary[cls]), trim_offsets=True, add_prefix_space=True
+    )
+    _add_special_tokens(backend, BYTE_BPE_SPECIAL_TOKENS)
+    return backend
+
+
+def build_unigram(pieces: Sequence[tuple[str, float]], lowercase: bool) -> tokenizers.Tokenizer:
+    """SentencePiece's pipeline around pieces with their log probabilities: NFKC, `▁` for the space before a word."""
+    unknown = [piece for piece, _ in pieces].index(UNIGRAM_SPECIAL_TOKENS["unk"])
+    backend = tokenizers.Tokenizer(models.Unigram(list(pieces), unk_id=unknown, byte_fallback=False))
+    backend.normalizer = _uncased() if lowercase else normalizers.NFKC()
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")]
+    )
+    backend.decoder = decoders.Metaspace(prepend_scheme="always")
+    backend.post_processor = _bert_layout({piece: i for i, (piece, _) in enumerate(pieces)})
+    _add_special_tokens(backend, UNIGRAM_SPECIAL_TOKENS)
+    return backend
+
+
+def _bert_layout(vocabulary: Mapping[str, int]) -> Any:
+    cls, sep = SPECIAL_TOKENS["cls"], SPECIAL_TOKENS["sep"]
+    return processors.TemplateProcessing(
+        single=f"{cls} $A {sep}",
+        pair=f"{cls} $A {sep} $B:1 {sep}:1",
+        special_tokens=[(cls, vocabulary[cls]), (sep, vocabulary[sep])],
+    )
+
+
+def _uncased() -> Any:
+    """Lower case, accents stripped, composed again: what decomposition took apart beside accents (Hangul) is whole."""
+    return normalizers.Sequence(
+        [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase(), normalizers.NFKC()]
+    )
+
+
+def _add_special_tokens(backend: tokenizers.Tokenizer, special_tokens: Mapping[str, str]) -> None:
+    """The mask takes the space before it along, as in RoBERTa and ALBERT: it stands for a whole word."""
+    backend.add_special_tokens(
+        [AddedToken(token, lstrip=role == "mask", normalized=False) for role, token in special_tokens.items()]
+    )
