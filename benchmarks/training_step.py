@@ -15,11 +15,11 @@ import torch
 import transformers
 from torch import Tensor
 
-from bert_core.config import SIZES, BertConfig
+from bert_core.config import BertConfig
+from bert_core.sizes import SIZES
 from bert_core.heads import BertForPreTraining
 from bert_core.optimization import build_optimizer
 from bert_core.packed_sequences import PackedSequences
-from bert_core.weight_names import to_file
 
 FILL = 0.57
 
@@ -70,7 +70,7 @@ def compare(size: str, batch_size: int, width: int, rounds: int, bf16: bool) -> 
     config = BertConfig.from_size(size)
     ours = BertForPreTraining.from_config(config).train()
     theirs = transformers.BertForPreTraining(transformers.BertConfig(**config.to_dict())).train()
-    theirs.load_state_dict(to_file(ours.state_dict()), strict=False)
+    theirs.load_state_dict(ours.weight_names.to_file(ours.state_dict()), strict=False)
     our_optimizer = build_optimizer(ours, 1e-4)
     their_optimizer = torch.optim.AdamW(theirs.parameters(), lr=1e-4)
     batch = make_batch(config, batch_size, width)

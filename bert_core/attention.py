@@ -2,9 +2,9 @@
 
 Shapes: B sequences, S slots of a padded row, T tokens, N heads, D head size.
 
-The contract is `attention(q, k, v, seqs, dropout_p)`; how it is carried out depends on the device:
+The contract is `attention(q, k, v, seqs, dropout_p, slopes)`; how it is carried out depends on the device:
 
-* CUDA, 16 bit, no attention dropout: variable-length flash attention, which never sees padding;
+* CUDA, 16 bit, no attention dropout, no linear biases: variable-length flash attention, which never sees padding;
 * CUDA otherwise: PyTorch's fused kernels on padded rows;
 * CPU: matrix products and a softmax, which train faster there than the fused kernels: sequence by sequence, or on
   padded rows where sequences are so short that the calls themselves would cost more than the padding.
@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core.packed_sequences import PackedSequences
+from bert_core.positions import alibi_bias
 
 # Mean length in tokens from which going sequence by sequence was faster on the CPU (mini, 32 sequences, one thread).
 _ALONE_FROM = 32
@@ -25,22 +26,27 @@ _ALONE_FROM = 32
 _VARLEN_EXISTS = importlib.util.find_spec("torch.nn.attention.varlen") is not None
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float = 0.0) -> Tensor:
-    """softmax(q·kᵀ / √D)·v within each sequence (Vaswani et al. 2017, section 3.2.1): (T, N, D) each → (T, N, D)."""
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float = 0.0, slopes: Tensor | None = None
+) -> Tensor:
+    """softmax(q·kᵀ / √D + bias)·v within each sequence: (T, N, D) each → (T, N, D).
+
+    Vaswani et al. 2017, section 3.2.1. With `slopes` (N,) the bias is −slope · |i − j| (Press et al. 2022).
+    """
     if q.is_cuda:
-        return _varlen(q, k, v, seqs) if _varlen_can(q, seqs, dropout_p) else _fused(q, k, v, seqs, dropout_p)
+        backend = _varlen if _varlen_can(q, seqs, dropout_p, slopes) else _fused
+        return backend(q, k, v, seqs, dropout_p, slopes)
     with torch.autocast("cpu", enabled=False):  # it would make the softmax's output full precision, twice the memory
-        if seqs.num_tokens >= _ALONE_FROM * seqs.num_sequences and not seqs.padding_kept:
-            return _alone(q, k, v, seqs, dropout_p)
-        return _padded(q, k, v, seqs, dropout_p)
+        alone = seqs.num_tokens >= _ALONE_FROM * seqs.num_sequences and not seqs.padding_kept
+        return (_alone if alone else _padded)(q, k, v, seqs, dropout_p, slopes)
 
 
-def _varlen_can(q: Tensor, seqs: PackedSequences, dropout_p: float) -> bool:
+def _varlen_can(q: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None) -> bool:
     half = q.dtype in (torch.bfloat16, torch.float16)
-    return _VARLEN_EXISTS and half and dropout_p == 0.0 and not seqs.padding_kept
+    return _VARLEN_EXISTS and half and dropout_p == 0.0 and slopes is None and not seqs.padding_kept
 
 
-def _varlen(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences) -> Tensor:
+def _varlen(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
     context = varlen_attn(q, k, v, seqs.cu_seqlens, seqs.cu_seqlens, seqs.max_seqlen, seqs.max_seqlen)
@@ -48,28 +54,36 @@ def _varlen(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences) -> Tensor:
     return context
 
 
-def _fused(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float) -> Tensor:
+def _fused(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None) -> Tensor:
     q, k, v = (seqs.unpack(tensor).transpose(1, 2) for tensor in (q, k, v))  # (B, N, S, D) each
-    mask = seqs.is_key[:, None, None, :]  # (B, 1, 1, S)
+    mask = seqs.is_key[:, None, None, :] if slopes is None else _padded_bias(seqs, slopes, q.dtype)
     context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_p)
     return seqs.pack(context.transpose(1, 2))  # (T, N, D)
 
 
-def _alone(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float) -> Tensor:
+def _alone(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None) -> Tensor:
     lengths = seqs.cu_seqlens.diff().tolist()
+    whole = None if slopes is None else alibi_bias(slopes, seqs.max_seqlen).to(q.dtype)  # (N, S, S)
     contexts = []
-    for q_s, k_s, v_s in zip(*(torch.split(tensor, lengths) for tensor in (q, k, v)), strict=True):
-        context = _by_definition(q_s.transpose(0, 1), k_s.transpose(0, 1), v_s.transpose(0, 1), None, dropout_p)
+    for length, q_s, k_s, v_s in zip(lengths, *(torch.split(tensor, lengths) for tensor in (q, k, v)), strict=True):
+        bias = None if whole is None else whole[:, :length, :length]
+        context = _by_definition(q_s.transpose(0, 1), k_s.transpose(0, 1), v_s.transpose(0, 1), bias, dropout_p)
         contexts.append(context.transpose(0, 1))
     return torch.cat(contexts)  # (T, N, D)
 
 
-def _padded(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float) -> Tensor:
+def _padded(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None) -> Tensor:
     rows = seqs.unpack(torch.stack([q, k, v], dim=1))  # (B, S, 3, N, D)
     q, k, v = rows.permute(2, 0, 3, 1, 4).unbind(0)  # (B, N, S, D) each
-    bias = torch.zeros(seqs.is_key.shape, dtype=q.dtype).masked_fill_(~seqs.is_key, -math.inf)
-    context = _by_definition(q, k, v, bias[:, None, None, :], dropout_p)
+    context = _by_definition(q, k, v, _padded_bias(seqs, slopes, q.dtype), dropout_p)
     return seqs.pack(context.transpose(1, 2))  # (T, N, D)
+
+
+def _padded_bias(seqs: PackedSequences, slopes: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """What is added to the scores of padded rows: (B, 1 or N, 1 or S, S), −∞ at padding."""
+    keys = seqs.is_key[:, None, None, :]  # (B, 1, 1, S)
+    bias = torch.zeros(1, device=keys.device) if slopes is None else alibi_bias(slopes, seqs.max_seqlen)
+    return torch.where(keys, bias.to(dtype), -math.inf)
 
 
 def _by_definition(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, dropout_p: float) -> Tensor:

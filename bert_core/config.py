@@ -1,12 +1,14 @@
-"""The shape of a BERT model, with Hugging Face's field names; no torch in here."""
+"""The shape of a model, with Hugging Face's field names; no torch in here."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 from bert_core.errors import CheckpointError, ConfigError
+from bert_core.families import FAMILIES, MODERN, OWN, Family
+from bert_core.sizes import shape_of
 
 CONFIG_FILE = "config.json"
 
@@ -14,28 +16,33 @@ ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu")
 
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 
-# Layers and width of the published sizes (Turc et al. 2019, "Well-Read Students Learn Better"; Devlin et al. 2018).
-SIZES: dict[str, tuple[int, int]] = {
-    "tiny": (2, 128),
-    "mini": (4, 256),
-    "small": (4, 512),
-    "medium": (8, 512),
-    "base": (12, 768),
-    "large": (24, 1024),
+_CHOICES: dict[str, tuple[str | None, ...]] = {
+    "hidden_act": ACTIVATIONS,
+    "problem_type": (None, *PROBLEM_TYPES),
+    "position_embedding_type": ("absolute", "rotary", "alibi"),
+    "feed_forward": ("mlp", "gated"),
+    "norm_placement": ("post", "pre"),
+    "pooler_activation": ("tanh", "relu", None),
+    "token_decoder": ("softmax", "crf"),
 }
 
-# Fields of other BERT-like models that would change the outputs here: the only value that can be carried out.
-_FIXED: dict[str, Any] = {
-    "is_decoder": False,
-    "add_cross_attention": False,
-    "tie_word_embeddings": True,
-    "position_embedding_type": "absolute",
-}
+_COUNTS = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "embedding_size",
+    "num_hidden_groups",
+)
+
+_SHARES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "answer_dropout")
 
 
 @dataclass(frozen=True)
 class BertConfig:
-    """Everything that decides a model's shape and arithmetic.
+    """Everything that decides a model's shape and arithmetic: one encoder, and choices that do not depend on another.
 
     Raises: ConfigError, naming the field, when the numbers cannot be a model.
     """
@@ -46,13 +53,17 @@ class BertConfig:
     num_attention_heads: int = 12
     intermediate_size: int = 3072
     hidden_act: str = "gelu"
-    """Activation inside the MLP: one of ACTIVATIONS; "gelu" is the exact one, by erf."""
+    """Activation inside the feed-forward layer: one of ACTIVATIONS; "gelu" is the exact one, by erf."""
     hidden_dropout_prob: float = 0.1
     attention_probs_dropout_prob: float = 0.1
     classifier_dropout: float | None = None
     """Dropout in front of a classifier; `hidden_dropout_prob` when None."""
+    answer_dropout: float = 0.0
+    """Dropout in front of the head for answers."""
     max_position_embeddings: int = 512
+    """Rows of the table of positions; without a table, the longest sequence."""
     type_vocab_size: int = 2
+    """Kinds of segments; 0 for a model without token types."""
     initializer_range: float = 0.02
     """Standard deviation of the normal distribution that weights start from."""
     layer_norm_eps: float = 1e-12
@@ -63,46 +74,102 @@ class BertConfig:
     problem_type: str | None = None
     """One of PROBLEM_TYPES; None lets the labels decide, as in Hugging Face."""
 
+    embedding_size: int | None = None
+    """Width of the embeddings, which a matrix then widens to `hidden_size` (Lan et al. 2020, section 3.1)."""
+    num_hidden_groups: int | None = None
+    """Layers that have weights of their own, each used for a run of layers (same place); None: every layer."""
+    position_embedding_type: str = "absolute"
+    """"absolute" (learned), "rotary" (Su et al. 2021) or "alibi" (Press et al. 2022)."""
+    position_offset: int = 0
+    """Row of the first position in the table of learned positions."""
+    rotary_base: float = 10000.0
+    """Base of the wavelengths of rotary positions (θ of section 3.2.2)."""
+    feed_forward: str = "mlp"
+    """"mlp", or "gated": act(x·W)·(x·V) (Shazeer 2020)."""
+    norm_placement: str = "post"
+    """LayerNorm behind each addition, "post", or in front of each sub-layer, "pre" (Xiong et al. 2020)."""
+    final_norm: bool = True
+    """Whether an encoder with "pre" ends in a LayerNorm."""
+    use_bias: bool = True
+    """Whether the layers' matrices and norms have biases."""
+    pooler_activation: str | None = "tanh"
+    """Of the layer that summarises a sequence from its first token; None: the first token's state is the summary."""
+    prediction_transform: bool = True
+    """Whether the masked-token head has a layer of its own before the output matrix."""
+    sentence_head: bool = True
+    """Whether pretraining has a head for pairs of segments: next sentence or sentence order."""
+    span_boundary_objective: bool = False
+    """Whether pretraining predicts the tokens of a masked span from its borders as well (Joshi et al. 2020)."""
+    token_decoder: str = "softmax"
+    """How a classifier of tokens chooses: each for itself, "softmax", or the best sequence, "crf"."""
+    model_type: str = "bert"
+    """The family, which names the folder's weights; `bert_core` where no family of transformers has such a model."""
+
     def __post_init__(self) -> None:
         for name in _COUNTS:
             value = getattr(self, name)
+            if value is None and name in ("embedding_size", "num_hidden_groups"):
+                continue
             if not isinstance(value, int) or value < 1:
                 raise ConfigError(f"{name} is {value!r}; it must be a whole number of at least 1")
+        for name in _SHARES:
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise ConfigError(f"{name} is {value!r}; a dropout must be at least 0 and below 1")
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                names = ", ".join(str(value) for value in known)
+                raise ConfigError(f"{name} {getattr(self, name)!r} is not known; use one of {names}")
+        if self.model_type not in FAMILIES:
+            raise ConfigError(f"model_type is {self.model_type!r}; known are {', '.join(FAMILIES)}")
+        self._check_sizes()
+        if not self.id2label or sorted(self.id2label) != list(range(len(self.id2label))):
+            raise ConfigError(f"id2label has the ids {sorted(self.id2label)}; they must be 0, 1, 2, … without a gap")
+
+    def _check_sizes(self) -> None:
         if self.hidden_size % self.num_attention_heads:
             raise ConfigError(
                 f"hidden_size {self.hidden_size} cannot be split over {self.num_attention_heads} heads; "
                 f"make it a multiple of num_attention_heads"
             )
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < 1:
-                raise ConfigError(f"{name} is {value!r}; a dropout must be at least 0 and below 1")
-        if self.hidden_act not in ACTIVATIONS:
-            raise ConfigError(f"hidden_act {self.hidden_act!r} is not known; use one of {', '.join(ACTIVATIONS)}")
-        if self.problem_type is not None and self.problem_type not in PROBLEM_TYPES:
-            raise ConfigError(f"problem_type {self.problem_type!r} is not known; use one of {', '.join(PROBLEM_TYPES)}")
+        if self.position_embedding_type == "rotary" and self.head_size % 2:
+            raise ConfigError(f"a head is {self.head_size} wide; rotary positions turn pairs: choose an even number")
+        if self.num_hidden_groups is not None and self.num_hidden_groups > self.num_hidden_layers:
+            raise ConfigError(
+                f"num_hidden_groups {self.num_hidden_groups} is more than the {self.num_hidden_layers} layers"
+            )
         if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
             raise ConfigError(f"pad_token_id {self.pad_token_id} lies outside a vocabulary of {self.vocab_size}")
-        if not self.id2label or sorted(self.id2label) != list(range(len(self.id2label))):
-            raise ConfigError(f"id2label has the ids {sorted(self.id2label)}; they must be 0, 1, 2, … without a gap")
+        if self.type_vocab_size < 0:
+            raise ConfigError(f"type_vocab_size is {self.type_vocab_size}; 0 stands for a model without token types")
+        if self.max_seq_length < 1:
+            raise ConfigError(
+                f"max_position_embeddings {self.max_position_embeddings} leaves no position behind the first "
+                f"{self.position_offset} rows"
+            )
 
     @classmethod
-    def from_size(cls, size: str, **changes: Any) -> Self:
-        """A published size by name, with any field changed; heads are 64 wide, the MLP four times the width.
+    def from_size(cls, size: str, family: str = "bert", **changes: Any) -> Self:
+        """A published size by name, in the manner of a family or of "modern", with any field changed.
+
+        The feed-forward layer is four times as wide as the model; a gated one, with its third matrix, two thirds of
+        that in multiples of 64, so that it has as many weights. The longest sequence has 512 tokens.
 
         >>> BertConfig.from_size("mini", vocab_size=8000).num_attention_heads
         4
+        >>> BertConfig.from_size("10x256", family="roberta").position_offset
+        2
         """
-        if size not in SIZES:
-            raise ConfigError(f"size {size!r} is not known; use one of {', '.join(SIZES)}")
-        num_hidden_layers, hidden_size = SIZES[size]
-        shape = {
-            "num_hidden_layers": num_hidden_layers,
-            "hidden_size": hidden_size,
-            "num_attention_heads": hidden_size // 64,
-            "intermediate_size": 4 * hidden_size,
-        }
-        return cls(**(shape | changes))
+        shape = shape_of(size)
+        if family == "modern":
+            gated = {"intermediate_size": 64 * round(shape["intermediate_size"] / 96)}
+            return cls(**{**shape, **gated, **MODERN, "model_type": OWN.model_type, **changes})
+        if family not in FAMILIES:
+            raise ConfigError(f"family {family!r} is not known; use one of {', '.join((*FAMILIES, 'modern'))}")
+        names = FAMILIES[family].fields
+        values = FAMILIES[family].read({names.get(name, name): value for name, value in shape.items()})
+        longest = 512 + values.get("position_offset", 0)
+        return cls(**{**values, "max_position_embeddings": longest, **changes})
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -111,26 +178,27 @@ class BertConfig:
         Raises: ConfigError when a field asks for something that this model does not do.
         """
         model_type = values.get("model_type", "bert")
-        if model_type != "bert" or ("model_type" not in values and "hidden_size" not in values):
-            raise ConfigError(f"model_type is {values.get('model_type')!r}; only 'bert' can be built here")
-        for name, only in _FIXED.items():
-            if values.get(name, only) != only:
-                raise ConfigError(f"{name} is {values[name]!r}; only {only!r} can be built here")
-        known = {item.name for item in fields(cls)}
-        chosen = {name: value for name, value in values.items() if name in known}
-        if chosen.get("id2label"):
-            chosen["id2label"] = {int(index): str(label) for index, label in chosen["id2label"].items()}
+        if model_type not in FAMILIES or ("model_type" not in values and "hidden_size" not in values):
+            raise ConfigError(f"model_type is {values.get('model_type')!r}; known are {', '.join(FAMILIES)}")
+        chosen = FAMILIES[model_type].read(values)
+        if values.get("id2label"):
+            chosen["id2label"] = {int(index): str(label) for index, label in values["id2label"].items()}
         elif "num_labels" in values:
             chosen["id2label"] = {index: f"LABEL_{index}" for index in range(values["num_labels"])}
-        else:
-            chosen.pop("id2label", None)
         return cls(**chosen)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields of a `config.json` as Hugging Face reads it; `from_dict` gives the same configuration back."""
-        values = asdict(self)
-        values["id2label"] = {str(index): label for index, label in self.id2label.items()}
-        return values | {"label2id": self.label2id, "model_type": "bert"}
+        id2label = {str(index): label for index, label in self.id2label.items()}
+        family = self.family
+        labels = {"id2label": id2label, "label2id": self.label2id}
+        return {**family.write(self), **labels, "model_type": family.model_type}
+
+    @property
+    def family(self) -> Family:
+        """The family that the model is saved as: its own where this can say all of it, else one that fails loudly."""
+        own = FAMILIES[self.model_type]
+        return own if own.misses(self, BertConfig()) is None else OWN
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> Self:
@@ -152,9 +220,24 @@ class BertConfig:
             raise CheckpointError(f"{path}: {error}") from None
 
     @property
+    def head_size(self) -> int:
+        """Width of an attention head."""
+        return self.hidden_size // self.num_attention_heads
+
+    @property
+    def max_seq_length(self) -> int:
+        """Tokens of the longest sequence that the model can read."""
+        return self.max_position_embeddings - self.position_offset
+
+    @property
     def head_dropout_prob(self) -> float:
-        """Dropout in front of a classifier."""
+        """Dropout in front of a classifier of sequences."""
         return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
+
+    @property
+    def token_dropout_prob(self) -> float:
+        """Dropout in front of a classifier of tokens."""
+        return self.hidden_dropout_prob if self.family.tokens_drop_as_hidden else self.head_dropout_prob
 
     @property
     def num_labels(self) -> int:
@@ -173,6 +256,7 @@ class BertConfig:
             hidden_dropout_prob=probability,
             attention_probs_dropout_prob=probability,
             classifier_dropout=None,
+            answer_dropout=probability if self.answer_dropout else 0.0,
         )
 
     def with_labels(self, labels: Sequence[str], problem_type: str | None = None) -> Self:
@@ -182,14 +266,3 @@ class BertConfig:
         {'negative': 0, 'positive': 1}
         """
         return replace(self, id2label=dict(enumerate(labels)), problem_type=problem_type)
-
-
-_COUNTS = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-    "type_vocab_size",
-)

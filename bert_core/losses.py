@@ -27,7 +27,9 @@ class PretrainingSums:
     nsp_loss: Tensor
     nsp_correct: Tensor
     num_examples: Tensor
-    """Examples with a next-sentence label; 0 when the batch has none."""
+    """Examples with a label for their pair of segments; 0 when the batch has none."""
+    sbo_loss: Tensor
+    """Of the span-boundary objective, over the predicted positions; 0 without it."""
 
 
 def cross_entropy_sums(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -90,8 +90,12 @@ class PackedSequences:
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         keep_padding: bool = False,
+        padding_id: int | None = None,
     ) -> Self:
         """From padded rows (B, S). A token's position is its column, so that padding may lie on either side.
+
+        With a `padding_id` it is the number of other tokens before it in the row, −1 for padding itself, as RoBERTa
+        counts.
 
         Raises: DataError when shapes differ or a row has no real token.
         """
@@ -113,10 +117,14 @@ class PackedSequences:
             input_ids, types, is_key = input_ids[:, :width], types[:, :width], is_key[:, :width]
         packed = torch.ones_like(is_key) if keep_padding else is_key
         slots = packed.reshape(-1).nonzero().squeeze(1)
+        position_ids = slots % input_ids.shape[1]
+        if padding_id is not None:
+            is_token = input_ids != padding_id
+            position_ids = (is_token.cumsum(1) * is_token - 1).reshape(-1)[slots]
         return cls(
             input_ids=input_ids.reshape(-1)[slots].long(),
             token_type_ids=types.reshape(-1)[slots].long(),
-            position_ids=slots % input_ids.shape[1],
+            position_ids=position_ids,
             cu_seqlens=torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).int(),
             max_seqlen=input_ids.shape[1],
             slots=slots,

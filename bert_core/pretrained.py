@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from bert_core.config import CONFIG_FILE, BertConfig
 from bert_core.errors import CheckpointError
+from bert_core.families import ENCODER
 from bert_core.manifest import MANIFEST_FILE, check_manifest, write_json, write_manifest
-from bert_core.weight_names import canonical, file_names, from_file, normalised, to_file
+from bert_core.weight_names import WeightNames
 from bert_core.whole_files import write_whole
 
 WEIGHTS_FILE = "model.safetensors"
@@ -34,6 +35,8 @@ class PretrainedModel(nn.Module):
 
     load_report: LoadReport | None = None
     """Set by `from_pretrained`."""
+    is_encoder_alone = False
+    """Whether this is the encoder without a head."""
 
     def __init__(self, config: BertConfig, seed: int | None = 0) -> None:
         """Weights drawn from `seed`; None leaves them without storage, for a model that becomes part of another."""
@@ -84,36 +87,42 @@ class PretrainedModel(nn.Module):
         model = cls(config or BertConfig.from_pretrained(folder), seed)
         if (folder / MANIFEST_FILE).exists():
             check_manifest(folder, "fetch or save the folder anew, or delete manifest.json if the change was meant")
-        weights = normalised(_read_weights(folder))
-        if encoder_only:
-            weights = {name: tensor for name, tensor in weights.items() if name.startswith("bert.")}
-        model.load_report = model._load(weights, folder / WEIGHTS_FILE)
+        names = model.weight_names
+        weights = names.normalised(_read_weights(folder), dict(model.named_parameters()))
+        model.load_report = model._load(names.encoder_of(weights) if encoder_only else weights, folder / WEIGHTS_FILE)
         return model.eval()
+
+    @property
+    def weight_names(self) -> WeightNames:
+        """What the parameters are called in a file."""
+        return WeightNames(self.config.family, type(self).__name__, self.is_encoder_alone)
 
     @torch.no_grad()
     def _load(self, weights: dict[str, Tensor], path: Path) -> LoadReport:
         used: set[str] = set()
         missing: list[str] = []
+        essential: list[str] = []
         for name, parameter in self.named_parameters():
-            names = tuple(canonical(file_name) for file_name in file_names(name))
+            names = self.weight_names.of(name)
             absent = [file_name for file_name in names if file_name not in weights]
             if absent:
                 missing += absent
+                in_encoder = self.is_encoder_alone or name.startswith(ENCODER)
+                essential += absent if in_encoder and "pooler." not in name else []
                 continue
-            value = from_file(names, weights)
+            value = self.weight_names.from_file(name, weights)
             if value.shape != parameter.shape:
                 raise CheckpointError(
                     f"{path}: {names[0]} makes {tuple(value.shape)} where config.json asks for "
                     f"{tuple(parameter.shape)}; use the config.json that was saved with these weights"
-                    + ("" if names[0].startswith("bert.") else ", or load with encoder_only=True for a new head")
+                    + ("" if name.startswith(ENCODER) else ", or load with encoder_only=True for a new head")
                 )
             parameter.copy_(value)
             used.update(names)
-        encoder = [name for name in missing if name.startswith("bert.") and not name.startswith("bert.pooler.")]
-        if encoder:
+        if essential:
             raise CheckpointError(
-                f"{path} lacks {len(encoder)} weights of the encoder, {encoder[0]} first; "
-                f"it is not a BERT of the shape in config.json: fetch or save the folder anew"
+                f"{path} lacks {len(essential)} weights of the encoder, {essential[0]} first; "
+                f"it is not a model of the shape in config.json: fetch or save the folder anew"
             )
         return LoadReport(tuple(sorted(weights.keys() - used)), tuple(missing))
 
@@ -125,8 +134,9 @@ class PretrainedModel(nn.Module):
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        weights = to_file(self.state_dict())
-        details = {"architectures": [type(self).__name__], "dtype": str(next(self.parameters()).dtype).split(".")[-1]}
+        weights = self.weight_names.to_file(self.state_dict())
+        architecture = self.config.family.architecture(type(self).__name__)
+        details = {"architectures": [architecture], "dtype": str(next(self.parameters()).dtype).split(".")[-1]}
         write_json(folder / CONFIG_FILE, self.config.to_dict() | details)
         write_whole(folder / WEIGHTS_FILE, lambda path: save_file(weights, path, metadata={"format": "pt"}))
         write_manifest(folder, [CONFIG_FILE, WEIGHTS_FILE])

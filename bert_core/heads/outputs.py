@@ -15,8 +15,8 @@ class PretrainingOutput:
     loss: Tensor | None
     prediction_logits: Tensor | None
     """(B, S, V), zero at padding"""
-    seq_relationship_logits: Tensor
-    """(B, 2)"""
+    seq_relationship_logits: Tensor | None
+    """(B, 2); None where the family has no such head"""
 
 
 @dataclass(frozen=True)

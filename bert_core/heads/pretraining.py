@@ -1,6 +1,6 @@
-"""Masked tokens and next sentence.
+"""Masked tokens, and pairs of segments: next sentence or sentence order.
 
-Shapes: B sequences, S slots of a padded row, T tokens, P predicted positions, H hidden, V vocabulary.
+Shapes: B sequences, S slots of a padded row, T tokens, P predicted positions, E embedding size, H hidden, V vocabulary.
 """
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from bert_core.config import BertConfig
 from bert_core.heads.outputs import PretrainingOutput
+from bert_core.heads.span_boundary import SpanBoundaryHead
 from bert_core.losses import PretrainingSums, cross_entropy_sums
 from bert_core.masking import IGNORED
 from bert_core.model import ACTIVATIONS, BertModel
@@ -21,45 +22,61 @@ class MaskedTokenHead(nn.Module):
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.transform = nn.Linear(config.hidden_size, config.hidden_size)
-        self.activation = ACTIVATIONS[config.hidden_act]
-        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        width = config.embedding_size or config.hidden_size
+        self.has_transform = config.prediction_transform
+        if self.has_transform:
+            self.transform = nn.Linear(config.hidden_size, width)
+            self.activation = ACTIVATIONS[config.hidden_act]
+            self.norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, hidden: Tensor, word_embedding: Tensor) -> Tensor:
-        x = self.norm(self.activation(self.transform(hidden)))  # (P, H)
-        return F.linear(x, word_embedding, self.bias)  # (P, V)
+        """(P, H), (V, E) → (P, V)"""
+        x = self.norm(self.activation(self.transform(hidden))) if self.has_transform else hidden  # (P, E)
+        return F.linear(x, word_embedding, self.bias)
 
 
 class BertForPreTraining(PretrainedModel):
-    """Masked tokens and next sentence (Devlin et al. 2018, section 3.1)."""
+    """Masked tokens and, where `config.sentence_head`, pairs of segments (Devlin et al. 2018, section 3.1).
+
+    With `config.span_boundary_objective` the masked tokens are predicted from their span's borders as well.
+    """
 
     def build(self, config: BertConfig) -> None:
-        self.bert = BertModel(config, seed=None)
+        self.bert = BertModel(config, seed=None, with_pooler=config.sentence_head)
         self.prediction = MaskedTokenHead(config)
-        self.next_sentence = nn.Linear(config.hidden_size, 2)
+        if config.sentence_head:
+            self.next_sentence = nn.Linear(config.hidden_size, 2)
+        if config.span_boundary_objective:
+            self.span_boundary = SpanBoundaryHead(config)
 
     def sums(
         self,
         seqs: PackedSequences,
         masked_positions: Tensor,
         masked_labels: Tensor,
-        next_sentence_labels: Tensor | None = None,
+        sentence_labels: Tensor | None = None,
     ) -> PretrainingSums:
         """Losses and right guesses of a packed batch. Logits are made for the masked positions alone.
 
         Args:
-            masked_positions: (P,) places among the T tokens.
+            masked_positions: (P,) places among the T tokens, ascending.
             masked_labels: (P,) the tokens that stood there.
-            next_sentence_labels: (B,) 0 where B follows A, 1 where it is random; empty or None to leave it out.
+            sentence_labels: (B,) 0 where B follows A or both are in order, 1 where B is random or they are swapped;
+                empty or None to leave it out.
         """
         hidden = self.bert.encode(seqs)  # (T, H)
-        mlm = cross_entropy_sums(self.predict(hidden.index_select(0, masked_positions)), masked_labels.long())
-        if next_sentence_labels is None or next_sentence_labels.numel() == 0:
-            zero = torch.zeros_like(mlm[1])
-            return PretrainingSums(*mlm, zero, zero, zero)
+        labels = masked_labels.long()
+        mlm = cross_entropy_sums(self.predict(hidden.index_select(0, masked_positions)), labels)
+        zero = torch.zeros_like(mlm[1])
+        spans = zero
+        if self.config.span_boundary_objective:
+            logits, labels = self.span_boundary(hidden, masked_positions, labels, self.bert.embeddings.word.weight)
+            spans = cross_entropy_sums(logits, labels)[0]
+        if sentence_labels is None or sentence_labels.numel() == 0:
+            return PretrainingSums(*mlm, zero, zero, zero, spans)
         logits = self.next_sentence(self.bert.pool(hidden, seqs))  # (B, 2)
-        return PretrainingSums(*mlm, *cross_entropy_sums(logits, next_sentence_labels.long()))
+        return PretrainingSums(*mlm, *cross_entropy_sums(logits, sentence_labels.long()), spans)
 
     def predict(self, hidden: Tensor) -> Tensor:
         """Logits over the vocabulary: (P, H) → (P, V)."""
@@ -79,15 +96,17 @@ class BertForPreTraining(PretrainedModel):
 
         The loss is the mean over predicted tokens (label not -100, not padding) plus the mean over sentences.
         """
-        seqs = PackedSequences.from_padded(input_ids, attention_mask, token_type_ids)
+        seqs = self.bert.pack(input_ids, attention_mask, token_type_ids)
         hidden = self.bert.encode(seqs)  # (T, H)
-        relationship = self.next_sentence(self.bert.pool(hidden, seqs))  # (B, 2)
+        relationship = None
+        if self.config.sentence_head:
+            relationship = self.next_sentence(self.bert.pool(hidden, seqs))  # (B, 2)
         losses = []
         if labels is not None:
             packed_labels = seqs.pack(labels)  # (T,)
             masked = (packed_labels != IGNORED).nonzero().squeeze(1)  # (P,)
             losses.append(F.cross_entropy(self.predict(hidden.index_select(0, masked)).float(), packed_labels[masked]))
-        if next_sentence_label is not None:
+        if next_sentence_label is not None and relationship is not None:
             losses.append(F.cross_entropy(relationship.float(), next_sentence_label.view(-1), ignore_index=IGNORED))
         logits = None
         if return_logits or not losses:

@@ -19,11 +19,12 @@ class BertForQuestionAnswering(PretrainedModel):
     def build(self, config: BertConfig) -> None:
         self.config = config.with_labels(["LABEL_0", "LABEL_1"])  # the width that Hugging Face reads off the labels
         self.bert = BertModel(config, seed=None, with_pooler=False)
+        self.dropout = nn.Dropout(config.answer_dropout)
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
 
     def packed_logits(self, seqs: PackedSequences) -> Tensor:
         """(T, 2): start and end"""
-        logits: Tensor = self.qa_outputs(self.bert.encode(seqs))
+        logits: Tensor = self.qa_outputs(self.dropout(self.bert.encode(seqs)))
         return logits
 
     def forward(
@@ -38,7 +39,7 @@ class BertForQuestionAnswering(PretrainedModel):
 
         without padding: `packed_logits`.
         """
-        seqs = PackedSequences.from_padded(input_ids, attention_mask, token_type_ids, keep_padding=True)
+        seqs = self.bert.pack(input_ids, attention_mask, token_type_ids, keep_padding=True)
         start, end = self.packed_logits(seqs).view(*input_ids.shape, 2).unbind(-1)  # (B, S) each
         if start_positions is None or end_positions is None:
             return QuestionAnsweringOutput(None, start, end)

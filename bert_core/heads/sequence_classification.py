@@ -17,13 +17,14 @@ class BertForSequenceClassification(PretrainedModel):
     """A class, several classes or a number for each sequence, as `config.problem_type` says."""
 
     def build(self, config: BertConfig) -> None:
-        self.bert = BertModel(config, seed=None)
+        self.bert = BertModel(config, seed=None, with_pooler=True)
         self.dropout = nn.Dropout(config.head_dropout_prob)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
 
     def packed_logits(self, seqs: PackedSequences) -> Tensor:
         """(B, C)"""
-        pooled = self.bert.pool(self.bert.encode(seqs), seqs)  # (B, H)
+        first = self.dropout if self.config.family.drops_before_summary else None
+        pooled = self.bert.pool(self.bert.encode(seqs), seqs, first)  # (B, H)
         logits: Tensor = self.classifier(self.dropout(pooled))
         return logits
 
@@ -35,7 +36,7 @@ class BertForSequenceClassification(PretrainedModel):
         labels: Tensor | None = None,
     ) -> ClassificationOutput:
         """For padded rows."""
-        logits = self.packed_logits(PackedSequences.from_padded(input_ids, attention_mask, token_type_ids))
+        logits = self.packed_logits(self.bert.pack(input_ids, attention_mask, token_type_ids))
         if labels is None:
             return ClassificationOutput(None, logits)
         return ClassificationOutput(sequence_classification_loss(logits, labels, self.config.problem_type), logits)

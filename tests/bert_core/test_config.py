@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import transformers
 
-from bert_core.config import SIZES, BertConfig
+from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, ConfigError
+from bert_core.families import FAMILIES
+from bert_core.sizes import SIZES
 
 
 @pytest.mark.parametrize(
@@ -22,6 +24,8 @@ from bert_core.errors import CheckpointError, ConfigError
         ("medium", (8, 512, 8, 2048)),
         ("base", (12, 768, 12, 3072)),
         ("large", (24, 1024, 16, 4096)),
+        ("2x768", (2, 768, 12, 3072)),
+        ("10x256", (10, 256, 4, 1024)),
     ],
 )
 def test_size_has_the_published_shape(size: str, shape: tuple[int, ...]) -> None:
@@ -34,13 +38,66 @@ def test_size_has_the_published_shape(size: str, shape: tuple[int, ...]) -> None
     )
 
 
-def test_sizes_are_all_tested_above() -> None:
-    assert len(SIZES) == 6
+def test_sizes_are_the_24_published_ones_with_base_and_large_by_name() -> None:
+    assert len(set(SIZES.values())) == 25
+    assert SIZES["12x768"] == SIZES["base"]
 
 
-def test_unknown_size_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="'huge' is not known; use one of tiny, mini"):
-        BertConfig.from_size("huge")
+@pytest.mark.parametrize(("size", "hint"), [("huge", "there are tiny, mini"), ("8x257", "did you mean 8x256")])
+def test_unknown_size_names_the_known_ones(size: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{size}' is not known; .*{hint}"):
+        BertConfig.from_size(size)
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, "modern"])
+def test_every_family_has_every_size_and_reads_512_tokens(family: str) -> None:
+    for size, (num_hidden_layers, hidden_size) in SIZES.items():
+        config = BertConfig.from_size(size, family)
+        assert (config.num_hidden_layers, config.hidden_size) == (num_hidden_layers, hidden_size)
+        assert config.max_seq_length == 512
+
+
+@pytest.mark.parametrize("size", ["tiny", "base"])
+def test_gated_layer_of_the_modern_preset_has_as_many_weights_as_the_plain_one(size: str) -> None:
+    plain, gated = BertConfig.from_size(size), BertConfig.from_size(size, "modern")
+    assert 3 * gated.intermediate_size == pytest.approx(2 * plain.intermediate_size, rel=0.07)
+    assert gated.intermediate_size % 64 == 0
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, "modern"])
+def test_family_reads_what_it_writes(family: str) -> None:
+    config = BertConfig.from_size("mini", family, vocab_size=99, hidden_dropout_prob=0.25).with_labels(["x", "y", "z"])
+    assert BertConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "model_type"),
+    [
+        ("bert", {"hidden_act": "relu"}, "bert"),
+        ("bert", {"position_embedding_type": "rotary"}, "bert_core"),
+        ("bert", {"token_decoder": "crf"}, "bert_core"),
+        ("bert", {"sentence_head": False}, "bert_core"),
+        ("roberta", {"pad_token_id": 0}, "bert_core"),
+        ("flaubert", {"norm_placement": "pre", "hidden_act": "relu"}, "flaubert"),
+        ("flaubert", {"hidden_act": "silu"}, "bert_core"),
+        ("flaubert", {"intermediate_size": 100}, "bert_core"),
+        ("distilbert", {"layer_norm_eps": 1e-5}, "bert_core"),
+        ("albert", {"num_hidden_groups": 2}, "albert"),
+    ],
+)
+def test_what_a_family_cannot_say_is_saved_under_a_type_of_its_own(
+    family: str, changes: dict[str, Any], model_type: str
+) -> None:
+    config = BertConfig.from_size("mini", family, **changes)
+    values = config.to_dict()
+    assert values["model_type"] == model_type
+    again = BertConfig.from_dict(values)
+    assert {name: getattr(again, name) for name in changes} == changes
+
+
+def test_unknown_family_names_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="family 'gpt2' is not known; use one of bert, roberta.*modern"):
+        BertConfig.from_size("tiny", "gpt2")
 
 
 @pytest.mark.parametrize(
@@ -53,6 +110,12 @@ def test_unknown_size_names_the_known_ones() -> None:
         ({"hidden_act": "tanh"}, "hidden_act 'tanh' is not known; use one of gelu"),
         ({"problem_type": "ranking"}, "problem_type 'ranking' is not known"),
         ({"pad_token_id": 40_000}, "pad_token_id 40000 lies outside a vocabulary of 30522"),
+        ({"feed_forward": "mixture"}, "feed_forward 'mixture' is not known; use one of mlp, gated"),
+        ({"model_type": "gpt2"}, "model_type is 'gpt2'; known are bert, roberta"),
+        ({"hidden_size": 9, "num_attention_heads": 3, "position_embedding_type": "rotary"}, "a head is 3 wide"),
+        ({"num_hidden_groups": 13}, "num_hidden_groups 13 is more than the 12 layers"),
+        ({"position_offset": 512}, "max_position_embeddings 512 leaves no position"),
+        ({"type_vocab_size": -1}, "type_vocab_size is -1"),
         ({"id2label": {0: "a", 2: "b"}}, r"id2label has the ids \[0, 2\]"),
     ],
 )
@@ -86,8 +149,11 @@ def test_config_of_google_without_model_type_is_read() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"model_type": "roberta"}, "model_type is 'roberta'; only 'bert'"),
+        ({"model_type": "gpt2"}, "model_type is 'gpt2'; known are bert, roberta"),
         ({}, "model_type is None"),
+        ({"model_type": "roberta", "hidden_act": "relu"}, "hidden_act is 'relu'; only 'gelu'"),
+        ({"model_type": "albert", "inner_group_num": 2}, "inner_group_num is 2"),
+        ({"model_type": "flaubert", "n_langs": 2}, "n_langs is 2"),
         ({"model_type": "bert", "is_decoder": True}, "is_decoder is True"),
         (
             {"model_type": "bert", "position_embedding_type": "relative_key"},

@@ -1,0 +1,16 @@
+"""The families of models that can be loaded and saved; a new one is a file and a line in this list."""
+
+from bert_core.families.albert import ALBERT
+from bert_core.families.bert import BERT
+from bert_core.families.distilbert import DISTILBERT
+from bert_core.families.family import ENCODER, Family
+from bert_core.families.flaubert import FLAUBERT
+from bert_core.families.own import MODERN, OWN
+from bert_core.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
+
+__all__ = ["ENCODER", "FAMILIES", "MODERN", "OWN", "Family"]
+
+FAMILIES: dict[str, Family] = {
+    family.model_type: family for family in (BERT, ROBERTA, CAMEMBERT, XLM_ROBERTA, DISTILBERT, ALBERT, FLAUBERT, OWN)
+}
+"""By the `model_type` of a config.json."""

@@ -1,0 +1,45 @@
+"""Models of choices that transformers has no class for, by the names here, so that loading them there fails loudly."""
+
+from typing import Any
+
+from bert_core.families.family import ENCODER, Family
+
+MODERN: dict[str, Any] = {
+    "position_embedding_type": "rotary",
+    "norm_placement": "pre",
+    "feed_forward": "gated",
+    "use_bias": False,
+    "type_vocab_size": 0,
+    "sentence_head": False,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "classifier_dropout": 0.1,
+}
+"""What later work settled on (Portes et al. 2023, section 2; Warner et al. 2024, section 2.1), who also mask 30 %."""
+
+OWN = Family(
+    model_type="bert_core",
+    class_prefix="Bert",
+    prefix=ENCODER,
+    weights={},
+    fields={
+        name: name
+        for name in (
+            "embedding_size",
+            "num_hidden_groups",
+            "position_embedding_type",
+            "position_offset",
+            "rotary_base",
+            "feed_forward",
+            "norm_placement",
+            "final_norm",
+            "use_bias",
+            "pooler_activation",
+            "answer_dropout",
+            "prediction_transform",
+            "sentence_head",
+            "span_boundary_objective",
+            "token_decoder",
+        )
+    },
+)

@@ -1,0 +1,59 @@
+"""RoBERTa (Liu et al. 2019), and the models of its shape: CamemBERT, XLM-RoBERTa; PhoBERT goes by RoBERTa's own name.
+
+Learned positions begin behind the padding token's id, there is no next sentence, and a classifier of sequences has a
+hidden layer of its own in place of the pooler.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bert_core.families.bert import EMBEDDINGS, LAYERS
+from bert_core.families.family import Family
+
+
+@dataclass(frozen=True)
+class _Roberta(Family):
+    def derive(self, found: Mapping[str, Any], values: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {**self.choices, "position_offset": found.get("pad_token_id", 1) + 1}
+
+
+ROBERTA = _Roberta(
+    model_type="roberta",
+    class_prefix="Roberta",
+    prefix="roberta.",
+    weights={
+        **EMBEDDINGS,
+        **LAYERS,
+        r"pooler\.": "pooler.dense.",
+        r"prediction\.transform\.": "lm_head.dense.",
+        r"prediction\.norm\.": "lm_head.layer_norm.",
+        r"prediction\.bias$": "lm_head.bias",
+    },
+    head_weights={
+        "BertForSequenceClassification": {r"pooler\.": "/classifier.dense.", r"classifier\.": "classifier.out_proj."}
+    },
+    choices={"sentence_head": False},
+    defaults={"vocab_size": 50265, "pad_token_id": 1},
+    only={"hidden_act": "gelu"},  # the masked-token head has it, whatever config.json says
+    copies={
+        "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
+        "lm_head.decoder.bias": "lm_head.bias",
+    },
+    architectures={"BertForPreTraining": "RobertaForMaskedLM"},
+    drops_before_summary=True,
+)
+
+CAMEMBERT = replace(
+    ROBERTA,
+    model_type="camembert",
+    class_prefix="Camembert",
+    architectures={"BertForPreTraining": "CamembertForMaskedLM"},
+)
+
+XLM_ROBERTA = replace(
+    ROBERTA,
+    model_type="xlm-roberta",
+    class_prefix="XLMRoberta",
+    architectures={"BertForPreTraining": "XLMRobertaForMaskedLM"},
+)

@@ -1,0 +1,62 @@
+"""The span-boundary objective: a masked span's tokens, guessed from the two tokens beside it.
+
+Joshi et al. 2020 (SpanBERT), section 3.2. A span is a run of masked positions, adjacent spans being one; tokens beyond
+the 20th of a run are left out.
+
+Shapes: T tokens, P predicted positions, P' of them among the first 20 of their run, E embedding size, H hidden,
+V vocabulary.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bert_core.config import BertConfig
+from bert_core.model import ACTIVATIONS
+
+_LONGEST = 20
+_POSITION_WIDTH = 200
+
+
+class SpanBoundaryHead(nn.Module):
+    """Two layers on (left neighbour, right neighbour, place in the span); the output matrix is the word embedding."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        width, hidden = config.embedding_size or config.hidden_size, config.hidden_size
+        self.place = nn.Embedding(_LONGEST, _POSITION_WIDTH)
+        self.first = nn.Linear(2 * hidden + _POSITION_WIDTH, hidden)
+        self.first_norm = nn.LayerNorm(hidden, eps=config.layer_norm_eps)
+        self.second = nn.Linear(hidden, width)
+        self.second_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.activation = ACTIVATIONS["gelu"]
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    def forward(
+        self, hidden: Tensor, masked_positions: Tensor, masked_labels: Tensor, word_embedding: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Logits and labels of what is predicted: (T, H), (P,), (P,), (V, E) → (P', V), (P',)."""
+        left, right, place = span_borders(masked_positions)
+        kept = (place < _LONGEST).nonzero().squeeze(1)  # (P',)
+        left, right, place = left[kept], right[kept], place[kept]
+        x = torch.cat([hidden[left], hidden[right], self.place(place).to(hidden.dtype)], dim=-1)
+        x = self.first_norm(self.activation(self.first(x)))  # (P', H)
+        x = self.second_norm(self.activation(self.second(x)))  # (P', E)
+        return F.linear(x, word_embedding, self.bias), masked_labels[kept]
+
+
+def span_borders(masked_positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The token before and the token behind each masked position's run, and its place in the run: (P,) → (P,) each.
+
+    >>> [border.tolist() for border in span_borders(torch.tensor([2, 3, 7]))]
+    [[1, 1, 6], [4, 4, 8], [0, 1, 0]]
+    """
+    order = torch.arange(len(masked_positions), device=masked_positions.device)
+    begins = torch.ones_like(masked_positions, dtype=torch.bool)
+    begins[1:] = masked_positions.diff() != 1
+    starts = begins.nonzero().squeeze(1)  # (number of runs,)
+    run = begins.long().cumsum(0) - 1  # (P,)
+    lengths = torch.cat([starts, order.new_tensor([len(order)])]).diff()
+    place = order - starts[run]
+    left = masked_positions - place - 1
+    return left, left + lengths[run] + 1, place
