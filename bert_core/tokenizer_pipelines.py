@@ -65,7 +65,12 @@ def build_unigram(pieces: Sequence[tuple[str, float]], lowercase: bool) -> token
     backend = tokenizers.Tokenizer(models.Unigram(list(pieces), unk_id=unknown, byte_fallback=False))
     backend.normalizer = _uncased() if lowercase else normalizers.NFKC()
     backend.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")]
+        [
+            pre_tokenizers.WhitespaceSplit(),
+            pre_tokenizers.Metaspace(prepend_scheme="always"),
+            # As SentencePiece, no piece joins letters and punctuation: an answer ends before the full stop.
+            pre_tokenizers.Split(tokenizers.Regex(r"▁?\p{P}"), "isolated"),
+        ]
     )
     backend.decoder = decoders.Metaspace(prepend_scheme="always")
     backend.post_processor = _bert_layout({piece: i for i, (piece, _) in enumerate(pieces)})

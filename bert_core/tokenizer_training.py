@@ -16,11 +16,12 @@ from bert_core.tokenization import Tokenizer
 from bert_core.tokenizer_pipelines import (
     BYTE_BPE_SPECIAL_TOKENS,
     SPECIAL_TOKENS,
+    UNIGRAM_SPECIAL_TOKENS,
     build_byte_bpe,
+    build_unigram,
     build_wordpiece,
 )
-
-_NO_WORD = "the text to learn a vocabulary from holds no word; check the corpus files"
+from bert_core.unigram_pieces import learn_pieces
 
 
 def train_wordpiece(
@@ -35,21 +36,10 @@ def train_wordpiece(
 
     Raises: TokenizerError when the text holds no word, or `vocab_size` has no room for the characters.
     """
-    cleaner = build_wordpiece({token: i for i, token in enumerate(SPECIAL_TOKENS.values())}, lowercase)
-    words = _count_words(texts, cleaner)
-    if not words:
-        raise TokenizerError(_NO_WORD)
-    inside: set[str] = set()
-    counts: Counter[str] = Counter()
-    for word, count in words.items():
-        inside.update(word[1:])
-        for character in word:
-            counts[character] += count
-    num_characters = min(len(counts), (vocab_size - len(SPECIAL_TOKENS)) // 3, max(100, vocab_size // 30))
-    if num_characters < 1:
-        raise TokenizerError(f"vocab_size {vocab_size} has no room for characters; 100 is the least that makes sense")
-    by_count = sorted(counts, key=lambda character: (-counts[character], character))
-    alphabet = sorted(by_count[:num_characters])
+    numbers = {token: i for i, token in enumerate(SPECIAL_TOKENS.values())}
+    words = _count_words(texts, build_wordpiece(numbers, lowercase))
+    alphabet = _choose_alphabet(_count_characters(words), vocab_size)
+    inside = set().union(*(word[1:] for word in words))
     fixed = [*SPECIAL_TOKENS.values(), *alphabet, *(f"##{c}" for c in alphabet if c in inside)]
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
@@ -90,19 +80,62 @@ def train_byte_bpe(
     learner = build_byte_bpe(numbers, [], lowercase)
     learner.train_from_iterator(iter(texts), trainer)
     learnt = json.loads(learner.to_str())["model"]
-    if not learnt["merges"] and not json.loads(trainer.__getstate__())["BpeTrainer"]["words"]:
-        raise TokenizerError(_NO_WORD)
     merges = [(left, right) for left, right in learnt["merges"]]
     return Tokenizer(build_byte_bpe(learnt["vocab"], merges, lowercase), BYTE_BPE_SPECIAL_TOKENS)
 
 
-def _count_words(texts: Iterable[str], cleaner: tokenizers.Tokenizer) -> dict[str, int]:
-    """Words and their counts, counted by the library's threads: a trainer that may merge nothing keeps just these."""
+def train_unigram(
+    texts: Iterable[str], vocab_size: int = 30000, lowercase: bool = True, min_frequency: int = 2
+) -> Tokenizer:
+    """Learn Unigram pieces (Kudo 2018; ALBERT's vocabulary has 30000): special tokens, then pieces by probability.
+
+    The library promises no fixed vocabulary; see `unigram_pieces`. A language that is written without spaces has
+    lines for words, nearly all of them different: lower the text's `max_bytes` there.
+
+    Raises: TokenizerError when the text holds no word, or `vocab_size` has no room for the characters.
+    """
+    special_tokens = [(token, 0.0) for token in UNIGRAM_SPECIAL_TOKENS.values()]
+    words = _count_words(texts, build_unigram(special_tokens, lowercase))
+    alphabet = _choose_alphabet(_count_characters(words), vocab_size)
+    learnt = learn_pieces(words, vocab_size - len(special_tokens) - len(alphabet), min_frequency)
+    kept = ((piece, round(score, 6)) for piece, score in learnt.items() if len(piece) > 1 or piece in alphabet)
+    pieces = sorted(kept, key=lambda entry: (-entry[1], entry[0]))
+    return Tokenizer(build_unigram([*special_tokens, *pieces], lowercase), UNIGRAM_SPECIAL_TOKENS)
+
+
+def _count_words(texts: Iterable[str], pipeline: tokenizers.Tokenizer) -> dict[str, int]:
+    """Words and their counts, counted by the library's threads: a trainer that may merge nothing keeps just these.
+
+    Raises: TokenizerError when there is none.
+    """
     counter = trainers.WordPieceTrainer(vocab_size=0, show_progress=False)
-    cleaner.train_from_iterator(iter(texts), counter)
+    reader = tokenizers.Tokenizer(models.WordPiece(unk_token=SPECIAL_TOKENS["unk"]))
+    reader.normalizer, reader.pre_tokenizer = pipeline.normalizer, pipeline.pre_tokenizer
+    reader.train_from_iterator(iter(texts), counter)
     state = json.loads(counter.__getstate__())
     words: dict[str, int] = state["WordPieceTrainer"]["bpe_trainer"]["words"]
+    if not words:
+        raise TokenizerError("the text to learn a vocabulary from holds no word; check the corpus files")
     return dict(sorted(words.items()))
+
+
+def _count_characters(words: Mapping[str, int]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for word, count in words.items():
+        for character in word:
+            counts[character] += count
+    return counts
+
+
+def _choose_alphabet(counts: Mapping[str, int], vocab_size: int) -> list[str]:
+    """The most frequent characters, in order; rare ones (of other scripts, say) must leave room for pieces.
+
+    Raises: TokenizerError when there is no room.
+    """
+    num_characters = min(len(counts), (vocab_size - len(SPECIAL_TOKENS)) // 3, max(100, vocab_size // 30))
+    if num_characters < 1:
+        raise TokenizerError(f"vocab_size {vocab_size} has no room for characters; 100 is the least that makes sense")
+    return sorted(sorted(counts, key=lambda character: (-counts[character], character))[:num_characters])
 
 
 def _repeat_words(words: Mapping[str, int], chunk: int = 4096) -> Iterator[str]:
