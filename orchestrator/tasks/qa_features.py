@@ -1,5 +1,6 @@
 """Questions with their passages as tokens: `[CLS] question [SEP] passage [SEP]`, a long passage in windows that begin
-`doc_stride` tokens apart (Devlin et al. 2019, section 4.2 and code).
+`doc_stride` tokens apart (Devlin et al. 2019, section 4.2 and code); between the two stand as many separators as in the
+tokenizer's own layout of a pair.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,12 +34,13 @@ def build_qa_windows(
     sep = np.array([tokenizer.sep_id], np.int32)
     num_misaligned = 0
     for index, (example, query, passage) in enumerate(_encode(examples, tokenizer)):
-        prefix = np.array([tokenizer.cls_id, *query[:max_query_length], tokenizer.sep_id], np.int32)
+        between = [tokenizer.sep_id] * tokenizer.num_separators
+        prefix = np.array([tokenizer.cls_id, *query[:max_query_length], *between], np.int32)
         room = max_seq_length - len(prefix) - 1
         if room < 1:
             raise SpecError(
                 f"recipe.max_seq_length {max_seq_length} leaves no room for a passage after a question of "
-                f"{len(prefix) - 2} tokens; raise it, or lower recipe.max_query_length"
+                f"{len(prefix) - 1 - len(between)} tokens; raise it, or lower recipe.max_query_length"
             )
         span = answer_tokens(passage[1], example.answers[0]) if example.answers else None
         num_misaligned += bool(example.answers) and span is None
@@ -56,7 +58,7 @@ def build_qa_windows(
     return Windows(
         arrays={
             "input_ids": np.concatenate(ids),
-            "token_type_ids": segment_types(lengths),
+            "token_type_ids": segment_types(lengths, tokenizer.type_of_second),
             "cu_seqlens": cumulative(lengths.sum(axis=1)),
             "example_index": np.array(example_index, np.int32),
             "start_positions": np.ascontiguousarray(start_positions),
@@ -92,7 +94,13 @@ def _encode(examples: Sequence[QaExample], tokenizer: Tokenizer) -> Iterator[tup
         chunk = groups[start : start + _PASSAGES_AT_A_TIME]
         passages = tokenizer.encode_batch([context for context, _ in chunk])
         queries = iter(tokenizer.encode_ids([example.question for _, group in chunk for example in group]))
-        for encoding, (_, group) in zip(passages, chunk, strict=True):
-            tokens = np.array(encoding.ids, np.int32), np.array(encoding.offsets, np.int32).reshape(-1, 2)
+        for encoding, (context, group) in zip(passages, chunk, strict=True):
+            tokens = np.array(encoding.ids, np.int32), _without_spaces(encoding.offsets, context)
             for example in group:
                 yield example, next(queries), tokens
+
+
+def _without_spaces(offsets: Sequence[tuple[int, int]], context: str) -> NDArray[np.int32]:
+    """The characters of each token, (n, 2); a space that some tokenizers count to the word after it is left out."""
+    starts = [end - len(context[start:end].lstrip()) for start, end in offsets]
+    return np.array([starts, [end for _, end in offsets]], np.int32).T.reshape(-1, 2)

@@ -1,5 +1,5 @@
-"""Sentences and pairs of sentences as tokens: `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, for classification and
-regression.
+"""Sentences and pairs of sentences as tokens, for classification and regression: `[CLS] a [SEP]` or
+`[CLS] a [SEP] b [SEP]`, with as many separators between a and b as the tokenizer's own layout has.
 """
 
 import math
@@ -27,18 +27,19 @@ def build_text_windows(
     second = _encode(tokenizer, [example.text_pair or "" for example in examples])
     is_pair = np.array([example.text_pair is not None for example in examples])
     whole_a, whole_b = _lengths(first), _lengths(second)
-    kept_a, kept_b = truncate_longest_first(whole_a, whole_b, max_seq_length - 2 - is_pair)
-    cls, sep = [tokenizer.cls_id], [tokenizer.sep_id]
+    num_between = tokenizer.num_separators * is_pair
+    kept_a, kept_b = truncate_longest_first(whole_a, whole_b, max_seq_length - 2 - num_between)
+    cls, sep, between = [tokenizer.cls_id], [tokenizer.sep_id], [tokenizer.sep_id] * tokenizer.num_separators
     pieces: Iterator[list[int]] = chain.from_iterable(
-        (cls, a[:num_a], sep, b[:num_b], sep) if pair else (cls, a[:num_a], sep)
+        (cls, a[:num_a], between, b[:num_b], sep) if pair else (cls, a[:num_a], sep)
         for a, b, num_a, num_b, pair in zip(first, second, kept_a, kept_b, is_pair, strict=True)
     )
-    segments = np.stack([kept_a + 2, kept_b + is_pair], axis=1)  # (W, 2)
+    segments = np.stack([kept_a + np.where(is_pair, 1 + num_between, 2), kept_b + is_pair], axis=1)  # (W, 2)
     cu_seqlens = cumulative(segments.sum(axis=1))
     return Windows(
         arrays={
             "input_ids": np.fromiter(chain.from_iterable(pieces), np.int32, count=int(cu_seqlens[-1])),
-            "token_type_ids": segment_types(segments),
+            "token_type_ids": segment_types(segments, tokenizer.type_of_second),
             "cu_seqlens": cu_seqlens,
             "example_index": np.arange(len(examples), dtype=np.int32),
             "labels": _label_array(examples, labels),

@@ -22,6 +22,6 @@ def cumulative(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
-def segment_types(segments: NDArray[np.int64]) -> NDArray[np.int8]:
+def segment_types(segments: NDArray[np.int64], type_of_second: int) -> NDArray[np.int8]:
     """Token types of windows whose segments a and b have these lengths, (W, 2)."""
-    return np.repeat(np.tile(np.array([0, 1], np.int8), len(segments)), segments.ravel())
+    return np.repeat(np.tile(np.array([0, type_of_second], np.int8), len(segments)), segments.ravel())
