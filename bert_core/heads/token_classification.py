@@ -1,12 +1,13 @@
-"""A class for each token.
+"""A class for each token, or a path of tags over the words of a sentence.
 
-Shapes: B sequences, S slots of a padded row, T tokens, H hidden, C classes.
+Shapes: B sequences, S slots of a padded row, T tokens, K words, H hidden, C classes.
 """
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.config import BertConfig
+from bert_core.crf import LinearChainCrf
 from bert_core.heads.outputs import ClassificationOutput
 from bert_core.masking import IGNORED
 from bert_core.model import BertModel
@@ -15,17 +16,40 @@ from bert_core.pretrained import PretrainedModel
 
 
 class BertForTokenClassification(PretrainedModel):
-    """A class for each token."""
+    """A class for each token; with `token_decoder` "crf" a conditional random field over words' first sub-tokens."""
 
     def build(self, config: BertConfig) -> None:
         self.bert = BertModel(config, seed=None, with_pooler=False)
-        self.dropout = nn.Dropout(config.head_dropout_prob)
+        self.dropout = nn.Dropout(config.token_dropout_prob)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        labels = [config.id2label[number] for number in range(config.num_labels)]
+        self.crf = LinearChainCrf(labels) if config.token_decoder == "crf" else None
 
     def packed_logits(self, seqs: PackedSequences) -> Tensor:
         """(T, C)"""
         logits: Tensor = self.classifier(self.dropout(self.bert.encode(seqs)))
         return logits
+
+    def compute_loss(self, logits: Tensor, labels: Tensor, seqs: PackedSequences) -> Tensor:
+        """The mean over the tokens whose label is not -100: (T, C), (T,) → scalar.
+
+        Cross entropy, or the negative log-likelihood of the sequences' paths, whose tokens these are; both are thus a
+        word's share, and one learning rate serves both.
+        """
+        if self.crf is None:
+            return F.cross_entropy(logits.float(), labels, ignore_index=IGNORED)
+        is_word = labels != IGNORED  # (T,)
+        ends = is_word.cumsum(0)[seqs.cu_seqlens[1:].long() - 1]  # (B,)
+        lengths = ends.diff(prepend=ends.new_zeros(1))  # (B,)
+        likelihoods: Tensor = self.crf.log_likelihood(logits[is_word], labels[is_word], lengths)  # (B,)
+        return -likelihoods.sum() / ends[-1]
+
+    def decode(self, logits: Tensor, lengths: Tensor) -> Tensor:
+        """The tags of words whose logits lie end to end, `lengths` to a sentence: (K, C), (B,) → (K,).
+
+        Raises: DataError when a CRF's logits are not finite.
+        """
+        return logits.argmax(dim=1) if self.crf is None else self.crf.decode(logits, lengths)
 
     def forward(
         self,
@@ -35,7 +59,7 @@ class BertForTokenClassification(PretrainedModel):
         labels: Tensor | None = None,
     ) -> ClassificationOutput:
         """For padded rows; padding takes no part in the loss, whatever its label."""
-        seqs = PackedSequences.from_padded(input_ids, attention_mask, token_type_ids)
+        seqs = self.bert.pack(input_ids, attention_mask, token_type_ids)
         logits = self.packed_logits(seqs)  # (T, C)
-        loss = None if labels is None else F.cross_entropy(logits.float(), seqs.pack(labels), ignore_index=IGNORED)
+        loss = None if labels is None else self.compute_loss(logits, seqs.pack(labels), seqs)
         return ClassificationOutput(loss, seqs.unpack(logits, input_ids.shape[1]))

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
+from bert_core.heads import BertForTokenClassification
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.heads import HeadModel
-from orchestrator.finetuning.inference import Precision, compute_logits
+from orchestrator.finetuning.inference import Precision, compute_logits, decode_tags
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
 from orchestrator.results import Split
 from orchestrator.storage import local_copy
@@ -60,6 +61,8 @@ def score_model(
 def compute_outputs(model: HeadModel, features: Features, precision: Precision, batch_size: int) -> Outputs:
     """The model's outputs in the form that `decode` takes."""
     logits = compute_logits(model, features, precision, batch_size)
+    if isinstance(model, BertForTokenClassification) and model.crf is not None:
+        return decode_tags(model, features, logits)
     return (logits[:, 0], logits[:, 1]) if features.head == "qa" else logits
 
 

@@ -83,6 +83,7 @@ def _config(
         )
     else:
         config = BertConfig.from_pretrained(init_folder)
+    config = replace(config, token_decoder=recipe.token_decoder if head == "ner" else "softmax")
     if recipe.dropout is not None:
         config = config.with_dropout(recipe.dropout)
     if head == "regression":
@@ -124,8 +125,10 @@ def make_batch(features: Features, windows: NDArray[np.int64], device: torch.dev
 
 
 def compute_loss(head: Head, model: HeadModel, batch: Batch) -> Tensor:
-    """The mean loss over a batch's windows, or over its scored tokens (ner)."""
+    """The mean loss over a batch's windows, or over its words (ner)."""
     logits = model.packed_logits(batch.seqs).float()  # (W, C) or (T, C)
+    if isinstance(model, BertForTokenClassification):
+        return model.compute_loss(logits, batch.targets, batch.seqs)
     if head == "regression":
         return F.mse_loss(logits.squeeze(-1), batch.targets)
     if head == "qa":

@@ -1,6 +1,6 @@
 """A head's outputs for a whole split, in the split's own order.
 
-Shapes: W windows, T tokens, C classes.
+Shapes: W windows, T tokens, K words, C classes.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -10,12 +10,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bert_core.heads import BertForTokenClassification
+from bert_core.masking import IGNORED
 from orchestrator.finetuning.batch_order import length_batches
 from orchestrator.finetuning.heads import HeadModel, make_batch
 from orchestrator.tasks import Features
 
 _MAX_SLOTS = 16_384
 """Slots of an evaluation batch, were it padded: bounds the memory that attention takes."""
+
+_MAX_SENTENCES = 512
+"""Sentences that are decoded at a time."""
 
 Precision = Literal["fp32", "bf16"]
 
@@ -45,3 +50,20 @@ def compute_logits(
     model.train(was_training)
     assert logits is not None, "a split has at least one example"
     return logits
+
+
+@torch.inference_mode()
+def decode_tags(
+    model: BertForTokenClassification, features: Features, logits: NDArray[np.float32]
+) -> NDArray[np.int64]:
+    """The tag of each word on its first sub-token, -100 elsewhere: (T, C) → (T,).
+
+    A sentence is decoded as one, however many windows its words lie in.
+    """
+    device = next(model.parameters()).device
+    words = torch.from_numpy(logits[features.word_starts]).to(device)  # (K, C)
+    lengths = torch.split(torch.from_numpy(features.num_words.astype(np.int64)).to(device), _MAX_SENTENCES)
+    sentences = torch.split(words, [int(some.sum()) for some in lengths])
+    tags = np.full(len(logits), IGNORED, np.int64)
+    tags[features.word_starts] = torch.cat(list(map(model.decode, sentences, lengths))).cpu().numpy()
+    return tags

@@ -10,6 +10,7 @@ from orchestrator.specs.problems import nearest, rule_of
 Scalar = bool | int | float | str
 _Number = TypeVar("_Number", int, float)
 Head = Literal["classification", "regression", "ner", "qa"]
+Context = Literal["sentence", "document"]
 
 
 class TaskSpec(Section):
@@ -58,6 +59,9 @@ class RecipeSpec(Section):
     doc_stride: int = identity(128, "Tokens between the starts of two windows of a passage (qa).", unit="tokens", ge=1)
     max_query_length: int = identity(64, "Tokens of a question at most (qa).", unit="tokens", ge=1)
     max_answer_length: int = identity(30, "Tokens of an answer at most (qa).", unit="tokens", ge=1)
+    token_decoder: Literal["softmax", "crf"] = identity(
+        "softmax", "Each word's tag alone, or a sentence's path of tags: a linear-chain CRF within BIO (ner)."
+    )
     evaluations_per_epoch: int = identity(1, "Validation scores taken in each epoch.", ge=1)
     patience: int | None = identity(None, "Stop after so many evaluations without a better score.", ge=1)
     precision: Literal["fp32", "bf16"] = identity("fp32", "Arithmetic of forward and backward.")

@@ -7,19 +7,29 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from bert_core.config import BertConfig
 from bert_core.heads import BertForPreTraining
 from orchestrator.finetuning.evaluation import evaluate_model, predict_examples
+from orchestrator.finetuning.heads import build_model
+from orchestrator.finetuning.inference import decode_tags
 from orchestrator.finetuning.model_folder import load_fine_tuned
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.trial import TrialJob, run_trial, trial_folder
 from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.storage import digest_file, join
-from orchestrator.tasks import ClassificationExample, ClassPrediction, load_task, majority_baseline
+from orchestrator.tasks import (
+    ClassificationExample,
+    ClassPrediction,
+    NerExample,
+    build_features,
+    load_task,
+    majority_baseline,
+)
 from tests.orchestrator.finetuning import tiny_tasks
 
 
@@ -81,6 +91,32 @@ def test_each_head_learns_its_task(head: str, tmp_path: Path) -> None:
     assert again[metric] == pytest.approx(result.metrics[metric], abs=1e-5)
     rows = [json.loads(line) for line in Path(str(result.predictions_path)).read_text().splitlines()]
     assert len(rows) == len(predictions) == len(bench.task.examples("validation"))
+
+
+def test_a_crf_learns_and_is_loaded_and_decoded_with_the_model(tmp_path: Path) -> None:
+    bench = Bench(tiny_tasks.ner(tmp_path), tmp_path)
+    result = bench.run(epochs=6.0, token_decoder="crf")
+    assert result.state == "COMPLETED", result.error
+    assert result.metrics["f1"] >= 0.95
+    again, predictions = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+    assert again["f1"] == pytest.approx(result.metrics["f1"], abs=1e-5)
+    fine_tuned = load_fine_tuned(Path(bench.model_folder))
+    assert "crf.transitions" in fine_tuned.model.state_dict()
+    assert predict_examples(fine_tuned, bench.task.examples("validation")) == predictions
+
+
+def test_a_sentence_in_several_windows_is_one_path(tmp_path: Path) -> None:
+    task = load_task(tiny_tasks.ner(tmp_path))
+    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
+    model = build_model("ner", task.labels, RecipeSpec(token_decoder="crf"), None, tokenizer)
+    examples = [NerExample("0", ("mr", *tiny_tasks.NAMES)), NerExample("1", ("the",))]
+    features = build_features("ner", task.labels, examples, tokenizer, max_seq_length=5)
+    assert features.num_windows == 4
+    logits = np.zeros((len(features.input_ids), 3), np.float32)  # O, B-PER, I-PER
+    logits[features.word_starts] = [[1, 0, 0], [0, 3, 0], *[[0, 0, 2]] * 5, [0, 0, 2]]
+    tags = decode_tags(model, features, logits)
+    assert tags[features.word_starts].tolist() == [0, 1, 2, 2, 2, 2, 2, 0]
+    assert set(np.delete(tags, features.word_starts).tolist()) == {-100}
 
 
 def test_unanswerable_questions_get_a_threshold_that_is_kept_with_the_model(tmp_path: Path) -> None:
