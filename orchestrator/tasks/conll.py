@@ -1,4 +1,7 @@
-"""CoNLL columns: a word a line, its tag in the last column, an empty line between sentences."""
+"""CoNLL columns: a word a line, its tag in the last column, an empty line between sentences.
+
+A `-DOCSTART-` line begins a document. A file without any does not tell where its documents begin.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +13,7 @@ from orchestrator.tasks.text_files import BadRecords, read_lines
 
 @dataclass(frozen=True)
 class ConllReader:
-    """Reads any number of columns, apart by tabs where a line has one, else by spaces; `-DOCSTART-` lines are left out.
+    """Reads any number of columns, apart by tabs where a line has one, else by spaces.
 
     A sentence with a broken line is left out whole.
     """
@@ -21,13 +24,15 @@ class ConllReader:
     def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
         """The file's sentences in order, tags as BIO."""
         number = 0
-        for lines in _sentences(path, bad):
-            sentence = self._parse(lines, str(number), bad)
+        for document, lines in _sentences(path, bad):
+            sentence = self._parse(lines, str(number), document, bad)
             if sentence is not None:
                 yield sentence
                 number += 1
 
-    def _parse(self, lines: list[tuple[int, str]], sentence_id: str, bad: BadRecords) -> NerExample | None:
+    def _parse(
+        self, lines: list[tuple[int, str]], sentence_id: str, document: int | None, bad: BadRecords
+    ) -> NerExample | None:
         words, tags = [], []
         for number, line in lines:
             fields = line.split("\t") if "\t" in line else line.split()
@@ -42,18 +47,22 @@ class ConllReader:
             if problem:
                 bad.found(f"line {number}", problem)
                 return None
-        return NerExample(sentence_id, tuple(words), bio)
+        return NerExample(sentence_id, tuple(words), bio, document)
 
 
-def _sentences(path: str, bad: BadRecords) -> Iterator[list[tuple[int, str]]]:
-    """Each sentence's lines with their numbers."""
+def _sentences(path: str, bad: BadRecords) -> Iterator[tuple[int | None, list[tuple[int, str]]]]:
+    """Each sentence's document, if the file has said, and its lines with their numbers."""
+    document = None
     lines: list[tuple[int, str]] = []
     for number, line in read_lines(path, bad):
-        if line.startswith("-DOCSTART-") or not line.strip():
-            if lines:
-                yield lines
-            lines = []
-        else:
+        is_document_start = line.startswith("-DOCSTART-")
+        if not is_document_start and line.strip():
             lines.append((number, line.rstrip(" ")))
+            continue
+        if lines:
+            yield document, lines
+        lines = []
+        if is_document_start:
+            document = 0 if document is None else document + 1
     if lines:
-        yield lines
+        yield document, lines

@@ -34,6 +34,8 @@ class NerExample:
     id: str
     words: tuple[str, ...]
     tags: tuple[str, ...] = ()
+    document: int | None = None
+    """Which of its file's documents it belongs to; None where the file does not say."""
 
 
 @dataclass(frozen=True, slots=True)

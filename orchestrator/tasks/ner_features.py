@@ -2,46 +2,60 @@
 
 A sentence longer than a window is split between words, so that every word is tagged. A word that the tokenizer drops
 (control characters, say) becomes `[UNK]`, a word longer than a window loses its end.
+
+With the context of the document ("the maximal document context provided by the data", same section) a window is filled
+with the tokens before and after its words, as evenly as the document allows; tokens of the context have no tag.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, groupby
 
 import numpy as np
 
 from bert_core.masking import IGNORED
 from bert_core.tokenization import Tokenizer
+from orchestrator.specs.sweep import Context
 from orchestrator.tasks.examples import NerExample
 from orchestrator.tasks.windows import Windows, cumulative
 
 
 def build_ner_windows(
-    examples: Sequence[NerExample], labels: Sequence[str], tokenizer: Tokenizer, max_seq_length: int
+    examples: Sequence[NerExample],
+    labels: Sequence[str],
+    tokenizer: Tokenizer,
+    max_seq_length: int,
+    context: Context = "sentence",
 ) -> Windows:
-    """Windows of whole words in order; together they hold every word once."""
+    """Windows of whole words in order; together they tag every word once."""
     number = {label: i for i, label in enumerate(labels)}
-    cls, sep = tokenizer.cls_id, tokenizer.sep_id
+    budget = max_seq_length - 2
     input_ids: list[int] = []
     word_starts: list[int] = []
     tags: list[int] = []
     lengths: list[int] = []
     example_index: list[int] = []
     num_split = 0
-    for index, example in enumerate(examples):
-        pieces = [piece[: max_seq_length - 2] for piece in _word_pieces(tokenizer, example.words)]
-        windows = list(_fill_windows(pieces, max_seq_length - 2))
-        num_split += len(windows) > 1
-        for window in windows:
-            begin = len(input_ids)
-            input_ids.append(cls)
-            for piece in window:
-                word_starts.append(len(input_ids))
-                input_ids.extend(piece)
-            input_ids.append(sep)
-            lengths.append(len(input_ids) - begin)
-            example_index.append(index)
-        tags.extend(number[tag] for tag in example.tags)
-        tags.extend([IGNORED] * (len(example.words) - len(example.tags)))
+    for document in _documents(examples):
+        sentences = [[piece[:budget] for piece in _word_pieces(tokenizer, examples[i].words)] for i in document]
+        tokens = list(chain.from_iterable(chain.from_iterable(sentences)))
+        end = 0
+        for index, pieces in zip(document, sentences, strict=True):
+            example = examples[index]
+            tags.extend(number[tag] for tag in example.tags)
+            tags.extend([IGNORED] * (len(example.words) - len(example.tags)))
+            windows = list(_fill_windows(pieces, budget))
+            num_split += len(windows) > 1
+            for window in windows:
+                begin, end = end, end + sum(map(len, window))
+                room = budget - (end - begin) if context == "document" else 0
+                first, last = _widen(begin, end, room, len(tokens))
+                place = len(input_ids) + 1 + begin - first
+                for piece in window:
+                    word_starts.append(place)
+                    place += len(piece)
+                input_ids += [tokenizer.cls_id, *tokens[first:last], tokenizer.sep_id]
+                lengths.append(2 + last - first)
+                example_index.append(index)
     token_labels = np.full(len(input_ids), IGNORED, np.int32)
     token_labels[word_starts] = tags
     return Windows(
@@ -58,11 +72,18 @@ def build_ner_windows(
     )
 
 
+def _documents(examples: Sequence[NerExample]) -> Iterator[list[int]]:
+    """The indices of each document's sentences; a sentence of no document is alone."""
+    for document, group in groupby(range(len(examples)), key=lambda index: examples[index].document):
+        indices = list(group)
+        yield from [[index] for index in indices] if document is None else [indices]
+
+
 def _word_pieces(tokenizer: Tokenizer, words: Sequence[str]) -> list[list[int]]:
     """The ids of each word, at least one."""
     ids, first = tokenizer.encode_words(words)
     present = [position for position in first if position >= 0]
-    ends = dict(zip(present, chain(present[1:], [len(ids)]), strict=True))
+    ends = dict(zip(present, [*present[1:], len(ids)], strict=False))  # no word may be present
     return [ids[position : ends[position]] if position >= 0 else [tokenizer.unk_id] for position in first]
 
 
@@ -77,3 +98,14 @@ def _fill_windows(pieces: Sequence[list[int]], budget: int) -> Iterator[list[lis
         window.append(piece)
         used += len(piece)
     yield window
+
+
+def _widen(begin: int, end: int, room: int, num_tokens: int) -> tuple[int, int]:
+    """A stretch of a document with up to `room` more tokens, half of them on each side where there are so many.
+
+    >>> _widen(4, 6, room=4, num_tokens=20), _widen(1, 3, room=4, num_tokens=20), _widen(1, 3, room=4, num_tokens=5)
+    ((2, 8), (0, 6), (0, 5))
+    """
+    size = min(end - begin + room, num_tokens)
+    first = max(0, min(begin - room // 2, num_tokens - size))
+    return first, first + size

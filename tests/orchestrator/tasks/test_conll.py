@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 from bert_core.metrics.ner import entity_spans
 from orchestrator.errors import TaskDataError
+from orchestrator.specs import TaskSpec
+from orchestrator.tasks import load_task
 from orchestrator.tasks.bio_tags import complete_tag_set, to_bio
 from orchestrator.tasks.conll import ConllReader
 from orchestrator.tasks.text_files import BadRecords
+from tests.shared_data import shared_file
 
 TAGS = st.lists(st.sampled_from(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]))
 
@@ -44,6 +47,19 @@ def test_columns_document_starts_and_line_ends_are_understood(tmp_path: Path) ->
         ("0", ("EU", "rejects"), ("B-ORG", "O")),
         ("1", ("Peter",), ("B-PER",)),
     ]
+
+
+def test_a_document_start_begins_a_document_and_without_any_there_is_none(tmp_path: Path) -> None:
+    text = "-DOCSTART- O\n\na O\n\nb O\n-DOCSTART- O\nc O\n"
+    assert [e.document for e in read(tmp_path / "a", text)[0]] == [0, 0, 1]
+    assert [e.document for e in read(tmp_path / "b", "a O\n\nb O\n")[0]] == [None, None]
+
+
+def test_conll2003_has_its_published_numbers_of_documents() -> None:
+    task = load_task(TaskSpec(id="conll2003", folder=str(shared_file("ner/conll2003"))))
+    documents = {split: {example.document for example in task.examples(split)} for split in task.splits}
+    expected = {"train": 946, "validation": 216, "test": 231}
+    assert documents == {split: set(range(count)) for split, count in expected.items()}
 
 
 def test_tabs_part_columns_where_there_are_any(tmp_path: Path) -> None:
