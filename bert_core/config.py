@@ -255,7 +255,7 @@ class BertConfig:
             self,
             hidden_dropout_prob=probability,
             attention_probs_dropout_prob=probability,
-            classifier_dropout=None,
+            classifier_dropout=None if self.classifier_dropout is None else probability,
             answer_dropout=probability if self.answer_dropout else 0.0,
         )
 

@@ -47,7 +47,8 @@ class Embeddings(nn.Module):
         self.position_offset = config.position_offset
         self.word = nn.Embedding(config.vocab_size, width, padding_idx=config.pad_token_id)
         if config.position_embedding_type == "absolute":
-            self.position = nn.Embedding(config.max_position_embeddings, width)
+            row_of_padding = config.position_offset - 1 if config.position_offset else None
+            self.position = nn.Embedding(config.max_position_embeddings, width, padding_idx=row_of_padding)
         if config.type_vocab_size:
             self.token_type = nn.Embedding(config.type_vocab_size, width)
         self.norm = nn.LayerNorm(width, eps=config.layer_norm_eps, bias=config.use_bias)
@@ -62,7 +63,7 @@ class Embeddings(nn.Module):
         if hasattr(self, "token_type"):
             x = x + self.token_type(seqs.token_type_ids)
         x = self.dropout(self.norm(x))
-        return self.projection(x) if hasattr(self, "projection") else x  # (T, H)
+        return self.projection(x) if hasattr(self, "projection") else x  # type: ignore[no-any-return]
 
 
 class Gated(nn.Module):
@@ -99,7 +100,7 @@ class Layer(nn.Module):
     def forward(self, x: Tensor, seqs: PackedSequences, positions: Positions) -> Tensor:
         if self.pre_norm:
             x = x + self.dropout(self.attend(self.attention_norm(x), seqs, positions))
-            return x + self.dropout(self.feed_forward(self.output_norm(x)))
+            return x + self.dropout(self.feed_forward(self.output_norm(x)))  # type: ignore[no-any-return]
         x = self.attention_norm(x + self.dropout(self.attend(x, seqs, positions)))
         return self.output_norm(x + self.dropout(self.feed_forward(x)))  # type: ignore[no-any-return]
 

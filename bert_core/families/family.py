@@ -67,6 +67,11 @@ class Family:
     tokens_drop_as_hidden: bool = False
     """Whether a classifier of tokens has the hidden layers' dropout and not the classifier's."""
 
+    zeroes_padding: bool = False
+    """Whether transformers sets padding to zero behind each layer, which the padded form of an answer's head sees."""
+    lacking: tuple[str, ...] = ()
+    """Heads here that it has in another shape in transformers."""
+
     def read(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Fields of BertConfig from those of a config.json. Raises: ConfigError for what cannot be built here."""
         values = {**self.defaults, **values}
@@ -86,13 +91,9 @@ class Family:
 
     def misses(self, config: Any, defaults: Any) -> str | None:
         """The first field whose value the family cannot say, None when transformers can load such a model exactly."""
-        again = self.read(self.write(config))
-        for name in vars(config):
-            if name not in ("id2label", "model_type") and getattr(config, name) != again.get(
-                name, getattr(defaults, name)
-            ):
-                return name
-        return None
+        again = {**vars(defaults), **self.read(self.write(config))}
+        names = (name for name in again if name not in ("id2label", "model_type"))
+        return next((name for name in names if getattr(config, name) != again[name]), None)
 
     def _field_names(self) -> Iterator[tuple[str, str]]:
         for here in dict.fromkeys((*SHARED_FIELDS, *self.fields)):

@@ -95,4 +95,6 @@ FLAUBERT = _Flaubert(
     },
     has_base_pooler=False,
     tokens_drop_as_hidden=True,
+    zeroes_padding=True,
+    lacking=("BertForMultipleChoice",),  # two matrices one after the other, with nothing between
 )

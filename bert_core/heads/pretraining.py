@@ -46,6 +46,7 @@ class BertForPreTraining(PretrainedModel):
         self.bert = BertModel(config, seed=None, with_pooler=config.sentence_head)
         self.prediction = MaskedTokenHead(config)
         if config.sentence_head:
+            self.config = config.with_labels(["LABEL_0", "LABEL_1"])  # the width that Hugging Face reads off the labels
             self.next_sentence = nn.Linear(config.hidden_size, 2)
         if config.span_boundary_objective:
             self.span_boundary = SpanBoundaryHead(config)

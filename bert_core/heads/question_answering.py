@@ -35,12 +35,13 @@ class BertForQuestionAnswering(PretrainedModel):
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
     ) -> QuestionAnsweringOutput:
-        """For padded rows. Padding has logits here and takes part in the softmax, as in the reference's loss;
-
-        without padding: `packed_logits`.
+        """For padded rows. Padding has logits here and takes part in the softmax, as in the reference's loss; where
+        that is not wanted: `packed_logits`.
         """
-        seqs = self.bert.pack(input_ids, attention_mask, token_type_ids, keep_padding=True)
-        start, end = self.packed_logits(seqs).view(*input_ids.shape, 2).unbind(-1)  # (B, S) each
+        keep_padding = not self.config.family.zeroes_padding
+        seqs = self.bert.pack(input_ids, attention_mask, token_type_ids, keep_padding)
+        hidden = seqs.unpack(self.bert.encode(seqs), input_ids.shape[1])  # (B, S, H)
+        start, end = self.qa_outputs(self.dropout(hidden)).unbind(-1)  # (B, S) each
         if start_positions is None or end_positions is None:
             return QuestionAnsweringOutput(None, start, end)
         return QuestionAnsweringOutput(span_loss(start, end, start_positions, end_positions), start, end)

@@ -38,11 +38,12 @@ def ragged_batch(config: BertConfig, lengths: list[int], width: int, seed: int =
     generator = torch.Generator().manual_seed(seed)
     shape = (len(lengths), width)
     mask = (torch.arange(width) < torch.tensor(lengths)[:, None]).long()
-    return {
-        "input_ids": torch.randint(1, config.vocab_size, shape, generator=generator) * mask,
-        "token_type_ids": torch.randint(0, config.type_vocab_size, shape, generator=generator) * mask,
-        "attention_mask": mask,
-    }
+    input_ids = torch.randint(1, config.vocab_size, shape, generator=generator)
+    padding = 0 if config.pad_token_id is None else config.pad_token_id
+    batch = {"input_ids": torch.where(mask.bool(), input_ids, padding), "attention_mask": mask}
+    if config.type_vocab_size:
+        batch["token_type_ids"] = torch.randint(0, config.type_vocab_size, shape, generator=generator) * mask
+    return batch
 
 
 def reference_of(model: PretrainedModel) -> Any:

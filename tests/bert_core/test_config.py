@@ -96,7 +96,7 @@ def test_what_a_family_cannot_say_is_saved_under_a_type_of_its_own(
 
 
 def test_unknown_family_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="family 'gpt2' is not known; use one of bert, roberta.*modern"):
+    with pytest.raises(ConfigError, match=r"family 'gpt2' is not known; use one of bert, roberta.*modern"):
         BertConfig.from_size("tiny", "gpt2")
 
 

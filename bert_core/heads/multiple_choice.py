@@ -1,0 +1,40 @@
+"""The best of several continuations, each read together with what it continues (Devlin et al. 2018, section 4.4: SWAG).
+
+Shapes: B questions, C choices of each, S slots of a padded row, H hidden.
+"""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bert_core.config import BertConfig
+from bert_core.heads.outputs import ClassificationOutput
+from bert_core.model import BertModel
+from bert_core.packed_sequences import PackedSequences
+from bert_core.pretrained import PretrainedModel
+
+
+class BertForMultipleChoice(PretrainedModel):
+    """A score for each choice; the softmax runs over the choices of a question."""
+
+    def build(self, config: BertConfig) -> None:
+        self.bert = BertModel(config, seed=None, with_pooler=True)
+        self.dropout = nn.Dropout(config.head_dropout_prob)
+        self.classifier = nn.Linear(config.hidden_size, 1)
+
+    def packed_logits(self, seqs: PackedSequences) -> Tensor:
+        """One score for each sequence: (B·C,)"""
+        pooled = self.bert.pool(self.bert.encode(seqs), seqs)  # (B·C, H)
+        return self.classifier(self.dropout(pooled)).squeeze(-1)  # type: ignore[no-any-return]
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+    ) -> ClassificationOutput:
+        """For padded rows (B, C, S), labels (B,); the logits are (B, C)."""
+        mask, types = (None if ids is None else ids.flatten(0, 1) for ids in (attention_mask, token_type_ids))
+        seqs = self.bert.pack(input_ids.flatten(0, 1), mask, types)
+        logits = self.packed_logits(seqs).view(input_ids.shape[:2])  # (B, C)
+        return ClassificationOutput(None if labels is None else F.cross_entropy(logits.float(), labels), logits)

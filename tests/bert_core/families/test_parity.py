@@ -1,0 +1,180 @@
+"""Random models of every family and head, against transformers: outputs, losses, gradients, folders in both directions.
+
+Run alone: pytest tests/bert_core/families/test_parity.py
+"""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import Tensor
+
+from bert_core.config import BertConfig
+from bert_core.families import FAMILIES, OWN
+from bert_core.heads import (
+    BertForMultipleChoice,
+    BertForPreTraining,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
+from bert_core.model import BertModel
+from bert_core.pretrained import PretrainedModel
+from tests.bert_core.reference import assert_equal_gradients, ragged_batch, reference_of, scattered
+
+HEADS = (
+    BertModel,
+    BertForPreTraining,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    BertForQuestionAnswering,
+    BertForMultipleChoice,
+)
+CASES = [
+    (family, head)
+    for family in FAMILIES.values()
+    if family is not OWN
+    for head in HEADS
+    if head.__name__ not in family.lacking
+]
+EVERY = pytest.mark.parametrize(
+    ("family", "head"), [pytest.param(f.model_type, h, id=f"{f.model_type}-{h.__name__}") for f, h in CASES]
+)
+OTHER_NAMES = {
+    "AlbertForPreTraining": {"next_sentence_label": "sentence_order_label", "seq_relationship_logits": "sop_logits"},
+    "MaskedLM": {"prediction_logits": "logits"},
+}
+
+
+def random_config(family: str, seed: int) -> BertConfig:
+    """A small model with everything drawn that the family leaves open."""
+    draw = random.Random(f"{family} {seed}")
+    num_heads = draw.choice([1, 2, 3])
+    hidden_size = num_heads * draw.choice([4, 6, 8])
+    shape: dict[str, Any] = {
+        "vocab_size": draw.randint(40, 60),
+        "hidden_size": hidden_size,
+        "num_attention_heads": num_heads,
+        "num_hidden_layers": draw.choice([1, 2, 4]),
+        "intermediate_size": 4 * hidden_size if family == "flaubert" else draw.randint(9, 40),
+        "max_position_embeddings": draw.randint(20, 30),
+        "pad_token_id": draw.choice([0, 1, 2]),
+    }
+    if BertConfig.from_size("tiny", family).position_offset:
+        shape["position_offset"] = shape["pad_token_id"] + 1
+    if family == "flaubert":
+        shape |= {"norm_placement": draw.choice(["pre", "post"]), "hidden_act": draw.choice(["gelu", "relu"])}
+    elif FAMILIES[family].only.get("hidden_act") is None:
+        shape["hidden_act"] = draw.choice(["gelu", "gelu_new", "relu", "silu"])
+    if family == "albert":
+        shape["embedding_size"] = draw.choice([5, hidden_size])
+        shape["num_hidden_groups"] = draw.choice([1, shape["num_hidden_layers"]])
+    config = BertConfig.from_size("tiny", family, **shape).with_dropout(0.0)
+    return config.with_labels([f"class {number}" for number in range(draw.randint(2, 4))])
+
+
+def random_model(family: str, head: type[PretrainedModel], seed: int) -> PretrainedModel:
+    model = scattered(head.from_config(random_config(family, seed), seed))
+    assert model.config.family.model_type == family, "transformers is told of the family itself"
+    return model
+
+
+def labelled_batch(model: PretrainedModel, seed: int) -> dict[str, Tensor]:
+    """Ragged rows and labels for the model's head."""
+    config, generator = model.config, torch.Generator().manual_seed(seed)
+    num_rows, width = 4, 12
+    batch = ragged_batch(config, [12, 5, 9, 2], width, seed)
+
+    def draw(high: int, *shape: int) -> Tensor:
+        return torch.randint(0, high, shape, generator=generator)
+
+    match model:
+        case BertForPreTraining():
+            chosen = (torch.rand(num_rows, width, generator=generator) < 0.3) & batch["attention_mask"].bool()
+            chosen[0, 1] = True
+            batch["labels"] = torch.where(chosen, draw(config.vocab_size, num_rows, width), -100)
+            if config.sentence_head:
+                batch["next_sentence_label"] = draw(2, num_rows)
+        case BertForSequenceClassification():
+            batch["labels"] = draw(config.num_labels, num_rows)
+        case BertForTokenClassification():
+            labels = draw(config.num_labels, num_rows, width)
+            batch["labels"] = torch.where(batch["attention_mask"].bool(), labels, -100)
+        case BertForQuestionAnswering():
+            batch |= {"start_positions": draw(width, num_rows), "end_positions": draw(width, num_rows)}
+        case BertForMultipleChoice():
+            batch = {name: rows.view(2, 2, width) for name, rows in batch.items()} | {"labels": draw(2, 2)}
+    return batch
+
+
+def without_labels(batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: batch[name] for name in batch if name in ("input_ids", "attention_mask", "token_type_ids")}
+
+
+def names_in(reference: Any) -> dict[str, str]:
+    return next((names for end, names in OTHER_NAMES.items() if type(reference).__name__.endswith(end)), {}) or (
+        {"prediction_logits": "logits"} if type(reference).__name__.endswith("WithLMHeadModel") else {}
+    )
+
+
+def outputs_of(reference: Any, batch: dict[str, Tensor]) -> Any:
+    names = names_in(reference)
+    return reference(**{names.get(name, name): tensor for name, tensor in batch.items()})
+
+
+def assert_same_outputs(model: PretrainedModel, reference: Any, batch: dict[str, Tensor]) -> None:
+    names = names_in(reference)
+    ours, theirs = model(**batch), outputs_of(reference, batch)
+    real = batch["attention_mask"].bool()
+    compared = 0
+    for name, tensor in vars(ours).items():
+        if tensor is None:
+            continue
+        expected = theirs[names.get(name, name)]
+        if tensor.dim() == 3:  # padding is zero here, and whatever it is there
+            tensor, expected = tensor[real], expected[real]
+        torch.testing.assert_close(tensor, expected, atol=1e-5, rtol=1e-5)
+        compared += 1
+    assert compared
+
+
+@EVERY
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_outputs_and_losses_agree(family: str, head: type[PretrainedModel], seed: int) -> None:
+    model = random_model(family, head, seed).eval()
+    reference, batch = reference_of(model), labelled_batch(model, seed)
+    with torch.no_grad():
+        assert_same_outputs(model, reference, without_labels(batch))
+        assert_same_outputs(model, reference, batch)
+
+
+@EVERY
+def test_gradients_agree(family: str, head: type[PretrainedModel]) -> None:
+    model = random_model(family, head, 3)
+    reference, batch = reference_of(model), labelled_batch(model, 3)
+    real = batch["attention_mask"].bool()
+    for outputs in (model(**batch), outputs_of(reference, batch)):
+        loss = outputs.last_hidden_state[real].square().mean() if head is BertModel else outputs.loss
+        loss.backward()
+    assert_equal_gradients(model, reference)
+
+
+@EVERY
+def test_folder_goes_there_and_back(family: str, head: type[PretrainedModel], tmp_path: Path) -> None:
+    model = random_model(family, head, 4).eval()
+    model.save_pretrained(tmp_path / "ours")
+    architecture = getattr(transformers, model.config.family.architecture(head.__name__))
+    theirs, info = architecture.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(info.values()), info
+    with torch.no_grad():
+        assert_same_outputs(model, theirs, without_labels(labelled_batch(model, 4)))
+    theirs.save_pretrained(tmp_path / "theirs")
+    again = head.from_pretrained(tmp_path / "theirs")
+    assert again.config == model.config
+    assert again.load_report is not None
+    assert again.load_report.dropped == again.load_report.initialised == ()
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(again.state_dict()[name], tensor), name
