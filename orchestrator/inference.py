@@ -138,7 +138,7 @@ def fill_mask(folder: str, text: str, top_k: int = 5) -> list[FilledMask]:
     places = [place for place, token in enumerate(ids) if token == tokenizer.mask_id]
     if not places:
         raise InputError(f"the text has no {mask} to fill; write it where a word is missing")
-    _check_length(len(ids), model.config.max_position_embeddings)
+    _check_length(len(ids), model.config.max_seq_length)
     seqs = PackedSequences.from_lengths(
         torch.tensor(ids), torch.zeros(len(ids), dtype=torch.long), torch.tensor([0, len(ids)])
     )
@@ -168,7 +168,7 @@ def next_sentence(folder: str, first: str, second: str) -> NextSentence:
     if not a or not b:
         raise InputError("next-sentence needs two texts with at least one word each")
     ids = [tokenizer.cls_id, *a, tokenizer.sep_id, *b, tokenizer.sep_id]
-    _check_length(len(ids), model.config.max_position_embeddings)
+    _check_length(len(ids), model.config.max_seq_length)
     types = [0] * (len(a) + 2) + [1] * (len(b) + 1)
     seqs = PackedSequences.from_lengths(torch.tensor(ids), torch.tensor(types), torch.tensor([0, len(ids)]))
     with torch.inference_mode():

@@ -50,9 +50,9 @@ class Networks:
             models = [str(name) for name in listed_values(spec, "init_from")]
         for name in models:
             config = None if name == RANDOM else self._named(name)
-            if config is not None and longest > config.max_position_embeddings:
+            if config is not None and longest > config.max_seq_length:
                 raise SpecError(
-                    f"{field} {longest} is longer than the {config.max_position_embeddings} positions of {name}; "
+                    f"{field} {longest} is longer than the {config.max_seq_length} positions of {name}; "
                     "lower it or start from another model"
                 )
         if isinstance(spec, PretrainSpec) and spec.init_from != RANDOM:

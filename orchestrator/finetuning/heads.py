@@ -64,9 +64,9 @@ def build_model(
 def check_fit(config: BertConfig, recipe: RecipeSpec, tokenizer: Tokenizer) -> None:
     """See that a model reads what the recipe gives it. Raises: SpecError, TokenizerError."""
     tokenizer.check_fits(config.vocab_size)
-    if recipe.max_seq_length > config.max_position_embeddings:
+    if recipe.max_seq_length > config.max_seq_length:
         raise SpecError(
-            f"recipe.max_seq_length {recipe.max_seq_length} is longer than the {config.max_position_embeddings} tokens "
+            f"recipe.max_seq_length {recipe.max_seq_length} is longer than the {config.max_seq_length} tokens "
             f"that {recipe.init_from} can read (max_position_embeddings); lower it or start from another model"
         )
 

@@ -135,7 +135,7 @@ def _guess_record(folder: Path, config: BertConfig) -> FineTuningRecord:
         task="",
         head=head,
         metric="",
-        max_seq_length=min(384 if head == "qa" else usual.max_seq_length, config.max_position_embeddings),
+        max_seq_length=min(384 if head == "qa" else usual.max_seq_length, config.max_seq_length),
         doc_stride=usual.doc_stride,
         max_query_length=usual.max_query_length,
         max_answer_length=usual.max_answer_length,
