@@ -45,8 +45,8 @@ class Tokenizer:
         config: dict[str, Any] = {f"{role}_token": token for role, token in self._special_tokens.items()}
         # The general class takes tokenizer.json as it is; a family's own (RobertaTokenizer, say) builds it anew.
         config |= {"tokenizer_class": "BertTokenizer" if wordpiece else "PreTrainedTokenizerFast"}
-        if not self.type_of_second:
-            config |= {"model_input_names": ["input_ids", "attention_mask"]}
+        types = ["token_type_ids"] if self.type_of_second else []
+        config |= {"model_input_names": ["input_ids", *types, "attention_mask"]}
         if wordpiece:
             normalizer = self._definition["normalizer"] or {}
             config |= {"do_lower_case": self.lowercase, "strip_accents": normalizer.get("strip_accents")}

@@ -69,7 +69,7 @@ def build_unigram(pieces: Sequence[tuple[str, float]], lowercase: bool) -> token
             pre_tokenizers.WhitespaceSplit(),
             pre_tokenizers.Metaspace(prepend_scheme="always"),
             # As SentencePiece, no piece joins letters and punctuation: an answer ends before the full stop.
-            pre_tokenizers.Split(tokenizers.Regex(r"▁?\p{P}"), "isolated"),
+            pre_tokenizers.Split(tokenizers.Regex(r"▁?[\p{P}\p{Sm}\p{Sc}\p{Sk}]"), "isolated"),
         ]
     )
     backend.decoder = decoders.Metaspace(prepend_scheme="always")

@@ -6,7 +6,7 @@ words only.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
@@ -62,13 +62,13 @@ def train_byte_bpe(
 
     Here the library does promise the same vocabulary: the bytes are numbered in a fixed order before any word is seen.
 
-    Raises: TokenizerError when the text holds no word, or `vocab_size` has no room for the bytes.
+    Raises: TokenizerError when the text repeats nothing, or `vocab_size` has no room beside the bytes.
     """
     special_tokens = list(BYTE_BPE_SPECIAL_TOKENS.values())
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     least = len(special_tokens) + len(alphabet)
-    if vocab_size < least:
-        raise TokenizerError(f"vocab_size {vocab_size} has no room for the {least} bytes and special tokens; raise it")
+    if vocab_size <= least:
+        raise TokenizerError(f"vocab_size {vocab_size} has no room beside {least} bytes and special tokens; raise it")
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         min_frequency=min_frequency,
@@ -80,6 +80,8 @@ def train_byte_bpe(
     learner = build_byte_bpe(numbers, [], lowercase)
     learner.train_from_iterator(iter(texts), trainer)
     learnt = json.loads(learner.to_str())["model"]
+    if not learnt["merges"]:
+        raise TokenizerError(f"no two bytes of the text occur together {min_frequency} times; check the corpus files")
     merges = [(left, right) for left, right in learnt["merges"]]
     return Tokenizer(build_byte_bpe(learnt["vocab"], merges, lowercase), BYTE_BPE_SPECIAL_TOKENS)
 
@@ -101,6 +103,14 @@ def train_unigram(
     kept = ((piece, round(score, 6)) for piece, score in learnt.items() if len(piece) > 1 or piece in alphabet)
     pieces = sorted(kept, key=lambda entry: (-entry[1], entry[0]))
     return Tokenizer(build_unigram([*special_tokens, *pieces], lowercase), UNIGRAM_SPECIAL_TOKENS)
+
+
+TRAINERS: dict[str, Callable[[Iterable[str], int, bool, int], Tokenizer]] = {
+    "wordpiece": train_wordpiece,
+    "byte_bpe": train_byte_bpe,
+    "unigram": train_unigram,
+}
+"""From texts, size of the vocabulary, lower case or not, and least frequency."""
 
 
 def _count_words(texts: Iterable[str], pipeline: tokenizers.Tokenizer) -> dict[str, int]:

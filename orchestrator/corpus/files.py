@@ -11,7 +11,7 @@ import os
 import stat
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal
@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.fs
 from fsspec.implementations.arrow import ArrowFSWrapper
 
+from orchestrator.corpus.sampling import mean_copies
 from orchestrator.errors import CorpusError
 from orchestrator.specs import TextSource
 from orchestrator.storage.files import is_local, local_path
@@ -58,6 +59,10 @@ class InputFile:
     num_bytes: int
     version: str
     """Changes when the file does: its time of modification, or an object store's tag."""
+    language: int = 0
+    """The entry of `corpus.files` that it was found by."""
+    mean_copies: float = 1.0
+    """How often each of its documents is read, on average."""
 
     @property
     def name(self) -> str:
@@ -68,21 +73,24 @@ class InputFile:
 def find_files(source: TextSource) -> tuple[InputFile, ...]:
     """All files that `source` names, in order. Raises: CorpusError, also when a pattern matches nothing."""
     files: list[InputFile] = []
+    sizes = [0] * len(source.files)
     seen: set[str] = set()
-    for pattern in source.files:
+    for language, pattern in enumerate(source.files):
         found = _find_local(pattern, source) if is_local(pattern) else _find_remote(pattern, source)
         num_matches = 0
         for identity, file in found:
             num_matches += 1
             if identity not in seen:
                 seen.add(identity)
-                files.append(file)
+                files.append(replace(file, language=language))
+                sizes[language] += file.num_bytes
         if not num_matches:
             raise CorpusError(
                 f"corpus.files: {pattern!r} matches no file; check the path, "
                 f"and that files in a folder end in {_ENDINGS}, or set corpus.format (--input-format)"
             )
-    return tuple(files)
+    copies = mean_copies(sizes, source.sampling_exponent)
+    return tuple(replace(file, mean_copies=copies[file.language]) for file in files)
 
 
 def _find_local(pattern: str, source: TextSource) -> Iterator[tuple[str, InputFile]]:

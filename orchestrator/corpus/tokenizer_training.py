@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from bert_core.tokenization import Tokenizer
-from bert_core.tokenizer_training import train_wordpiece
+from bert_core.tokenizer_training import TRAINERS
 from orchestrator.corpus.files import find_files
 from orchestrator.corpus.tokenising import is_held_out
 from orchestrator.corpus.units import read_corpus
@@ -27,7 +27,7 @@ HELD_OUT_BYTES = 4 << 20
 
 
 def train_tokenizer(spec: TokenizerSpec, storage: str) -> TokenizerResult:
-    """Learn a WordPiece vocabulary, or find the one learnt before from the same files.
+    """Learn a vocabulary, or find the one learnt before from the same files.
 
     Raises: CorpusError for text that is missing, empty or broken.
     """
@@ -37,7 +37,8 @@ def train_tokenizer(spec: TokenizerSpec, storage: str) -> TokenizerResult:
         if kept is not None:
             return kept
     held_out: list[str] = []
-    tokenizer = train_wordpiece(_training_texts(spec, held_out), spec.vocab_size, spec.lowercase, spec.min_frequency)
+    train = TRAINERS[spec.algorithm]
+    tokenizer = train(_training_texts(spec, held_out), spec.vocab_size, spec.lowercase, spec.min_frequency)
     report = tokenizer_report(tokenizer, held_out)
     _save(tokenizer, folder, report)
     return TokenizerResult(folder, tokenizer.fingerprint, tokenizer.vocab_size, report)
@@ -46,8 +47,9 @@ def train_tokenizer(spec: TokenizerSpec, storage: str) -> TokenizerResult:
 def tokenizer_report(tokenizer: Tokenizer, texts: Iterable[str]) -> dict[str, float]:
     """How the tokenizer cuts these texts; empty when they hold no word.
 
-    `fertility`: word pieces per word (Ács 2019), words being cut at space and punctuation as the tokenizer does it;
-    `unknown_rate`: the share of words that became the unknown token; `characters_per_token`: without white space.
+    `fertility`: pieces per word (Ács 2019), words being cut as this tokenizer does it, WordPiece at space and
+    punctuation; `unknown_rate`: unknown tokens per word; `characters_per_token`: without white space, the number by
+    which tokenizers of different kinds compare.
     """
     num_words = num_tokens = num_unknown = num_characters = 0
     paragraphs = (paragraph for text in texts for paragraph in text.split("\n") if paragraph)

@@ -4,12 +4,14 @@ Both depend on the files and `shard_bytes` alone. So the shards and the corpus d
 CPUs, and a unit that is done twice writes the same file twice.
 """
 
-from collections.abc import Iterator, Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 
 from orchestrator.corpus.files import InputFile, find_files
 from orchestrator.corpus.readers import Document, DocumentReader
+from orchestrator.corpus.sampling import num_copies
 from orchestrator.results import FileCount
 from orchestrator.specs import TextSource
 
@@ -21,7 +23,7 @@ Bundle = tuple[InputFile, ...]
 
 @dataclass(frozen=True)
 class DocumentBatch:
-    """Consecutive documents of a bundle, about `shard_bytes` of text."""
+    """Consecutive documents of a bundle, each as often as its language's sampling says, about `shard_bytes` of text."""
 
     documents: Sequence[Document]
     num_bytes_read: int
@@ -46,14 +48,36 @@ def plan_bundles(files: Sequence[InputFile], source: TextSource) -> tuple[Bundle
 
 
 def read_corpus(source: TextSource, max_bytes: int | None = None) -> Iterator[Document]:
-    """All documents in order, in this process; ends once `max_bytes` of text were read. Raises: CorpusError."""
-    num_bytes = 0
-    for batch in read_batches(find_files(source), source, 1):
-        for document in batch.documents:
-            num_bytes += len(document.text.encode())
-            if max_bytes is not None and num_bytes > max_bytes:
-                return
-            yield document
+    """All documents, in this process; ends once `max_bytes` of text were read. Raises: CorpusError.
+
+    In order; languages that are sampled take turns, so that what is read before the end has their shares.
+    """
+    files = find_files(source)
+    by_language = groupby(files, key=lambda file: 0 if source.sampling_exponent == 1 else file.language)
+    languages = [tuple(language) for _, language in by_language]
+    wanted = [max(1.0, sum(file.num_bytes * file.mean_copies for file in language)) for language in languages]
+    readers = [_read_documents(language, source) for language in languages]
+    taken = [0] * len(languages)
+    turns = [(0.0, number) for number in range(len(languages))]
+    while turns:
+        _, number = heapq.heappop(turns)
+        document = next(readers[number], None)
+        if document is None:
+            continue
+        taken[number] += len(document.text.encode())
+        if max_bytes is not None and sum(taken) > max_bytes:
+            return
+        yield document
+        heapq.heappush(turns, (taken[number] / wanted[number], number))
+
+
+def _read_documents(files: Bundle, source: TextSource) -> Iterator[Document]:
+    for batch in read_batches(files, source, 1):
+        yield from batch.documents
+
+
+def _repeat(documents: Iterable[Document], mean: float) -> Iterator[Document]:
+    return (document for document in documents for _ in range(num_copies(document.text, mean)))
 
 
 def read_batches(bundle: Bundle, source: TextSource, shard_bytes: int) -> Iterator[DocumentBatch]:
@@ -64,7 +88,7 @@ def read_batches(bundle: Bundle, source: TextSource, shard_bytes: int) -> Iterat
     remaining = source.max_documents
     for file in bundle:
         reader = DocumentReader(file, source)
-        for document in islice(reader.read(), remaining):
+        for document in _repeat(islice(reader.read(), remaining), file.mean_copies):
             documents.append(document)
             num_text_bytes += len(document.text.encode())
             if num_text_bytes >= shard_bytes:

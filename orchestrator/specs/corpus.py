@@ -1,10 +1,13 @@
 """Text: where it lies, how it is read, how it becomes a token store."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
+
+from pydantic import model_validator
 
 from orchestrator.specs.fields import Section, Spec, execution, identity
 
 OnBadRecord = Literal["error", "skip", "replace"]
+TokenizerAlgorithm = Literal["wordpiece", "byte_bpe", "unigram"]
 
 
 class TextSource(Section):
@@ -26,19 +29,41 @@ class TextSource(Section):
     max_documents: int | None = identity(
         None, "Read this many documents at most, in the files' order; all when left out.", unit="documents", ge=1
     )
+    sampling_exponent: float = identity(
+        1.0,
+        "Each entry of `files` is a language: one with the share p of all bytes is sampled with a share proportional "
+        "to p to the power of this, so that small ones are read more often and large ones less. mBERT took 0.7, "
+        "XLM 0.5; 1 takes every document once.",
+        ge=0.0,
+        le=1.0,
+    )
+
+    @model_validator(mode="after")
+    def _check_sampling(self) -> Self:
+        if self.sampling_exponent < 1 and self.max_documents is not None:
+            raise ValueError(
+                f"max_documents {self.max_documents} takes the first documents of all, and sampling_exponent "
+                f"{self.sampling_exponent} some of each language: leave one of them out"
+            )
+        return self
 
 
 class TokenizerSpec(Spec):
-    """Train a WordPiece tokenizer on text."""
+    """Train a tokenizer on text."""
 
-    title: ClassVar[str] = "train a WordPiece tokenizer"
+    title: ClassVar[str] = "train a tokenizer"
     kind: Literal["tokenizer"] = identity("tokenizer", "Selects this kind of spec.")
-    corpus: TextSource = identity(doc="The text to learn word pieces from.")
+    corpus: TextSource = identity(doc="The text to learn the vocabulary from.")
+    algorithm: TokenizerAlgorithm = identity(
+        "wordpiece", "WordPiece as BERT, byte-level BPE as RoBERTa, or Unigram (SentencePiece) as ALBERT."
+    )
     vocab_size: int = identity(
         30522, "Entries of the vocabulary, special tokens included.", unit="tokens", ge=100, le=1_000_000
     )
     lowercase: bool = identity(True, "Uncased (lower case, accents stripped) or cased.")
-    min_frequency: int = identity(2, "A pair is merged when it occurs this often.", unit="occurrences", ge=1)
+    min_frequency: int = identity(
+        2, "A pair is merged, or a Unigram piece considered, when it occurs this often.", unit="occurrences", ge=1
+    )
     max_bytes: int = identity(
         1 << 30, "Text to learn from at most, so that memory stays bounded.", unit="bytes", ge=1024
     )

@@ -1,17 +1,16 @@
-"""The tokenizer: loading, saving, encoding, training, and what is wrong with a broken one.
+"""The tokenizer: loading, saving, encoding, and what is wrong with a broken one.
 
 Run alone: pytest tests/bert_core/test_tokenization.py
 """
 
-import gzip
 import json
 import os
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 import transformers
 from hypothesis import given, settings
@@ -19,9 +18,8 @@ from hypothesis import strategies as st
 
 from bert_core.errors import TokenizerError
 from bert_core.tokenization import Tokenizer
-from bert_core.tokenizer_pipelines import SPECIAL_TOKENS
-from bert_core.tokenizer_training import train_wordpiece
-from tests.shared_data import shared_file
+from bert_core.tokenizer_files import _KNOWN_SPECIAL_TOKENS
+from bert_core.tokenizer_training import TRAINERS, train_wordpiece
 
 TEXTS = [
     "The lighthouse keeper walked along the northern shore, counting boats.",
@@ -44,70 +42,6 @@ def cased() -> Tokenizer:
 def folder(uncased: Tokenizer, tmp_path: Path) -> Path:
     uncased.save(tmp_path)
     return tmp_path
-
-
-# Training
-
-
-def test_special_tokens_come_first(uncased: Tokenizer) -> None:
-    assert [uncased.token(i) for i in range(5)] == list(SPECIAL_TOKENS.values())
-    assert (uncased.pad_id, uncased.unk_id, uncased.cls_id, uncased.sep_id, uncased.mask_id) == (0, 1, 2, 3, 4)
-    ids = (uncased.pad_id, uncased.unk_id, uncased.cls_id, uncased.sep_id, uncased.mask_id)
-    assert ids == (0, 1, 2, 3, 4)
-
-
-def test_frequent_words_are_whole_and_others_are_pieces(uncased: Tokenizer) -> None:
-    (ids,) = uncased.encode_ids(["boats keeperboats"])
-    tokens = [uncased.token(i) for i in ids]
-    assert tokens[0] == "boats"
-    assert all(token.startswith("##") for token in tokens[2:])
-    assert uncased.decode(ids) == "boats keeperboats"
-
-
-def test_training_gives_the_same_vocabulary_in_every_process() -> None:
-    """The library alone does not: it numbers characters in the order of a randomly seeded hash map."""
-    program = (
-        "from bert_core.tokenizer_training import train_wordpiece\n"
-        "texts = [f'{a}{b} {b}{c}a {c}{a}b' for a in 'abcdefgh' for b in 'ijklmnop' for c in 'qrst']\n"
-        "print(train_wordpiece(iter(texts), 120).fingerprint)"
-    )
-    prints = {
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-        for _ in range(3)
-    }
-    assert len(prints) == 1
-
-
-def test_training_counts_words_as_often_as_they_occur() -> None:
-    texts = ["aab " * 10, "abb " * 9]
-    learnt = train_wordpiece(texts, vocab_size=100, min_frequency=10)
-    assert learnt.id("aab") != learnt.unk_id
-    assert learnt.id("abb") == learnt.unk_id
-
-
-def test_min_frequency_and_vocab_size_bound_the_vocabulary() -> None:
-    large, small = train_wordpiece(TEXTS, 1000), train_wordpiece(TEXTS, 100)
-    assert small.vocab_size == 100
-    assert large.vocab_size < 1000
-    assert train_wordpiece(TEXTS, 1000, min_frequency=1000).vocab_size < 100
-
-
-def test_rare_characters_leave_room_for_pieces() -> None:
-    rare = ["".join(chr(0x4E00 + i) + " " for i in range(3000))]
-    learnt = train_wordpiece(TEXTS + rare, vocab_size=300)
-    assert learnt.id("boats") != learnt.unk_id
-    assert sum(learnt.id(chr(0x4E00 + i)) != learnt.unk_id for i in range(3000)) < 100
-
-
-@pytest.mark.parametrize("texts", [[], ["", " \n "]])
-def test_training_on_nothing_is_refused(texts: list[str]) -> None:
-    with pytest.raises(TokenizerError, match="holds no word"):
-        train_wordpiece(texts)
-
-
-def test_training_without_room_is_refused() -> None:
-    with pytest.raises(TokenizerError, match="vocab_size 6 has no room"):
-        train_wordpiece(TEXTS, vocab_size=6)
 
 
 # Encoding
@@ -137,15 +71,9 @@ def test_a_special_token_in_a_text_counts_only_where_it_is_asked_for(uncased: To
 @given(st.lists(st.text(max_size=30), max_size=8))
 @settings(max_examples=50)
 def test_fast_ids_are_those_of_the_encodings(texts: list[str]) -> None:
-    tokenizer = _shared()
+    tokenizer = _trained("wordpiece")
     plain = [text.replace("[", "(") for text in texts]
     assert tokenizer.encode_ids(plain) == [encoding.ids for encoding in tokenizer.encode_batch(plain)]
-
-
-def _shared(cache: list[Tokenizer] = []) -> Tokenizer:  # noqa: B006 - made once
-    if not cache:
-        cache.append(train_wordpiece(TEXTS, vocab_size=160))
-    return cache[0]
 
 
 def test_words_know_their_first_token(uncased: Tokenizer) -> None:
@@ -154,6 +82,53 @@ def test_words_know_their_first_token(uncased: Tokenizer) -> None:
     pieces = [uncased.encode_ids([word])[0] for word in words]
     assert ids == [token for part in pieces for token in part]
     assert first == [0, -1, len(pieces[0]), -1, len(pieces[0]) + 1]
+
+
+@given(st.sampled_from(sorted(TRAINERS)), st.lists(st.text(st.characters(codec="utf-8"), max_size=8), max_size=6))
+@settings(max_examples=60, deadline=None)
+def test_words_of_a_sentence_are_cut_as_each_alone(algorithm: str, words: list[str]) -> None:
+    tokenizer = _trained(algorithm)
+    ids, first = tokenizer.encode_words(words)
+    pieces = [tokenizer.encode_words([word])[0] for word in words]
+    assert ids == [token for part in pieces for token in part]
+    starts = np.cumsum([0, *map(len, pieces)])
+    assert first == [int(start) if part else -1 for start, part in zip(starts, pieces, strict=False)]
+
+
+@pytest.mark.parametrize("algorithm", TRAINERS)
+def test_a_word_has_the_same_pieces_in_a_text_and_among_words(algorithm: str) -> None:
+    tokenizer = _trained(algorithm)
+    words = ["boats", "keeperboats", "Núñez", "27", "shore"]
+    assert tokenizer.encode_words(words)[0] == tokenizer.encode_ids([" ".join(words)])[0]
+
+
+def test_words_begin_with_their_space_where_a_text_does_not(tmp_path: Path) -> None:
+    """As RoBERTa was published: `add_prefix_space` is off, and words given one by one still need it."""
+    _trained("byte_bpe").save(tmp_path)
+    text = (tmp_path / "tokenizer.json").read_text()
+    (tmp_path / "tokenizer.json").write_text(text.replace('"add_prefix_space": true', '"add_prefix_space": false'))
+    published = Tokenizer.load(tmp_path)
+    ids, first = published.encode_words(["boats", "boats"])
+    assert ids[: first[1]] == ids[first[1] :]
+    assert published.encode_ids([" boats boats"]) == [ids]
+    assert published.encode_ids(["boats boats"]) != [ids]
+
+
+@given(st.sampled_from(sorted(TRAINERS)), st.text(st.characters(codec="utf-8"), max_size=30))
+@settings(max_examples=60, deadline=None)
+def test_offsets_rise_and_stay_within_the_text(algorithm: str, text: str) -> None:
+    (encoding,) = _trained(algorithm).encode_batch([text])
+    starts, ends = np.array(encoding.offsets, np.int64).reshape(-1, 2).T
+    assert (np.diff(starts) >= 0).all()
+    assert (np.diff(ends) >= 0).all()
+    assert (starts >= 0).all()
+    assert (starts <= ends).all()
+    assert (ends <= len(text)).all()
+
+
+@lru_cache
+def _trained(algorithm: str) -> Tokenizer:
+    return TRAINERS[algorithm](TEXTS, 400, False, 2)
 
 
 def test_an_id_outside_the_vocabulary_is_refused(uncased: Tokenizer) -> None:
@@ -173,18 +148,46 @@ def test_a_saved_tokenizer_loads_equal(uncased: Tokenizer, folder: Path) -> None
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
-@pytest.mark.parametrize("removed", [None, "tokenizer.json"])
-def test_transformers_gives_the_same_ids(tmp_path: Path, lowercase: bool, removed: str | None) -> None:
-    ours = train_wordpiece(TEXTS, 160, lowercase=lowercase)
+@pytest.mark.parametrize(
+    ("algorithm", "removed"),
+    [("wordpiece", ""), ("wordpiece", "tokenizer.json"), ("byte_bpe", ""), ("unigram", "")],
+)
+def test_transformers_gives_the_same_ids(tmp_path: Path, lowercase: bool, algorithm: str, removed: str) -> None:
+    ours = TRAINERS[algorithm](TEXTS, 400, lowercase, 2)
     ours.save(tmp_path)
     if removed:
         (tmp_path / removed).unlink()
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    texts = [*TEXTS, "Ünknown 汉字 words-and\u2028[MASK] Señor!"]
+    texts = [*TEXTS, f"Ünknown 汉字  words-and\u2028a {ours.token(ours.mask_id)}\n Señor!", "", " 가 ﬁ"]
     expected = theirs(texts, add_special_tokens=False)["input_ids"]
     assert [encoding.ids for encoding in ours.encode_batch(texts)] == expected
-    assert theirs("a", "b")["input_ids"][0] == ours.cls_id
-    assert (theirs.pad_token_id, theirs.mask_token_id) == (ours.pad_id, ours.mask_id)
+    for role in ("pad", "unk", "cls", "sep", "mask"):
+        assert getattr(theirs, f"{role}_token_id") == getattr(ours, f"{role}_id")
+    assert ours.decode(expected[0]) == theirs.decode(expected[0])
+    again = Tokenizer.load(tmp_path)
+    assert again.encode_ids(texts) == ours.encode_ids(texts)
+
+
+@pytest.mark.parametrize("algorithm", TRAINERS)
+def test_the_layout_of_a_pair_is_that_of_transformers(tmp_path: Path, algorithm: str) -> None:
+    ours = TRAINERS[algorithm](TEXTS, 400, True, 2)
+    ours.save(tmp_path)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    a, b = ours.encode_ids(["two boats", "home"])
+    pair = theirs("two boats", "home", return_token_type_ids=True)
+    between = [ours.sep_id] * ours.num_separators
+    assert pair["input_ids"] == [ours.cls_id, *a, *between, *b, ours.sep_id]
+    num_first = 1 + len(a) + len(between)
+    assert pair["token_type_ids"] == [0] * num_first + [ours.type_of_second] * (len(b) + 1)
+    assert ("token_type_ids" in theirs("two boats")) == (ours.type_of_second == 1)
+    assert (ours.num_separators, ours.type_of_second) == ((2, 0) if algorithm == "byte_bpe" else (1, 1))
+
+
+def test_a_pipeline_without_a_layout_has_that_of_bert(folder: Path) -> None:
+    definition = json.loads((folder / "tokenizer.json").read_text()) | {"post_processor": None}
+    (folder / "tokenizer.json").write_text(json.dumps(definition))
+    plain = Tokenizer.load(folder)
+    assert (plain.num_separators, plain.type_of_second) == (1, 1)
 
 
 def test_a_tokenizer_saved_by_transformers_loads(folder: Path, tmp_path: Path, uncased: Tokenizer) -> None:
@@ -205,30 +208,50 @@ def test_the_config_beside_a_vocabulary_decides_about_case(folder: Path) -> None
     assert not Tokenizer.load(folder / "vocab.txt").lowercase
 
 
-def test_special_tokens_of_other_names_are_found(tmp_path: Path) -> None:
-    tokens = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
-    text = json.dumps(
-        {
-            "version": "1.0",
-            "added_tokens": [],
-            "normalizer": {"type": "Sequence", "normalizers": [{"type": "Lowercase"}]},
-            "pre_tokenizer": {"type": "Whitespace"},
-            "model": {
-                "type": "WordLevel",
-                "vocab": {token: i for i, token in enumerate([*tokens.values(), "boat"])},
-                "unk_token": "<unk>",
-            },
-        }
-    )
-    (tmp_path / "tokenizer.json").write_text(text)
+@pytest.mark.parametrize("tokens", _KNOWN_SPECIAL_TOKENS, ids=["bert", "albert", "roberta", "xlm"])
+def test_special_tokens_of_other_families_are_found(tmp_path: Path, tokens: dict[str, str]) -> None:
+    _write_words(tmp_path, [*tokens.values(), "boat"])
     tokenizer = Tokenizer.load(tmp_path)
-    assert (tokenizer.cls_id, tokenizer.mask_id, tokenizer.lowercase) == (2, 4, True)
+    assert [getattr(tokenizer, f"{role}_id") for role in tokens] == list(range(5))
+    assert tokenizer.lowercase
     tokenizer.save(tmp_path / "again")
     again = Tokenizer.load(tmp_path / "again")
     assert again.fingerprint == tokenizer.fingerprint
     assert not (tmp_path / "again" / "vocab.txt").exists()
+
+
+def test_special_tokens_go_by_the_config_first(tmp_path: Path) -> None:
+    _write_words(tmp_path, ["<pad>", "<unk>", "<s>", "</s>", "<mask>", "boat"])
     (tmp_path / "tokenizer_config.json").write_text('{"mask_token": {"content": "boat"}}')
     assert Tokenizer.load(tmp_path).mask_id == 5
+
+
+def test_a_tokenizer_that_classifies_by_its_separator_begins_with_another_token(tmp_path: Path) -> None:
+    _write_words(tmp_path, ["<s>", "</s>", "<pad>", "<unk>", "<special1>"])
+    (tmp_path / "special_tokens_map.json").write_text('{"bos_token": "<s>", "cls_token": "</s>", "sep_token": "</s>"}')
+    flaubert = Tokenizer.load(tmp_path)
+    assert (flaubert.cls_id, flaubert.sep_id, flaubert.mask_id) == (0, 1, 4)
+
+
+def test_special_tokens_that_nobody_names_are_missed(tmp_path: Path) -> None:
+    _write_words(tmp_path, ["<unk>", "boat"])
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json has no pad token '\[PAD\]'; add it .* or name another"):
+        Tokenizer.load(tmp_path)
+
+
+def _write_words(folder: Path, tokens: list[str]) -> None:
+    definition = {
+        "version": "1.0",
+        "added_tokens": [],
+        "normalizer": {"type": "Sequence", "normalizers": [{"type": "Lowercase"}]},
+        "pre_tokenizer": {"type": "Whitespace"},
+        "model": {
+            "type": "WordLevel",
+            "vocab": {token: i for i, token in enumerate(tokens)},
+            "unk_token": next(token for token in tokens if "unk" in token.lower()),
+        },
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(definition))
 
 
 def _cut(folder: Path) -> str:
@@ -323,11 +346,3 @@ def test_padding_and_truncation_in_a_file_do_not_act(folder: Path) -> None:
     definition["truncation"] = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}
     (folder / "tokenizer.json").write_text(json.dumps(definition))
     assert len(Tokenizer.load(folder).encode_ids(TEXTS)[0]) > 4
-
-
-def test_real_text_has_few_unknowns() -> None:
-    text = gzip.decompress(shared_file("pretrain/wikitext-2/valid.txt.gz").read_bytes()).decode()
-    lines = text.replace("<unk>", "").split("\n")
-    tokenizer = train_wordpiece(lines[1000:], vocab_size=4000)
-    ids = [token for line in tokenizer.encode_ids(lines[:1000]) for token in line]
-    assert ids.count(tokenizer.unk_id) / len(ids) < 0.001

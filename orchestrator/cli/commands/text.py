@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -30,7 +30,14 @@ def _source_options(command: Any) -> Any:
     return click.argument("files", metavar="FILE...", nargs=-1, required=True)(command)
 
 
-def _source(files: tuple[str, ...], input_format: str, text_field: str, on_bad_record: str, limit: int | None) -> Any:
+def _source(
+    files: tuple[str, ...],
+    input_format: str,
+    text_field: str,
+    on_bad_record: str,
+    limit: int | None = None,
+    sampling_exponent: float = 1.0,
+) -> Any:
     from orchestrator.specs import TextSource
 
     return TextSource(
@@ -39,6 +46,7 @@ def _source(files: tuple[str, ...], input_format: str, text_field: str, on_bad_r
         text_field=text_field,
         on_bad_record=on_bad_record,  # type: ignore[arg-type]
         max_documents=limit,
+        sampling_exponent=sampling_exponent,
     )
 
 
@@ -90,18 +98,33 @@ def inspect(
 
 @click.group(cls=LabGroup)
 def tokenizer() -> None:
-    """WordPiece tokenizers."""
+    """Tokenizers: WordPiece, byte-level BPE, Unigram."""
 
 
 @tokenizer.command(example="orchestrator tokenizer train data --vocab-size 8000 --to tokenizers/wiki")
 @_source_options
-@click.option("--to", "folder", metavar="FOLDER", required=True, help="Where tokenizer.json and vocab.txt go.")
+@click.option("--to", "folder", metavar="FOLDER", required=True, help="Where tokenizer.json and the like go.")
+@click.option(
+    "--model",
+    "algorithm",
+    type=click.Choice(["wordpiece", "byte_bpe", "unigram"]),
+    default="wordpiece",
+    show_default=True,
+    help="As in BERT, RoBERTa, ALBERT.",
+)
 @click.option(
     "--vocab-size", type=click.IntRange(100, 1_000_000), default=30522, show_default=True, help="Entries in all."
 )
 @click.option("--cased", is_flag=True, help="Keep capitals and accents.")
 @click.option("--min-frequency", type=click.IntRange(1), default=2, show_default=True, help="Occurrences for a merge.")
 @click.option("--max-bytes", type=click.IntRange(1024), default=1 << 30, show_default=True, help="Text at most.")
+@click.option(
+    "--sampling-exponent",
+    type=click.FloatRange(0.0, 1.0),
+    default=1.0,
+    show_default=True,
+    help="Each FILE is a language, sampled by its share to this power; mBERT: 0.7.",
+)
 @reading_options
 def train(
     files: tuple[str, ...],
@@ -109,10 +132,12 @@ def train(
     text_field: str,
     on_bad_record: str,
     folder: str,
+    algorithm: Literal["wordpiece", "byte_bpe", "unigram"],
     vocab_size: int,
     cased: bool,
     min_frequency: int,
     max_bytes: int,
+    sampling_exponent: float,
     form: str | None,
     output: str | None,
 ) -> None:
@@ -129,7 +154,8 @@ def train(
     if names_in(folder):
         raise InputError(f"{folder} is there already and not empty; give another --to, or delete it first")
     spec = TokenizerSpec(
-        corpus=_source(files, input_format, text_field, on_bad_record, None),
+        corpus=_source(files, input_format, text_field, on_bad_record, sampling_exponent=sampling_exponent),
+        algorithm=algorithm,
         vocab_size=vocab_size,
         lowercase=not cased,
         min_frequency=min_frequency,
@@ -164,7 +190,7 @@ def report(
 ) -> None:
     """How well a tokenizer fits some text.
 
-    Pieces per word (fertility), the share of unknown words, characters per token.
+    Pieces per word (fertility), unknown tokens per word, characters per token.
     """
     from bert_core.tokenization import Tokenizer
     from orchestrator.corpus.tokenizer_training import tokenizer_report
