@@ -1,7 +1,14 @@
 """The optimiser and the learning rate's way through a run."""
 
+from collections import defaultdict
+
 from torch import nn
-from torch.optim import AdamW
+from torch.optim import AdamW, Optimizer
+
+from bert_core.layerwise import learning_rate_scales
+
+SCALE = "scale"
+"""Factor on the run's learning rate, in a parameter group."""
 
 
 def build_optimizer(
@@ -10,17 +17,29 @@ def build_optimizer(
     weight_decay: float = 0.01,
     betas: tuple[float, float] = (0.9, 0.999),
     eps: float = 1e-6,
+    layer_decay: float = 1.0,
 ) -> AdamW:
     """AdamW (Loshchilov and Hutter 2019) with decay on matrices alone: none on biases and LayerNorm, as in BERT.
 
-    Parameters with fewer than two dimensions are exactly these. The fused kernel does a step in one pass over memory.
+    Parameters with fewer than two dimensions are exactly these. Each layer's learning rate is `layer_decay` times that
+    of the layer above it (see `layerwise`). The fused kernel does a step in one pass over memory.
     """
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    groups = [
-        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": weight_decay},
-        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+    scales = learning_rate_scales(model, layer_decay)
+    groups: dict[tuple[float, float], list[nn.Parameter]] = defaultdict(list)
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            groups[weight_decay if parameter.dim() > 1 else 0.0, scales[name]].append(parameter)
+    settings = [
+        {"params": parameters, "weight_decay": decay, SCALE: scale, "lr": learning_rate * scale}
+        for (decay, scale), parameters in groups.items()
     ]
-    return AdamW(groups, lr=learning_rate, betas=betas, eps=eps, fused=True)
+    return AdamW(settings, lr=learning_rate, betas=betas, eps=eps, fused=True)
+
+
+def set_learning_rate(optimizer: Optimizer, learning_rate: float) -> None:
+    """The run's learning rate from now on, each group's times its scale."""
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate * group[SCALE]
 
 
 def linear_warmup_decay(step: int, total_steps: int, warmup_steps: int) -> float:
