@@ -8,6 +8,7 @@ from bert_core.metrics.glue import (
     regression_metrics,
 )
 from bert_core.metrics.ner import ner_f1, ner_f1_by_type
+from bert_core.metrics.retrieval import retrieval_metrics, retrieval_metrics_by_query
 from bert_core.metrics.squad import answer_scores, squad_scores
 
 __all__ = [
@@ -19,5 +20,7 @@ __all__ = [
     "ner_f1",
     "ner_f1_by_type",
     "regression_metrics",
+    "retrieval_metrics",
+    "retrieval_metrics_by_query",
     "squad_scores",
 ]
