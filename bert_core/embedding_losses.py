@@ -1,0 +1,59 @@
+"""What sentence embeddings are trained on, computed in float32.
+
+Shapes: B pairs, N candidates, H hidden, C classes.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bert_core.errors import DataError
+
+
+def in_batch_negatives_loss(
+    queries: Tensor, candidates: Tensor, temperature: float = 0.05, symmetric: bool = False
+) -> Tensor:
+    """Mean cross entropy of finding each query's own candidate among all: (B, H), (N, H) → scalar.
+
+    Candidate i belongs to query i; those from B on, if any, are further negatives, wrong for every query. A query's
+    scores are cosines over `temperature` (Henderson et al. 2017, section 4.4, there a dot product; the scale of 20 of
+    sentence-transformers' "multiple negatives ranking" is a temperature of 0.05). `symmetric` adds the way back, each
+    of the B candidates finding its query, and halves the sum (Radford et al. 2021, figure 3).
+
+    Raises: DataError when there are fewer candidates than queries.
+    """
+    if candidates.shape[0] < queries.shape[0]:
+        raise DataError(f"{queries.shape[0]} queries for {candidates.shape[0]} candidates; each query needs its own")
+    scores = F.normalize(queries.float(), dim=-1) @ F.normalize(candidates.float(), dim=-1).T / temperature  # (B, N)
+    own = torch.arange(queries.shape[0], device=scores.device)  # (B,)
+    loss = F.cross_entropy(scores, own)
+    if not symmetric:
+        return loss
+    return (loss + F.cross_entropy(scores[:, : len(own)].T, own)) / 2
+
+
+def cosine_regression_loss(first: Tensor, second: Tensor, scores: Tensor) -> Tensor:
+    """Mean squared difference of a pair's cosine and its score: (B, H), (B, H), (B,) → scalar.
+
+    A score of 1 says that the two mean the same, 0 that they share nothing; other scales are mapped to this one
+    before (Reimers and Gurevych 2019, section 3).
+    """
+    return F.mse_loss(F.cosine_similarity(first.float(), second.float(), dim=-1), scores.float())
+
+
+class PairClassifier(nn.Module):
+    """softmax(W (u, v, |u − v|)) over a pair's classes (Reimers and Gurevych 2019, section 3); only for training."""
+
+    def __init__(self, hidden_size: int, num_classes: int, seed: int = 0, initializer_range: float = 0.02) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.weight = nn.Parameter(torch.randn(num_classes, 3 * hidden_size, generator=generator) * initializer_range)
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        """Logits: (B, H), (B, H) → (B, C)"""
+        u, v = first.float(), second.float()
+        return F.linear(torch.cat([u, v, (u - v).abs()], dim=-1), self.weight.float())
+
+    def loss(self, first: Tensor, second: Tensor, labels: Tensor) -> Tensor:
+        """Mean cross entropy: (B, H), (B, H), (B,) → scalar"""
+        return F.cross_entropy(self(first, second), labels.long())

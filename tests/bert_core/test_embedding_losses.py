@@ -1,0 +1,122 @@
+"""The losses of sentence embeddings, each against its formula written out for one pair after the other.
+
+Alone: pytest tests/bert_core/test_embedding_losses.py
+"""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from bert_core.embedding_losses import PairClassifier, cosine_regression_loss, in_batch_negatives_loss
+from bert_core.errors import DataError
+
+
+def vectors(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), requires_grad=True)
+
+
+def cosine(u: Tensor, v: Tensor) -> Tensor:
+    return (u * v).sum() / ((u * u).sum() * (v * v).sum()).sqrt()
+
+
+def ranking_loss(queries: Tensor, candidates: Tensor, temperature: float) -> Tensor:
+    """Henderson et al. (2017), equation 6, with cosines over a temperature."""
+    losses = []
+    for i, query in enumerate(queries):
+        scores = [cosine(query, candidate) / temperature for candidate in candidates]
+        losses.append(torch.stack([score.exp() for score in scores]).sum().log() - scores[i])
+    return torch.stack(losses).mean()
+
+
+def assert_same(ours: Tensor, theirs: Tensor, *inputs: Tensor) -> None:
+    torch.testing.assert_close(ours, theirs)
+    for mine, other in zip(torch.autograd.grad(ours, inputs), torch.autograd.grad(theirs, inputs), strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("num_candidates", [4, 7])
+def test_in_batch_negatives_agree_with_the_formula(num_candidates: int) -> None:
+    queries, candidates = vectors(4, 6), vectors(num_candidates, 6, seed=1)
+    ours = in_batch_negatives_loss(queries, candidates, temperature=0.2)
+    assert_same(ours, ranking_loss(queries, candidates, 0.2), queries, candidates)
+
+
+def test_the_symmetric_loss_is_the_mean_of_both_ways_without_the_further_negatives_on_the_way_back() -> None:
+    queries, candidates = vectors(4, 6), vectors(7, 6, seed=1)
+    ours = in_batch_negatives_loss(queries, candidates, temperature=0.2, symmetric=True)
+    theirs = (ranking_loss(queries, candidates, 0.2) + ranking_loss(candidates[:4], queries, 0.2)) / 2
+    assert_same(ours, theirs, queries, candidates)
+
+
+def test_lengths_of_vectors_do_not_matter_to_the_ranking() -> None:
+    queries, candidates = vectors(4, 6), vectors(4, 6, seed=1)
+    torch.testing.assert_close(
+        in_batch_negatives_loss(queries * 7, candidates / 3), in_batch_negatives_loss(queries, candidates)
+    )
+
+
+def test_equal_vectors_cannot_be_told_apart() -> None:
+    loss = in_batch_negatives_loss(torch.ones(5, 3), torch.ones(5, 3), symmetric=True)
+    assert float(loss) == pytest.approx(math.log(5))
+
+
+def test_a_query_without_its_candidate_is_refused() -> None:
+    with pytest.raises(DataError, match="4 queries for 3 candidates"):
+        in_batch_negatives_loss(vectors(4, 6), vectors(3, 6))
+
+
+def test_cosine_regression_agrees_with_the_formula() -> None:
+    first, second, scores = vectors(5, 6), vectors(5, 6, seed=1), torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0])
+    cosines = torch.stack([cosine(u, v) for u, v in zip(first, second, strict=True)])
+    assert_same(cosine_regression_loss(first, second, scores), ((cosines - scores) ** 2).mean(), first, second)
+
+
+def test_classification_agrees_with_the_formula() -> None:
+    first, second, labels = vectors(5, 6), vectors(5, 6, seed=1), torch.tensor([0, 2, 1, 1, 0])
+    classifier = PairClassifier(hidden_size=6, num_classes=3, seed=4, initializer_range=1.0)
+    losses = []
+    for u, v, label in zip(first, second, labels, strict=True):
+        probabilities = (classifier.weight @ torch.cat([u, v, (u - v).abs()])).softmax(0)
+        losses.append(-probabilities[label].log())
+    ours = classifier.loss(first, second, labels)
+    assert_same(ours, torch.stack(losses).mean(), first, second, classifier.weight)
+
+
+def test_a_classifier_is_drawn_from_its_seed_alone() -> None:
+    torch.manual_seed(1)
+    weight = PairClassifier(6, 3, seed=4).weight
+    torch.manual_seed(2)
+    assert torch.equal(PairClassifier(6, 3, seed=4).weight, weight)
+    assert not torch.equal(PairClassifier(6, 3, seed=5).weight, weight)
+
+
+def test_losses_are_float32_for_vectors_of_half_precision() -> None:
+    first, second = vectors(4, 6).bfloat16(), vectors(4, 6, seed=1).bfloat16()
+    classifier = PairClassifier(6, 3).bfloat16()
+    for loss in (
+        in_batch_negatives_loss(first, second),
+        cosine_regression_loss(first, second, torch.zeros(4)),
+        classifier.loss(first, second, torch.zeros(4)),
+    ):
+        assert loss.dtype == torch.float32
+
+
+@pytest.mark.parametrize("objective", ["ranking", "regression", "classification"])
+def test_training_converges(objective: str) -> None:
+    first = torch.nn.Parameter(vectors(6, 8).detach())
+    second, labels = vectors(6, 8, seed=1).detach(), torch.tensor([0, 1, 0, 1, 0, 1])
+    classifier = PairClassifier(8, 2)
+    optimizer = torch.optim.Adam([first, *classifier.parameters()], lr=0.05)
+    for _ in range(200):
+        if objective == "ranking":
+            loss = in_batch_negatives_loss(first, second)
+        elif objective == "regression":
+            loss = cosine_regression_loss(first, second, labels)
+        else:
+            loss = classifier.loss(first, second, labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert float(loss.detach()) < 0.05
