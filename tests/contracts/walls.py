@@ -8,11 +8,14 @@ whose commands load the rest when they run, and except under `if TYPE_CHECKING:`
 EVERYTHING_HEAVY = frozenset({"ray", "torch", "sqlalchemy", "pandas", "transformers"})
 
 TEXT_HALF = (
+    "bert_core.config",
     "bert_core.counter_random",
     "bert_core.errors",
+    "bert_core.families",
     "bert_core.masking",
     "bert_core.packing",
     "bert_core.segment_pairs",
+    "bert_core.sizes",
     "bert_core.tokenization",
     "bert_core.whole_files",
 )
@@ -20,6 +23,7 @@ TEXT_HALF = (
 
 NEVER: dict[str, frozenset[str]] = {
     "bert_core": frozenset({"ray", "sqlalchemy", "click", "orchestrator", "transformers"}),
+    "bert_core.vector_index": frozenset({"torch", "ray", "sqlalchemy", "click", "orchestrator"}),
     **{module: frozenset({"torch", "ray", "sqlalchemy", "click", "orchestrator"}) for module in TEXT_HALF},
     "orchestrator.specs": frozenset({"ray", "torch", "sqlalchemy", "click", "orchestrator.registry"}),
     "orchestrator.corpus": frozenset({"torch", "sqlalchemy", "click", "orchestrator.registry"}),
@@ -38,6 +42,7 @@ NEVER: dict[str, frozenset[str]] = {
 }
 
 NEVER_AT_IMPORT: dict[str, frozenset[str]] = {
+    "bert_core": frozenset({"faiss"}),
     "orchestrator.cli": EVERYTHING_HEAVY,
     "orchestrator.settings": EVERYTHING_HEAVY,
     "orchestrator.specs": EVERYTHING_HEAVY,
@@ -49,6 +54,7 @@ ONLY_STANDARD_LIBRARY = ("orchestrator.results", "orchestrator.errors", "bert_co
 ONLY_INSIDE: dict[str, tuple[str, ...]] = {
     "scipy": ("bert_core.metrics",),
     "sklearn": ("bert_core.metrics",),
+    "faiss": ("bert_core.vector_index.hnsw",),
     "alembic": ("orchestrator.registry",),
     "click": ("orchestrator.cli",),
     "rich": ("orchestrator.cli", "orchestrator.pipeline", "orchestrator.pretraining", "orchestrator.demo"),
