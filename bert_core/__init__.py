@@ -8,8 +8,10 @@ _EXPORTS = {
     "BertModel": "bert_core.model",
     "BertForPreTraining": "bert_core.heads",
     "BertForSequenceClassification": "bert_core.heads",
+    "BertForMultipleChoice": "bert_core.heads",
     "BertForTokenClassification": "bert_core.heads",
     "BertForQuestionAnswering": "bert_core.heads",
+    "BertForSentenceEmbedding": "bert_core.heads",
 }
 __all__ = list(_EXPORTS)
 

@@ -1,0 +1,97 @@
+"""One vector for each text.
+
+Shapes: B sequences, S slots of a padded row, T tokens, H hidden.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bert_core.config import CONFIG_FILE, BertConfig
+from bert_core.manifest import write_manifest
+from bert_core.model import BertModel
+from bert_core.packed_sequences import PackedSequences
+from bert_core.pretrained import WEIGHTS_FILE, PretrainedModel
+from bert_core.sentence_transformers import (
+    SentenceEmbeddingConfig,
+    read_sentence_embedding,
+    write_sentence_embedding,
+)
+
+
+@dataclass(frozen=True)
+class SentenceEmbeddingOutput:
+    """What the padded interface gives back."""
+
+    sentence_embedding: Tensor
+    """(B, H) float32"""
+
+
+class BertForSentenceEmbedding(PretrainedModel):
+    """The encoder and a pooling without weights (Reimers and Gurevych 2019, section 3).
+
+    Its folder is an encoder's, with the files beside it that make it one of sentence-transformers.
+    """
+
+    def __init__(
+        self, config: BertConfig, seed: int | None = 0, embedding: SentenceEmbeddingConfig | None = None
+    ) -> None:
+        super().__init__(config, seed)
+        self.embedding = embedding or SentenceEmbeddingConfig()
+
+    def build(self, config: BertConfig) -> None:
+        self.bert = BertModel(config, seed=None, with_pooler=False)
+
+    def packed_embeddings(self, seqs: PackedSequences) -> Tensor:
+        """(B, H) float32"""
+        pooled = pool_tokens(self.bert.encode(seqs), seqs.cu_seqlens, self.embedding.pooling)
+        return F.normalize(pooled, dim=-1) if self.embedding.normalize else pooled
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+    ) -> SentenceEmbeddingOutput:
+        """For padded rows."""
+        seqs = self.bert.pack(input_ids, attention_mask, token_type_ids)
+        return SentenceEmbeddingOutput(self.packed_embeddings(seqs))
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str | Path,
+        config: BertConfig | None = None,
+        seed: int = 0,
+        encoder_only: bool = False,
+        embedding: SentenceEmbeddingConfig | None = None,
+    ) -> Self:
+        """The model of an encoder's or a sentence-transformers folder; `embedding` is used instead of the folder's.
+
+        Raises: CheckpointError, naming file and remedy.
+        """
+        model = super().from_pretrained(folder, config, seed, encoder_only)
+        model.embedding = embedding or read_sentence_embedding(Path(folder))
+        return model
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write an encoder's files and those of sentence-transformers, which loads the folder with a tokenizer in it.
+
+        There is no pooler in it: transformers reports that as missing, and no embedding uses it.
+        The manifest over all of them comes last; the pooling comes first, so that a folder whose writing broke off
+        is never taken for an encoder with the default one.
+        """
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        names = write_sentence_embedding(folder, self.embedding, self.config.hidden_size)
+        self.bert.save_pretrained(folder)
+        write_manifest(folder, [CONFIG_FILE, WEIGHTS_FILE, *names])
+
+
+def pool_tokens(hidden: Tensor, cu_seqlens: Tensor, pooling: str) -> Tensor:
+    """The first token's vector, or the mean or greatest of each dimension: (T, H), (B+1,) → (B, H) in float32."""
+    if pooling == "cls":
+        return hidden.index_select(0, cu_seqlens[:-1]).float()
+    # The offsets are those of packed sequences, checked when they were packed.
+    return torch.segment_reduce(hidden.float(), pooling, offsets=cu_seqlens, axis=0, unsafe=True)

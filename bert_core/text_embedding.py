@@ -1,0 +1,105 @@
+"""Embeddings of any number of texts, in their order and in bounded memory.
+
+Shapes: N texts, T tokens, H hidden.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bert_core.errors import DataError
+from bert_core.heads import BertForSentenceEmbedding
+from bert_core.packed_sequences import PackedSequences
+from bert_core.tokenization import Tokenizer
+
+_WINDOW_TEXTS = 2048
+_WINDOW_CHARACTERS = 4 << 20
+
+
+class TextEmbedder:
+    """A model and its tokenizer. Texts of near lengths are computed together, without padding."""
+
+    num_truncated: int = 0
+    """Texts so far that had more tokens than the model reads; only their beginnings count."""
+
+    def __init__(self, model: BertForSentenceEmbedding, tokenizer: Tokenizer, max_tokens: int = 8192) -> None:
+        """`max_tokens` are computed at a time, plus what the last text needs. Raises: TokenizerError."""
+        tokenizer.check_fits(model.config.vocab_size)
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.max_tokens = max_tokens
+        longest = model.config.max_seq_length
+        self.max_seq_length = min(longest, model.embedding.max_seq_length or longest)
+
+    @classmethod
+    def load(cls, folder: str | Path, device: torch.device | str = "cpu", max_tokens: int = 8192) -> Self:
+        """From an encoder's or a sentence-transformers folder. Raises: CheckpointError, TokenizerError."""
+        model = BertForSentenceEmbedding.from_pretrained(folder)
+        return cls(model.to(device), Tokenizer.load(folder), max_tokens)
+
+    def save(self, folder: str | Path) -> None:
+        """Write a folder that sentence-transformers loads."""
+        self.tokenizer.save(folder)
+        self.model.save_pretrained(folder)
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(N, H). Raises: DataError, naming a text without tokens by its number from 1."""
+        return self._embed(texts, 1)
+
+    def stream(self, texts: Iterable[str]) -> Iterator[NDArray[np.float32]]:
+        """The embedding (H,) of one text after the other; a bounded number of them is read ahead.
+
+        Raises: DataError, naming a text without tokens by its number from 1.
+        """
+        number = 1
+        for window in _windows(texts):
+            yield from self._embed(window, number)
+            number += len(window)
+
+    @torch.inference_mode()
+    def _embed(self, texts: Sequence[str], first_number: int) -> NDArray[np.float32]:
+        sequences = self._encode(texts, first_number)
+        lengths = np.array([len(ids) for ids in sequences], np.int64)  # (N,)
+        embeddings = np.empty((len(texts), self.model.config.hidden_size), np.float32)
+        device = next(self.model.parameters()).device
+        for rows in _batches(lengths, self.max_tokens):
+            tokens = np.concatenate([sequences[row] for row in rows])  # (T,)
+            borders = np.concatenate([[0], lengths[rows].cumsum()])
+            seqs = PackedSequences.from_numpy(tokens, np.zeros_like(tokens), borders)
+            embeddings[rows] = self.model.packed_embeddings(seqs.to(device)).cpu().numpy()
+        return embeddings
+
+    def _encode(self, texts: Sequence[str], first_number: int) -> list[list[int]]:
+        room = self.max_seq_length - 2
+        sequences = []
+        for number, ids in enumerate(self.tokenizer.encode_ids(texts), start=first_number):
+            if not ids:
+                raise DataError(f"text {number} has no token, so that nothing can be said of it; leave it out")
+            self.num_truncated += len(ids) > room
+            sequences.append([self.tokenizer.cls_id, *ids[:room], self.tokenizer.sep_id])
+        return sequences
+
+
+def _windows(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Texts read ahead: so many, or so many characters."""
+    window: list[str] = []
+    num_characters = 0
+    for text in texts:
+        window.append(text)
+        num_characters += len(text)
+        if len(window) == _WINDOW_TEXTS or num_characters >= _WINDOW_CHARACTERS:
+            yield window
+            window, num_characters = [], 0
+    if window:
+        yield window
+
+
+def _batches(lengths: NDArray[np.int64], max_tokens: int) -> list[NDArray[np.int64]]:
+    """Rows by length, the longest first, cut where `max_tokens` are full."""
+    order = np.argsort(-lengths, kind="stable")
+    full = lengths[order].cumsum() // max_tokens
+    return [rows for rows in np.split(order, np.flatnonzero(np.diff(full)) + 1) if len(rows)]

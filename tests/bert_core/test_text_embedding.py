@@ -1,0 +1,134 @@
+"""Embedding of texts: order, batches and bounds on a small model; real weights against what they are known for.
+
+Alone: pytest tests/bert_core/test_text_embedding.py
+"""
+
+import csv
+import gzip
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bert_core import text_embedding
+from bert_core.errors import DataError, TokenizerError
+from bert_core.heads import BertForSentenceEmbedding
+from bert_core.metrics import regression_metrics
+from bert_core.sentence_transformers import SentenceEmbeddingConfig
+from bert_core.text_embedding import TextEmbedder
+from bert_core.tokenization import Tokenizer
+from tests.bert_core.reference import scattered, small_config
+from tests.shared_data import shared_file
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+TEXTS = st.lists(st.text(LETTERS + " ", min_size=1).filter(str.strip), max_size=12)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small model that reads single letters, and no more than 12 tokens."""
+    folder = tmp_path_factory.mktemp("letters")
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS]
+    (folder / "vocab.txt").write_text("\n".join([*pieces, *(f"##{letter}" for letter in LETTERS[:20])]))
+    embedding = SentenceEmbeddingConfig(normalize=True, max_seq_length=12)
+    TextEmbedder(scattered(BertForSentenceEmbedding(small_config(), 0, embedding)), Tokenizer.load(folder)).save(folder)
+    return folder
+
+
+@settings(max_examples=25)
+@given(texts=TEXTS, max_tokens=st.integers(1, 40))
+def test_each_text_gets_in_its_place_what_it_gets_alone(folder: Path, texts: list[str], max_tokens: int) -> None:
+    embedder = TextEmbedder.load(folder, max_tokens=max_tokens)
+    together = embedder.embed(texts)
+    assert together.shape == (len(texts), 24)
+    assert together.dtype == np.float32
+    for text, embedding in zip(texts, together, strict=True):
+        np.testing.assert_allclose(embedder.embed([text])[0], embedding, atol=1e-5)
+
+
+def test_the_padded_interface_says_the_same(folder: Path) -> None:
+    embedder = TextEmbedder.load(folder)
+    ids = [embedder.tokenizer.cls_id, *embedder.tokenizer.encode_ids(["a b c"])[0], embedder.tokenizer.sep_id]
+    output = embedder.model(torch.tensor([ids])).sentence_embedding
+    np.testing.assert_allclose(embedder.embed(["a b c"]), output.detach().numpy(), atol=1e-6)
+
+
+def test_a_stream_is_read_a_window_ahead_and_no_further(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_embedding, "_WINDOW_TEXTS", 3)
+    monkeypatch.setattr(text_embedding, "_WINDOW_CHARACTERS", 9)
+    read: list[str] = []
+
+    def texts() -> Iterator[str]:
+        for text in ["a", "b c", "d", "e f g h i j", "k", "l"]:
+            read.append(text)
+            yield text
+
+    embedder = TextEmbedder.load(folder)
+    ahead = []
+    streamed = []
+    for embedding in embedder.stream(texts()):
+        streamed.append(embedding)
+        ahead.append(len(read))
+    assert ahead == [3, 3, 3, 4, 6, 6]
+    np.testing.assert_allclose(np.stack(streamed), embedder.embed(read), atol=1e-6)
+
+
+def test_texts_that_are_cut_are_counted(folder: Path) -> None:
+    embedder = TextEmbedder.load(folder)
+    embeddings = embedder.embed(["a b c d e f g h i j", "a b c d e f g h i j k l m"])
+    assert embedder.num_truncated == 1
+    np.testing.assert_allclose(embeddings[0], embeddings[1], atol=1e-6)
+
+
+def test_special_tokens_written_in_a_text_are_text(folder: Path) -> None:
+    ids = TextEmbedder.load(folder)._encode(["a [SEP] b"], 1)[0]
+    assert ids.count(3) == 1
+
+
+@pytest.mark.parametrize("text", ["", "  ", "\x00"])
+def test_a_text_without_tokens_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(text_embedding, "_WINDOW_TEXTS", 2)
+    embedder = TextEmbedder.load(folder)
+    with pytest.raises(DataError, match="text 3 has no token"):
+        list(embedder.stream(["a", "b", text]))
+
+
+def test_a_tokenizer_of_another_model_is_refused(folder: Path) -> None:
+    model = BertForSentenceEmbedding(small_config(vocab_size=30))
+    with pytest.raises(TokenizerError, match="51 entries"):
+        TextEmbedder(model, Tokenizer.load(folder))
+
+
+def test_real_weights_give_unit_vectors_with_sensible_cosines(minilm_folder: Path) -> None:
+    embedder = TextEmbedder.load(minilm_folder)
+    assert embedder.model.embedding == SentenceEmbeddingConfig("mean", normalize=True, max_seq_length=256)
+    assert embedder.model.load_report is not None
+    assert embedder.model.load_report.initialised == ()
+    vectors = embedder.embed(["A man is eating food.", "Somebody has a meal.", "The stock market fell sharply."])
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-6)
+    cosines = vectors @ vectors.T
+    assert cosines[0, 1] > 0.5
+    assert abs(cosines[0, 2]) < 0.2
+    assert abs(cosines[1, 2]) < 0.2
+
+
+def test_real_weights_agree_with_sentence_transformers(minilm_folder: Path) -> None:
+    from sentence_transformers import SentenceTransformer  # seconds long
+
+    texts = ["A man is eating food.", "Ünïcödé – 日本語!", "word " * 400, "x"]
+    theirs = SentenceTransformer(str(minilm_folder), device="cpu", local_files_only=True).encode(texts)
+    np.testing.assert_allclose(TextEmbedder.load(minilm_folder).embed(texts), theirs, atol=1e-5)
+
+
+def test_real_weights_rank_pairs_as_people_do(minilm_folder: Path) -> None:
+    text = gzip.decompress(shared_file("glue/STS-B/dev.tsv.gz").read_bytes()).decode()
+    rows = list(csv.DictReader(io.StringIO(text), delimiter="\t", quoting=csv.QUOTE_NONE))[::10]
+    embedder = TextEmbedder.load(minilm_folder)
+    first, second = (embedder.embed([row[name] for row in rows]) for name in ("sentence1", "sentence2"))
+    spearman = regression_metrics((first * second).sum(axis=1), [float(row["score"]) for row in rows])["spearman"]
+    assert spearman > 0.8
