@@ -92,6 +92,26 @@ def test_a_store_holds_the_corpus_and_does_not_depend_on_cpus(
     assert order == [name for name in texts if name not in held_out]
 
 
+def test_a_store_of_sampled_languages_is_the_same_for_any_number_of_cpus(
+    corpus: Path, tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    files = tuple(str(corpus / name) for name in ("a.jsonl", "b.txt.gz"))
+    stores = {}
+    for exponent, num_cpus in ((1.0, 1), (0.0, 1), (0.0, 4)):
+        source = TextSource(files=files, sampling_exponent=exponent)
+        storage = str(tmp_path / f"{exponent} {num_cpus}")
+        stores[exponent, num_cpus] = build_token_store(source, tokenizer, 0.1, 8192, storage, num_cpus=num_cpus)
+    assert stores[0.0, 1].fingerprint == stores[0.0, 4].fingerprint
+    plain = build(corpus, tmp_path / "plain", tokenizer)
+    assert stores[1.0, 1].fingerprint == plain.fingerprint, "an exponent of 1 leaves the corpus as it is"
+    store = TokenStore.open(stores[0.0, 4].path)
+    names = [name for shard in store.manifest.shards for name in document_ids(store, shard)]
+    sizes = {name: (corpus / name).stat().st_size for name in ("a.jsonl", "b.txt.gz")}
+    wanted = 200 * sum(sizes.values()) / (2 * sizes["a.jsonl"])
+    assert sum(name.startswith("j") for name in names) == pytest.approx(wanted, rel=0.2)
+    assert len(set(names)) < len(names)
+
+
 def test_an_unchanged_corpus_is_reused_and_a_changed_file_is_noticed(
     corpus: Path, tmp_path: Path, tokenizer: Tokenizer
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from bert_core.tokenization import Tokenizer
 from bert_core.tokenizer_pipelines import SPECIAL_TOKENS
-from bert_core.tokenizer_training import train_wordpiece
+from bert_core.tokenizer_training import TRAINERS, train_wordpiece
 from orchestrator.corpus import tokenizer_training
 from orchestrator.corpus.tokenizer_training import tokenizer_report, train_tokenizer
 from orchestrator.errors import CorpusError
@@ -34,12 +34,41 @@ def test_a_trained_tokenizer_is_a_folder_that_loads_with_its_report(spec: Tokeni
     assert result.report["unknown_rate"] == 0.0
 
 
+@pytest.mark.parametrize("algorithm", TRAINERS)
+def test_the_spec_chooses_the_algorithm(spec: TokenizerSpec, tmp_path: Path, algorithm: str) -> None:
+    chosen = spec.model_copy(update={"algorithm": algorithm, "vocab_size": 300})
+    tokenizer = Tokenizer.load(train_tokenizer(chosen, str(tmp_path)).folder)
+    plain = TRAINERS[algorithm]([SENTENCE] * 9, 300, True, 2)
+    assert [tokenizer.token(i) for i in range(5)] == [plain.token(i) for i in range(5)]
+    assert len(tokenizer.encode_ids([" harbour"])[0]) == 1
+
+
+def test_sampled_languages_shape_the_vocabulary(tmp_path: Path) -> None:
+    (tmp_path / "large.txt").write_text("\n\n".join(f"alpha beta {i}" for i in range(2000)))
+    (tmp_path / "small.txt").write_text("\n\n".join(f"omega sigma {i}" for i in range(20)))
+    files = tuple(str(tmp_path / name) for name in ("large.txt", "small.txt"))
+    learnt = {
+        exponent: Tokenizer.load(
+            train_tokenizer(
+                TokenizerSpec(
+                    corpus=TextSource(files=files, sampling_exponent=exponent), vocab_size=100, min_frequency=40
+                ),
+                str(tmp_path),
+            ).folder
+        )
+        for exponent in (1.0, 0.3)
+    }
+    assert learnt[1.0].id("omega") == learnt[1.0].unk_id
+    assert learnt[0.3].id("omega") != learnt[0.3].unk_id
+    assert learnt[0.3].id("alpha") != learnt[0.3].unk_id
+
+
 def test_a_trained_tokenizer_is_reused_until_a_file_changes(
     spec: TokenizerSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = train_tokenizer(spec, str(tmp_path))
     with monkeypatch.context() as patched:
-        patched.setattr(tokenizer_training, "train_wordpiece", None)
+        patched.setattr(tokenizer_training, "TRAINERS", {})
         assert train_tokenizer(spec, str(tmp_path)) == first
     os.utime(tmp_path / "a.txt", ns=(1, 1))
     second = train_tokenizer(spec, str(tmp_path))
