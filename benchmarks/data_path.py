@@ -4,13 +4,14 @@
 
 The two sides take turns; what is compared is the median of the paired ratios of process CPU time. Masking: one padded
 batch, `mask_tokens` against the collator's `torch_mask_tokens`. Pairs and masking: from tokenised documents to a
-packed batch, against the collator on examples that are cut already, which it only pads and masks.
+packed batch, against the collator on examples that are cut already, which it only pads and masks. Then the same from
+documents in units of words and spans, and with other sentence objectives, against tokens and next sentences here.
 """
 
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
 
@@ -19,15 +20,12 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
+from bert_core.mask_units import Unit
 from bert_core.masking import MaskingConfig, mask_tokens
 from bert_core.packing import PackedBatch, build_packed_batch
-from bert_core.segment_pairs import (
-    SegmentPairs,
-    TokenizedDocuments,
-    assemble,
-    build_segment_pairs,
-    count_examples,
-)
+from bert_core.segments import Segments, TokenizedDocuments, lay_out
+from bert_core.sentence_objectives import SegmentConfig, build_segments, count_examples
+from bert_core.stretches import Numbered
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PAD, _, CLS, SEP, MASK = range(len(SPECIALS))
@@ -46,22 +44,27 @@ def make_documents() -> TokenizedDocuments:
 
 
 class OurSide:
-    """Examples by number from documents."""
+    """Examples by number from documents; every fifth token of the vocabulary goes on with a word."""
 
-    def __init__(self, documents: TokenizedDocuments, num_examples: int, width: int) -> None:
-        self.documents, self.width = documents, width
-        counts = count_examples(np.diff(documents.document_ends), width)
-        self.document = np.repeat(np.arange(documents.num_documents), counts)
-        self.ordinal = np.arange(len(self.document)) - np.repeat(counts.cumsum() - counts, counts)
-        self.example = np.random.default_rng(1).permutation(len(self.document))[:num_examples]
-        self.config = MaskingConfig(VOCAB_SIZE, MASK)
+    def __init__(
+        self, documents: TokenizedDocuments, num_examples: int, width: int, segments: SegmentConfig, unit: Unit
+    ) -> None:
+        self.documents, self.width, self.segments = documents, width, segments
+        counts = count_examples(np.diff(documents.document_ends), width, segments)
+        all_documents = np.arange(documents.num_documents + 1)
+        self.sections = all_documents[[0, -1]] if segments.cross_documents else all_documents
+        self.section = np.repeat(np.arange(len(counts)), counts)
+        self.ordinal = np.arange(len(self.section)) - np.repeat(counts.cumsum() - counts, counts)
+        self.example = np.random.default_rng(1).permutation(len(self.section))[:num_examples]
+        self.masking = MaskingConfig(VOCAB_SIZE, MASK, unit=unit, continues_word=np.arange(VOCAB_SIZE) % 5 == 0)
 
-    def packed(self, epoch: int) -> PackedBatch:
-        """Pairs, laid end to end, masked."""
+    def packed_next(self, epochs: Iterator[int]) -> PackedBatch:
+        """The examples of one more epoch, laid end to end, masked."""
+        epoch = next(epochs)
         return build_packed_batch(
             self.documents,
             self._segments(epoch),
-            self.config,
+            self.masking,
             cls_id=CLS,
             sep_id=SEP,
             seed=0,
@@ -71,21 +74,20 @@ class OurSide:
 
     def cut(self) -> list[dict[str, list[int]]]:
         """The same pairs unmasked, one by one, as a collator takes them."""
-        tokens, types, bounds = assemble(self.documents, self._segments(0), cls_id=CLS, sep_id=SEP)
+        laid = lay_out(self.documents, self._segments(0), cls_id=CLS, sep_id=SEP)
         return [
             {
-                "input_ids": tokens[start:end].tolist(),
-                "token_type_ids": types[start:end].tolist(),
-                "special_tokens_mask": (tokens[start:end] < len(SPECIALS)).astype(int).tolist(),
+                "input_ids": laid.input_ids[start:end].tolist(),
+                "token_type_ids": laid.token_type_ids[start:end].tolist(),
+                "special_tokens_mask": laid.is_special[start:end].astype(int).tolist(),
             }
-            for start, end in pairwise(bounds)
+            for start, end in pairwise(laid.cu_seqlens)
         ]
 
-    def _segments(self, epoch: int) -> SegmentPairs:
-        where = (self.document[self.example], self.ordinal[self.example])
-        return build_segment_pairs(
-            self.documents, *where, max_seq_length=self.width, seed=0, epoch=epoch, example=self.example
-        )
+    def _segments(self, epoch: int) -> Segments:
+        where = (self.sections, self.section[self.example], self.ordinal[self.example])
+        numbered = Numbered(self.documents, *where, self.example, max_seq_length=self.width, seed=0, epoch=epoch)
+        return build_segments(numbered, self.segments)
 
 
 def padded(examples: list[dict[str, list[int]]], width: int) -> NDArray[np.int64]:
@@ -101,13 +103,15 @@ def cpu_ms(work: Callable[[], object]) -> float:
     return 1000 * (time.process_time() - started)
 
 
-def compare(what: str, theirs: Callable[[], object], ours: Callable[[], object], rounds: int) -> None:
+def compare(
+    what: str, theirs: Callable[[], object], ours: Callable[[], object], rounds: int, reference_name: str = "collator"
+) -> None:
     for _ in range(2):
         theirs(), ours()
     pairs = [(cpu_ms(theirs), cpu_ms(ours)) for _ in range(rounds)]
     ratio = statistics.median(reference / own for reference, own in pairs)
     reference, own = (statistics.median(column) for column in zip(*pairs, strict=True))
-    print(f"{what}: collator {reference:.2f} ms, here {own:.2f} ms, ratio {ratio:.2f}")
+    print(f"{what}: {reference_name} {reference:.2f} ms, here {own:.2f} ms, ratio {ratio:.2f}")
 
 
 def main() -> None:
@@ -121,7 +125,8 @@ def main() -> None:
     vocabulary = {token: number for number, token in enumerate(SPECIALS)}
     vocabulary |= {f"w{number}": number for number in range(len(SPECIALS), VOCAB_SIZE)}
     collator = transformers.DataCollatorForLanguageModeling(transformers.BertTokenizer(vocab=vocabulary))
-    ours = OurSide(make_documents(), arguments.examples, arguments.width)
+    build = partial(OurSide, make_documents(), arguments.examples, arguments.width)
+    ours = build(SegmentConfig(), "token")
     examples = ours.cut()
     rows = padded(examples, arguments.width)
     special = rows < len(SPECIALS)
@@ -140,9 +145,20 @@ def main() -> None:
     compare(
         "pairs and masking",
         lambda: collator([dict(example) for example in examples]),
-        lambda: ours.packed(next(epochs)),
+        partial(ours.packed_next, epochs),
         arguments.rounds,
     )
+    others = {"words": build(SegmentConfig(), "word"), "spans": build(SegmentConfig(), "span")}
+    others["sentence order"] = build(SegmentConfig("sentence_order"), "token")
+    others["full sentences"] = build(SegmentConfig("none", cross_documents=True), "token")
+    for name, other in others.items():
+        compare(
+            name,
+            partial(ours.packed_next, epochs),
+            partial(other.packed_next, epochs),
+            arguments.rounds,
+            "tokens and next sentences",
+        )
 
 
 if __name__ == "__main__":

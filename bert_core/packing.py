@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bert_core.masking import MaskingConfig, choose_masks
-from bert_core.segment_pairs import SegmentPairs, TokenizedDocuments, assemble
+from bert_core.segments import Segments, TokenizedDocuments, lay_out
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class PackedBatch:
     cu_seqlens: NDArray[np.int32]  # (B + 1,)
     masked_positions: NDArray[np.int32]  # (P,) ascending, into T
     masked_labels: NDArray[np.int32]  # (P,)
-    next_sentence_labels: NDArray[np.int8]  # (B,) 0 = B follows A, 1 = random; (0,) without that objective
+    sentence_labels: NDArray[np.int8]  # (B,) 0 = B follows A, 1 = it is random or comes before A; (0,) without pairs
 
     @property
     def num_sequences(self) -> int:
@@ -48,7 +48,7 @@ class PackedBatch:
             np.concatenate([np.zeros(1, np.int32), *ends]),
             np.concatenate(places),
             np.concatenate([part.masked_labels for part in parts]),
-            np.concatenate([part.next_sentence_labels for part in parts]),
+            np.concatenate([part.sentence_labels for part in parts]),
         )
 
     def _part(self, first: int, last: int) -> "PackedBatch":
@@ -60,13 +60,13 @@ class PackedBatch:
             self.cu_seqlens[first : last + 1] - begin,
             self.masked_positions[low:high] - begin,
             self.masked_labels[low:high],
-            self.next_sentence_labels[first:last],
+            self.sentence_labels[first:last],
         )
 
 
 def build_packed_batch(
     documents: TokenizedDocuments,
-    segments: SegmentPairs,
+    segments: Segments,
     masking: MaskingConfig,
     *,
     cls_id: int,
@@ -76,22 +76,27 @@ def build_packed_batch(
     example: NDArray[np.int64],
 ) -> PackedBatch:
     """Lay the examples end to end and mask them; each example's part is a function of its own number."""
-    input_ids, token_type_ids, cu_seqlens = assemble(documents, segments, cls_id=cls_id, sep_id=sep_id)
-    maskable = np.ones(len(input_ids), bool)
-    maskable[cu_seqlens[:-1]] = False
-    maskable[cu_seqlens[1:] - 1] = False
-    if segments.is_pairs:
-        maskable[cu_seqlens[:-1] + 1 + segments.a_lengths] = False
+    laid = lay_out(documents, segments, cls_id=cls_id, sep_id=sep_id)
+    input_ids, continues = laid.input_ids, None
+    if masking.unit != "token" and masking.continues_word is not None:
+        continues = masking.continues_word[input_ids]
     positions, replacements = choose_masks(
-        input_ids, cu_seqlens, maskable, masking, seed=seed, epoch=epoch, example=example
+        input_ids,
+        laid.cu_seqlens,
+        ~laid.is_special,
+        masking,
+        continues=continues,
+        seed=seed,
+        epoch=epoch,
+        example=example,
     )
     labels = input_ids[positions]
     input_ids[positions] = replacements
     return PackedBatch(
         input_ids,
-        token_type_ids,
-        cu_seqlens,
+        laid.token_type_ids,
+        laid.cu_seqlens,
         positions.astype(np.int32),
         labels,
-        segments.next_sentence_labels,
+        segments.sentence_labels,
     )

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PANELS = ("mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy", "perplexity", "tokens_per_s", "learning_rate")
+PANELS = (
+    *("mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy", "sop_loss", "sop_accuracy"),
+    *("perplexity", "tokens_per_s", "learning_rate"),
+)
 """Of a pretraining run, as far as it measured them."""
 ENDINGS = (".png", ".svg", ".pdf")
 _COLUMNS = 2

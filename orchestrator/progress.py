@@ -67,7 +67,7 @@ class TrainingStatus:
     def line(self, event: MetricEvent) -> str:
         """The line for a measurement in training, or on held-out documents: losses and, in brackets, accuracies."""
         values = event.values
-        heads = [head for head in ("mlm", "nsp") if f"{head}_loss" in values]
+        heads = [head for head in ("mlm", "nsp", "sop") if f"{head}_loss" in values]
         if event.split == "validation":
             parts = [f"{head} {values[f'{head}_loss']:.3f} ({values[f'{head}_accuracy']:.1%})" for head in heads]
             parts.append(f"perplexity {values['perplexity']:,.1f}")

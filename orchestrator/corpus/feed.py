@@ -34,7 +34,7 @@ _FIELDS: dict[str, np.dtype[np.generic]] = {
     "cu_seqlens": np.dtype(np.int32),
     "masked_positions": np.dtype(np.int32),
     "masked_labels": np.dtype(np.int32),
-    "next_sentence_labels": np.dtype(np.int8),
+    "sentence_labels": np.dtype(np.int8),
 }
 
 

@@ -1,9 +1,10 @@
 """The whole run as one stream of example numbers; any batch of it can be had without its predecessors.
 
-    example number ─► (epoch, position) ─► (window of shards, place in it) ─► (document, ordinal) ─► segments ─► mask
+    example number ─► (epoch, position) ─► (window of shards, place in it) ─► (section, ordinal) ─► segments ─► mask
 
 Each epoch permutes the shards, lays them out in windows of `window_shards`, and permutes the examples inside a window;
-random B segments come from the same window, so a process holds one window and never the corpus. All of it is a
+random B segments and documents that a sequence runs on into come from the same window, so a process holds one window
+and never the corpus. A section is a document, or a shard where sequences cross documents. All of it is a
 function of (corpus digest, seed, phase, epoch, example). Step s of a phase uses the phase's examples
 [s·B, (s + 1)·B), and rank r of W takes the r-th of W equal parts of that: the sequence of global batches does not
 depend on the number of workers, on blocks or on restarts.
@@ -15,12 +16,14 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bert_core.counter_random import derive_key, permutation
 from bert_core.masking import MaskingConfig
 from bert_core.packing import PackedBatch, build_packed_batch
-from bert_core.segment_pairs import Int64Array, TokenizedDocuments, build_segment_pairs, count_examples
+from bert_core.ragged_rows import Int64Array
+from bert_core.segments import TokenizedDocuments
+from bert_core.sentence_objectives import SegmentConfig, build_segments, count_examples
+from bert_core.stretches import Numbered
 from orchestrator.corpus.token_store import StoreSplit, TokenStore
 
 
@@ -80,8 +83,7 @@ class StreamConfig:
     masking: MaskingConfig
     cls_id: int
     sep_id: int
-    pairs: bool = True
-    short_sequence_probability: float = 0.1
+    segments: SegmentConfig = field(default_factory=SegmentConfig)
 
     @property
     def num_steps(self) -> int:
@@ -114,7 +116,7 @@ class ExampleStream:
         """Number the examples; reads the documents' lengths."""
         lengths = [store.document_lengths(shard) for shard in range(store.num_shards)]
         counts = tuple(
-            np.array([count_examples(shard, max_seq_length).sum() for shard in lengths], np.int64)
+            np.array([count_examples(shard, max_seq_length, config.segments).sum() for shard in lengths], np.int64)
             for max_seq_length, _ in config.phases
         )
         return ExampleStream(store, config, counts, np.array([len(shard) for shard in lengths], np.int64))
@@ -175,24 +177,26 @@ class ExampleStream:
     ) -> PackedBatch:
         config, seed = self.config, self._phase_key(phase)
         max_seq_length = config.phases[phase][0]
-        window = _load_window(_WindowKey(self.store.fingerprint, layout.windows[number], max_seq_length, self.store))
+        key = _WindowKey(
+            self.store.fingerprint, layout.windows[number], max_seq_length, config.segments, store=self.store
+        )
+        window = _load_window(key)
         order = _window_order(seed, epoch, number, int(window.example_offsets[-1]))
         example = order[positions - layout.offsets[number]]
-        document = np.searchsorted(window.example_offsets, example, side="right") - 1
-        segments = build_segment_pairs(
+        section = np.searchsorted(window.example_offsets, example, side="right") - 1
+        numbered = Numbered(
             window.documents,
-            document,
-            example - window.example_offsets[document],
+            window.section_offsets,
+            section,
+            example - window.example_offsets[section],
+            example=positions,
             max_seq_length=max_seq_length,
             seed=seed,
             epoch=epoch,
-            example=positions,
-            pairs=config.pairs,
-            short_sequence_probability=config.short_sequence_probability,
         )
         return build_packed_batch(
             window.documents,
-            segments,
+            build_segments(numbered, config.segments),
             config.masking,
             cls_id=config.cls_id,
             sep_id=config.sep_id,
@@ -235,7 +239,8 @@ def even_windows(order: Sequence[int], window_shards: int) -> tuple[tuple[int, .
 @dataclass(frozen=True)
 class _Window:
     documents: TokenizedDocuments
-    example_offsets: NDArray[np.int64]  # (num_documents + 1,)
+    section_offsets: Int64Array  # (num_sections + 1,) into documents
+    example_offsets: Int64Array  # (num_sections + 1,)
 
 
 @dataclass(frozen=True)
@@ -245,14 +250,18 @@ class _WindowKey:
     fingerprint: str
     shards: tuple[int, ...]
     max_seq_length: int
+    segments: SegmentConfig
     store: ShardReader = field(compare=False)
 
 
 @lru_cache(maxsize=2)
 def _load_window(key: _WindowKey) -> _Window:
-    documents = TokenizedDocuments.concatenate([key.store.read_documents(shard) for shard in key.shards])
-    counts = count_examples(np.diff(documents.document_ends), key.max_seq_length)
-    return _Window(documents, np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
+    shards = [key.store.read_documents(shard) for shard in key.shards]
+    counts = [count_examples(np.diff(shard.document_ends), key.max_seq_length, key.segments) for shard in shards]
+    sizes = [shard.num_documents if key.segments.cross_documents else 1 for shard in shards]
+    sections = np.repeat(sizes, [len(count) for count in counts])  # documents of each
+    offsets = (np.append(0, np.cumsum(values)) for values in (sections, np.concatenate(counts)))
+    return _Window(TokenizedDocuments.concatenate(shards), *offsets)
 
 
 @lru_cache(maxsize=4)

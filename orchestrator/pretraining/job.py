@@ -8,8 +8,10 @@ import torch
 from bert_core.config import BertConfig
 from bert_core.heads import BertForPreTraining
 from bert_core.masking import MaskingConfig
+from bert_core.sentence_objectives import SegmentConfig
 from bert_core.tokenization import Tokenizer
 from bert_core.tokenizer_files import TOKENIZER_FILES
+from bert_core.word_pieces import continues_word
 from orchestrator.corpus.stream import ExampleStream, ShardReader, StreamConfig
 from orchestrator.errors import CorpusError, SpecError
 from orchestrator.pretraining.network import build_config
@@ -55,28 +57,42 @@ class Worker:
 
 def build_stream(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) -> ExampleStream:
     """The run's batches, numbered."""
-    masking = MaskingConfig(tokenizer.vocab_size, tokenizer.mask_id, spec.mlm_probability, spec.mask_mix)
     config = StreamConfig(
         seed=spec.seed,
         phases=spec.phase_steps(),
         global_batch_size=spec.global_batch_size,
         window_shards=spec.shuffle_window_shards,
-        masking=masking,
+        masking=build_masking(spec, tokenizer),
         cls_id=tokenizer.cls_id,
         sep_id=tokenizer.sep_id,
-        pairs=spec.next_sentence_prediction,
-        short_sequence_probability=spec.short_sequence_probability,
+        segments=SegmentConfig(spec.sentence_objective, spec.cross_documents, spec.short_sequence_probability),
     )
     if shards.num_shards == 0:
         raise CorpusError("the corpus has no documents to train on; name more files or lower held_out_share")
     stream = ExampleStream.open(shards, config)
-    if spec.next_sentence_prediction and stream.fewest_window_documents() < 2:
+    if min(stream.examples_per_epoch(phase) for phase in range(len(config.phases))) == 0:
+        raise CorpusError(
+            "every document has a single token, and a sentence order needs two; set sentence_objective to none, or "
+            "name other files"
+        )
+    if spec.sentence_objective == "next_sentence" and stream.fewest_window_documents() < 2:
         raise CorpusError(
             "a shuffle window may hold a single document, and next-sentence prediction draws its random segments from "
-            "another one; raise shuffle_window_shards or shard_bytes, add documents, or set next_sentence_prediction "
-            "to false"
+            "another one; raise shuffle_window_shards or shard_bytes, add documents, or set sentence_objective to "
+            "sentence_order or none"
         )
     return stream
+
+
+def build_masking(spec: PretrainSpec, tokenizer: Tokenizer) -> MaskingConfig:
+    """What is masked. Raises: TokenizerError when the vocabulary does not tell where the words to mask begin."""
+    table = None
+    if spec.mask_unit != "token":
+        specials = (tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
+        table = continues_word([tokenizer.token(number) for number in range(tokenizer.vocab_size)], specials)
+    return MaskingConfig(
+        tokenizer.vocab_size, tokenizer.mask_id, spec.mlm_probability, spec.mask_mix, spec.mask_unit, table
+    )
 
 
 def build_held_out(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) -> ExampleStream | None:
@@ -114,9 +130,9 @@ def build_model(job: PretrainJob) -> BertForPreTraining:
         attention_probs_dropout_prob=job.spec.model.attention_probs_dropout_prob,
     )
     longest = max(phase.max_seq_length for phase in job.spec.phases)
-    if longest > config.max_position_embeddings:
+    if longest > config.max_seq_length:
         raise SpecError(
-            f"phases.max_seq_length {longest} is longer than the {config.max_position_embeddings} positions of "
+            f"phases.max_seq_length {longest} is longer than the {config.max_seq_length} positions of "
             f"{job.init_folder}; lower it"
         )
     return BertForPreTraining.from_pretrained(local_copy(job.init_folder), config, seed=job.spec.seed)

@@ -76,7 +76,7 @@ class TrainingLoop:
         first_step = self.restore()
         refuse_if_unequal(first_step, self.worker)
         context = StepContext(self.model, self.optimizer, self.spec, self.worker)
-        meter = Meter(self.worker)
+        meter = Meter(self.worker, self.spec.sentence_objective)
         self.model.train()
         for step, batch in batches(first_step):
             meter.add(*training_step(context, step, batch, self.learning_rate(step)))
@@ -152,7 +152,7 @@ class TrainingLoop:
                 totals += as_vector(pretraining_sums(self.model, part, self.spec, self.worker.device), part)
         self.model.train()
         all_reduce_sum(totals, self.worker)
-        metrics = named_metrics(totals)
+        metrics = named_metrics(totals, self.spec.sentence_objective)
         _refuse_infinite(metrics["loss"], "held-out loss", step)
         return metrics
 

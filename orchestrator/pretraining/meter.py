@@ -9,9 +9,13 @@ from torch import Tensor
 from orchestrator.pretraining.job import Worker
 from orchestrator.pretraining.step import SUM_NAMES, all_reduce_sum
 
+SENTENCE_METRICS = {"next_sentence": "nsp", "sentence_order": "sop"}
+"""What the metrics of a sentence objective are called: `nsp_loss`, `sop_accuracy`."""
 
-def named_metrics(totals: Tensor) -> dict[str, float]:
-    """Means and accuracies of global sums (7,): `mlm_loss`, `mlm_accuracy`, `perplexity`, and NSP's where trained."""
+
+def named_metrics(totals: Tensor, sentence_objective: str) -> dict[str, float]:
+    """Means and accuracies of global sums (7,): `mlm_loss`, `mlm_accuracy`, `perplexity`, and the sentence
+    objective's where there is one."""
     sums = dict(zip(SUM_NAMES, totals.tolist(), strict=True))
     mlm_loss = sums["mlm_loss"] / sums["num_predictions"]
     metrics = {
@@ -21,17 +25,18 @@ def named_metrics(totals: Tensor) -> dict[str, float]:
         "loss": mlm_loss,
     }
     if sums["num_examples"]:
-        metrics["nsp_loss"] = sums["nsp_loss"] / sums["num_examples"]
-        metrics["nsp_accuracy"] = sums["nsp_correct"] / sums["num_examples"]
-        metrics["loss"] += metrics["nsp_loss"]
+        name, sentence_loss = SENTENCE_METRICS[sentence_objective], sums["nsp_loss"] / sums["num_examples"]
+        metrics[f"{name}_loss"] = sentence_loss
+        metrics[f"{name}_accuracy"] = sums["nsp_correct"] / sums["num_examples"]
+        metrics["loss"] += sentence_loss
     return metrics
 
 
 class Meter:
     """Sums since the last reading, kept on the device: reading is the only point that waits for it."""
 
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
+    def __init__(self, worker: Worker, sentence_objective: str) -> None:
+        self._worker, self._sentence_objective = worker, sentence_objective
         self._totals = torch.zeros(len(SUM_NAMES), device=worker.device)
         self._norm = torch.zeros((), device=worker.device)
         self._seconds = 0.0
@@ -53,7 +58,7 @@ class Meter:
     def read(self) -> dict[str, float]:
         """Metrics of all workers since the last reading, with `tokens_per_s` and `grad_norm`; starts anew."""
         all_reduce_sum(self._totals, self._worker)
-        values = named_metrics(self._totals)
+        values = named_metrics(self._totals, self._sentence_objective)
         self.pause()
         values["tokens_per_s"] = float(self._totals[-1]) / max(self._seconds, 1e-9)
         values["grad_norm"] = float(self._norm)

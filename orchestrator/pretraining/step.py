@@ -1,8 +1,8 @@
 """One optimiser step over a global batch, on one or many workers.
 
-The loss is the sum over the global batch divided by its global counts (predicted positions for MLM, examples for
-NSP), so it does not depend on how the batch is cut into workers and micro-batches. Dropout is seeded from (seed,
-step, rank, micro-batch): a step computes the same whenever and wherever it runs.
+The loss is the sum over the global batch divided by its global counts (predicted positions for MLM, examples for the
+sentence objective), so it does not depend on how the batch is cut into workers and micro-batches. Dropout is seeded
+from (seed, step, rank, micro-batch): a step computes the same whenever and wherever it runs.
 """
 
 from dataclasses import dataclass
@@ -60,12 +60,12 @@ def pretraining_sums(
 ) -> PretrainingSums:
     """Forward over a packed batch in the run's precision."""
     sequences = PackedSequences.from_numpy(batch.input_ids, batch.token_type_ids, batch.cu_seqlens).to(device)
-    positions, labels, next_sentence = (
+    positions, labels, sentences = (
         torch.from_numpy(array.astype("int64")).to(device, non_blocking=True)
-        for array in (batch.masked_positions, batch.masked_labels, batch.next_sentence_labels)
+        for array in (batch.masked_positions, batch.masked_labels, batch.sentence_labels)
     )
     with torch.autocast(device.type, torch.bfloat16, enabled=spec.precision == "bf16"):
-        return model.sums(sequences, positions, labels, next_sentence)
+        return model.sums(sequences, positions, labels, sentences)
 
 
 def as_vector(sums: PretrainingSums, batch: PackedBatch) -> Tensor:

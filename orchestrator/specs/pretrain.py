@@ -53,7 +53,7 @@ class ExecutionSpec(Section):
 
 
 class PretrainSpec(Spec):
-    """Pretrain BERT: masked language modelling and next-sentence prediction."""
+    """Pretrain BERT: masked language modelling, and a question about sentences beside it."""
 
     title: ClassVar[str] = "pretrain a model"
     kind: Literal["pretrain"] = identity("pretrain", "Selects this kind of spec.")
@@ -77,9 +77,18 @@ class PretrainSpec(Spec):
     micro_batch_size: int | None = identity(
         None, "Examples of one forward pass of a worker; its whole part of the batch when left out.", ge=1
     )
-    next_sentence_prediction: bool = identity(True, "Train next-sentence prediction beside the masked tokens.")
+    sentence_objective: Literal["next_sentence", "sentence_order", "none"] = identity(
+        "next_sentence",
+        "Beside the masked tokens: does B follow A (BERT), which of them comes first (ALBERT), or nothing (RoBERTa).",
+    )
+    cross_documents: bool = identity(
+        False, "Without a sentence objective: fill sequences up from the next document, with a separator between."
+    )
     short_sequence_probability: float = identity(0.1, "Share of shorter sequences.", unit="share", ge=0.0, le=1.0)
     mlm_probability: float = identity(0.15, "Share of tokens to predict.", unit="share", gt=0.0, lt=1.0)
+    mask_unit: Literal["token", "word", "span"] = identity(
+        "token", "What is masked at a time: tokens, whole words, or spans of 1 to 10 words (SpanBERT)."
+    )
     mask_mix: tuple[float, float, float] = identity(
         (0.8, 0.1, 0.1), "Of these, the shares turned to [MASK], to a random token, and kept."
     )
@@ -110,6 +119,11 @@ class PretrainSpec(Spec):
             raise ValueError(f"the shares of phases add up to {total:g}; they must add up to 1")
         if abs(sum(self.mask_mix) - 1.0) > 1e-6 or min(self.mask_mix) < 0:
             raise ValueError(f"mask_mix {self.mask_mix} must be three shares that add up to 1")
+        if self.cross_documents and self.sentence_objective != "none":
+            raise ValueError(
+                f"cross_documents is for sequences without a question about sentences, and sentence_objective is "
+                f"{self.sentence_objective}; set that to none, or cross_documents to false"
+            )
         longest = max(phase.max_seq_length for phase in self.phases)
         if self.init_from == "random" and longest > self.model.max_position_embeddings:
             raise ValueError(

@@ -1,19 +1,26 @@
 """Batches without padding. Alone: pytest tests/bert_core/test_packing.py"""
 
-import numpy as np
+from dataclasses import replace
 
+import numpy as np
+import pytest
+
+from bert_core.mask_units import Unit
 from bert_core.masking import MaskingConfig
 from bert_core.packing import PackedBatch, build_packed_batch
-from tests.bert_core.test_segment_pairs import CLS, SEP, all_examples, documents
+from tests.bert_core.small_documents import all_examples, documents
+
+CLS, SEP = 2, 3
+MASKING = MaskingConfig(vocab_size=50_000, mask_token_id=4)
 
 
-def batch(**changes: object) -> PackedBatch:
+def batch(masking: MaskingConfig = MASKING, **changes: object) -> PackedBatch:
     docs = documents()
     document, pairs = all_examples(docs, **changes)
     return build_packed_batch(
         docs,
         pairs,
-        MaskingConfig(vocab_size=50_000, mask_token_id=4),
+        masking,
         cls_id=CLS,
         sep_id=SEP,
         seed=1,
@@ -57,7 +64,31 @@ def test_parts_of_a_split_stand_for_themselves() -> None:
     assert np.concatenate([restored(part) for part in parts]).tolist() == restored(packed).tolist()
 
 
-def test_single_segments_have_no_next_sentence_labels() -> None:
-    packed = batch(pairs=False)
-    assert len(packed.next_sentence_labels) == 0
-    assert [len(part.next_sentence_labels) for part in packed.split(4)] == [0] * len(packed.split(4))
+def test_sentence_labels_are_those_of_the_segments() -> None:
+    _, pairs = all_examples(documents())
+    packed = batch()
+    assert packed.sentence_labels.tolist() == pairs.sentence_labels.tolist()
+    assert packed.split(5)[1].sentence_labels.tolist() == pairs.sentence_labels[5:10].tolist()
+
+
+def test_single_segments_have_no_sentence_labels() -> None:
+    packed = batch(objective="none")
+    assert len(packed.sentence_labels) == 0
+    assert [len(part.sentence_labels) for part in packed.split(4)] == [0] * len(packed.split(4))
+
+
+def test_separators_inside_a_sequence_are_never_predicted() -> None:
+    packed = batch(objective="none", cross_documents=True)
+    assert (restored(packed) == SEP).sum() > packed.num_sequences + 10
+    assert not np.isin(packed.masked_labels, [CLS, SEP]).any()
+
+
+@pytest.mark.parametrize("unit", ["word", "span"])
+def test_words_are_hidden_whole_by_the_vocabularys_table(unit: Unit) -> None:
+    continues = (np.arange(50_000) % 3 == 0) & (np.arange(50_000) > SEP)
+    packed = batch(replace(MASKING, unit=unit, continues_word=continues))
+    original, hidden = restored(packed), np.zeros(len(packed.input_ids), bool)
+    hidden[packed.masked_positions] = True
+    same_word = continues[original[1:]] & ~np.isin(original[:-1], [CLS, SEP])
+    assert same_word.sum() > 1000
+    assert (hidden[1:] == hidden[:-1])[same_word].all()

@@ -6,118 +6,137 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_core.errors import DataError
-from bert_core.segment_pairs import (
-    SegmentPairs,
-    TokenizedDocuments,
-    _truncate,
-    assemble,
-    build_segment_pairs,
-    count_examples,
-)
+from bert_core.segment_pairs import _truncate
+from bert_core.segments import Segments, TokenizedDocuments
+from bert_core.sentence_objectives import SegmentConfig, count_examples
+from tests.bert_core.small_documents import all_examples, document_of, documents, times_seen
 
-CLS, SEP = 2, 3
+OBJECTIVES = ("next_sentence", "sentence_order")
 
 
-def documents(num_documents: int = 40, seed: int = 0, longest: int = 30) -> TokenizedDocuments:
-    """Tokens are their own places (from 10), so that a segment shows where it was cut."""
-    generator = np.random.default_rng(seed)
-    sentences = generator.integers(1, longest, num_documents)
-    lengths = generator.integers(1, 25, sentences.sum())
-    sentence_offsets = np.concatenate([[0], np.cumsum(lengths)])
-    tokens = np.arange(10, 10 + sentence_offsets[-1]).astype(np.uint32)
-    return TokenizedDocuments(tokens, sentence_offsets, np.concatenate([[0], np.cumsum(sentences)]))
+def sides(pairs: Segments) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Starts and lengths of A, starts and lengths of B."""
+    return pairs.starts[::2], pairs.lengths[::2], pairs.starts[1::2], pairs.lengths[1::2]
 
 
-def all_examples(docs: TokenizedDocuments, length: int = 64, **changes: object) -> tuple[np.ndarray, SegmentPairs]:
-    counts = count_examples(np.diff(docs.document_ends), length)
-    document = np.repeat(np.arange(docs.num_documents), counts)
-    ordinal = np.concatenate([np.arange(count) for count in counts])
-    options: dict = {"max_seq_length": length, "seed": 1, "epoch": 0, "example": np.arange(len(document))}
-    return document, build_segment_pairs(docs, document, ordinal, **(options | changes))
-
-
-def document_of(docs: TokenizedDocuments, places: np.ndarray) -> np.ndarray:
-    return np.searchsorted(docs.document_ends, places, side="right") - 1
-
-
-@given(st.integers(2, 30), st.integers(8, 128), st.integers(0, 10_000))
+@given(st.sampled_from(OBJECTIVES), st.integers(2, 30), st.integers(8, 128), st.integers(0, 10_000))
 @settings(max_examples=60, deadline=None)
-def test_pairs_fit_and_are_never_empty(num_documents: int, length: int, seed: int) -> None:
-    _, pairs = all_examples(documents(num_documents, seed), length, seed=seed)
-    assert (pairs.a_lengths + pairs.b_lengths <= length - 3).all()
-    assert pairs.a_lengths.min() >= 1
-    assert pairs.b_lengths.min() >= 1
+def test_pairs_fit_and_are_never_empty(objective: str, num_documents: int, length: int, seed: int) -> None:
+    _, pairs = all_examples(documents(num_documents, seed), length, objective, seed=seed)
+    _, a_lengths, _, b_lengths = sides(pairs)
+    assert (a_lengths + b_lengths <= length - 3).all()
+    assert pairs.lengths.min() >= 1
 
 
-def test_segments_stay_inside_one_document() -> None:
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_segments_stay_inside_one_document(objective: str) -> None:
     docs = documents()
-    document, pairs = all_examples(docs)
-    assert (document_of(docs, pairs.a_starts) == document).all()
-    assert (document_of(docs, pairs.a_starts + pairs.a_lengths - 1) == document).all()
-    assert (document_of(docs, pairs.b_starts) == document_of(docs, pairs.b_starts + pairs.b_lengths - 1)).all()
+    document, pairs = all_examples(docs, objective=objective)
+    assert (document_of(docs, pairs.starts) == document_of(docs, pairs.starts + pairs.lengths - 1)).all()
+    assert (document_of(docs, pairs.starts[::2]) == document).all()
 
 
 def test_label_says_whether_b_follows_a() -> None:
     docs = documents()
     document, pairs = all_examples(docs)
-    follows = document_of(docs, pairs.b_starts) == document
-    assert (follows == (pairs.next_sentence_labels == 0)).all()
-    untouched = follows & (pairs.a_lengths + pairs.b_lengths < 61)
-    assert (pairs.b_starts >= pairs.a_starts + pairs.a_lengths)[follows].all()
-    assert (pairs.b_starts == pairs.a_starts + pairs.a_lengths)[untouched].all()
+    a_starts, a_lengths, b_starts, b_lengths = sides(pairs)
+    follows = document_of(docs, b_starts) == document
+    assert (follows == (pairs.sentence_labels == 0)).all()
+    untouched = follows & (a_lengths + b_lengths < 61)
+    assert (b_starts >= a_starts + a_lengths)[follows].all()
+    assert (b_starts == a_starts + a_lengths)[untouched].all()
 
 
 def test_half_of_the_pairs_are_random() -> None:
     docs = documents(400)
     document, pairs = all_examples(docs)
     several = (docs.document_offsets[document + 1] - docs.document_offsets[document]) > 8
-    assert abs(pairs.next_sentence_labels[several].mean() - 0.5) < 0.06
+    assert abs(pairs.sentence_labels[several].mean() - 0.5) < 0.06
+
+
+def test_order_is_that_of_two_neighbours_in_one_document() -> None:
+    docs = documents()
+    document, pairs = all_examples(docs, objective="sentence_order")
+    a_starts, a_lengths, b_starts, b_lengths = sides(pairs)
+    assert (document_of(docs, b_starts) == document).all()
+    swapped = pairs.sentence_labels == 1
+    early, late = np.where(swapped, b_starts, a_starts), np.where(swapped, a_starts, b_starts)
+    border = early + np.where(swapped, b_lengths, a_lengths)
+    assert (late >= border).all()
+    assert (late == border)[a_lengths + b_lengths < 61].all()
+
+
+@pytest.mark.parametrize("longest", [2, 30])  # documents of one sentence, and of many
+def test_half_of_the_orders_are_swapped_whatever_the_documents(longest: int) -> None:
+    _, pairs = all_examples(documents(3000, longest=longest), 48, "sentence_order")
+    assert abs(pairs.sentence_labels.mean() - 0.5) < 0.03
+
+
+def test_in_order_and_swapped_pairs_are_cut_alike() -> None:
+    _, pairs = all_examples(documents(3000), 48, "sentence_order")
+    a_lengths, swapped = pairs.lengths[::2], pairs.sentence_labels == 1
+    assert abs(a_lengths[swapped].mean() - a_lengths[~swapped].mean()) < 0.5
+
+
+def test_a_single_sentence_is_split_at_any_of_its_tokens() -> None:
+    docs = TokenizedDocuments(np.arange(10, 15, dtype=np.uint16), np.array([0, 5]), np.array([0, 1]))
+    fronts = set()
+    for epoch in range(60):
+        _, pairs = all_examples(docs, objective="sentence_order", epoch=epoch)
+        front, back = sorted(zip(pairs.starts.tolist(), pairs.lengths.tolist(), strict=True))
+        assert (front[0], sum(front), sum(back)) == (0, back[0], 5)
+        fronts.add(front[1])
+    assert fronts == {1, 2, 3, 4}
+
+
+def test_a_document_of_one_token_has_no_order() -> None:
+    lengths = np.array([1, 2, 500, 1])
+    assert count_examples(lengths, 64, SegmentConfig("sentence_order")).tolist() == [0, 1, 8, 0]
+    assert count_examples(lengths, 64, SegmentConfig()).tolist() == [1, 1, 8, 1]
 
 
 def test_segments_fill_the_target_where_the_document_is_long_enough() -> None:
     docs = documents(400)
-    document, pairs = all_examples(docs, short_sequence_probability=0.0)
-    long = (np.diff(docs.document_ends)[document] > 100) & (pairs.next_sentence_labels == 0)
-    assert (pairs.a_lengths + pairs.b_lengths)[long].min() == 61
+    document, pairs = all_examples(docs, short=0.0)
+    long = (np.diff(docs.document_ends)[document] > 100) & (pairs.sentence_labels == 0)
+    assert (pairs.lengths[::2] + pairs.lengths[1::2])[long].min() == 61
 
 
 def test_short_sequences_come_with_their_probability() -> None:
     docs = documents(600)
-    _, pairs = all_examples(docs, 48, short_sequence_probability=0.0)
-    _, some_short = all_examples(docs, 48, short_sequence_probability=0.1)
-    changed = (pairs.a_lengths != some_short.a_lengths) | (pairs.b_lengths != some_short.b_lengths)
+    _, pairs = all_examples(docs, 48, short=0.0)
+    _, some_short = all_examples(docs, 48, short=0.1)
+    changed = (pairs.lengths != some_short.lengths).reshape(-1, 2).any(axis=1)
     assert 0.04 < changed.mean() < 0.11
 
 
-def test_every_token_is_seen_about_once_an_epoch() -> None:
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_every_token_is_seen_about_once_an_epoch(objective: str) -> None:
     docs = documents(60, longest=80)
-    seen = np.zeros(len(docs.tokens))
-    for epoch in range(200):
-        _, pairs = all_examples(docs, epoch=epoch, short_sequence_probability=0.0)
-        for start, length in [(pairs.a_starts, pairs.a_lengths), (pairs.b_starts, pairs.b_lengths)]:
-            np.add.at(seen, np.concatenate([np.arange(s, s + n) for s, n in zip(start, length, strict=True)]), 1)
-    seen /= 200
+    seen = times_seen(docs, 200, objective=objective, short=0.0)[
+        np.repeat(np.diff(docs.document_ends) > 1, np.diff(docs.document_ends))
+    ]
     assert abs(seen.mean() - 1.0) < 0.15
     assert np.quantile(seen, 0.01) > 0.4
     assert seen.min() > 0.05  # the outermost sentence of a long document is seen least
 
 
-def test_a_row_depends_on_its_own_example_alone() -> None:
-    docs = documents()
-    document, pairs = all_examples(docs)
-    counts = count_examples(np.diff(docs.document_ends), 64)
-    ordinal = np.concatenate([np.arange(count) for count in counts])
-    chosen = np.array([17, 3, 40])
-    alone = build_segment_pairs(
-        docs, document[chosen], ordinal[chosen], max_seq_length=64, seed=1, epoch=0, example=chosen
-    )
-    for name in ("a_starts", "a_lengths", "b_starts", "b_lengths", "next_sentence_labels"):
-        assert (getattr(alone, name) == getattr(pairs, name)[chosen]).all()
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_row_depends_on_its_own_example_alone(objective: str) -> None:
+    docs, chosen = documents(), np.array([17, 3, 40])
+    _, pairs = all_examples(docs, objective=objective)
+    _, alone = all_examples(docs, objective=objective, only=chosen)
+    for name in ("starts", "lengths"):
+        assert (getattr(alone, name).reshape(-1, 2) == getattr(pairs, name).reshape(-1, 2)[chosen]).all()
+    assert (alone.sentence_labels == pairs.sentence_labels[chosen]).all()
 
 
-def test_pairs_are_new_every_epoch_and_seed() -> None:
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_pairs_are_new_every_epoch_and_seed(objective: str) -> None:
     docs = documents()
-    starts = [all_examples(docs, **change)[1].a_starts for change in ({}, {"epoch": 1}, {"seed": 2})]
+    starts = [
+        all_examples(docs, objective=objective, **change)[1].starts[::2] for change in ({}, {"epoch": 1}, {"seed": 2})
+    ]
     assert (starts[0] != starts[1]).mean() > 0.3
     assert (starts[0] != starts[2]).mean() > 0.3
 
@@ -135,36 +154,7 @@ def test_truncation_cuts_the_longer_token_by_token(a: int, b: int, capacity: int
     assert (kept_a[0], kept_b[0]) == (long_a, long_b)
 
 
-def test_examples_are_laid_out_as_bert_reads_them() -> None:
-    docs = documents()
-    _, pairs = all_examples(docs)
-    ids, types, cu_seqlens = assemble(docs, pairs, cls_id=CLS, sep_id=SEP)
-    for row in range(len(cu_seqlens) - 1):
-        a = docs.tokens[pairs.a_starts[row] :][: pairs.a_lengths[row]].tolist()
-        b = docs.tokens[pairs.b_starts[row] :][: pairs.b_lengths[row]].tolist()
-        begin, end = cu_seqlens[row], cu_seqlens[row + 1]
-        assert ids[begin:end].tolist() == [CLS, *a, SEP, *b, SEP]
-        assert types[begin:end].tolist() == [0] * (len(a) + 2) + [1] * (len(b) + 1)
-
-
-def test_single_segments_have_no_label_and_fill_the_sequence() -> None:
-    docs = documents()
-    _, singles = all_examples(docs, pairs=False, short_sequence_probability=0.0)
-    ids, types, cu_seqlens = assemble(docs, singles, cls_id=CLS, sep_id=SEP)
-    assert not singles.is_pairs
-    assert types.max() == 0
-    assert np.diff(cu_seqlens).max() == 64
-    assert (ids[cu_seqlens[1:] - 1] == SEP).all()
-
-
 def test_one_document_cannot_lend_a_random_segment() -> None:
     with pytest.raises(DataError, match="only one document"):
         all_examples(documents(1))
-    all_examples(documents(1), pairs=False)
-
-
-def test_documents_concatenate_in_order() -> None:
-    first, second = documents(5, 1), documents(7, 2)
-    both = TokenizedDocuments.concatenate([first, second])
-    assert both.num_documents == 12
-    assert np.diff(both.document_ends).tolist() == [*np.diff(first.document_ends), *np.diff(second.document_ends)]
+    all_examples(documents(1), objective="sentence_order")

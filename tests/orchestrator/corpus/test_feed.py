@@ -21,10 +21,10 @@ def test_a_table_gives_back_its_batches_without_copies(tmp_path: Path) -> None:
     assert all(not batch.input_ids.flags.owndata for _, batch in again)
 
 
-def test_batches_without_next_sentence_labels_survive_the_table(tmp_path: Path) -> None:
-    stream = make_job(tmp_path, next_sentence_prediction=False).stream
+def test_batches_without_sentence_labels_survive_the_table(tmp_path: Path) -> None:
+    stream = make_job(tmp_path, sentence_objective="none").stream
     for _, batch in from_table(to_table(stream.batches(range(3)))):
-        assert len(batch.next_sentence_labels) == 0
+        assert len(batch.sentence_labels) == 0
 
 
 def collect(stream: ExampleStream, first_step: int, num_workers: int) -> list[tuple[int, PackedBatch]]:

@@ -10,10 +10,11 @@ import pytest
 
 from bert_core.masking import MaskingConfig
 from bert_core.packing import PackedBatch
-from bert_core.segment_pairs import TokenizedDocuments
+from bert_core.segments import TokenizedDocuments
+from bert_core.sentence_objectives import SegmentConfig, SentenceObjective
 from orchestrator.corpus import stream as stream_module
 from orchestrator.corpus.stream import ExampleStream, StreamConfig, even_windows
-from tests.bert_core.test_segment_pairs import documents
+from tests.bert_core.small_documents import documents
 
 
 @dataclass(frozen=True)
@@ -65,23 +66,32 @@ def test_phases_have_their_own_sequence_length() -> None:
     assert max(longest[20:]) <= 32
 
 
+OBJECTIVES = pytest.mark.parametrize(
+    "segments", [SegmentConfig(), SegmentConfig("sentence_order"), SegmentConfig("none"), SegmentConfig("none", True)]
+)
+
+
+@OBJECTIVES
 @pytest.mark.parametrize("start", [1, 7, 19, 20, 29])
-def test_starting_later_gives_the_same_batches(start: int) -> None:
-    straight = digests(list(open_stream().batches(range(30))))
-    assert digests(list(open_stream().batches(range(start, 30)))) == straight[start:]
+def test_starting_later_gives_the_same_batches(segments: SegmentConfig, start: int) -> None:
+    stream = open_stream(segments=segments)
+    straight = digests(list(stream.batches(range(30))))
+    assert digests(list(stream.batches(range(start, 30)))) == straight[start:]
 
 
+@OBJECTIVES
 @pytest.mark.parametrize("block", [1, 3, 8])
-def test_block_size_does_not_matter(block: int) -> None:
-    stream = open_stream()
+def test_block_size_does_not_matter(segments: SegmentConfig, block: int) -> None:
+    stream = open_stream(segments=segments)
     straight = digests(list(stream.batches(range(30))))
     blocks = [batch for start in range(0, 30, block) for batch in stream.batches(range(start, min(start + block, 30)))]
     assert digests(blocks) == straight
 
 
+@OBJECTIVES
 @pytest.mark.parametrize("num_workers", [2, 3, 8])
-def test_workers_share_the_same_global_batches(num_workers: int) -> None:
-    stream = open_stream()
+def test_workers_share_the_same_global_batches(segments: SegmentConfig, num_workers: int) -> None:
+    stream = open_stream(segments=segments)
     whole = list(stream.batches(range(30)))
     parts = [list(stream.batches(range(30), rank, num_workers)) for rank in range(num_workers)]
     joined = [(step, PackedBatch.concatenate([part[step][1] for part in parts])) for step, _ in whole]
@@ -113,8 +123,9 @@ def test_another_corpus_gives_other_pairs_and_masks() -> None:
     assert digests(list(other.batches(range(3)))) != digests(list(open_stream().batches(range(3))))
 
 
-def test_an_epoch_uses_every_example_once() -> None:
-    stream = open_stream(pairs=False, short_sequence_probability=0.0)
+@pytest.mark.parametrize("objective", ["none", "sentence_order"])
+def test_an_epoch_uses_every_example_once(objective: SentenceObjective) -> None:
+    stream = open_stream(segments=SegmentConfig(objective, short_sequence_probability=0.0))
     per_epoch = stream.examples_per_epoch()
     seen: list[int] = []
     config = replace(stream.config, global_batch_size=1, phases=((64, per_epoch),))
@@ -124,13 +135,34 @@ def test_an_epoch_uses_every_example_once() -> None:
     assert dict(shards) == dict(enumerate(stream.shard_examples[0].tolist()))
 
 
-def test_random_segments_come_from_the_same_window() -> None:
-    stream = open_stream(window_shards=1)
+@pytest.mark.parametrize("segments", [SegmentConfig(), SegmentConfig("none", True)])
+def test_what_is_drawn_beside_a_document_comes_from_the_same_window(segments: SegmentConfig) -> None:
+    stream = open_stream(window_shards=1, segments=segments)
     for _, batch in stream.batches(range(10)):
         for first, last in zip(batch.cu_seqlens[:-1], batch.cu_seqlens[1:], strict=True):
             tokens = batch.input_ids[first:last]
             plain = np.setdiff1d(np.arange(first, last), batch.masked_positions) - first
             assert len(set((tokens[plain][tokens[plain] > 9] // 100_000).tolist())) <= 1
+
+
+def test_an_epoch_across_documents_sees_all_shards_about_once() -> None:
+    stream = open_stream(segments=SegmentConfig("none", True, 0.0), phases=((64, 1),))
+    per_epoch = stream.examples_per_epoch()
+    whole = replace(stream.config, global_batch_size=per_epoch)
+    seen = np.zeros(stream.store.num_shards)
+    ((_, batch),) = replace(stream, config=whole).batches(range(1))
+    tokens = batch.input_ids.copy()
+    tokens[batch.masked_positions] = batch.masked_labels
+    seen += np.bincount(tokens[tokens > 9] // 100_000)
+    lengths = [stream.store.document_lengths(shard).sum() for shard in range(stream.store.num_shards)]
+    assert np.abs(seen / lengths - 1.0).max() < 0.1
+    assert np.diff(batch.cu_seqlens).mean() > 62.5
+
+
+def test_windows_of_different_objectives_are_kept_apart() -> None:
+    alone = digests(list(open_stream(segments=SegmentConfig("none")).batches(range(3))))
+    list(open_stream(segments=SegmentConfig("none", True)).batches(range(3)))
+    assert digests(list(open_stream(segments=SegmentConfig("none")).batches(range(3)))) == alone
 
 
 def test_next_epoch_is_another_order_with_other_masks() -> None:

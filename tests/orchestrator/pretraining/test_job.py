@@ -7,10 +7,10 @@ import pytest
 
 from bert_core.errors import ConfigError, TokenizerError
 from bert_core.heads import BertForPreTraining
-from bert_core.segment_pairs import TokenizedDocuments
+from bert_core.segments import TokenizedDocuments
 from bert_core.tokenizer_training import train_wordpiece
 from orchestrator.errors import CorpusError
-from orchestrator.pretraining.job import build_held_out, build_stream, check_start
+from orchestrator.pretraining.job import build_held_out, build_masking, build_stream, check_start
 from orchestrator.pretraining.network import build_config
 from orchestrator.specs import ModelSpec, PretrainSpec
 from tests.orchestrator.pretraining.small_run import make_job, make_tokenizer
@@ -46,13 +46,30 @@ def test_one_held_out_document_is_no_evaluation() -> None:
 def test_a_window_that_may_hold_one_document_is_refused(num_shards: int, window: int) -> None:
     with pytest.raises(CorpusError, match="raise shuffle_window_shards"):
         build_stream(spec(shuffle_window_shards=window), FewDocuments(num_shards), make_tokenizer())
-    alone = spec(shuffle_window_shards=window, next_sentence_prediction=False)
-    assert build_stream(alone, FewDocuments(num_shards), make_tokenizer()).config.pairs is False
+    for objective in ("sentence_order", "none"):
+        alone = spec(shuffle_window_shards=window, sentence_objective=objective)
+        assert build_stream(alone, FewDocuments(num_shards), make_tokenizer()).examples_per_epoch() == num_shards
 
 
 def test_a_corpus_without_training_documents_is_refused() -> None:
     with pytest.raises(CorpusError, match="no documents to train on"):
         build_stream(spec(), FewDocuments(0), make_tokenizer())
+
+
+def test_documents_of_one_token_have_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FewDocuments, "document_lengths", lambda store, shard: np.array([1]))
+    with pytest.raises(CorpusError, match="a sentence order needs two"):
+        build_stream(spec(sentence_objective="sentence_order"), FewDocuments(3), make_tokenizer())
+
+
+def test_the_table_of_words_is_made_where_a_unit_needs_it() -> None:
+    tokenizer = make_tokenizer()
+    assert build_masking(spec(), tokenizer).continues_word is None
+    table = build_masking(spec(mask_unit="span"), tokenizer).continues_word
+    assert table is not None
+    pieces = [tokenizer.token(number) for number in np.flatnonzero(table)]
+    assert len(pieces) > 5
+    assert all(piece.startswith("##") for piece in pieces)
 
 
 def test_a_model_is_continued_with_its_own_vocabulary_only(tmp_path: Path) -> None:

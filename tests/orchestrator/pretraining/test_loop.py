@@ -290,10 +290,23 @@ def test_several_workers_learn_the_same_as_one(tmp_path: Path) -> None:
         torch.testing.assert_close(weights[0][name], value, rtol=1e-4, atol=1e-5)
 
 
-def test_without_next_sentence_prediction_there_are_no_nsp_metrics(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("objective", "name"), [("next_sentence", "nsp"), ("sentence_order", "sop"), ("none", None)])
+def test_metrics_bear_the_name_of_the_sentence_objective(tmp_path: Path, objective: str, name: str | None) -> None:
     events: list[Event] = []
-    run(make_job(tmp_path, next_sentence_prediction=False), events.append)
-    assert not any("nsp_loss" in e.values for e in events if isinstance(e, MetricEvent))
+    run(make_job(tmp_path, sentence_objective=objective, steps=2), events.append)
+    names = {value for e in events if isinstance(e, MetricEvent) for value in e.values}
+    assert {value for value in names if value[:3] in ("nsp", "sop")} == (
+        {f"{name}_loss", f"{name}_accuracy"} if name else set()
+    )
+
+
+@pytest.mark.parametrize("unit", ["word", "span"])
+def test_units_of_masking_are_trained_and_resumed(tmp_path: Path, unit: str) -> None:
+    changes = {"mask_unit": unit, "sentence_objective": "none", "cross_documents": True}
+    run(make_job(tmp_path / "straight", **changes), lambda event: None)
+    TrainingLoop(make_job(tmp_path / "resumed", **changes), Worker(), lambda event: None).save_checkpoint(0)
+    run(make_job(tmp_path / "resumed", attempt=2, **changes), lambda event: None)
+    assert final_digest(tmp_path / "resumed") == final_digest(tmp_path / "straight")
 
 
 def test_pretraining_continues_from_a_model(tmp_path: Path) -> None:

@@ -14,7 +14,11 @@ from tests.shared_data import shared_file
 FOLDER = Path(__file__).parents[3] / "experiments"
 EXPERIMENTS = sorted(FOLDER.glob("*.yaml"))
 EXPECTED = {
+    "ablation_full_sentences",
     "ablation_no_next_sentence",
+    "ablation_sentence_order",
+    "ablation_spans",
+    "ablation_whole_words",
     "pretrain_base",
     "pretrain_tiny_wikipedia",
     "sweep_conll2003",
@@ -43,14 +47,20 @@ def test_the_base_schedule_is_the_papers() -> None:
     assert (spec.global_batch_size, spec.learning_rate, spec.warmup_share) == (256, 1e-4, 0.01)
 
 
-def test_the_ablation_differs_in_one_field_and_is_another_experiment() -> None:
-    base, ablation = (
-        load_spec(FOLDER / "pretrain_tiny_wikipedia.yaml"),
-        load_spec(FOLDER / "ablation_no_next_sentence.yaml"),
-    )
-    assert isinstance(ablation, PretrainSpec)
-    changed = ablation.model_copy(update={"next_sentence_prediction": True, "name": base.name})
-    assert changed == base
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("ablation_no_next_sentence", {"sentence_objective"}),
+        ("ablation_sentence_order", {"sentence_objective"}),
+        ("ablation_full_sentences", {"sentence_objective", "cross_documents"}),
+        ("ablation_whole_words", {"mask_unit"}),
+        ("ablation_spans", {"mask_unit"}),
+    ],
+)
+def test_an_ablation_differs_in_its_fields_alone_and_is_another_experiment(name: str, fields: set[str]) -> None:
+    base, ablation = load_spec(FOLDER / "pretrain_tiny_wikipedia.yaml"), load_spec(FOLDER / f"{name}.yaml")
+    changed = {field for field in PretrainSpec.model_fields if getattr(ablation, field) != getattr(base, field)}
+    assert changed == fields | {"name"}
     assert ablation.fingerprint() != base.fingerprint()
 
 

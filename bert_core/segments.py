@@ -1,0 +1,103 @@
+"""Segments: stretches of tokenised documents, and how examples are laid out from them with their special tokens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bert_core.ragged_rows import Int64Array, ragged_ranges
+
+TokenArray = NDArray[np.uint16] | NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class TokenizedDocuments:
+    """Documents laid end to end. Sentence s is tokens[sentence_offsets[s] : sentence_offsets[s + 1]]; document d is
+    sentences document_offsets[d] up to document_offsets[d + 1]. No sentence and no document is empty."""
+
+    tokens: TokenArray  # (num_tokens,)
+    sentence_offsets: Int64Array  # (num_sentences + 1,) into tokens
+    document_offsets: Int64Array  # (num_documents + 1,) into sentences
+
+    @property
+    def num_documents(self) -> int:
+        """Documents held."""
+        return len(self.document_offsets) - 1
+
+    @cached_property
+    def document_ends(self) -> Int64Array:
+        """Where each document begins, and the last one ends, in tokens: (num_documents + 1,)."""
+        return self.sentence_offsets[self.document_offsets]
+
+    @cached_property
+    def separated_offsets(self) -> Int64Array:
+        """`sentence_offsets` (num_sentences + 1,), were there one more token, a separator, after each document."""
+        num_separators = np.repeat(np.arange(self.num_documents + 1), np.append(np.diff(self.document_offsets), 1))
+        return self.sentence_offsets + num_separators
+
+    @staticmethod
+    def concatenate(parts: Sequence["TokenizedDocuments"]) -> "TokenizedDocuments":
+        """All parts as one, in order."""
+        sentences, documents = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
+        for part in parts:
+            sentences.append(part.sentence_offsets[1:] + sentences[-1][-1])
+            documents.append(part.document_offsets[1:] + documents[-1][-1])
+        tokens = np.concatenate([part.tokens for part in parts])
+        return TokenizedDocuments(tokens, np.concatenate(sentences), np.concatenate(documents))
+
+
+@dataclass(frozen=True)
+class Segments:
+    """The segments of n examples, K in all, as ranges of the documents' tokens."""
+
+    starts: Int64Array  # (K,)
+    lengths: Int64Array  # (K,)
+    example_offsets: Int64Array  # (n + 1,) into segments
+    sentence_labels: NDArray[np.int8]
+    """(n,) 0 = the second segment follows the first, 1 = it does not; (0,) where examples are no pairs."""
+
+    @staticmethod
+    def pairs(
+        a: tuple[Int64Array, Int64Array], b: tuple[Int64Array, Int64Array], labels: NDArray[np.bool_]
+    ) -> "Segments":
+        """Two segments for each of n examples, given as starts (n,) and lengths (n,)."""
+        starts, lengths = (np.stack(both, axis=1).reshape(-1) for both in zip(a, b, strict=True))
+        return Segments(starts, lengths, np.arange(0, len(starts) + 1, 2), labels.astype(np.int8))
+
+    @property
+    def is_pairs(self) -> bool:
+        """Whether an example is a pair, whose second segment has token type 1."""
+        return len(self.sentence_labels) > 0
+
+
+@dataclass(frozen=True)
+class LaidOut:
+    """Examples laid end to end with their special tokens; T tokens, n examples."""
+
+    input_ids: NDArray[np.int32]  # (T,)
+    token_type_ids: NDArray[np.int8]  # (T,)
+    cu_seqlens: NDArray[np.int32]  # (n + 1,)
+    is_special: NDArray[np.bool_]  # (T,)
+
+
+def lay_out(documents: TokenizedDocuments, segments: Segments, *, cls_id: int, sep_id: int) -> LaidOut:
+    """[CLS] segment [SEP] for every example, and segment [SEP] again for each of its further segments."""
+    closed = np.append(0, np.cumsum(segments.lengths + 1))  # (K + 1,) where a segment begins, were there no [CLS]
+    num_before = np.arange(len(segments.example_offsets))
+    cu_seqlens = closed[segments.example_offsets] + num_before
+    begins = closed[:-1] + np.repeat(num_before[1:], np.diff(segments.example_offsets))
+
+    input_ids = np.empty(cu_seqlens[-1], np.int32)
+    tokens = documents.tokens[ragged_ranges(segments.starts, segments.lengths)]
+    input_ids[ragged_ranges(begins, segments.lengths)] = tokens
+    is_special = np.zeros(len(input_ids), bool)
+    for places, special_id in ((cu_seqlens[:-1], cls_id), (begins + segments.lengths, sep_id)):
+        input_ids[places] = special_id
+        is_special[places] = True
+    token_type_ids = np.zeros(len(input_ids), np.int8)
+    if segments.is_pairs:
+        second = segments.lengths[1::2] + 1
+        token_type_ids[ragged_ranges(cu_seqlens[1:] - second, second)] = 1
+    return LaidOut(input_ids, token_type_ids, cu_seqlens.astype(np.int32), is_special)
