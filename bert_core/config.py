@@ -6,38 +6,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
+from bert_core.config_checks import check_config
 from bert_core.errors import CheckpointError, ConfigError
 from bert_core.families import FAMILIES, MODERN, OWN, Family
 from bert_core.sizes import shape_of
 
 CONFIG_FILE = "config.json"
-
-ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu")
-
-PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
-
-_CHOICES: dict[str, tuple[str | None, ...]] = {
-    "hidden_act": ACTIVATIONS,
-    "problem_type": (None, *PROBLEM_TYPES),
-    "position_embedding_type": ("absolute", "rotary", "alibi"),
-    "feed_forward": ("mlp", "gated"),
-    "norm_placement": ("post", "pre"),
-    "pooler_activation": ("tanh", "relu", None),
-    "token_decoder": ("softmax", "crf"),
-}
-
-_COUNTS = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-    "embedding_size",
-    "num_hidden_groups",
-)
-
-_SHARES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "answer_dropout")
 
 
 @dataclass(frozen=True)
@@ -100,53 +74,15 @@ class BertConfig:
     """Whether pretraining has a head for pairs of segments: next sentence or sentence order."""
     span_boundary_objective: bool = False
     """Whether pretraining predicts the tokens of a masked span from its borders as well (Joshi et al. 2020)."""
+    head_input: str = "last"
+    """What a head for a task reads: a layer's output, or the last four's sum or concatenation, or a learnt mixture."""
     token_decoder: str = "softmax"
     """How a classifier of tokens chooses: each for itself, "softmax", or the best sequence, "crf"."""
     model_type: str = "bert"
     """The family, which names the folder's weights; `bert_core` where no family of transformers has such a model."""
 
     def __post_init__(self) -> None:
-        for name in _COUNTS:
-            value = getattr(self, name)
-            if value is None and name in ("embedding_size", "num_hidden_groups"):
-                continue
-            if not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name} is {value!r}; it must be a whole number of at least 1")
-        for name in _SHARES:
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < 1:
-                raise ConfigError(f"{name} is {value!r}; a dropout must be at least 0 and below 1")
-        for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                names = ", ".join(str(value) for value in known)
-                raise ConfigError(f"{name} {getattr(self, name)!r} is not known; use one of {names}")
-        if self.model_type not in FAMILIES:
-            raise ConfigError(f"model_type is {self.model_type!r}; known are {', '.join(FAMILIES)}")
-        self._check_sizes()
-        if not self.id2label or sorted(self.id2label) != list(range(len(self.id2label))):
-            raise ConfigError(f"id2label has the ids {sorted(self.id2label)}; they must be 0, 1, 2, … without a gap")
-
-    def _check_sizes(self) -> None:
-        if self.hidden_size % self.num_attention_heads:
-            raise ConfigError(
-                f"hidden_size {self.hidden_size} cannot be split over {self.num_attention_heads} heads; "
-                f"make it a multiple of num_attention_heads"
-            )
-        if self.position_embedding_type == "rotary" and self.head_size % 2:
-            raise ConfigError(f"a head is {self.head_size} wide; rotary positions turn pairs: choose an even number")
-        if self.num_hidden_groups is not None and self.num_hidden_groups > self.num_hidden_layers:
-            raise ConfigError(
-                f"num_hidden_groups {self.num_hidden_groups} is more than the {self.num_hidden_layers} layers"
-            )
-        if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
-            raise ConfigError(f"pad_token_id {self.pad_token_id} lies outside a vocabulary of {self.vocab_size}")
-        if self.type_vocab_size < 0:
-            raise ConfigError(f"type_vocab_size is {self.type_vocab_size}; 0 stands for a model without token types")
-        if self.max_seq_length < 1:
-            raise ConfigError(
-                f"max_position_embeddings {self.max_position_embeddings} leaves no position behind the first "
-                f"{self.position_offset} rows"
-            )
+        check_config(self)
 
     @classmethod
     def from_size(cls, size: str, family: str = "bert", **changes: Any) -> Self:
@@ -228,6 +164,16 @@ class BertConfig:
     def max_seq_length(self) -> int:
         """Tokens of the longest sequence that the model can read."""
         return self.max_position_embeddings - self.position_offset
+
+    @property
+    def head_width(self) -> int:
+        """Width of what a head for a task reads."""
+        return (4 if self.head_input == "concat_last_four" else 1) * self.hidden_size
+
+    @property
+    def summary_width(self) -> int:
+        """Width of a sequence's summary."""
+        return self.head_width if self.pooler_activation is None else self.hidden_size
 
     @property
     def head_dropout_prob(self) -> float:

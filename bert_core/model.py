@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from bert_core.attention import attention
 from bert_core.config import BertConfig
 from bert_core.errors import DataError
+from bert_core.head_input import HeadInput
 from bert_core.packed_sequences import PackedSequences
 from bert_core.positions import Positions
 from bert_core.pretrained import PretrainedModel
@@ -134,7 +135,8 @@ class BertModel(PretrainedModel):
         if config.norm_placement == "pre" and config.final_norm:
             self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=config.use_bias)
         if self.with_pooler:
-            self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+            self.pooler = nn.Linear(config.head_width, config.hidden_size)
+        self.head_input = HeadInput(config)
 
     def pack(
         self,
@@ -153,6 +155,11 @@ class BertModel(PretrainedModel):
     def encode(self, seqs: PackedSequences) -> Tensor:
         """The last layer's output: (T, H). Raises: DataError when a sequence is longer than the model can read."""
         return deque(self.layer_outputs(seqs), maxlen=1).pop()
+
+    def head_states(self, seqs: PackedSequences) -> Tensor:
+        """What a head for a task reads, as `config.head_input` says: (T, W)."""
+        kept = self.head_input.select(self.layer_outputs(seqs)) if seqs.states is None else seqs.states
+        return self.head_input(kept)  # type: ignore[no-any-return]
 
     def layer_outputs(self, seqs: PackedSequences) -> Iterator[Tensor]:
         """The embeddings, then the output of each layer, the last one normalised: L + 1 times (T, H).
@@ -174,8 +181,8 @@ class BertModel(PretrainedModel):
             yield self.norm(x) if is_last and hasattr(self, "norm") else x
 
     def pool(self, hidden: Tensor, seqs: PackedSequences, dropout: nn.Module | None = None) -> Tensor:
-        """A summary of each sequence from its first token, which `dropout` may go over first: (T, H) → (B, H)."""
-        summary = hidden.index_select(0, seqs.first_tokens)  # (B, H)
+        """A summary of each sequence from its first token, which `dropout` may go over first: (T, W) → (B, H)."""
+        summary = hidden.index_select(0, seqs.first_tokens)  # (B, W)
         summary = summary if dropout is None else dropout(summary)
         if not self.with_pooler:
             return summary
@@ -188,9 +195,9 @@ class BertModel(PretrainedModel):
     ) -> BertOutput:
         """For padded rows (B, S); padding is taken out before the encoder and comes back as zeros."""
         seqs = self.pack(input_ids, attention_mask, token_type_ids)
-        hidden = self.encode(seqs)  # (T, H)
-        pooled = self.pool(hidden, seqs) if self.with_pooler else None
-        return BertOutput(seqs.unpack(hidden, input_ids.shape[1]), pooled)
+        outputs = list(self.layer_outputs(seqs))  # L + 1 times (T, H)
+        pooled = self.pool(self.head_input(self.head_input.select(outputs)), seqs) if self.with_pooler else None
+        return BertOutput(seqs.unpack(outputs[-1], input_ids.shape[1]), pooled)
 
 
 def _check_range(name: str, ids: Tensor, size: int) -> None:

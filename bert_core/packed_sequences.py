@@ -34,6 +34,8 @@ class PackedSequences:
     """(B, S) bool: slots that may be attended to"""
     padding_kept: bool = False
     """Whether padding was packed as well, as tokens that look but are never looked at"""
+    states: Tensor | None = None
+    """(T, …) what `HeadInput.select` gave for these tokens, where the layers do not learn and it was kept"""
 
     @property
     def num_sequences(self) -> int:

@@ -39,6 +39,7 @@ OWN = Family(
             "prediction_transform",
             "sentence_head",
             "span_boundary_objective",
+            "head_input",
             "token_decoder",
         )
     },

@@ -19,11 +19,11 @@ class BertForMultipleChoice(PretrainedModel):
     def build(self, config: BertConfig) -> None:
         self.bert = BertModel(config, seed=None, with_pooler=True)
         self.dropout = nn.Dropout(config.head_dropout_prob)
-        self.classifier = nn.Linear(config.hidden_size, 1)
+        self.classifier = nn.Linear(config.summary_width, 1)
 
     def packed_logits(self, seqs: PackedSequences) -> Tensor:
         """One score for each sequence: (B·C,)"""
-        pooled = self.bert.pool(self.bert.encode(seqs), seqs)  # (B·C, H)
+        pooled = self.bert.pool(self.bert.head_states(seqs), seqs)  # (B·C, H)
         return self.classifier(self.dropout(pooled)).squeeze(-1)  # type: ignore[no-any-return]
 
     def forward(

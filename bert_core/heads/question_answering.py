@@ -20,11 +20,11 @@ class BertForQuestionAnswering(PretrainedModel):
         self.config = config.with_labels(["LABEL_0", "LABEL_1"])  # the width that Hugging Face reads off the labels
         self.bert = BertModel(config, seed=None, with_pooler=False)
         self.dropout = nn.Dropout(config.answer_dropout)
-        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+        self.qa_outputs = nn.Linear(config.head_width, 2)
 
     def packed_logits(self, seqs: PackedSequences) -> Tensor:
         """(T, 2): start and end"""
-        logits: Tensor = self.qa_outputs(self.dropout(self.bert.encode(seqs)))
+        logits: Tensor = self.qa_outputs(self.dropout(self.bert.head_states(seqs)))
         return logits
 
     def forward(
@@ -40,7 +40,7 @@ class BertForQuestionAnswering(PretrainedModel):
         """
         keep_padding = not self.config.family.zeroes_padding
         seqs = self.bert.pack(input_ids, attention_mask, token_type_ids, keep_padding)
-        hidden = seqs.unpack(self.bert.encode(seqs), input_ids.shape[1])  # (B, S, H)
+        hidden = seqs.unpack(self.bert.head_states(seqs), input_ids.shape[1])  # (B, S, H)
         start, end = self.qa_outputs(self.dropout(hidden)).unbind(-1)  # (B, S) each
         if start_positions is None or end_positions is None:
             return QuestionAnsweringOutput(None, start, end)

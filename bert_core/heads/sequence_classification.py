@@ -19,12 +19,12 @@ class BertForSequenceClassification(PretrainedModel):
     def build(self, config: BertConfig) -> None:
         self.bert = BertModel(config, seed=None, with_pooler=True)
         self.dropout = nn.Dropout(config.head_dropout_prob)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.classifier = nn.Linear(config.summary_width, config.num_labels)
 
     def packed_logits(self, seqs: PackedSequences) -> Tensor:
         """(B, C)"""
         first = self.dropout if self.config.family.drops_before_summary else None
-        pooled = self.bert.pool(self.bert.encode(seqs), seqs, first)  # (B, H)
+        pooled = self.bert.pool(self.bert.head_states(seqs), seqs, first)  # (B, H)
         logits: Tensor = self.classifier(self.dropout(pooled))
         return logits
 

@@ -21,13 +21,13 @@ class BertForTokenClassification(PretrainedModel):
     def build(self, config: BertConfig) -> None:
         self.bert = BertModel(config, seed=None, with_pooler=False)
         self.dropout = nn.Dropout(config.token_dropout_prob)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.classifier = nn.Linear(config.head_width, config.num_labels)
         labels = [config.id2label[number] for number in range(config.num_labels)]
         self.crf = LinearChainCrf(labels) if config.token_decoder == "crf" else None
 
     def packed_logits(self, seqs: PackedSequences) -> Tensor:
         """(T, C)"""
-        logits: Tensor = self.classifier(self.dropout(self.bert.encode(seqs)))
+        logits: Tensor = self.classifier(self.dropout(self.bert.head_states(seqs)))
         return logits
 
     def compute_loss(self, logits: Tensor, labels: Tensor, seqs: PackedSequences) -> Tensor:

@@ -1,0 +1,88 @@
+"""What the numbers of a model must be to be a model."""
+
+from typing import TYPE_CHECKING
+
+from bert_core.errors import ConfigError
+from bert_core.families import FAMILIES
+
+if TYPE_CHECKING:
+    from bert_core.config import BertConfig
+
+ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu")
+
+PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
+
+_CHOICES: dict[str, tuple[str | None, ...]] = {
+    "hidden_act": ACTIVATIONS,
+    "problem_type": (None, *PROBLEM_TYPES),
+    "position_embedding_type": ("absolute", "rotary", "alibi"),
+    "feed_forward": ("mlp", "gated"),
+    "norm_placement": ("post", "pre"),
+    "pooler_activation": ("tanh", "relu", None),
+    "head_input": ("last", "second_to_last", "sum_last_four", "concat_last_four", "mixture", "embeddings"),
+    "token_decoder": ("softmax", "crf"),
+}
+
+_COUNTS = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "embedding_size",
+    "num_hidden_groups",
+)
+
+_SHARES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "answer_dropout")
+
+
+def check_config(config: "BertConfig") -> None:
+    """Raises: ConfigError, naming the field, its value and what it may be."""
+    for name in _COUNTS:
+        value = getattr(config, name)
+        if value is None and name in ("embedding_size", "num_hidden_groups"):
+            continue
+        if not isinstance(value, int) or value < 1:
+            raise ConfigError(f"{name} is {value!r}; it must be a whole number of at least 1")
+    for name in _SHARES:
+        value = getattr(config, name)
+        if value is not None and not 0 <= value < 1:
+            raise ConfigError(f"{name} is {value!r}; a dropout must be at least 0 and below 1")
+    for name, known in _CHOICES.items():
+        if getattr(config, name) not in known:
+            names = ", ".join(str(value) for value in known)
+            raise ConfigError(f"{name} {getattr(config, name)!r} is not known; use one of {names}")
+    if config.model_type not in FAMILIES:
+        raise ConfigError(f"model_type is {config.model_type!r}; known are {', '.join(FAMILIES)}")
+    _check_layers(config)
+    _check_vocabulary(config)
+
+
+def _check_layers(config: "BertConfig") -> None:
+    if config.hidden_size % config.num_attention_heads:
+        raise ConfigError(
+            f"hidden_size {config.hidden_size} cannot be split over {config.num_attention_heads} heads; "
+            f"make it a multiple of num_attention_heads"
+        )
+    if config.position_embedding_type == "rotary" and config.head_size % 2:
+        raise ConfigError(f"a head is {config.head_size} wide; rotary positions turn pairs: choose an even number")
+    num_layers = config.num_hidden_layers
+    if config.num_hidden_groups is not None and config.num_hidden_groups > num_layers:
+        raise ConfigError(f"num_hidden_groups {config.num_hidden_groups} is more than the {num_layers} layers")
+    if config.head_input.endswith("four") and num_layers < 4:
+        raise ConfigError(f"head_input {config.head_input!r} needs four layers; the model has {num_layers}")
+
+
+def _check_vocabulary(config: "BertConfig") -> None:
+    if config.pad_token_id is not None and not 0 <= config.pad_token_id < config.vocab_size:
+        raise ConfigError(f"pad_token_id {config.pad_token_id} lies outside a vocabulary of {config.vocab_size}")
+    if config.type_vocab_size < 0:
+        raise ConfigError(f"type_vocab_size is {config.type_vocab_size}; 0 stands for a model without token types")
+    if config.max_seq_length < 1:
+        raise ConfigError(
+            f"max_position_embeddings {config.max_position_embeddings} leaves no position behind the first "
+            f"{config.position_offset} rows"
+        )
+    if not config.id2label or sorted(config.id2label) != list(range(len(config.id2label))):
+        raise ConfigError(f"id2label has the ids {sorted(config.id2label)}; they must be 0, 1, 2, … without a gap")
