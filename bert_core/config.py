@@ -78,6 +78,8 @@ class BertConfig:
     """What a head for a task reads: a layer's output, or the last four's sum or concatenation, or a learnt mixture."""
     token_decoder: str = "softmax"
     """How a classifier of tokens chooses: each for itself, "softmax", or the best sequence, "crf"."""
+    extra_features: int = 0
+    """Numbers beside the summary of a sequence that a classifier of sequences reads."""
     model_type: str = "bert"
     """The family, which names the folder's weights; `bert_core` where no family of transformers has such a model."""
 

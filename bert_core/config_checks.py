@@ -55,6 +55,8 @@ def check_config(config: "BertConfig") -> None:
             raise ConfigError(f"{name} {getattr(config, name)!r} is not known; use one of {names}")
     if config.model_type not in FAMILIES:
         raise ConfigError(f"model_type is {config.model_type!r}; known are {', '.join(FAMILIES)}")
+    if config.extra_features < 0:
+        raise ConfigError(f"extra_features is {config.extra_features}; 0 stands for a classifier of text alone")
     _check_layers(config)
     _check_vocabulary(config)
 

@@ -41,6 +41,7 @@ OWN = Family(
             "span_boundary_objective",
             "head_input",
             "token_decoder",
+            "extra_features",
         )
     },
 )

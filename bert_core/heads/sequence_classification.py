@@ -1,11 +1,14 @@
 """A class, several classes or a number for each sequence.
 
-Shapes: B sequences, S slots of a padded row, H hidden, C classes.
+Shapes: B sequences, S slots of a padded row, H hidden, E extra features, C classes.
 """
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.config import BertConfig
+from bert_core.errors import DataError
 from bert_core.heads.outputs import ClassificationOutput
 from bert_core.losses import sequence_classification_loss
 from bert_core.model import BertModel
@@ -14,17 +17,27 @@ from bert_core.pretrained import PretrainedModel
 
 
 class BertForSequenceClassification(PretrainedModel):
-    """A class, several classes or a number for each sequence, as `config.problem_type` says."""
+    """A class, several classes or a number for each sequence, as `config.problem_type` says.
+
+    With `config.extra_features` numbers stand beside the text: they and the pooled text, end to end, pass through one
+    layer to the classifier (Gu and Budhwani 2021: concatenation, then a perceptron).
+    """
 
     def build(self, config: BertConfig) -> None:
         self.bert = BertModel(config, seed=None, with_pooler=True)
         self.dropout = nn.Dropout(config.head_dropout_prob)
+        if config.extra_features:
+            # By a layer: at an encoder's learning rate, a single weight for a number would hardly move.
+            self.combine = nn.Linear(config.summary_width + config.extra_features, config.summary_width)
         self.classifier = nn.Linear(config.summary_width, config.num_labels)
 
-    def packed_logits(self, seqs: PackedSequences) -> Tensor:
-        """(B, C)"""
+    def packed_logits(self, seqs: PackedSequences, extra: Tensor | None = None) -> Tensor:
+        """(B, C). `extra`, (B, E), is what stands beside the text. Raises: DataError when its shape is another."""
         first = self.dropout if self.config.family.drops_before_summary else None
         pooled = self.bert.pool(self.bert.head_states(seqs), seqs, first)  # (B, H)
+        self._check_extra(extra, seqs.num_sequences)
+        if extra is not None:
+            pooled = F.gelu(self.combine(torch.cat([pooled, extra], dim=-1)))  # (B, H)
         logits: Tensor = self.classifier(self.dropout(pooled))
         return logits
 
@@ -34,9 +47,16 @@ class BertForSequenceClassification(PretrainedModel):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
+        extra: Tensor | None = None,
     ) -> ClassificationOutput:
         """For padded rows."""
-        logits = self.packed_logits(self.bert.pack(input_ids, attention_mask, token_type_ids))
+        logits = self.packed_logits(self.bert.pack(input_ids, attention_mask, token_type_ids), extra)
         if labels is None:
             return ClassificationOutput(None, logits)
         return ClassificationOutput(sequence_classification_loss(logits, labels, self.config.problem_type), logits)
+
+    def _check_extra(self, extra: Tensor | None, num_sequences: int) -> None:
+        wanted = (num_sequences, self.config.extra_features) if self.config.extra_features else None
+        given = None if extra is None else tuple(extra.shape)
+        if given != wanted:
+            raise DataError(f"extra has the shape {given}; this model reads {wanted} beside the text")

@@ -7,6 +7,7 @@ from bert_core.metrics.glue import (
     glue_metrics,
     regression_metrics,
 )
+from bert_core.metrics.multi_label import multi_label_metrics
 from bert_core.metrics.ner import ner_f1, ner_f1_by_type
 from bert_core.metrics.retrieval import retrieval_metrics, retrieval_metrics_by_query
 from bert_core.metrics.squad import answer_scores, squad_scores
@@ -17,6 +18,7 @@ __all__ = [
     "classification_metrics",
     "glue_metric_names",
     "glue_metrics",
+    "multi_label_metrics",
     "ner_f1",
     "ner_f1_by_type",
     "regression_metrics",
