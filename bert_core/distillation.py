@@ -1,0 +1,108 @@
+"""A small student that learns to answer as a large teacher does (Hinton et al. 2015; Sanh et al. 2019, DistilBERT).
+
+Shapes: B sequences, S slots of a padded row, T tokens, P scored rows, H hidden, C classes, L layers.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TypeVar
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from bert_core.config import BertConfig
+from bert_core.errors import ConfigError, DataError
+from bert_core.model import BertModel
+from bert_core.packed_sequences import PackedSequences
+from bert_core.pretrained import PretrainedModel
+
+_LAYER = re.compile(r"(?<=layers\.)\d+(?=\.)")
+_MIXTURE = "head_input.weights"
+_NO_TOKEN = -1e9
+"""Logit of a slot without a token: its probability is 0, and the divergence stays a number, as it would not from −∞."""
+
+Model = TypeVar("Model", bound=PretrainedModel)
+
+
+def soft_target_loss(student_logits: Tensor, teacher_logits: Tensor, temperature: float) -> Tensor:
+    """T² · KL(teacher ‖ student) of the distributions at temperature T, mean over rows: (P, C), (P, C) → scalar.
+
+    T² keeps the gradients as large as those of labels, whatever the temperature (Hinton et al. 2015, section 2). The
+    cross entropy there differs by the teacher's entropy, which has no gradient; this is 0 when both agree.
+    """
+    student, teacher = (
+        F.log_softmax(logits.float() / temperature, dim=-1) for logits in (student_logits, teacher_logits)
+    )
+    return F.kl_div(student, teacher, reduction="batchmean", log_target=True) * temperature**2
+
+
+def soft_span_loss(student_logits: Tensor, teacher_logits: Tensor, seqs: PackedSequences, temperature: float) -> Tensor:
+    """The same for first and last tokens of answers, each over its sequence's own tokens: (T, 2), (T, 2) → scalar."""
+    student, teacher = (
+        seqs.unpack(logits.float()).transpose(1, 2).masked_fill(~seqs.is_key[:, None, :], _NO_TOKEN)  # (B, 2, S)
+        for logits in (student_logits, teacher_logits)
+    )
+    return soft_target_loss(student.flatten(0, 1), teacher.flatten(0, 1), temperature)
+
+
+def hidden_cosine_loss(student_hidden: Tensor, teacher_hidden: Tensor) -> Tensor:
+    """1 − cosine between the two states of a token, mean over tokens: (T, H), (T, H) → scalar (Sanh et al. 2019, 3).
+
+    Raises: DataError when the states differ in width.
+    """
+    if student_hidden.shape != teacher_hidden.shape:
+        raise DataError(
+            f"hidden states have the shapes {tuple(student_hidden.shape)} and {tuple(teacher_hidden.shape)}; "
+            "a cosine needs a student of the teacher's hidden_size"
+        )
+    return 1.0 - F.cosine_similarity(student_hidden.float(), teacher_hidden.float(), dim=-1).mean()
+
+
+@contextmanager
+def last_hidden_states(encoder: BertModel) -> Iterator[list[Tensor]]:
+    """A list whose last entry is the `last_hidden_state` (T, H) of the encoder's latest pass, whoever asked for it."""
+    last = encoder.norm if hasattr(encoder, "norm") else encoder.layers[-1]
+    seen: list[Tensor] = []
+    handle = last.register_forward_hook(lambda module, inputs, output: seen.append(output))
+    try:
+        yield seen
+    finally:
+        handle.remove()
+
+
+def student_config(teacher: BertConfig, num_hidden_layers: int) -> BertConfig:
+    """The teacher's shape with fewer layers. Raises: ConfigError unless they are fewer."""
+    if not 1 <= num_hidden_layers < teacher.num_hidden_layers:
+        raise ConfigError(
+            f"num_hidden_layers {num_hidden_layers} must be at least 1 and below the teacher's "
+            f"{teacher.num_hidden_layers}, of which the student takes some"
+        )
+    groups = teacher.num_hidden_groups
+    return replace(
+        teacher,
+        num_hidden_layers=num_hidden_layers,
+        num_hidden_groups=None if groups is None else min(groups, num_hidden_layers),
+    )
+
+
+def student_of(teacher: Model, num_hidden_layers: int, dropout: float | None = None) -> Model:
+    """A student that begins as its teacher with layers left out; embeddings and head are copies.
+
+    Layer i of l is the teacher's layer ⌊i·L/l⌋: every second one from the first where l is half of L (Sanh et al.
+    2019, section 3, "one layer out of two"). Where layers share weights, the same holds of the weights there are. A
+    learnt mixture of layers is one of other layers, and starts anew.
+
+    Args:
+        dropout: everywhere in the student; the teacher's own when left out.
+
+    Raises: ConfigError unless the student has fewer layers.
+    """
+    config = student_config(teacher.config, num_hidden_layers)
+    student = type(teacher).from_config(config if dropout is None else config.with_dropout(dropout))
+    own, kept = (config.num_hidden_groups or config.num_hidden_layers for config in (teacher.config, student.config))
+    weights, new = teacher.state_dict(), student.state_dict()
+    origins = {name: _LAYER.sub(lambda match: str(int(match[0]) * own // kept), name) for name in new}
+    student.load_state_dict(new | {name: weights[origins[name]] for name in new if not name.endswith(_MIXTURE)})
+    return student
