@@ -73,7 +73,7 @@ def mask_tokens(
     if word_ids is not None and unit != "token":
         words = np.asarray(word_ids).reshape(-1)
         maskable &= words >= 0
-        continues = np.append(False, words[1:] == words[:-1])
+        continues = words == np.roll(words, 1)  # what the first token continues does not matter
     config = MaskingConfig(vocab_size, mask_token_id, mlm_probability, mix, unit)
     offsets = np.arange(len(rows) + 1) * rows.shape[1]
     flat = rows.reshape(-1).astype(np.int64)

@@ -3,21 +3,19 @@
     example number ─► (epoch, position) ─► (window of shards, place in it) ─► (section, ordinal) ─► segments ─► mask
 
 Each epoch permutes the shards, lays them out in windows of `window_shards`, and permutes the examples inside a window;
-random B segments and documents that a sequence runs on into come from the same window, so a process holds one window
-and never the corpus. A section is a document, or a shard where sequences cross documents. All of it is a
-function of (corpus digest, seed, phase, epoch, example). Step s of a phase uses the phase's examples
-[s·B, (s + 1)·B), and rank r of W takes the r-th of W equal parts of that: the sequence of global batches does not
-depend on the number of workers, on blocks or on restarts.
+random B segments, and documents that a sequence runs on into, come from the same window, so a process holds one window
+and never the corpus. A section is a document, or a shard where sequences cross documents. All of it is a function of
+(corpus digest, seed, phase, epoch, example). Step s of a phase uses the phase's examples [s·B, (s + 1)·B), and rank r
+of W takes the r-th of W equal parts of that: the sequence of global batches does not depend on the number of workers,
+on blocks or on restarts.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 
-from bert_core.counter_random import derive_key, permutation
+from bert_core.counter_random import derive_key
 from bert_core.masking import MaskingConfig
 from bert_core.packing import PackedBatch, build_packed_batch
 from bert_core.ragged_rows import Int64Array
@@ -25,24 +23,15 @@ from bert_core.segments import TokenizedDocuments
 from bert_core.sentence_objectives import SegmentConfig, build_segments, count_examples
 from bert_core.stretches import Numbered
 from orchestrator.corpus.token_store import StoreSplit, TokenStore
-
-
-class ShardReader(Protocol):
-    """What the stream needs of a token store; cheap to pickle."""
-
-    @property
-    def fingerprint(self) -> str:
-        """The corpus digest."""
-
-    @property
-    def num_shards(self) -> int:
-        """Shards that can be read."""
-
-    def document_lengths(self, shard: int) -> Int64Array:
-        """Tokens of each document of a shard."""
-
-    def read_documents(self, shard: int) -> TokenizedDocuments:
-        """A shard's documents."""
+from orchestrator.corpus.windows import (
+    EpochLayout,
+    ShardReader,
+    WindowKey,
+    epoch_layout,
+    even_windows,
+    load_window,
+    window_order,
+)
 
 
 @dataclass(frozen=True)
@@ -160,7 +149,7 @@ class ExampleStream:
         epochs, positions = np.divmod(numbers, self.examples_per_epoch(phase))
         parts = []
         for epoch in np.unique(epochs):
-            layout = _epoch_layout(
+            layout = epoch_layout(
                 self._phase_key(phase),
                 int(epoch),
                 tuple(self.shard_examples[phase].tolist()),
@@ -173,15 +162,15 @@ class ExampleStream:
         return PackedBatch.concatenate(parts)
 
     def _build_window(
-        self, phase: int, epoch: int, layout: "_EpochLayout", number: int, positions: Int64Array
+        self, phase: int, epoch: int, layout: EpochLayout, number: int, positions: Int64Array
     ) -> PackedBatch:
         config, seed = self.config, self._phase_key(phase)
         max_seq_length = config.phases[phase][0]
-        key = _WindowKey(
+        key = WindowKey(
             self.store.fingerprint, layout.windows[number], max_seq_length, config.segments, store=self.store
         )
-        window = _load_window(key)
-        order = _window_order(seed, epoch, number, int(window.example_offsets[-1]))
+        window = load_window(key)
+        order = window_order(seed, epoch, number, int(window.example_offsets[-1]))
         example = order[positions - layout.offsets[number]]
         section = np.searchsorted(window.example_offsets, example, side="right") - 1
         numbered = Numbered(
@@ -207,63 +196,3 @@ class ExampleStream:
 
     def _phase_key(self, phase: int) -> int:
         return derive_key(self.config.seed, "phase", self.store.fingerprint, phase)
-
-
-@dataclass(frozen=True)
-class _EpochLayout:
-    """An epoch's windows of shards, and the position at which each begins."""
-
-    windows: tuple[tuple[int, ...], ...]
-    offsets: Int64Array  # (num_windows + 1,)
-
-
-@lru_cache(maxsize=4)
-def _epoch_layout(key: int, epoch: int, shard_examples: tuple[int, ...], window_shards: int) -> _EpochLayout:
-    order = permutation(derive_key(key, "shards", epoch), len(shard_examples)).tolist()
-    windows = even_windows(order, window_shards)
-    sizes = [sum(shard_examples[shard] for shard in window) for window in windows]
-    return _EpochLayout(windows, np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]))
-
-
-def even_windows(order: Sequence[int], window_shards: int) -> tuple[tuple[int, ...], ...]:
-    """Windows of at most `window_shards` shards, as even as can be: no window is left with a single shard
-    to draw random segments from while its neighbours have many.
-
-    >>> even_windows([3, 1, 0, 2, 4], 3)
-    ((3, 1, 0), (2, 4))
-    """
-    num_windows = -(-len(order) // window_shards)
-    return tuple(tuple(part.tolist()) for part in np.array_split(np.asarray(order), num_windows))
-
-
-@dataclass(frozen=True)
-class _Window:
-    documents: TokenizedDocuments
-    section_offsets: Int64Array  # (num_sections + 1,) into documents
-    example_offsets: Int64Array  # (num_sections + 1,)
-
-
-@dataclass(frozen=True)
-class _WindowKey:
-    """Which window; the store itself, unpickled anew in every task, takes no part in the comparison."""
-
-    fingerprint: str
-    shards: tuple[int, ...]
-    max_seq_length: int
-    segments: SegmentConfig
-    store: ShardReader = field(compare=False)
-
-
-@lru_cache(maxsize=2)
-def _load_window(key: _WindowKey) -> _Window:
-    shards = [key.store.read_documents(shard) for shard in key.shards]
-    counts = [count_examples(np.diff(shard.document_ends), key.max_seq_length, key.segments) for shard in shards]
-    sizes = [shard.num_documents if key.segments.cross_documents else 1 for shard in shards]
-    sections = np.repeat(sizes, [len(count) for count in counts])  # documents of each
-    offsets = (np.append(0, np.cumsum(values)) for values in (sections, np.concatenate(counts)))
-    return _Window(TokenizedDocuments.concatenate(shards), *offsets)
-
-
-@lru_cache(maxsize=4)
-def _window_order(key: int, epoch: int, window: int, size: int) -> Int64Array:
-    return permutation(derive_key(key, "window", epoch, window), size)

@@ -12,7 +12,8 @@ from bert_core.sentence_objectives import SegmentConfig
 from bert_core.tokenization import Tokenizer
 from bert_core.tokenizer_files import TOKENIZER_FILES
 from bert_core.word_pieces import continues_word
-from orchestrator.corpus.stream import ExampleStream, ShardReader, StreamConfig
+from orchestrator.corpus.stream import ExampleStream, StreamConfig
+from orchestrator.corpus.windows import ShardReader
 from orchestrator.errors import CorpusError, SpecError
 from orchestrator.pretraining.network import build_config
 from orchestrator.results import Event

@@ -23,6 +23,11 @@ def test_the_held_out_line_has_accuracies_beside_losses() -> None:
     assert len(found) <= 80
 
 
+def test_a_sentence_order_goes_by_its_own_name() -> None:
+    found = line("train", MLM | {"sop_loss": 0.61, "sop_accuracy": 0.7})
+    assert found == "step 20,000/100,000  mlm 6.430  sop 0.610  1,500 tokens/s"
+
+
 def test_a_run_without_next_sentences_shows_none() -> None:
     assert line("validation", MLM) == "held out 20,000: mlm 6.430 (15.2 %)  perplexity 1,234.5"
     assert line("train", MLM) == "step 20,000/100,000  mlm 6.430  1,500 tokens/s"

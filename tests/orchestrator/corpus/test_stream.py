@@ -12,8 +12,9 @@ from bert_core.masking import MaskingConfig
 from bert_core.packing import PackedBatch
 from bert_core.segments import TokenizedDocuments
 from bert_core.sentence_objectives import SegmentConfig, SentenceObjective
-from orchestrator.corpus import stream as stream_module
-from orchestrator.corpus.stream import ExampleStream, StreamConfig, even_windows
+from orchestrator.corpus import windows
+from orchestrator.corpus.stream import ExampleStream, StreamConfig
+from orchestrator.corpus.windows import even_windows
 from tests.bert_core.small_documents import documents
 
 
@@ -101,16 +102,16 @@ def test_workers_share_the_same_global_batches(segments: SegmentConfig, num_work
 def test_a_process_that_starts_anew_makes_the_same_batches() -> None:
     stream = open_stream()
     before = digests(list(stream.batches(range(5))))
-    for cache in (stream_module._load_window, stream_module._window_order, stream_module._epoch_layout):
+    for cache in (windows.load_window, windows.window_order, windows.epoch_layout):
         cache.cache_clear()
     assert digests(list(pickle.loads(pickle.dumps(stream)).batches(range(5)))) == before
 
 
 def test_windows_are_loaded_once_over_unpickled_streams() -> None:
-    stream_module._load_window.cache_clear()
+    windows.load_window.cache_clear()
     for _ in range(3):
         list(pickle.loads(pickle.dumps(open_stream(window_shards=5))).batches(range(4)))
-    assert stream_module._load_window.cache_info().misses == 1
+    assert windows.load_window.cache_info().misses == 1
 
 
 @pytest.mark.parametrize("change", [{"seed": 4}, {"window_shards": 3}])

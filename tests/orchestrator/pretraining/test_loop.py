@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from bert_core.errors import CheckpointError
-from orchestrator.corpus import stream as stream_module
+from orchestrator.corpus import windows
 from orchestrator.errors import RunFailedError, RunStoppedError
 from orchestrator.pretraining.checkpoints import Checkpoints
 from orchestrator.pretraining.job import PretrainJob, Worker
@@ -271,7 +271,7 @@ def test_held_out_documents_are_never_those_of_training(tmp_path: Path) -> None:
     assert job.held_out is not None
     before = digests(list(job.held_out.batches(range(1))))
     list(job.stream.batches(range(5)))
-    stream_module._load_window.cache_clear()
+    windows.load_window.cache_clear()
     list(job.stream.batches(range(5)))
     assert digests(list(job.held_out.batches(range(1)))) == before
 
