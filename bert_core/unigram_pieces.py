@@ -15,7 +15,7 @@ one node of a word to a later one. Letters: P nodes of all words, A arcs, K piec
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -29,7 +29,9 @@ LONGEST_PIECE = 16
 """Characters; as SentencePiece."""
 _LONGEST_WORD = 256
 """Characters; a longer word (a line without a space) is cut, since a pass takes a step for each."""
-_SEEDS_PER_PIECE = 10
+_MOST_CHARACTERS = 8_000_000
+"""Of different words: the most frequent ones that fit are learnt from, so that memory stays below some 3 GB."""
+_SEEDS_PER_PIECE = 5
 _KEPT_SHARE = 0.75
 _PASSES_PER_ROUND = 2
 _LEAST_COUNT = 0.5
@@ -39,12 +41,10 @@ _LEAST_COUNT = 0.5
 def learn_pieces(words: Mapping[str, int], num_pieces: int, min_frequency: int) -> dict[str, float]:
     """All characters and the best `num_pieces` longer pieces, or fewer, with their log probabilities.
 
-    Longer pieces begin as substrings that occur at least `min_frequency` times.
+    Longer pieces begin as substrings that occur at least `min_frequency` times. Of very many words the rarest are not
+    looked at.
     """
-    counts: Counter[str] = Counter()
-    for word, count in words.items():
-        for start in range(0, len(word), _LONGEST_WORD):
-            counts[word[start : start + _LONGEST_WORD]] += count
+    counts = _most_frequent(words)
     num_seeds = _SEEDS_PER_PIECE * num_pieces
     pieces, _, _ = _find_pieces(_Words.join(counts), num_seeds, min_frequency)
     num_characters = sum(len(piece) == 1 for piece in pieces)
@@ -70,6 +70,17 @@ def learn_pieces(words: Mapping[str, int], num_pieces: int, min_frequency: int) 
         loss = (expected[longer] * (scores - others)[longer]).astype(np.float32)
         num_kept = max(num_pieces, int(_KEPT_SHARE * len(longer)))
         expected[longer[np.argsort(-loss, kind="stable")[num_kept:]]] = 0.0
+
+
+def _most_frequent(words: Mapping[str, int]) -> dict[str, int]:
+    """The words to learn from, long ones cut."""
+    counts: Counter[str] = Counter()
+    for word, count in words.items():
+        for start in range(0, len(word), _LONGEST_WORD):
+            counts[word[start : start + _LONGEST_WORD]] += count
+    ranked = sorted(counts, key=lambda word: (-counts[word], word))
+    num_characters = accumulate(map(len, ranked))
+    return {word: counts[word] for word, total in zip(ranked, num_characters, strict=True) if total <= _MOST_CHARACTERS}
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,12 @@ def test_a_word_without_an_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(map(len, learnt)) == 4
 
 
+def test_of_too_many_words_the_most_frequent_are_learnt_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = {"rare": 2, "often": 9, "also": 9}
+    monkeypatch.setattr(unigram_pieces, "_MOST_CHARACTERS", 9)
+    assert learn_pieces(words, 20, 1) == learn_pieces({"often": 9, "also": 9}, 20, 1)
+
+
 def test_a_text_needs_no_more_tokens_than_with_the_library_s_trainer() -> None:
     generator = np.random.default_rng(3)
     stems = ["".join(generator.choice(list("abcdefghij"), 4)) for _ in range(60)]
