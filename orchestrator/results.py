@@ -126,7 +126,8 @@ class TrialResult:
     seed: int
     best_step: int = 0
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """Validation scores at the best step, by name; `baseline.NAME` is the majority baseline's."""
+    """Validation scores at the best step, by name; `baseline.NAME` is the majority baseline's, `collapsed` is 1 for a
+    trial that never left it."""
     model: ModelResult | None = None
     predictions_path: str | None = None
     error: str | None = None

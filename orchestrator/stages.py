@@ -139,6 +139,11 @@ def _run_sweep(spec: SweepSpec, context: StageContext) -> SweepResult:
         if result.state == "FAILED":
             progress.say(f"trial {result.number} failed: {result.error}")
             return
+        if result.metrics.get("collapsed"):
+            progress.say(
+                f"trial {result.number} (seed {result.seed}) collapsed: it never left the majority baseline; "
+                "other seeds, a longer warm-up or a lower learning rate may help"
+            )
         finished[result.key] = result
         write_json(join(context.run_folder, FINISHED_TRIALS), [asdict(trial) for trial in finished.values()])
 

@@ -56,8 +56,11 @@ def build_model(
     check_fit(config, recipe, tokenizer)
     model = HEAD_MODELS[head].from_config(config, recipe.seed)
     if init_folder is not None:
-        encoder = _encoder_weights(head, init_folder)
-        model.load_state_dict({**model.state_dict(), **encoder})
+        own = model.state_dict()
+        found = _encoder_weights(head, init_folder)
+        # A head that reads several layers has a pooler of another width, which starts anew.
+        fitting = {name: found[name] for name in own.keys() & found.keys() if own[name].shape == found[name].shape}
+        model.load_state_dict({**own, **fitting})
     return model
 
 
@@ -83,7 +86,8 @@ def _config(
         )
     else:
         config = BertConfig.from_pretrained(init_folder)
-    config = replace(config, token_decoder=recipe.token_decoder if head == "ner" else "softmax")
+    decoder = recipe.token_decoder if head == "ner" else "softmax"
+    config = replace(config, token_decoder=decoder, head_input=recipe.head_input)
     if recipe.dropout is not None:
         config = config.with_dropout(recipe.dropout)
     if head == "regression":
@@ -114,6 +118,8 @@ def make_batch(features: Features, windows: NDArray[np.int64], device: torch.dev
         features.token_type_ids[tokens],
         np.concatenate([[0], np.cumsum(features.lengths[windows])]),
     )
+    if features.states.size:
+        seqs = replace(seqs, states=torch.from_numpy(features.states[tokens]))
     if features.head == "ner":
         targets: NDArray[Any] = features.token_labels[tokens]
     elif features.head == "qa":

@@ -1,5 +1,6 @@
 """The loop that fine-tunes one model: packed batches in, the best step's weights out."""
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bert_core.counter_random import derive_key
-from bert_core.optimization import build_optimizer, linear_warmup_decay
+from bert_core.layerwise import thaw
+from bert_core.optimization import build_optimizer, linear_warmup_decay, set_learning_rate
 from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.batch_order import Schedule, epoch_batches
 from orchestrator.finetuning.heads import HeadModel, compute_loss, make_batch
@@ -74,7 +76,9 @@ def fine_tune(
     Raises: CollapsedError when the loss is not finite.
     """
     schedule = Schedule(features.num_windows, recipe.batch_size, recipe.epochs, recipe.evaluations_per_epoch)
-    optimizer = build_optimizer(model, recipe.learning_rate, recipe.weight_decay)
+    optimizer = build_optimizer(
+        model, recipe.learning_rate, recipe.weight_decay, layer_decay=recipe.layer_learning_rate_decay
+    )
     num_warmup = round(recipe.warmup_share * schedule.num_steps)
     meter = _Meter()
     best: Best[Scored] | None = None
@@ -82,6 +86,8 @@ def fine_tune(
     evaluation_numbers = {step: number for number, step in enumerate(schedule.evaluation_steps, start=1)}
     model.train()
     for step, windows in enumerate(islice(_batches(features, recipe), schedule.num_steps), start=1):
+        if recipe.unfreeze_every_epochs is not None:
+            thaw(model, math.floor((step - 1) / (recipe.unfreeze_every_epochs * schedule.steps_per_epoch)))
         factor = linear_warmup_decay(step - 1, schedule.num_steps, num_warmup)
         loss = _step(model, features, windows, recipe, optimizer, step, recipe.learning_rate * factor)
         meter.add(loss, len(windows), step)
@@ -136,8 +142,7 @@ def _step(
     optimizer.zero_grad(set_to_none=True)
     loss.backward()  # type: ignore[no-untyped-call]
     torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.max_grad_norm)
-    for group in optimizer.param_groups:
-        group["lr"] = learning_rate
+    set_learning_rate(optimizer, learning_rate)
     optimizer.step()
     return loss.detach()
 

@@ -13,9 +13,11 @@ from uuid import uuid4
 import torch
 
 from bert_core.errors import BertCoreError
+from bert_core.layerwise import thaw
 from bert_core.tokenization import Tokenizer
 from orchestrator.errors import OrchestratorError
 from orchestrator.finetuning.evaluation import Scored, score_model
+from orchestrator.finetuning.frozen import freeze
 from orchestrator.finetuning.heads import build_model
 from orchestrator.finetuning.model_folder import record_of, save_model_folder
 from orchestrator.finetuning.search_space import TrialPlan
@@ -87,7 +89,11 @@ def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult:
         "COMPLETED",
         plan.seed,
         best_step=best.evaluation.step,
-        metrics={**best.evaluation.scored.metrics, **baseline_metrics(job.baseline)},
+        metrics={
+            **best.evaluation.scored.metrics,
+            **baseline_metrics(job.baseline),
+            "collapsed": float(best.evaluation.score <= job.baseline[job.task.metric]),
+        },
         predictions_path=predictions_path,
         seconds=perf_counter() - begun_at,
     )
@@ -114,6 +120,9 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[Best[Scored]
     train, validation = (_features(job, task, split, recipe, tokenizer) for split in ("train", "validation"))
     init_folder = None if recipe.init_from == RANDOM else str(_local(job, job.folders[recipe.init_from]))
     model = build_model(task.head, task.labels, recipe, init_folder, tokenizer).to(device)
+    if recipe.frozen:
+        train, validation = (freeze(split, model, recipe.precision, job.cache) for split in (train, validation))
+        thaw(model, 0)
     steps_per_epoch = -(-train.num_windows // recipe.batch_size)
 
     def evaluate() -> tuple[float, Scored]:

@@ -52,6 +52,18 @@ class RecipeSpec(Section):
     batch_size: int = identity(32, "Examples of a step.", unit="examples", ge=1)
     epochs: float = identity(3.0, "Passes over the training split.", unit="epochs", gt=0.0)
     warmup_share: float = identity(0.1, "Share of the steps that warm up linearly.", unit="share", ge=0.0, lt=1.0)
+    frozen: bool = identity(
+        False, "Only the head learns, on the encoder's outputs, which are computed once for all trials."
+    )
+    head_input: Literal["last", "second_to_last", "sum_last_four", "concat_last_four", "mixture", "embeddings"] = (
+        identity("last", "What the head reads: a layer's output, the last four's, or a learnt mixture of all.")
+    )
+    layer_learning_rate_decay: float = identity(
+        1.0, "Each layer's learning rate is this times that of the layer above it; 1 for one rate.", gt=0.0, le=1.0
+    )
+    unfreeze_every_epochs: float | None = identity(
+        None, "Only the head learns at first, then one more layer from the top each so often.", unit="epochs", gt=0.0
+    )
     weight_decay: float = identity(0.01, "AdamW's decay; none on biases and LayerNorm.", ge=0.0)
     max_grad_norm: float = identity(1.0, "Gradients are clipped to this norm.", gt=0.0)
     dropout: float | None = identity(None, "Dropout everywhere; the model's own when left out.", ge=0.0, lt=1.0)
@@ -66,6 +78,12 @@ class RecipeSpec(Section):
     patience: int | None = identity(None, "Stop after so many evaluations without a better score.", ge=1)
     precision: Literal["fp32", "bf16"] = identity("fp32", "Arithmetic of forward and backward.")
     seed: int = identity(0, "Decides head, order and dropout.", ge=0, lt=2**32)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.frozen and self.unfreeze_every_epochs is not None:
+            raise ValueError("frozen and unfreeze_every_epochs contradict one another; leave one out")
+        return self
 
 
 class Choice(Section):

@@ -9,7 +9,7 @@ from orchestrator.tasks.examples import (
     QaExample,
     RegressionExample,
 )
-from orchestrator.tasks.feature_cache import dataset_result, prepare_features
+from orchestrator.tasks.feature_cache import dataset_result, keep_features, prepare_features
 from orchestrator.tasks.features import Features, build_features
 from orchestrator.tasks.predictions import (
     AnswerPrediction,
@@ -41,6 +41,7 @@ __all__ = [
     "build_features",
     "dataset_result",
     "decode",
+    "keep_features",
     "load_task",
     "majority_baseline",
     "prediction_rows",

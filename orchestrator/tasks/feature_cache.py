@@ -7,7 +7,7 @@ Where they are there and whole they are used, memory-mapped from a local folder;
 import hashlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from bert_core.tokenization import Tokenizer
 from orchestrator.results import DatasetResult, FileCount, Split
+from orchestrator.specs.sweep import Head
 from orchestrator.storage import digest_file, join, read_bytes, read_json, write_bytes, write_json
 from orchestrator.storage.files import is_local, local_path
 from orchestrator.tasks.features import Features, build_features
@@ -42,16 +43,27 @@ def prepare_features(
         lengths |= {"doc_stride": doc_stride, "max_query_length": max_query_length}
     values = [_FEATURES_VERSION, task.fingerprint(split), tokenizer.fingerprint, lengths]
     fingerprint = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+    def make() -> Features:
+        read = task.read(split)
+        made = build_features(task.head, task.labels, read.examples, tokenizer, **lengths)
+        from_file = {"num_bad_records": read.num_bad_records, "num_repaired": read.num_repaired}
+        return replace(made, split=split, counts={**made.counts, **from_file})
+
+    return keep_features(cache, fingerprint, task.head, split, make)
+
+
+def keep_features(
+    cache: str, fingerprint: str, head: Head, split: Split | None, make: Callable[[], Features]
+) -> Features:
+    """What lies in the cache under a fingerprint, or what `make` gives, which then lies there."""
     folder = join(cache, fingerprint)
     kept: dict[str, Any] = {"split": split, "fingerprint": fingerprint, "path": folder}
     manifest = _read_manifest(folder)
     arrays = None if manifest is None else _read_arrays(folder, manifest["arrays"])
     if manifest is not None and arrays is not None:
-        return Features.from_arrays(arrays, task.head, manifest["counts"], reused=True, **kept)
-    read = task.read(split)
-    made = build_features(task.head, task.labels, read.examples, tokenizer, **lengths)
-    from_file = {"num_bad_records": read.num_bad_records, "num_repaired": read.num_repaired}
-    features = replace(made, counts={**made.counts, **from_file}, **kept)
+        return Features.from_arrays(arrays, head, manifest["counts"], reused=True, **kept)
+    features = replace(make(), **kept)
     _write(folder, features)
     return features
 

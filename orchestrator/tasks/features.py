@@ -28,6 +28,7 @@ _EMPTY: Mapping[str, Array] = {
     "start_positions": np.zeros(0, np.int32),
     "end_positions": np.zeros(0, np.int32),
     "offsets": np.zeros((0, 2), np.int32),
+    "states": np.zeros((0,), np.float32),
 }
 ARRAYS = ("input_ids", "token_type_ids", "cu_seqlens", "example_index", *_EMPTY)
 """The names of the arrays of `Features`."""
@@ -50,6 +51,7 @@ class Features:
     start_positions: NDArray[np.int32]  # (W,) within the window; 0, the [CLS], where it lacks the answer (qa)
     end_positions: NDArray[np.int32]  # (W,), inclusive (qa)
     offsets: NDArray[np.int32]  # (T, 2) characters of the passage; -1 off the passage (qa)
+    states: NDArray[np.float32]  # (T, …) what a frozen encoder gave for the tokens, where it was kept
     counts: Mapping[str, int] = field(default_factory=dict)
     """`num_examples`, `num_windows`, `num_tokens`, `num_truncated` examples, `num_bad_records`, …"""
     split: Split | None = None

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_core.config import ACTIVATIONS, BertConfig
+from bert_core.config import BertConfig
+from bert_core.config_checks import ACTIVATIONS
 from bert_core.errors import DataError
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences

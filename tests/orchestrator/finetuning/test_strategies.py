@@ -1,0 +1,121 @@
+"""Ways to fine-tune: a frozen encoder, layers at their own pace, trials that collapse.
+
+Run alone: pytest tests/orchestrator/finetuning/test_strategies.py
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from bert_core.config import BertConfig
+from bert_core.heads import BertForPreTraining
+from bert_core.tokenization import Tokenizer
+from orchestrator.finetuning.frozen import compute_states
+from orchestrator.finetuning.heads import build_model
+from orchestrator.finetuning.inference import compute_logits
+from orchestrator.finetuning.model_folder import load_fine_tuned
+from orchestrator.specs import RecipeSpec, TaskSpec
+from orchestrator.specs.sweep import Head
+from orchestrator.tasks import build_features, load_task
+from tests.orchestrator.finetuning import tiny_tasks
+from tests.orchestrator.finetuning.test_trial import Bench
+
+TASKS: dict[Head, Callable[[Path], TaskSpec]] = {
+    "classification": tiny_tasks.classification,
+    "ner": tiny_tasks.ner,
+    "qa": tiny_tasks.qa,
+}
+INPUTS = ("last", "second_to_last", "sum_last_four", "concat_last_four", "mixture", "embeddings")
+
+
+def save_encoder(folder: Path, tokenizer: Tokenizer) -> BertForPreTraining:
+    """A random encoder of four layers, so that the last four can be read."""
+    config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size, num_hidden_layers=4)
+    model = BertForPreTraining.from_config(config, seed=7)
+    model.save_pretrained(folder)
+    tokenizer.save(folder)
+    return model
+
+
+@pytest.mark.parametrize("head_input", INPUTS)
+@pytest.mark.parametrize("head", TASKS)
+def test_kept_outputs_give_the_logits_of_the_whole_model(head: Head, head_input: str, tmp_path: Path) -> None:
+    task = load_task(TASKS[head](tmp_path))
+    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
+    save_encoder(tmp_path / "encoder", tokenizer)
+    recipe = RecipeSpec.model_validate({"head_input": head_input, "max_seq_length": 16})
+    model = build_model(head, task.labels, recipe, str(tmp_path / "encoder"), tokenizer).eval()
+    features = build_features(
+        head, task.labels, task.examples("train")[:40], tokenizer, max_seq_length=16, doc_stride=4, max_query_length=6
+    )
+    kept = compute_states(features, model)
+    logits, from_kept = compute_logits(model, features), compute_logits(model, kept)
+    if head == "ner":
+        assert len(kept.input_ids) < len(features.input_ids)
+        logits, from_kept = logits[features.word_starts], from_kept[kept.word_starts]
+    np.testing.assert_allclose(from_kept, logits, atol=1e-5)
+
+
+@pytest.mark.parametrize("head", TASKS)
+def test_a_frozen_encoder_stays_bit_for_bit_while_its_head_learns(head: Head, tmp_path: Path) -> None:
+    task = TASKS[head](tmp_path)
+    source = save_encoder(tmp_path / "encoder", tiny_tasks.load_tokenizer(tmp_path))
+    bench = Bench(task, tmp_path, {"encoder": str(tmp_path / "encoder")})
+    changes = {"init_from": "encoder", "tokenizer": None, "frozen": True, "head_input": "mixture"}
+    result = bench.run(epochs=4.0, learning_rate=1e-2, **changes)
+    assert result.state == "COMPLETED", result.error
+    model = load_fine_tuned(Path(bench.model_folder)).model
+    assert model.config.model_type == "bert_core"
+    for name, tensor in source.bert.state_dict().items():
+        if name.startswith(("embeddings.", "layers.")):
+            assert torch.equal(model.bert.state_dict()[name], tensor), name
+    assert not torch.equal(model.bert.head_input.weights, torch.ones(5))
+
+
+def test_outputs_are_computed_once_for_all_trials_of_an_encoder(tmp_path: Path) -> None:
+    bench = Bench(tiny_tasks.classification(tmp_path), tmp_path)
+    bench.run(frozen=True, epochs=0.1)
+    made = {path: path.stat().st_mtime_ns for path in Path(bench.job.cache).rglob("states.npy")}
+    assert len(made) == 2  # training and validation
+    bench.run(frozen=True, epochs=0.1, learning_rate=0.1)
+    bench.run(frozen=True, epochs=0.1, head_input="second_to_last")
+    again = {path: path.stat().st_mtime_ns for path in Path(bench.job.cache).rglob("states.npy")}
+    assert len(again) == 4
+    assert made.items() <= again.items()
+
+
+def test_gradual_unfreezing_begins_with_the_head(tmp_path: Path) -> None:
+    bench = Bench(tiny_tasks.classification(tmp_path), tmp_path)
+    recipe = {"unfreeze_every_epochs": 1.0, "learning_rate": 1e-2}
+
+    def moved(epochs: float) -> set[str]:
+        assert bench.run(epochs=epochs, **recipe).state == "COMPLETED"
+        trained = load_fine_tuned(Path(bench.model_folder)).model.state_dict()
+        start = build_model(
+            "classification",
+            bench.task.labels,
+            tiny_tasks.RECIPE.model_copy(update=recipe),
+            None,
+            tiny_tasks.load_tokenizer(tmp_path),
+        ).state_dict()
+        parts = ("embeddings.word", "layers.0.qkv", "layers.1.qkv", "pooler")
+        names = {part: f"bert.{part}.weight" for part in parts}
+        return {part for part, name in names.items() if not torch.equal(trained[name], start[name])}
+
+    assert moved(1.0) == {"pooler"}
+    assert moved(2.0) == {"pooler", "layers.1.qkv"}
+
+
+def test_a_trial_that_never_leaves_the_majority_is_called_collapsed(tmp_path: Path) -> None:
+    bench = Bench(tiny_tasks.classification(tmp_path), tmp_path)
+    assert bench.run(epochs=0.1, learning_rate=1e-9, warmup_share=0.0).metrics["collapsed"] == 1.0
+    assert bench.run(epochs=6.0).metrics["collapsed"] == 0.0
+
+
+def test_frozen_and_unfreezing_contradict_one_another() -> None:
+    with pytest.raises(ValidationError, match="frozen and unfreeze_every_epochs contradict"):
+        RecipeSpec(frozen=True, unfreeze_every_epochs=1.0)
