@@ -26,8 +26,11 @@ class TextEmbedder:
     num_truncated: int = 0
     """Texts so far that had more tokens than the model reads; only their beginnings count."""
 
-    def __init__(self, model: BertForSentenceEmbedding, tokenizer: Tokenizer, max_tokens: int = 8192) -> None:
-        """`max_tokens` are computed at a time, plus what the last text needs. Raises: TokenizerError."""
+    def __init__(self, model: BertForSentenceEmbedding, tokenizer: Tokenizer, max_tokens: int = 2048) -> None:
+        """`max_tokens` are computed at a time, plus what the last text needs: on a GPU tens of thousands pay.
+
+        Raises: TokenizerError when the tokenizer is not the model's.
+        """
         tokenizer.check_fits(model.config.vocab_size)
         self.model = model.eval()
         self.tokenizer = tokenizer
@@ -36,7 +39,7 @@ class TextEmbedder:
         self.max_seq_length = min(longest, model.embedding.max_seq_length or longest)
 
     @classmethod
-    def load(cls, folder: str | Path, device: torch.device | str = "cpu", max_tokens: int = 8192) -> Self:
+    def load(cls, folder: str | Path, device: torch.device | str = "cpu", max_tokens: int = 2048) -> Self:
         """From an encoder's or a sentence-transformers folder. Raises: CheckpointError, TokenizerError."""
         model = BertForSentenceEmbedding.from_pretrained(folder)
         return cls(model.to(device), Tokenizer.load(folder), max_tokens)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor
 
+from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError
 from bert_core.heads import BertForSentenceEmbedding
 from bert_core.heads.sentence_embedding import pool_tokens
@@ -103,6 +104,20 @@ def test_a_pooling_that_was_altered_is_found(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace("true", "null"))
     with pytest.raises(CheckpointError, match=r"1_Pooling/config\.json is altered|bytes instead"):
         BertForSentenceEmbedding.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("family", ["roberta", "distilbert", "albert", "flaubert"])
+def test_the_folder_of_another_family_is_that_familys_encoder(family: str, tmp_path: Path) -> None:
+    from transformers import AutoModel  # seconds long
+
+    model = BertForSentenceEmbedding(BertConfig.from_size("2x128", family=family, vocab_size=53)).eval()
+    model.save_pretrained(tmp_path)
+    batch = ragged_batch(model.config, [4, 7], 7)
+    embeddings = BertForSentenceEmbedding.from_pretrained(tmp_path)(**batch).sentence_embedding
+    assert torch.equal(embeddings, model(**batch).sentence_embedding)
+    hidden = AutoModel.from_pretrained(tmp_path).eval()(**batch)[0]  # (B, S, H)
+    expected = reference_pooling([row[:length] for row, length in zip(hidden, [4, 7], strict=True)], "mean")
+    torch.testing.assert_close(embeddings, expected, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("embedding", EMBEDDINGS, ids=POOLINGS)
