@@ -75,7 +75,7 @@ def evaluate_model(
     """
     fine_tuned = load_fine_tuned(local_copy(folder))
     record = fine_tuned.record
-    as_model = _with_labels_of(fine_tuned, task, folder)
+    as_model = with_labels_of(fine_tuned, task, folder)
     features = prepare_features(
         as_model,
         split,
@@ -118,8 +118,11 @@ def predict_examples(fine_tuned: FineTunedModel, examples: Sequence[Example], ba
     )
 
 
-def _with_labels_of(fine_tuned: FineTunedModel, task: Task, folder: str) -> Task:
-    """The task with its labels in the order of the model's outputs; a model with nameless labels takes the task's."""
+def with_labels_of(fine_tuned: FineTunedModel, task: Task, folder: str) -> Task:
+    """The task with its labels in the order of the model's outputs; a model with nameless labels takes the task's.
+
+    Raises: SpecError when the model has another head or other labels.
+    """
     head = fine_tuned.record.head
     if head != task.head:
         raise SpecError(

@@ -43,6 +43,8 @@ class Batch:
     seqs: PackedSequences
     targets: Tensor
     """(W,) classes or values, (T,) tags, or (W, 2) first and last token of the answer within the window"""
+    windows: NDArray[np.int64]
+    """(W,) which windows of the features these are"""
 
 
 def build_model(
@@ -127,12 +129,16 @@ def make_batch(features: Features, windows: NDArray[np.int64], device: torch.dev
     else:
         targets = features.labels[windows]
     dtype = torch.float32 if features.head == "regression" else torch.int64
-    return Batch(seqs.to(device), torch.from_numpy(np.ascontiguousarray(targets)).to(device, dtype))
+    return Batch(seqs.to(device), torch.from_numpy(np.ascontiguousarray(targets)).to(device, dtype), windows)
 
 
 def compute_loss(head: Head, model: HeadModel, batch: Batch) -> Tensor:
     """The mean loss over a batch's windows, or over its words (ner)."""
-    logits = model.packed_logits(batch.seqs).float()  # (W, C) or (T, C)
+    return loss_of_logits(head, model, model.packed_logits(batch.seqs).float(), batch)
+
+
+def loss_of_logits(head: Head, model: HeadModel, logits: Tensor, batch: Batch) -> Tensor:
+    """The same of logits that are there already: (W, C) or (T, C) → scalar."""
     if isinstance(model, BertForTokenClassification):
         return model.compute_loss(logits, batch.targets, batch.seqs)
     if head == "regression":

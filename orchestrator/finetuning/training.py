@@ -17,15 +17,17 @@ from bert_core.layerwise import thaw
 from bert_core.optimization import build_optimizer, linear_warmup_decay, set_learning_rate
 from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.batch_order import Schedule, epoch_batches
-from orchestrator.finetuning.heads import HeadModel, compute_loss, make_batch
+from orchestrator.finetuning.heads import Batch, HeadModel, compute_loss, make_batch
 from orchestrator.finetuning.inference import autocast
 from orchestrator.specs import RecipeSpec
+from orchestrator.specs.sweep import Head
 from orchestrator.tasks import Features
 
 _CHECK_EVERY_STEPS = 20
 """The loss is looked at this often: seldom enough not to hold up a GPU."""
 
 Scored = TypeVar("Scored")
+Loss = Callable[[Head, HeadModel, Batch], Tensor]
 
 
 class CollapsedError(RunFailedError):
@@ -63,6 +65,7 @@ def fine_tune(
     recipe: RecipeSpec,
     evaluate: Callable[[], tuple[float, Scored]],
     on_evaluation: Callable[[Evaluation[Scored], float], None],
+    loss: Loss = compute_loss,
 ) -> Best[Scored]:
     """Train the model by its recipe; it ends with the best step's weights.
 
@@ -72,6 +75,7 @@ def fine_tune(
     Args:
         evaluate: gives the model's score on validation data, higher being better, and what comes with it.
         on_evaluation: told of each evaluation and the best score so far; raising ends the training.
+        loss: what is made smaller, of a batch; the labels' loss when left out.
 
     Raises: CollapsedError when the loss is not finite.
     """
@@ -89,8 +93,8 @@ def fine_tune(
         if recipe.unfreeze_every_epochs is not None:
             thaw(model, math.floor((step - 1) / (recipe.unfreeze_every_epochs * schedule.steps_per_epoch)))
         factor = linear_warmup_decay(step - 1, schedule.num_steps, num_warmup)
-        loss = _step(model, features, windows, recipe, optimizer, step, recipe.learning_rate * factor)
-        meter.add(loss, len(windows), step)
+        value = _step(model, features, windows, recipe, optimizer, step, recipe.learning_rate * factor, loss)
+        meter.add(value, len(windows), step)
         if step not in evaluation_numbers:
             continue
         train_loss, examples_per_s = meter.read(step)
@@ -132,19 +136,20 @@ def _step(
     optimizer: torch.optim.Optimizer,
     step: int,
     learning_rate: float,
+    loss: Loss,
 ) -> Tensor:
     """One update; returns the loss, which nobody has waited for yet."""
     device = next(model.parameters()).device
     batch = make_batch(features, windows, device)
     torch.manual_seed(derive_key(recipe.seed, "dropout", step))
     with autocast(device, recipe.precision):
-        loss = compute_loss(features.head, model, batch)
+        value = loss(features.head, model, batch)
     optimizer.zero_grad(set_to_none=True)
-    loss.backward()  # type: ignore[no-untyped-call]
+    value.backward()  # type: ignore[no-untyped-call]
     torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.max_grad_norm)
     set_learning_rate(optimizer, learning_rate)
     optimizer.step()
-    return loss.detach()
+    return value.detach()
 
 
 def _copy_weights(model: HeadModel) -> dict[str, Tensor]:

@@ -18,10 +18,10 @@ from bert_core.tokenization import Tokenizer
 from orchestrator.errors import OrchestratorError
 from orchestrator.finetuning.evaluation import Scored, score_model
 from orchestrator.finetuning.frozen import freeze
-from orchestrator.finetuning.heads import build_model
+from orchestrator.finetuning.heads import HeadModel, build_model, compute_loss
 from orchestrator.finetuning.model_folder import record_of, save_model_folder
 from orchestrator.finetuning.search_space import TrialPlan
-from orchestrator.finetuning.training import Best, Evaluation, fine_tune
+from orchestrator.finetuning.training import Best, Evaluation, Loss, fine_tune
 from orchestrator.results import MetricEvent, Split, TrialResult
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM
@@ -123,6 +123,25 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[Best[Scored]
     if recipe.frozen:
         train, validation = (freeze(split, model, recipe.precision, job.cache) for split in (train, validation))
         thaw(model, 0)
+    folder = trial_folder(job.run_folder, plan.key)
+    return train_and_save(model, tokenizer, task, train, validation, recipe, folder, report)
+
+
+def train_and_save(
+    model: HeadModel,
+    tokenizer: Tokenizer,
+    task: Task,
+    train: Features,
+    validation: Features,
+    recipe: RecipeSpec,
+    folder: str,
+    report: Report,
+    loss: Loss = compute_loss,
+) -> tuple[Best[Scored], str]:
+    """Train a model by its recipe; the best step's weights go to `folder`/model, the predictions beside them.
+
+    Returns the best evaluation and where its predictions lie. Raises: CollapsedError; what `report` raises.
+    """
     steps_per_epoch = -(-train.num_windows // recipe.batch_size)
 
     def evaluate() -> tuple[float, Scored]:
@@ -132,8 +151,7 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[Best[Scored]
     def on_evaluation(evaluation: Evaluation[Scored], best_score: float) -> None:
         report(_events(evaluation, steps_per_epoch), None if evaluation.is_last else best_score, evaluation.number)
 
-    best = fine_tune(model, train, recipe, evaluate, on_evaluation)
-    folder = trial_folder(job.run_folder, plan.key)
+    best = fine_tune(model, train, recipe, evaluate, on_evaluation, loss)
     save_model_folder(
         model.cpu(), tokenizer, record_of(task, recipe, best.evaluation.scored.null_threshold), join(folder, "model")
     )
