@@ -90,22 +90,33 @@ class BertConfig:
     def from_size(cls, size: str, family: str = "bert", **changes: Any) -> Self:
         """A published size by name, in the manner of a family or of "modern", with any field changed.
 
-        The feed-forward layer is four times as wide as the model; a gated one, with its third matrix, two thirds of
-        that in multiples of 64, so that it has as many weights. The longest sequence has 512 tokens.
+        Heads are 64 wide, the feed-forward layer four times as wide as the model; a gated one, with its third matrix,
+        two thirds of that in multiples of 64, so that it has as many weights. The longest sequence has 512 tokens.
 
         >>> BertConfig.from_size("mini", vocab_size=8000).num_attention_heads
         4
         >>> BertConfig.from_size("10x256", family="roberta").position_offset
         2
         """
-        shape = shape_of(size)
+        return cls.from_shape(*shape_of(size), family, **changes)
+
+    @classmethod
+    def from_shape(cls, num_hidden_layers: int, hidden_size: int, family: str = "bert", **changes: Any) -> Self:
+        """The same for any depth and width."""
+        shape = {
+            "num_hidden_layers": num_hidden_layers,
+            "hidden_size": hidden_size,
+            "num_attention_heads": max(1, hidden_size // 64),
+            "intermediate_size": 4 * hidden_size,
+        }
         if family == "modern":
-            gated = {"intermediate_size": 64 * round(shape["intermediate_size"] / 96)}
+            gated = {"intermediate_size": max(64, 64 * round(hidden_size / 24))}
             return cls(**{**shape, **gated, **MODERN, "model_type": OWN.model_type, **changes})
         if family not in FAMILIES:
             raise ConfigError(f"family {family!r} is not known; use one of {', '.join((*FAMILIES, 'modern'))}")
         names = FAMILIES[family].fields
-        values = FAMILIES[family].read({names.get(name, name): value for name, value in shape.items()})
+        padding = {name: changes[name] for name in ("pad_token_id",) if name in changes}
+        values = FAMILIES[family].read({names.get(name, name): value for name, value in (shape | padding).items()})
         longest = 512 + values.get("position_offset", 0)
         return cls(**{**values, "max_position_embeddings": longest, **changes})
 

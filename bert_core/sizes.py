@@ -20,11 +20,11 @@ SIZES: dict[str, tuple[int, int]] = {
 """Layers and width by name: tiny, mini, small, medium, base, large, or layers × width as in `8x256`."""
 
 
-def shape_of(size: str) -> dict[str, int]:
-    """Fields of a model's shape: heads are 64 wide, the feed-forward layer four times the width. Raises: ConfigError.
+def shape_of(size: str) -> tuple[int, int]:
+    """Layers and width of a size by name. Raises: ConfigError, with the nearest name.
 
-    >>> shape_of("mini")["intermediate_size"]
-    1024
+    >>> shape_of("mini")
+    (4, 256)
     """
     if size not in SIZES:
         near = difflib.get_close_matches(size, SIZES, n=1)
@@ -32,10 +32,4 @@ def shape_of(size: str) -> dict[str, int]:
         raise ConfigError(
             f"size {size!r} is not known; {hint}there are {', '.join(_NAMES)}, and layers × width from 2x128 to 12x768"
         )
-    num_hidden_layers, hidden_size = SIZES[size]
-    return {
-        "num_hidden_layers": num_hidden_layers,
-        "hidden_size": hidden_size,
-        "num_attention_heads": hidden_size // 64,
-        "intermediate_size": 4 * hidden_size,
-    }
+    return SIZES[size]

@@ -10,7 +10,7 @@ from itertools import product
 from bert_core.config import CONFIG_FILE, BertConfig
 from orchestrator.errors import SpecError
 from orchestrator.names import resolve_name, resolve_tokenizer
-from orchestrator.pretraining.network import build_config
+from orchestrator.network_config import build_config
 from orchestrator.settings import Settings
 from orchestrator.specs import PretrainSpec, Spec, SweepSpec, TokenizerSpec
 from orchestrator.specs.references import RANDOM, STAGE_MARK
@@ -78,9 +78,11 @@ class Networks:
         models = [str(name) for name in listed_values(spec, "init_from")]
         yield from (self._named(name) for name in models if name != RANDOM)
         if RANDOM in models:
-            for size, tokenizer in product(listed_values(spec, "size"), listed_values(spec, "tokenizer")):
+            axes = (listed_values(spec, name) for name in ("size", "family", "tokenizer"))
+            for size, family, tokenizer in product(*axes):
                 vocab_size = self._vocab_size(str(tokenizer))
-                yield None if vocab_size is None else BertConfig.from_size(str(size), vocab_size=vocab_size)
+                changes = {"vocab_size": vocab_size}
+                yield None if vocab_size is None else BertConfig.from_size(str(size), str(family), **changes)
 
     def _named(self, name: str) -> BertConfig | None:
         if not name.startswith(STAGE_MARK):

@@ -8,7 +8,7 @@ from orchestrator.cluster import Processes
 from orchestrator.corpus.files import find_files
 from orchestrator.names import content_digest, resolve_name
 from orchestrator.planned_networks import Networks
-from orchestrator.pretraining.network import build_config
+from orchestrator.network_config import build_config
 from orchestrator.settings import Settings
 from orchestrator.specs import (
     CorpusSpec,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PANELS = (
-    *("mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy", "sop_loss", "sop_accuracy"),
+    *("mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy", "sop_loss", "sop_accuracy", "sbo_loss"),
     *("perplexity", "tokens_per_s", "learning_rate"),
 )
 """Of a pretraining run, as far as it measured them."""

@@ -22,7 +22,8 @@ from bert_core.masking import IGNORED
 from bert_core.packed_sequences import PackedSequences
 from bert_core.tokenization import Tokenizer
 from orchestrator.errors import SpecError
-from orchestrator.specs import RecipeSpec
+from orchestrator.network_config import build_config
+from orchestrator.specs import ModelSpec, RecipeSpec
 from orchestrator.specs.sweep import Head
 from orchestrator.tasks import Features
 
@@ -54,7 +55,7 @@ def build_model(
 
     Raises: SpecError, CheckpointError, TokenizerError where recipe, tokenizer and checkpoint do not fit together.
     """
-    config = _config(head, labels, recipe, init_folder, tokenizer.vocab_size)
+    config = _config(head, labels, recipe, init_folder, tokenizer)
     check_fit(config, recipe, tokenizer)
     model = HEAD_MODELS[head].from_config(config, recipe.seed)
     if init_folder is not None:
@@ -77,15 +78,16 @@ def check_fit(config: BertConfig, recipe: RecipeSpec, tokenizer: Tokenizer) -> N
 
 
 def _config(
-    head: Head, labels: tuple[str, ...], recipe: RecipeSpec, init_folder: str | None, vocab_size: int
+    head: Head, labels: tuple[str, ...], recipe: RecipeSpec, init_folder: str | None, tokenizer: Tokenizer
 ) -> BertConfig:
     if init_folder is None:
-        config = BertConfig.from_size(
-            recipe.size,
-            vocab_size=vocab_size,
+        model = ModelSpec(
+            size=recipe.size,
+            family=recipe.family,
             max_position_embeddings=max(512, recipe.max_seq_length),
             initializer_range=recipe.initializer_range,
         )
+        config = build_config(model, tokenizer.vocab_size, tokenizer.pad_id)
     else:
         config = BertConfig.from_pretrained(init_folder)
     decoder = recipe.token_decoder if head == "ner" else "softmax"

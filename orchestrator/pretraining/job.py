@@ -15,7 +15,7 @@ from bert_core.word_pieces import continues_word
 from orchestrator.corpus.stream import ExampleStream, StreamConfig
 from orchestrator.corpus.windows import ShardReader
 from orchestrator.errors import CorpusError, SpecError
-from orchestrator.pretraining.network import build_config
+from orchestrator.network_config import build_config
 from orchestrator.results import Event
 from orchestrator.specs import PretrainSpec
 from orchestrator.storage import local_copy
@@ -125,11 +125,16 @@ def build_model(job: PretrainJob) -> BertForPreTraining:
     if job.init_folder is None:
         config = build_config(job.spec.model, job.tokenizer.vocab_size, job.tokenizer.pad_id)
         return BertForPreTraining.from_config(config, seed=job.spec.seed)
+    asked = {name: getattr(job.spec.model, name) for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")}
     config = replace(
         BertConfig.from_pretrained(local_copy(job.init_folder)),
-        hidden_dropout_prob=job.spec.model.hidden_dropout_prob,
-        attention_probs_dropout_prob=job.spec.model.attention_probs_dropout_prob,
+        **{name: value for name, value in asked.items() if value is not None},
     )
+    if job.spec.sentence_objective != "none" and not config.sentence_head:
+        raise SpecError(
+            f"sentence_objective is {job.spec.sentence_objective}, but {config.model_type} of {job.init_folder} has no "
+            "head for pairs of segments; set it to none"
+        )
     longest = max(phase.max_seq_length for phase in job.spec.phases)
     if longest > config.max_seq_length:
         raise SpecError(

@@ -14,8 +14,8 @@ SENTENCE_METRICS = {"next_sentence": "nsp", "sentence_order": "sop"}
 
 
 def named_metrics(totals: Tensor, sentence_objective: str) -> dict[str, float]:
-    """Means and accuracies of global sums (7,): `mlm_loss`, `mlm_accuracy`, `perplexity`, and the sentence
-    objective's where there is one."""
+    """Means and accuracies of global sums (8,): `mlm_loss`, `mlm_accuracy`, `perplexity`, and those of the sentence
+    objective and of the span-boundary objective (`sbo_loss`) where there are such."""
     sums = dict(zip(SUM_NAMES, totals.tolist(), strict=True))
     mlm_loss = sums["mlm_loss"] / sums["num_predictions"]
     metrics = {
@@ -29,6 +29,9 @@ def named_metrics(totals: Tensor, sentence_objective: str) -> dict[str, float]:
         metrics[f"{name}_loss"] = sentence_loss
         metrics[f"{name}_accuracy"] = sums["nsp_correct"] / sums["num_examples"]
         metrics["loss"] += sentence_loss
+    if sums["sbo_loss"]:
+        metrics["sbo_loss"] = sums["sbo_loss"] / sums["num_predictions"]
+        metrics["loss"] += metrics["sbo_loss"]
     return metrics
 
 

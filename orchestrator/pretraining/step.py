@@ -15,12 +15,22 @@ from torch.optim import Optimizer
 from bert_core.counter_random import derive_key
 from bert_core.heads import BertForPreTraining
 from bert_core.losses import PretrainingSums
+from bert_core.optimization import set_learning_rate
 from bert_core.packed_sequences import PackedSequences
 from bert_core.packing import PackedBatch
 from orchestrator.pretraining.job import Worker
 from orchestrator.specs import PretrainSpec
 
-SUM_NAMES = ("mlm_loss", "mlm_correct", "num_predictions", "nsp_loss", "nsp_correct", "num_examples", "num_tokens")
+SUM_NAMES = (
+    "mlm_loss",
+    "mlm_correct",
+    "num_predictions",
+    "nsp_loss",
+    "nsp_correct",
+    "num_examples",
+    "sbo_loss",
+    "num_tokens",
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +44,7 @@ class StepContext:
 
 
 def training_step(context: StepContext, step: int, batch: PackedBatch, learning_rate: float) -> tuple[Tensor, Tensor]:
-    """Train on a worker's part of a step; this worker's sums (7,) named by SUM_NAMES, and the gradient norm."""
+    """Train on a worker's part of a step; this worker's sums (8,) named by SUM_NAMES, and the gradient norm."""
     worker, spec = context.worker, context.spec
     counts = torch.tensor([len(batch.masked_positions), batch.num_sequences], dtype=torch.float32, device=worker.device)
     all_reduce_sum(counts, worker)
@@ -43,13 +53,13 @@ def training_step(context: StepContext, step: int, batch: PackedBatch, learning_
     for micro, part in enumerate(parts):
         torch.manual_seed(derive_key(spec.seed, "dropout", step, worker.rank, micro) >> 1)
         sums = pretraining_sums(context.model, part, spec, worker.device)
-        (sums.mlm_loss / counts[0] + sums.nsp_loss / counts[1]).backward()  # type: ignore[no-untyped-call]
+        loss = (sums.mlm_loss + sums.sbo_loss) / counts[0] + sums.nsp_loss / counts[1]
+        loss.backward()  # type: ignore[no-untyped-call]
         totals += as_vector(sums, part)
     parameters = [parameter for parameter in context.model.parameters() if parameter.grad is not None]
     all_reduce_gradients(parameters, worker)
     norm = nn.utils.clip_grad_norm_(parameters, spec.max_grad_norm)
-    for group in context.optimizer.param_groups:
-        group["lr"] = learning_rate
+    set_learning_rate(context.optimizer, learning_rate)
     context.optimizer.step()
     context.optimizer.zero_grad(set_to_none=True)
     return totals, norm
@@ -69,7 +79,7 @@ def pretraining_sums(
 
 
 def as_vector(sums: PretrainingSums, batch: PackedBatch) -> Tensor:
-    """The sums of a batch as (7,), in the order of SUM_NAMES; nothing waits for the device."""
+    """The sums of a batch as (8,), in the order of SUM_NAMES; nothing waits for the device."""
     num_tokens = torch.full_like(sums.num_predictions, len(batch.input_ids))
     return torch.stack([*(getattr(sums, name).detach() for name in SUM_NAMES[:-1]), num_tokens])
 

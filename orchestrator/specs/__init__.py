@@ -2,8 +2,9 @@
 
 from orchestrator.specs.corpus import CorpusSpec, TextSource, TokenizerSpec
 from orchestrator.specs.fields import Section, Spec
+from orchestrator.specs.network import ModelSpec
 from orchestrator.specs.pipeline import AnySpec, PipelineSpec
-from orchestrator.specs.pretrain import ExecutionSpec, ModelSpec, Phase, PretrainSpec
+from orchestrator.specs.pretrain import ExecutionSpec, Phase, PretrainSpec
 from orchestrator.specs.sweep import EvaluateSpec, RecipeSpec, SweepSpec, TaskSpec
 
 __all__ = [

@@ -7,22 +7,7 @@ from pydantic import model_validator
 
 from orchestrator.specs.corpus import TextSource
 from orchestrator.specs.fields import Section, Spec, execution, identity
-
-
-class ModelSpec(Section):
-    """A size by name, or by its numbers."""
-
-    size: Literal["tiny", "mini", "small", "medium", "base", "large"] = identity(
-        "tiny", "A published size: tiny 2×128, mini 4×256, small 4×512, medium 8×512, base 12×768, large 24×1024."
-    )
-    hidden_size: int | None = identity(None, "Width; the size's own when left out.", ge=8)
-    num_hidden_layers: int | None = identity(None, "Layers; the size's own when left out.", ge=1)
-    num_attention_heads: int | None = identity(None, "Attention heads; hidden_size / 64 when left out.", ge=1)
-    intermediate_size: int | None = identity(None, "Width inside the MLP; 4 × hidden_size when left out.", ge=8)
-    max_position_embeddings: int = identity(512, "Longest sequence the model can read.", unit="tokens", ge=8)
-    hidden_dropout_prob: float = identity(0.1, "Dropout on embeddings and sub-layers.", unit="share", ge=0.0, lt=1.0)
-    attention_probs_dropout_prob: float = identity(0.1, "Dropout on attention weights.", unit="share", ge=0.0, lt=1.0)
-    initializer_range: float = identity(0.02, "Standard deviation of the initial weights.", gt=0.0)
+from orchestrator.specs.network import ModelSpec, has_sentence_head
 
 
 class Phase(Section):
@@ -67,7 +52,7 @@ class PretrainSpec(Spec):
         16, "Shards that are shuffled together and lend one another random segments.", unit="shards", ge=1
     )
 
-    model: ModelSpec = identity(ModelSpec(), "The network; not used with `init_from`, except its dropout.")
+    model: ModelSpec = identity(ModelSpec(), "The network; with `init_from` only its dropout counts.")
     init_from: str = identity("random", "`random`, or a model to continue from.")
 
     seed: int = identity(0, "Decides weights, order, pairs, masks and dropout.", ge=0, lt=2**32)
@@ -124,6 +109,14 @@ class PretrainSpec(Spec):
                 f"cross_documents is for sequences without a question about sentences, and sentence_objective is "
                 f"{self.sentence_objective}; set that to none, or cross_documents to false"
             )
+        objective, family = self.sentence_objective, self.model.family
+        if self.init_from == "random" and objective != "none" and not has_sentence_head(family):
+            raise ValueError(
+                f"model.family {family} has no head for pairs of segments, and sentence_objective is {objective}; "
+                "set that to none"
+            )
+        if self.model.span_boundary_objective and self.mask_unit != "span":
+            raise ValueError("model.span_boundary_objective predicts spans; set mask_unit to span")
         longest = max(phase.max_seq_length for phase in self.phases)
         if self.init_from == "random" and longest > self.model.max_position_embeddings:
             raise ValueError(

@@ -5,11 +5,12 @@ from typing import Annotated, ClassVar, Literal, Self, TypeVar
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from orchestrator.specs.fields import Section, Spec, execution, identity
+from orchestrator.specs.network import Family, Size
 from orchestrator.specs.problems import nearest, rule_of
 
 Scalar = bool | int | float | str
 _Number = TypeVar("_Number", int, float)
-Head = Literal["classification", "regression", "ner", "qa"]
+Head = Literal["classification", "multi_label", "multiple_choice", "regression", "ner", "qa"]
 Context = Literal["sentence", "document"]
 
 
@@ -27,8 +28,20 @@ class TaskSpec(Section):
     text_columns: tuple[str, ...] = identity(
         (), "One or two columns of text; the column of words of a NER table, `tokens` when left out.", max_length=2
     )
+    choice_columns: tuple[str, ...] = identity(
+        (), "The columns of the choices (multiple_choice); a second column of text begins every choice."
+    )
+    number_columns: tuple[str, ...] = identity(
+        (), "Columns of numbers that a classifier reads beside the text; a row may lack any of them."
+    )
+    category_columns: tuple[str, ...] = identity(
+        (), "Columns of categories that a classifier reads beside the text; a row may lack any of them."
+    )
     label_column: str | None = identity(
         None, "The column of the label or score: `label`, or `tags` in a NER table, when left out."
+    )
+    label_separator: str = identity(
+        "|", "What names stand apart by in a column of labels that holds no lists (multi_label).", min_length=1
     )
     labels: tuple[str, ...] | None = identity(
         None, "All labels in order; those of the training split, sorted, when left out."
@@ -46,7 +59,8 @@ class RecipeSpec(Section):
 
     init_from: str = identity("random", "A model to start from, or `random` weights.")
     tokenizer: str | None = identity(None, "Tokenizer for random weights; a model brings its own.")
-    size: Literal["tiny", "mini", "small", "medium", "base", "large"] = identity("tiny", "Size of random weights.")
+    size: Size = identity("tiny", "Size of random weights: tiny to large, or layers × width as in 8x256.")
+    family: Family = identity("bert", "Family of random weights.")
     initializer_range: float = identity(0.02, "Standard deviation of random weights.", gt=0.0)
     learning_rate: float = identity(5e-5, "Peak learning rate.", gt=0.0)
     batch_size: int = identity(32, "Examples of a step.", unit="examples", ge=1)
@@ -71,6 +85,11 @@ class RecipeSpec(Section):
     doc_stride: int = identity(128, "Tokens between the starts of two windows of a passage (qa).", unit="tokens", ge=1)
     max_query_length: int = identity(64, "Tokens of a question at most (qa).", unit="tokens", ge=1)
     max_answer_length: int = identity(30, "Tokens of an answer at most (qa).", unit="tokens", ge=1)
+    context: Context = identity(
+        "sentence",
+        "What a window shows: a sentence alone, or as much of its document around it as fits, where the file marks "
+        "documents with `-DOCSTART-` (ner).",
+    )
     token_decoder: Literal["softmax", "crf"] = identity(
         "softmax", "Each word's tag alone, or a sentence's path of tags: a linear-chain CRF within BIO (ner)."
     )

@@ -15,7 +15,7 @@ import numpy as np
 
 from bert_core.tokenization import Tokenizer
 from orchestrator.results import DatasetResult, FileCount, Split
-from orchestrator.specs.sweep import Head
+from orchestrator.specs.sweep import Context, Head
 from orchestrator.storage import digest_file, join, read_bytes, read_json, write_bytes, write_json
 from orchestrator.storage.files import is_local, local_path
 from orchestrator.tasks.features import Features, build_features
@@ -23,7 +23,7 @@ from orchestrator.tasks.task import Task
 from orchestrator.tasks.windows import Array
 
 _MANIFEST = "manifest.json"
-_FEATURES_VERSION = 1
+_FEATURES_VERSION = 2
 """Raised when the same examples would become other arrays."""
 
 
@@ -35,18 +35,21 @@ def prepare_features(
     max_seq_length: int,
     doc_stride: int,
     max_query_length: int,
+    context: Context = "sentence",
     cache: str,
 ) -> Features:
     """A split's features, from the cache or made and kept there. Raises: TaskDataError, SpecError."""
-    lengths = {"max_seq_length": max_seq_length}
+    options: dict[str, Any] = {"max_seq_length": max_seq_length}
     if task.head == "qa":
-        lengths |= {"doc_stride": doc_stride, "max_query_length": max_query_length}
-    values = [_FEATURES_VERSION, task.fingerprint(split), tokenizer.fingerprint, lengths]
+        options |= {"doc_stride": doc_stride, "max_query_length": max_query_length}
+    if task.head == "ner":
+        options |= {"context": context}
+    values = [_FEATURES_VERSION, task.fingerprint(split), tokenizer.fingerprint, options]
     fingerprint = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def make() -> Features:
         read = task.read(split)
-        made = build_features(task.head, task.labels, read.examples, tokenizer, **lengths)
+        made = build_features(task.head, task.labels, read.examples, tokenizer, **options)
         from_file = {"num_bad_records": read.num_bad_records, "num_repaired": read.num_repaired}
         return replace(made, split=split, counts={**made.counts, **from_file})
 

@@ -1,0 +1,59 @@
+"""The network a spec asks for: a published size, in the manner of a family."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
+
+from bert_core.errors import ConfigError
+from bert_core.families import FAMILIES, MODERN
+from bert_core.sizes import shape_of
+from orchestrator.specs.fields import Section, identity
+
+
+def known_size(size: str) -> str:
+    """The size itself. Raises: ValueError when there is none of that name."""
+    try:
+        shape_of(size)
+    except ConfigError as error:
+        raise ValueError(str(error).removeprefix("size ")) from None
+    return size
+
+
+def has_sentence_head(family: str) -> bool:
+    """Whether a family's models are pretrained with pairs of segments."""
+    choices = MODERN if family == "modern" else FAMILIES[family].choices
+    return bool(choices.get("sentence_head", True))
+
+
+Size = Annotated[str, AfterValidator(known_size)]
+Family = Literal["bert", "roberta", "distilbert", "albert", "flaubert", "modern"]
+
+
+class ModelSpec(Section):
+    """A size by name, or by its numbers."""
+
+    size: Size = identity(
+        "tiny",
+        "A published size: tiny 2×128, mini 4×256, small 4×512, medium 8×512, base 12×768, large 24×1024, or layers × "
+        "width as in 8x256.",
+    )
+    family: Family = identity(
+        "bert", "Whose choices the network makes; `modern`: rotary positions, pre-norm, gated, without biases."
+    )
+    hidden_size: int | None = identity(None, "Width; the size's own when left out.", ge=8)
+    num_hidden_layers: int | None = identity(None, "Layers; the size's own when left out.", ge=1)
+    num_attention_heads: int | None = identity(None, "Attention heads; hidden_size / 64 when left out.", ge=1)
+    intermediate_size: int | None = identity(
+        None, "Width inside the feed-forward layer; 4 × hidden_size when left out, 8/3 × if gated.", ge=8
+    )
+    max_position_embeddings: int = identity(512, "Longest sequence the model can read.", unit="tokens", ge=8)
+    hidden_dropout_prob: float | None = identity(
+        None, "Dropout on embeddings and sub-layers; the family's own when left out (bert: 0.1).", ge=0.0, lt=1.0
+    )
+    attention_probs_dropout_prob: float | None = identity(
+        None, "Dropout on attention weights; the family's own when left out (bert: 0.1).", ge=0.0, lt=1.0
+    )
+    span_boundary_objective: bool = identity(
+        False, "Predict a masked span's tokens from its borders as well (SpanBERT); goes with mask_unit: span."
+    )
+    initializer_range: float = identity(0.02, "Standard deviation of the initial weights.", gt=0.0)
