@@ -12,12 +12,15 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import tokenizers
+from numpy.typing import NDArray
 from tokenizers import Encoding, models
 
 from bert_core.errors import TokenizerError
 from bert_core.tokenizer_files import read_tokenizer
 from bert_core.whole_files import write_whole_text
+from bert_core.word_pieces import continues_word
 
 
 class Tokenizer:
@@ -112,6 +115,11 @@ class Tokenizer:
     def type_of_second(self) -> int:
         """The token type of a pair's second text and the separator after it; 0 where the model has one type only."""
         return int(self._backend.encode("", "").type_ids[-1]) if self._backend.post_processor else 1
+
+    @cached_property
+    def continues_word(self) -> NDArray[np.bool_]:
+        """For each id whether its token goes on with a word: (V,). Raises: TokenizerError where none is marked."""
+        return continues_word([self._backend.id_to_token(i) or "" for i in range(self.vocab_size)], self._ids.values())
 
     def token(self, token_id: int) -> str:
         """The token of an id. Raises: TokenizerError for an id outside the vocabulary."""

@@ -1,6 +1,5 @@
 """Using models: find one by name, score it, let it predict, fill masks, judge whether a sentence follows another."""
 
-import json
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -10,6 +9,7 @@ from typing import Any
 
 from bert_core.errors import CheckpointError
 from orchestrator.errors import InputError, NotFoundError
+from orchestrator.input_lines import check_has, numbered_lines, parse_line
 from orchestrator.results import EvaluationResult, Split
 from orchestrator.settings import Settings
 from orchestrator.specs import TaskSpec
@@ -107,8 +107,7 @@ def predict(folder: str, lines: Iterable[str], batch_size: int = 64) -> Iterator
     """A fine-tuned model's answer to each line, in order; blank lines are passed over.
 
     A line is a JSON object with the keys the head reads (`text` and `text_pair`; `words`; `question` and `context`),
-    or plain text: a sentence, two with a tab between them, words with spaces between them. A byte that is not UTF-8 is
-    expected as the lone surrogate that `errors="surrogateescape"` makes of it.
+    or plain text: a sentence, two with a tab between them, words with spaces between them.
 
     Raises: InputError, naming the line.
     """
@@ -116,7 +115,7 @@ def predict(folder: str, lines: Iterable[str], batch_size: int = 64) -> Iterator
     from orchestrator.finetuning.model_folder import load_fine_tuned
 
     model = load_fine_tuned(local_copy(folder))
-    numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+    numbered = numbered_lines(lines)
     while chunk := list(islice(numbered, _LINES_AT_A_TIME)):
         inputs = [_read_line(line, number, model.record.head) for number, line in chunk]
         examples = [
@@ -132,7 +131,7 @@ def fill_mask(folder: str, text: str, top_k: int = 5) -> list[FilledMask]:
 
     from bert_core.packed_sequences import PackedSequences
 
-    model, tokenizer = _load_pretraining(folder, "cls.predictions.", "masked tokens")
+    model, tokenizer = _load_pretraining(folder, "prediction.bias", "masked tokens")
     mask = tokenizer.token(tokenizer.mask_id)
     ids = [tokenizer.cls_id, *tokenizer.encode_batch([text])[0].ids, tokenizer.sep_id]
     places = [place for place, token in enumerate(ids) if token == tokenizer.mask_id]
@@ -152,7 +151,9 @@ def fill_mask(folder: str, text: str, top_k: int = 5) -> list[FilledMask]:
         for rank, (probability, token_id) in enumerate(zip(values, tokens, strict=True), start=1):
             token = tokenizer.token(token_id)
             before, after = mask.join(pieces[:number]), mask.join(pieces[number:])
-            whole = before.rstrip() + token[2:] + after if token.startswith("##") else before + token + after
+            whole = (
+                before.rstrip() + token[2:] + after if token.startswith("##") else before + token.lstrip("Ġ▁") + after
+            )
             filled.append(FilledMask(number, rank, token, probability, whole))
     return filled
 
@@ -163,13 +164,13 @@ def next_sentence(folder: str, first: str, second: str) -> NextSentence:
 
     from bert_core.packed_sequences import PackedSequences
 
-    model, tokenizer = _load_pretraining(folder, "cls.seq_relationship.", "next sentences")
+    model, tokenizer = _load_pretraining(folder, "next_sentence.weight", "next sentences")
     a, b = tokenizer.encode_ids([first, second])
     if not a or not b:
         raise InputError("next-sentence needs two texts with at least one word each")
-    ids = [tokenizer.cls_id, *a, tokenizer.sep_id, *b, tokenizer.sep_id]
+    ids = [tokenizer.cls_id, *a, *[tokenizer.sep_id] * tokenizer.num_separators, *b, tokenizer.sep_id]
     _check_length(len(ids), model.config.max_seq_length)
-    types = [0] * (len(a) + 2) + [1] * (len(b) + 1)
+    types = [0] * (len(ids) - len(b) - 1) + [tokenizer.type_of_second] * (len(b) + 1)
     seqs = PackedSequences.from_lengths(torch.tensor(ids), torch.tensor(types), torch.tensor([0, len(ids)]))
     with torch.inference_mode():
         logits = model.next_sentence(model.bert.pool(model.bert.encode(seqs), seqs))  # (1, 2)
@@ -177,8 +178,8 @@ def next_sentence(folder: str, first: str, second: str) -> NextSentence:
     return NextSentence(probability, probability >= 0.5)
 
 
-def _load_pretraining(folder: str, prefix: str, what: str) -> Any:
-    """A model with its pretraining heads, and its tokenizer. Raises: CheckpointError when it lacks that head."""
+def _load_pretraining(folder: str, weight: str, what: str) -> Any:
+    """A model with its pretraining heads, and its tokenizer. Raises: CheckpointError when it lacks that weight."""
     from bert_core.heads import BertForPreTraining
     from bert_core.tokenization import Tokenizer
 
@@ -187,7 +188,8 @@ def _load_pretraining(folder: str, prefix: str, what: str) -> Any:
     tokenizer = Tokenizer.load(local)
     tokenizer.check_fits(model.config.vocab_size)
     assert model.load_report is not None
-    if any(name.startswith(prefix) for name in model.load_report.initialised):
+    found = weight in dict(model.named_parameters())
+    if not found or model.weight_names.of(weight)[0] in model.load_report.initialised:
         raise CheckpointError(f"{folder} has no head for {what}; use the pretrained model that it was fine-tuned from")
     return model, tokenizer
 
@@ -199,24 +201,14 @@ def _check_length(length: int, longest: int) -> None:
 
 def _read_line(line: str, number: int, head: str) -> dict[str, Any]:
     """What a line says, by the head's keys."""
-    from orchestrator.tasks.text_files import HALF_A_PAIR, has_half_a_pair
-
-    text = line.strip("\r\n")
-    if any("\udc80" <= character <= "\udcff" for character in text):
-        raise InputError(f"line {number} is not UTF-8; save the file as UTF-8 or leave the line out")
-    if text.lstrip().startswith("{"):
-        try:
-            values = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise InputError(f"line {number} is not whole JSON: {error.msg} at column {error.colno}") from None
-        if has_half_a_pair(values):
-            raise InputError(f"line {number} {HALF_A_PAIR}; mend it or leave it out")
-        return dict(values)
+    read = parse_line(line, number)
+    if isinstance(read, dict):
+        return read
     if head == "qa":
         raise InputError(f'line {number}: a question is a JSON object: {{"question": "…", "context": "…"}}')
     if head == "ner":
-        return {"words": text.split()}
-    first, tab, second = text.partition("\t")
+        return {"words": read.split()}
+    first, tab, second = read.partition("\t")
     return {"text": first, "text_pair": second} if tab else {"text": first}
 
 
@@ -227,25 +219,20 @@ def _example(values: dict[str, Any], number: int, head: str) -> Any:
         value = values.get(key)
         if (value is None and optional) or isinstance(value, str):
             return value
-        _check_has(key, values, number)
+        check_has(key, values, number)
         raise InputError(f"line {number}: {key} must be text; the keys of {head} are {_KEYS[head]}")
 
     name = str(values.get("id", number))
     if head == "qa":
         return QaExample(name, text("question"), text("context"))
     if head == "ner":
-        _check_has("words", values, number)
+        check_has("words", values, number)
         words = values["words"]
         if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
             raise InputError(f"line {number}: words must be a list of texts")
         return NerExample(name, tuple(words))
     kind = RegressionExample if head == "regression" else ClassificationExample
     return kind(name, text("text"), text("text_pair", optional=True))
-
-
-def _check_has(key: str, values: dict[str, Any], number: int) -> None:
-    if key not in values:
-        raise InputError(f"line {number}: no key {key!r}; it has: {', '.join(values)[:200] or 'none'}")
 
 
 _KEYS = {

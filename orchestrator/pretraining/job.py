@@ -11,7 +11,6 @@ from bert_core.masking import MaskingConfig
 from bert_core.sentence_objectives import SegmentConfig
 from bert_core.tokenization import Tokenizer
 from bert_core.tokenizer_files import TOKENIZER_FILES
-from bert_core.word_pieces import continues_word
 from orchestrator.corpus.stream import ExampleStream, StreamConfig
 from orchestrator.corpus.windows import ShardReader
 from orchestrator.errors import CorpusError, SpecError
@@ -87,10 +86,7 @@ def build_stream(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) 
 
 def build_masking(spec: PretrainSpec, tokenizer: Tokenizer) -> MaskingConfig:
     """What is masked. Raises: TokenizerError when the vocabulary does not tell where the words to mask begin."""
-    table = None
-    if spec.mask_unit != "token":
-        specials = (tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
-        table = continues_word([tokenizer.token(number) for number in range(tokenizer.vocab_size)], specials)
+    table = None if spec.mask_unit == "token" else tokenizer.continues_word
     return MaskingConfig(
         tokenizer.vocab_size, tokenizer.mask_id, spec.mlm_probability, spec.mask_mix, spec.mask_unit, table
     )

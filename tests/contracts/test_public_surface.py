@@ -18,8 +18,10 @@ from tests.contracts.imports import imports_of, source_files
 
 BERT_CORE_NAMES = {
     "BertConfig",
+    "BertForMultipleChoice",
     "BertForPreTraining",
     "BertForQuestionAnswering",
+    "BertForSentenceEmbedding",
     "BertForSequenceClassification",
     "BertForTokenClassification",
     "BertModel",

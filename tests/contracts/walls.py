@@ -9,15 +9,27 @@ EVERYTHING_HEAVY = frozenset({"ray", "torch", "sqlalchemy", "pandas", "transform
 
 TEXT_HALF = (
     "bert_core.config",
+    "bert_core.config_checks",
     "bert_core.counter_random",
     "bert_core.errors",
     "bert_core.families",
+    "bert_core.full_sentences",
+    "bert_core.mask_units",
     "bert_core.masking",
     "bert_core.packing",
+    "bert_core.ragged_rows",
     "bert_core.segment_pairs",
+    "bert_core.segments",
+    "bert_core.sentence_objectives",
     "bert_core.sizes",
+    "bert_core.stretches",
     "bert_core.tokenization",
+    "bert_core.tokenizer_files",
+    "bert_core.tokenizer_pipelines",
+    "bert_core.tokenizer_training",
+    "bert_core.unigram_pieces",
     "bert_core.whole_files",
+    "bert_core.word_pieces",
 )
 """Runs inside Ray Data tasks."""
 
