@@ -1,0 +1,39 @@
+"""Lines that a model is asked about: plain text, or a JSON object.
+
+A byte that is not UTF-8 is expected as the lone surrogate that `errors="surrogateescape"` makes of it.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from orchestrator.errors import InputError
+
+
+def numbered_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, with their numbers from 1, which count all."""
+    return ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+
+
+def parse_line(line: str, number: int) -> dict[str, Any] | str:
+    """The object of a line that begins with a brace, else its text. Raises: InputError, naming the line."""
+    from orchestrator.tasks.text_files import HALF_A_PAIR, has_half_a_pair
+
+    text = line.strip("\r\n")
+    if any("\udc80" <= character <= "\udcff" for character in text):
+        raise InputError(f"line {number} is not UTF-8; save the file as UTF-8 or leave the line out")
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        values: dict[str, Any] = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"line {number} is not whole JSON: {error.msg} at column {error.colno}") from None
+    if has_half_a_pair(values):
+        raise InputError(f"line {number} {HALF_A_PAIR}; mend it or leave it out")
+    return values
+
+
+def check_has(key: str, values: dict[str, Any], number: int) -> None:
+    """Raise InputError unless the object of a line has a key."""
+    if key not in values:
+        raise InputError(f"line {number}: no key {key!r}; it has: {', '.join(values)[:200] or 'none'}")
