@@ -83,6 +83,7 @@ def evaluate_model(
         max_seq_length=record.max_seq_length,
         doc_stride=record.doc_stride,
         max_query_length=record.max_query_length,
+        context=record.context,
         cache=cache,
     )
     outputs = compute_outputs(fine_tuned.model, features, "fp32", batch_size)
@@ -107,6 +108,8 @@ def predict_examples(fine_tuned: FineTunedModel, examples: Sequence[Example], ba
         max_seq_length=record.max_seq_length,
         doc_stride=record.doc_stride,
         max_query_length=record.max_query_length,
+        context=record.context,
+        columns=record.columns,
     )
     return decode(
         task,
@@ -119,9 +122,10 @@ def predict_examples(fine_tuned: FineTunedModel, examples: Sequence[Example], ba
 
 
 def with_labels_of(fine_tuned: FineTunedModel, task: Task, folder: str) -> Task:
-    """The task with its labels in the order of the model's outputs; a model with nameless labels takes the task's.
+    """The task with its labels in the order of the model's outputs, and its columns as the model has learnt them; a
+    model with nameless labels takes the task's.
 
-    Raises: SpecError when the model has another head or other labels.
+    Raises: SpecError when the model has another head, other labels or other columns.
     """
     head = fine_tuned.record.head
     if head != task.head:
@@ -129,7 +133,14 @@ def with_labels_of(fine_tuned: FineTunedModel, task: Task, folder: str) -> Task:
             f"{folder} is a model for {head}, task {task.id} needs one for {task.head}; "
             f"choose a model fine-tuned for {task.head}"
         )
-    if head in ("regression", "qa"):
+    columns = fine_tuned.record.columns
+    if columns.names != task.columns.names:
+        raise SpecError(
+            f"{folder} reads the columns {', '.join(columns.names) or 'none'} beside the text; task {task.id} has "
+            f"{', '.join(task.columns.names) or 'none'}: name the same in task.number_columns and category_columns"
+        )
+    task = replace(task, columns=columns)
+    if head in ("multiple_choice", "regression", "qa"):
         return task
     labels = fine_tuned.labels
     if len(labels) == len(task.labels) and all(label == f"LABEL_{n}" for n, label in enumerate(labels)):

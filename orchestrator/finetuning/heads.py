@@ -1,4 +1,4 @@
-"""The three heads under one roof: which model a task needs, how it starts, what it is trained on.
+"""The heads under one roof: which model a task needs, how it starts, what it is trained on.
 
 Shapes: W windows, T tokens, C classes, S slots of a padded row.
 """
@@ -17,7 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bert_core.config import BertConfig
-from bert_core.heads import BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification
+from bert_core.heads import (
+    BertForMultipleChoice,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
 from bert_core.masking import IGNORED
 from bert_core.packed_sequences import PackedSequences
 from bert_core.tokenization import Tokenizer
@@ -27,13 +32,23 @@ from orchestrator.specs import ModelSpec, RecipeSpec
 from orchestrator.specs.sweep import Head
 from orchestrator.tasks import Features
 
-HeadModel: TypeAlias = BertForSequenceClassification | BertForTokenClassification | BertForQuestionAnswering
+HeadModel: TypeAlias = (
+    BertForSequenceClassification | BertForMultipleChoice | BertForTokenClassification | BertForQuestionAnswering
+)
 
 HEAD_MODELS: Mapping[Head, type[HeadModel]] = {
     "classification": BertForSequenceClassification,
+    "multi_label": BertForSequenceClassification,
+    "multiple_choice": BertForMultipleChoice,
     "regression": BertForSequenceClassification,
     "ner": BertForTokenClassification,
     "qa": BertForQuestionAnswering,
+}
+
+
+_PROBLEM_TYPES: Mapping[Head, str] = {
+    "classification": "single_label_classification",
+    "multi_label": "multi_label_classification",
 }
 
 
@@ -43,19 +58,30 @@ class Batch:
 
     seqs: PackedSequences
     targets: Tensor
-    """(W,) classes or values, (T,) tags, or (W, 2) first and last token of the answer within the window"""
+    """(W,) classes or values, (W, C) labels, (W / C,) places of right choices, (T,) tags, or (W, 2) first and last
+    token of the answer within the window"""
     windows: NDArray[np.int64]
     """(W,) which windows of the features these are"""
+    extra: Tensor | None = None
+    """(W, E) what stands beside the text"""
 
 
 def build_model(
-    head: Head, labels: tuple[str, ...], recipe: RecipeSpec, init_folder: str | None, tokenizer: Tokenizer
+    head: Head,
+    labels: tuple[str, ...],
+    recipe: RecipeSpec,
+    init_folder: str | None,
+    tokenizer: Tokenizer,
+    extra_features: int = 0,
 ) -> HeadModel:
     """A new head on a new encoder or on that of `init_folder`. The recipe's seed draws what is new.
 
+    Args:
+        extra_features: numbers beside the text that the head reads.
+
     Raises: SpecError, CheckpointError, TokenizerError where recipe, tokenizer and checkpoint do not fit together.
     """
-    config = _config(head, labels, recipe, init_folder, tokenizer)
+    config = replace(_config(head, labels, recipe, init_folder, tokenizer), extra_features=extra_features)
     check_fit(config, recipe, tokenizer)
     model = HEAD_MODELS[head].from_config(config, recipe.seed)
     if init_folder is not None:
@@ -96,9 +122,9 @@ def _config(
         config = config.with_dropout(recipe.dropout)
     if head == "regression":
         return config.with_labels(["score"], "regression")
-    if head == "qa":
+    if head in ("multiple_choice", "qa"):
         return replace(config, problem_type=None)
-    return config.with_labels(labels, "single_label_classification" if head == "classification" else None)
+    return config.with_labels(labels, _PROBLEM_TYPES.get(head))
 
 
 @lru_cache(maxsize=2)
@@ -116,7 +142,7 @@ def _encoder_weights(head: Head, folder: str) -> dict[str, Tensor]:
 
 def make_batch(features: Features, windows: NDArray[np.int64], device: torch.device) -> Batch:
     """Some windows as one packed batch, without padding."""
-    tokens = features.token_index(windows)
+    tokens, examples = features.token_index(windows), features.example_index[windows]
     seqs = PackedSequences.from_numpy(
         features.input_ids[tokens],
         features.token_type_ids[tokens],
@@ -129,24 +155,40 @@ def make_batch(features: Features, windows: NDArray[np.int64], device: torch.dev
     elif features.head == "qa":
         targets = np.stack([features.start_positions[windows], features.end_positions[windows]], axis=1)
     else:
-        targets = features.labels[windows]
-    dtype = torch.float32 if features.head == "regression" else torch.int64
-    return Batch(seqs.to(device), torch.from_numpy(np.ascontiguousarray(targets)).to(device, dtype), windows)
+        targets = features.labels[examples[:: features.group_size]]
+    dtype = torch.float32 if features.head in ("multi_label", "regression") else torch.int64
+    return Batch(
+        seqs.to(device),
+        torch.from_numpy(np.ascontiguousarray(targets)).to(device, dtype),
+        windows,
+        torch.from_numpy(features.extra[examples]).to(device) if features.extra.size else None,
+    )
+
+
+def compute_batch_logits(model: HeadModel, batch: Batch) -> Tensor:
+    """(W, C) for sequences, (W,) for choices, (T, C) for tokens; float32."""
+    if isinstance(model, BertForSequenceClassification):
+        return model.packed_logits(batch.seqs, batch.extra).float()
+    return model.packed_logits(batch.seqs).float()
 
 
 def compute_loss(head: Head, model: HeadModel, batch: Batch) -> Tensor:
-    """The mean loss over a batch's windows, or over its words (ner)."""
-    return loss_of_logits(head, model, model.packed_logits(batch.seqs).float(), batch)
+    """The mean loss over a batch's windows, its words (ner) or its examples (multiple_choice)."""
+    return loss_of_logits(head, model, compute_batch_logits(model, batch), batch)
 
 
 def loss_of_logits(head: Head, model: HeadModel, logits: Tensor, batch: Batch) -> Tensor:
-    """The same of logits that are there already: (W, C) or (T, C) → scalar."""
+    """The same of logits that are there already: (W, C), (W,) or (T, C) → scalar."""
     if isinstance(model, BertForTokenClassification):
         return model.compute_loss(logits, batch.targets, batch.seqs)
     if head == "regression":
         return F.mse_loss(logits.squeeze(-1), batch.targets)
     if head == "qa":
         return _span_loss(logits, batch)
+    if head == "multi_label":
+        return F.binary_cross_entropy_with_logits(logits, batch.targets)
+    if head == "multiple_choice":
+        logits = logits.view(len(batch.targets), -1)  # (B, C)
     return F.cross_entropy(logits, batch.targets, ignore_index=IGNORED)
 
 

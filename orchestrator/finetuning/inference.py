@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bert_core.heads import BertForTokenClassification
 from bert_core.masking import IGNORED
 from orchestrator.finetuning.batch_order import length_batches
-from orchestrator.finetuning.heads import HeadModel, make_batch
+from orchestrator.finetuning.heads import HeadModel, compute_batch_logits, make_batch
 from orchestrator.tasks import Features
 
 _MAX_SLOTS = 16_384
@@ -34,7 +34,7 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
 def compute_logits(
     model: HeadModel, features: Features, precision: Precision = "fp32", batch_size: int = 64
 ) -> NDArray[np.float32]:
-    """The model's outputs without dropout: (W, C) for sequences, (T, C) for tokens."""
+    """The model's outputs without dropout: (W, C) for sequences, (W, 1) for choices, (T, C) for tokens."""
     was_training = model.training
     model.eval()
     device = next(model.parameters()).device
@@ -43,7 +43,8 @@ def compute_logits(
     logits: NDArray[np.float32] | None = None
     for windows in length_batches(features.lengths, batch_size, _MAX_SLOTS):
         with autocast(device, precision):
-            values = model.packed_logits(make_batch(features, windows, device).seqs).float().cpu().numpy()
+            values = compute_batch_logits(model, make_batch(features, windows, device)).cpu().numpy()
+        values = values.reshape(len(values), -1)
         if logits is None:
             logits = np.empty((rows, values.shape[1]), np.float32)
         logits[features.token_index(windows) if by_token else windows] = values

@@ -10,18 +10,13 @@ from bert_core.errors import CheckpointError
 from bert_core.tokenization import Tokenizer
 from orchestrator.finetuning.heads import HEAD_MODELS, HeadModel
 from orchestrator.specs import RecipeSpec
-from orchestrator.specs.sweep import Head
+from orchestrator.specs.sweep import Context, Head
 from orchestrator.storage import written_folder
-from orchestrator.tasks import Example, Task
+from orchestrator.tasks import Example, SideColumns, Task
+from orchestrator.tasks.side_columns import NO_COLUMNS
 from orchestrator.tasks.text_files import BadRecords
 
 RECORD_FILE = "fine_tuning.json"
-
-_HEADS_BY_ARCHITECTURE: dict[str, Head] = {
-    "BertForSequenceClassification": "classification",
-    "BertForTokenClassification": "ner",
-    "BertForQuestionAnswering": "qa",
-}
 
 
 @dataclass(frozen=True)
@@ -35,10 +30,14 @@ class FineTuningRecord:
     doc_stride: int
     max_query_length: int
     max_answer_length: int
+    context: Context = "sentence"
+    """What surrounds a sentence's words (ner)"""
     unanswerable: bool = False
     """Whether the model may say that a passage holds no answer (qa)"""
     null_threshold: float = 0.0
     """ "No answer" is said at null margins above this; tuned on the validation split (qa)"""
+    columns: SideColumns = NO_COLUMNS
+    """What stands beside the text, as the training split had it"""
 
 
 def record_of(task: Task, recipe: RecipeSpec, null_threshold: float) -> FineTuningRecord:
@@ -51,8 +50,10 @@ def record_of(task: Task, recipe: RecipeSpec, null_threshold: float) -> FineTuni
         doc_stride=recipe.doc_stride,
         max_query_length=recipe.max_query_length,
         max_answer_length=recipe.max_answer_length,
+        context=recipe.context,
         unanswerable=task.unanswerable,
         null_threshold=null_threshold,
+        columns=task.columns,
     )
 
 
@@ -75,11 +76,12 @@ class FineTunedModel:
         return Task(
             id=record.task,
             head=record.head,
-            labels=self.labels if record.head in ("classification", "ner") else (),
+            labels=self.labels if record.head in ("classification", "multi_label", "ner") else (),
             metric=record.metric,
             files={},
             reader=_NoReader(),
             unanswerable=record.unanswerable,
+            columns=record.columns,
         )
 
 
@@ -113,8 +115,10 @@ def load_fine_tuned(folder: Path) -> FineTunedModel:
 
 def _read_record(path: Path) -> FineTuningRecord:
     try:
-        return FineTuningRecord(**json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError) as error:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        columns = SideColumns.from_dict(values.pop("columns", asdict(NO_COLUMNS)))
+        return FineTuningRecord(**values, columns=columns)
+    except (AttributeError, KeyError, ValueError, TypeError) as error:
         raise CheckpointError(f"{path} is cut short or altered ({error}); fetch or train the model again") from None
 
 
@@ -122,13 +126,16 @@ def _guess_record(folder: Path, config: BertConfig) -> FineTuningRecord:
     architectures: Sequence[str] = json.loads((folder / "config.json").read_text(encoding="utf-8")).get(
         "architectures", ()
     )
-    head = next((_HEADS_BY_ARCHITECTURE[name] for name in architectures if name in _HEADS_BY_ARCHITECTURE), None)
+    names = {head: config.family.architecture(model.__name__) for head, model in HEAD_MODELS.items()}
+    head = next((head for head, name in names.items() if name in architectures), None)
     if head is None:
         raise CheckpointError(
             f"{folder} has no head for a task (its architectures: {', '.join(architectures) or 'none'}); "
             "fine-tune it first: a sweep with init_from"
         )
-    if head == "classification" and config.num_labels == 1:
+    if head == "classification" and config.problem_type == "multi_label_classification":
+        head = "multi_label"
+    elif head == "classification" and config.num_labels == 1:
         head = "regression"
     usual = RecipeSpec()
     return FineTuningRecord(

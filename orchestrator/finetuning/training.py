@@ -79,7 +79,7 @@ def fine_tune(
 
     Raises: CollapsedError when the loss is not finite.
     """
-    schedule = Schedule(features.num_windows, recipe.batch_size, recipe.epochs, recipe.evaluations_per_epoch)
+    schedule = Schedule(len(features.group_lengths), recipe.batch_size, recipe.epochs, recipe.evaluations_per_epoch)
     optimizer = build_optimizer(
         model, recipe.learning_rate, recipe.weight_decay, layer_decay=recipe.layer_learning_rate_decay
     )
@@ -89,12 +89,13 @@ def fine_tune(
     stale = 0
     evaluation_numbers = {step: number for number, step in enumerate(schedule.evaluation_steps, start=1)}
     model.train()
-    for step, windows in enumerate(islice(_batches(features, recipe), schedule.num_steps), start=1):
+    for step, groups in enumerate(islice(_batches(features, recipe), schedule.num_steps), start=1):
         if recipe.unfreeze_every_epochs is not None:
             thaw(model, math.floor((step - 1) / (recipe.unfreeze_every_epochs * schedule.steps_per_epoch)))
         factor = linear_warmup_decay(step - 1, schedule.num_steps, num_warmup)
+        windows = features.windows_of(groups)
         value = _step(model, features, windows, recipe, optimizer, step, recipe.learning_rate * factor, loss)
-        meter.add(value, len(windows), step)
+        meter.add(value, len(groups), step)
         if step not in evaluation_numbers:
             continue
         train_loss, examples_per_s = meter.read(step)
@@ -123,7 +124,8 @@ def fine_tune(
 
 
 def _batches(features: Features, recipe: RecipeSpec) -> Iterator[NDArray[np.int64]]:
-    lengths = features.lengths
+    """Groups of windows: what a loss is made of must not be torn apart."""
+    lengths = features.group_lengths
     for epoch in count():
         yield from epoch_batches(lengths, recipe.batch_size, recipe.seed, epoch)
 

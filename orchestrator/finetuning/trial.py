@@ -119,7 +119,7 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[Best[Scored]
     tokenizer = _keep(job, ("tokenizer", tokenizer_folder), lambda: Tokenizer.load(_local(job, tokenizer_folder)))
     train, validation = (_features(job, task, split, recipe, tokenizer) for split in ("train", "validation"))
     init_folder = None if recipe.init_from == RANDOM else str(_local(job, job.folders[recipe.init_from]))
-    model = build_model(task.head, task.labels, recipe, init_folder, tokenizer).to(device)
+    model = build_model(task.head, task.labels, recipe, init_folder, tokenizer, task.columns.width).to(device)
     if recipe.frozen:
         train, validation = (freeze(split, model, recipe.precision, job.cache) for split in (train, validation))
         thaw(model, 0)
@@ -142,7 +142,7 @@ def train_and_save(
 
     Returns the best evaluation and where its predictions lie. Raises: CollapsedError; what `report` raises.
     """
-    steps_per_epoch = -(-train.num_windows // recipe.batch_size)
+    steps_per_epoch = -(-len(train.group_lengths) // recipe.batch_size)
 
     def evaluate() -> tuple[float, Scored]:
         scored = score_model(model, task, validation, "validation", recipe.max_answer_length, recipe.precision)
@@ -175,10 +175,10 @@ def _events(evaluation: Evaluation[Scored], steps_per_epoch: int) -> tuple[Metri
 
 
 def _features(job: TrialJob, task: Task, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer) -> Features:
-    lengths = (recipe.max_seq_length, recipe.doc_stride, recipe.max_query_length)
+    options = (recipe.max_seq_length, recipe.doc_stride, recipe.max_query_length, recipe.context)
     return _keep(
         job,
-        ("features", split, tokenizer.fingerprint, *lengths),
+        ("features", split, tokenizer.fingerprint, *options),
         lambda: prepare_trial_features(task, split, recipe, tokenizer, job.cache),
     )
 
@@ -192,6 +192,7 @@ def prepare_trial_features(task: Task, split: Split, recipe: RecipeSpec, tokeniz
         max_seq_length=recipe.max_seq_length,
         doc_stride=recipe.doc_stride,
         max_query_length=recipe.max_query_length,
+        context=recipe.context,
         cache=cache,
     )
 

@@ -5,35 +5,49 @@ from orchestrator.tasks.examples import (
     Answer,
     ClassificationExample,
     Example,
+    MultiLabelExample,
+    MultipleChoiceExample,
     NerExample,
     QaExample,
+    QueryExample,
     RegressionExample,
 )
 from orchestrator.tasks.feature_cache import dataset_result, keep_features, prepare_features
 from orchestrator.tasks.features import Features, build_features
 from orchestrator.tasks.predictions import (
     AnswerPrediction,
+    ChoicePrediction,
     ClassPrediction,
+    LabelsPrediction,
     Prediction,
+    RankingPrediction,
     TagsPrediction,
     ValuePrediction,
 )
 from orchestrator.tasks.scores import majority_baseline, prediction_rows, score, write_prediction_rows
+from orchestrator.tasks.side_columns import SideColumns
 from orchestrator.tasks.task import Task
 from orchestrator.tasks.task_loading import load_task
 
 __all__ = [
     "Answer",
     "AnswerPrediction",
+    "ChoicePrediction",
     "ClassPrediction",
     "ClassificationExample",
     "Example",
     "Features",
+    "LabelsPrediction",
+    "MultiLabelExample",
+    "MultipleChoiceExample",
     "NerExample",
     "Outputs",
     "Prediction",
     "QaExample",
+    "QueryExample",
+    "RankingPrediction",
     "RegressionExample",
+    "SideColumns",
     "TagsPrediction",
     "Task",
     "ValuePrediction",

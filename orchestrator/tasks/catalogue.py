@@ -1,6 +1,7 @@
 """The known tasks: what their official files are called, which columns count, which score ranks.
 
-The ranking scores are those that Devlin et al. (2019, table 1) report; WNLI, which they leave out, ranks by accuracy.
+The ranking scores are those that Devlin et al. (2019, tables 1 and 4) report; WNLI, which they leave out, ranks by
+accuracy.
 Class names stand in the order of the labels' numbers in the files.
 """
 
@@ -31,11 +32,14 @@ class KnownTask:
     labels: tuple[str, ...] = ()
     """The tags (ner)."""
     text_columns: tuple[str, ...] = ()
+    choice_columns: tuple[str, ...] = ()
     label_column: str = ""
     header: bool = True
     """Columns go by their number, from 0, in a file without a header."""
     unanswerable: bool = False
     """Whether a question may have no answer (qa)."""
+    gains: Mapping[str, float] = field(default_factory=dict)
+    """Gain by the score in the file (retrieval)."""
 
 
 def _numbered(*names: str) -> dict[str, str]:
@@ -108,6 +112,14 @@ KNOWN_TASKS: Mapping[str, KnownTask] = {
         text_columns=_SENTENCES,
         label_column="label",
     ),
+    "swag": KnownTask(
+        "multiple_choice",
+        "accuracy",
+        files={"train": ("train.csv",), "validation": ("val.csv",), "test": ("test.csv",)},
+        text_columns=("sent1", "sent2"),
+        choice_columns=("ending0", "ending1", "ending2", "ending3"),
+        label_column="label",
+    ),
     "conll2003": KnownTask(
         "ner",
         "f1",
@@ -127,6 +139,14 @@ KNOWN_TASKS: Mapping[str, KnownTask] = {
             "test": ("emerging.test.annotated",),
         },
         labels=tag_set("corporation", "creative-work", "group", "location", "person", "product"),
+    ),
+    # Cleverdon's codes: 1 is a complete answer, 4 of minimum interest. The collection does not say what the 225 rows of
+    # −1 mean, which name a document of the query's; they are read as the least.
+    "cranfield": KnownTask(
+        "retrieval",
+        "ndcg_at_10",
+        files={"validation": ("qrels.tsv",)},
+        gains={"1": 4.0, "2": 3.0, "3": 2.0, "4": 1.0, "-1": 1.0},
     ),
     "squad": KnownTask("qa", "f1", files={"train": ("train-v1.1.json",), "validation": ("dev-v1.1.json",)}),
     "squad_v2": KnownTask(

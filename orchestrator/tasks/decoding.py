@@ -16,7 +16,9 @@ from orchestrator.tasks.features import Features
 from orchestrator.tasks.predictions import (
     AnswerCandidate,
     AnswerPrediction,
+    ChoicePrediction,
     ClassPrediction,
+    LabelsPrediction,
     Prediction,
     TagsPrediction,
     ValuePrediction,
@@ -24,7 +26,8 @@ from orchestrator.tasks.predictions import (
 from orchestrator.tasks.task import Task
 
 Outputs = NDArray[np.generic] | tuple[NDArray[np.floating], NDArray[np.floating]]
-"""Class logits (N, C), values (N,), tag logits (T, C) or numbers (T,), start and end logits (T,)."""
+"""Class or label logits (N, C), choice logits or values (W,), tag logits (T, C) or numbers (T,), start and end logits
+(T,)."""
 
 
 def decode(
@@ -57,6 +60,10 @@ def decode(
         return [ValuePrediction(value) for value in outputs.reshape(-1).tolist()]
     if task.head == "ner":
         return list(_decode_tags(task, features, outputs))
+    if task.head == "multiple_choice":
+        return list(_decode_choices(features, outputs))
+    if task.head == "multi_label":
+        return list(_decode_labels(task, features, outputs))
     return list(_decode_classes(task, features, outputs))
 
 
@@ -86,17 +93,37 @@ def _check_length(outputs: NDArray[np.generic], expected: int, unit: str) -> Non
         raise DataError(f"{len(outputs)} outputs for {expected} {unit}s; there must be one for each")
 
 
-def _decode_classes(task: Task, features: Features, logits: NDArray[np.generic]) -> list[ClassPrediction]:
+def _check_classes(task: Task, features: Features, logits: NDArray[np.generic]) -> None:
     _check_length(logits, features.num_examples, "example")
     if logits.shape[1:] != (len(task.labels),):
         raise DataError(f"logits have the shape {logits.shape}; task {task.id} has {len(task.labels)} classes")
-    shifted = np.exp(logits - logits.max(axis=1, keepdims=True).astype(np.float64))  # (N, C)
-    probabilities = shifted / shifted.sum(axis=1, keepdims=True)  # (N, C)
+
+
+def _softmax(logits: NDArray[np.generic]) -> NDArray[np.float64]:
+    """Over the last axis."""
+    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True).astype(np.float64))
+    return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))
+
+
+def _decode_classes(task: Task, features: Features, logits: NDArray[np.generic]) -> list[ClassPrediction]:
+    _check_classes(task, features, logits)
     best = logits.argmax(axis=1).tolist()
     return [
         ClassPrediction(task.labels[number], tuple(row))
-        for number, row in zip(best, probabilities.tolist(), strict=True)
+        for number, row in zip(best, _softmax(logits).tolist(), strict=True)
     ]
+
+
+def _decode_labels(task: Task, features: Features, logits: NDArray[np.generic]) -> list[LabelsPrediction]:
+    _check_classes(task, features, logits)
+    probabilities = np.exp(-np.logaddexp(0.0, -logits.astype(np.float64)))  # (N, C), the logistic function
+    return [LabelsPrediction.from_probabilities(task.labels, row) for row in probabilities.tolist()]
+
+
+def _decode_choices(features: Features, logits: NDArray[np.generic]) -> list[ChoicePrediction]:
+    _check_length(logits, features.num_windows, "choice")
+    examples = np.split(logits.reshape(-1), np.flatnonzero(np.diff(features.example_index)) + 1)
+    return [ChoicePrediction(int(some.argmax()), tuple(_softmax(some).tolist())) for some in examples]
 
 
 def _decode_tags(task: Task, features: Features, outputs: NDArray[np.generic]) -> list[TagsPrediction]:

@@ -3,28 +3,75 @@
 Labels may be left out, for texts that a model is asked about.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class ClassificationExample:
-    """A text, or a pair of texts, of one class."""
+class TextExample:
+    """A text, or a pair of texts, and what a person's own columns say beside it."""
 
     id: str
     text: str
     text_pair: str | None = None
+    _: KW_ONLY
+    numbers: tuple[float | None, ...] = ()
+    """One per number column; None where it is missing."""
+    categories: tuple[str | None, ...] = ()
+    """One per category column; None where it is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassificationExample(TextExample):
+    """Of one class."""
+
     label: str | None = None
     """The class's name."""
 
 
 @dataclass(frozen=True, slots=True)
-class RegressionExample:
-    """A text, or a pair of texts, with a number."""
+class MultiLabelExample(TextExample):
+    """With any number of labels, or none."""
+
+    labels: tuple[str, ...] | None = None
+    """In the order of the file; None where they are not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegressionExample(TextExample):
+    """With a number."""
+
+    value: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MatchExample(TextExample):
+    """Two texts that belong together, and to no other of their file."""
+
+    @property
+    def gains(self) -> Mapping[str, float]:
+        """The pair's own second text is the one to find."""
+        return {self.id: 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class QueryExample:
+    """A text and how much finding each relevant document is worth."""
 
     id: str
     text: str
-    text_pair: str | None = None
-    value: float | None = None
+    gains: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class MultipleChoiceExample:
+    """A text and two or more ways to go on, of which one is right."""
+
+    id: str
+    text: str
+    choices: tuple[str, ...]
+    label: int | None = None
+    """The place of the right choice, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,4 +103,13 @@ class QaExample:
     answers: tuple[Answer, ...] = ()
 
 
-Example = ClassificationExample | RegressionExample | NerExample | QaExample
+Example = (
+    ClassificationExample
+    | MultiLabelExample
+    | RegressionExample
+    | MatchExample
+    | QueryExample
+    | MultipleChoiceExample
+    | NerExample
+    | QaExample
+)

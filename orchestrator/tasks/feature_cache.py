@@ -49,7 +49,7 @@ def prepare_features(
 
     def make() -> Features:
         read = task.read(split)
-        made = build_features(task.head, task.labels, read.examples, tokenizer, **options)
+        made = build_features(task.head, task.labels, read.examples, tokenizer, **options, columns=task.columns)
         from_file = {"num_bad_records": read.num_bad_records, "num_repaired": read.num_repaired}
         return replace(made, split=split, counts={**made.counts, **from_file})
 

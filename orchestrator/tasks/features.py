@@ -13,15 +13,17 @@ from numpy.typing import NDArray
 from bert_core.tokenization import Tokenizer
 from orchestrator.errors import SpecError, TaskDataError
 from orchestrator.results import Split
-from orchestrator.specs.sweep import Head
-from orchestrator.tasks.examples import Example, NerExample, QaExample
+from orchestrator.specs.sweep import Context, Head
+from orchestrator.tasks.examples import Example, MultipleChoiceExample, NerExample, QaExample, TextExample
 from orchestrator.tasks.ner_features import build_ner_windows
 from orchestrator.tasks.qa_features import build_qa_windows
-from orchestrator.tasks.text_features import TextExample, build_text_windows
+from orchestrator.tasks.side_columns import NO_COLUMNS, SideColumns
+from orchestrator.tasks.text_features import build_choice_windows, build_text_windows
 from orchestrator.tasks.windows import Array
 
 _EMPTY: Mapping[str, Array] = {
     "labels": np.zeros(0, np.int32),
+    "extra": np.zeros((0, 0), np.float32),
     "token_labels": np.zeros(0, np.int32),
     "word_starts": np.zeros(0, np.int64),
     "num_words": np.zeros(0, np.int32),
@@ -44,7 +46,8 @@ class Features:
     token_type_ids: NDArray[np.int8]  # (T,)
     cu_seqlens: NDArray[np.int64]  # (W+1,)
     example_index: NDArray[np.int32]  # (W,), ascending
-    labels: NDArray[np.generic]  # (W,) int32 class numbers, or float32 values
+    labels: NDArray[np.generic]  # (N,) int32 class numbers or places, float32 values; (N, C) 0 or 1 (multi_label)
+    extra: NDArray[np.float32]  # (N, E) what a person's own columns say
     token_labels: NDArray[np.int32]  # (T,) tag numbers on first sub-tokens, -100 elsewhere (ner)
     word_starts: NDArray[np.int64]  # one per word of the split, in order: its first sub-token (ner)
     num_words: NDArray[np.int32]  # (N,) (ner)
@@ -64,6 +67,20 @@ class Features:
     def num_windows(self) -> int:
         """W."""
         return len(self.cu_seqlens) - 1
+
+    @property
+    def group_size(self) -> int:
+        """Windows that stay together in a batch: the choices of an example, equally many for each; otherwise one."""
+        return self.num_windows // self.num_examples if self.head == "multiple_choice" else 1
+
+    @property
+    def group_lengths(self) -> NDArray[np.int64]:
+        """Tokens of each group of windows, (G,)."""
+        return np.add.reduceat(self.lengths, np.arange(0, self.num_windows, self.group_size))
+
+    def windows_of(self, groups: NDArray[np.integer]) -> NDArray[np.int64]:
+        """The windows of some groups, group by group."""
+        return (groups[:, None] * self.group_size + np.arange(self.group_size)).ravel()
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -96,8 +113,10 @@ def build_features(
     max_seq_length: int,
     doc_stride: int = 128,
     max_query_length: int = 64,
+    context: Context = "sentence",
+    columns: SideColumns = NO_COLUMNS,
 ) -> Features:
-    """Tokenise examples, labelled or not; `labels` are the task's, in the order of the model's outputs.
+    """Tokenise examples, labelled or not; `labels` and `columns` are the task's, in the order that the model knows.
 
     Raises: SpecError when the lengths leave no room for text, TaskDataError when there is no example.
     """
@@ -111,9 +130,13 @@ def build_features(
         questions = cast(Sequence[QaExample], examples)
         windows = build_qa_windows(questions, tokenizer, max_seq_length, doc_stride, max_query_length)
     elif head == "ner":
-        windows = build_ner_windows(cast(Sequence[NerExample], examples), labels, tokenizer, max_seq_length)
+        sentences = cast(Sequence[NerExample], examples)
+        windows = build_ner_windows(sentences, labels, tokenizer, max_seq_length, context)
+    elif head == "multiple_choice":
+        windows = build_choice_windows(cast(Sequence[MultipleChoiceExample], examples), tokenizer, max_seq_length)
     else:
-        windows = build_text_windows(cast(Sequence[TextExample], examples), labels, tokenizer, max_seq_length)
+        texts = cast(Sequence[TextExample], examples)
+        windows = build_text_windows(texts, labels, columns, tokenizer, max_seq_length)
     counts = {
         "num_examples": len(examples),
         "num_windows": len(windows.arrays["cu_seqlens"]) - 1,

@@ -1,6 +1,8 @@
 """What a model says about one example of each kind of task."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,10 +14,40 @@ class ClassPrediction:
 
 
 @dataclass(frozen=True, slots=True)
+class LabelsPrediction:
+    """The labels that are likelier than not, and every label's probability; both in the order of the task's labels."""
+
+    labels: tuple[str, ...]
+    probabilities: tuple[float, ...]
+
+    @classmethod
+    def from_probabilities(cls, labels: Sequence[str], probabilities: Sequence[float]) -> Self:
+        """With the labels whose probability is above one half."""
+        likely = (label for label, probability in zip(labels, probabilities, strict=True) if probability > 0.5)
+        return cls(tuple(likely), tuple(probabilities))
+
+
+@dataclass(frozen=True, slots=True)
+class ChoicePrediction:
+    """The place of the likeliest choice, from 0, and every choice's probability."""
+
+    choice: int
+    probabilities: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ValuePrediction:
     """A number."""
 
     value: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankingPrediction:
+    """Documents that answer a query, best first, and their scores."""
+
+    documents: tuple[str, ...]
+    scores: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,4 +78,12 @@ class AnswerPrediction:
     """Score of "no answer" minus that of the best stretch; no answer is said where it exceeds the threshold."""
 
 
-Prediction = ClassPrediction | ValuePrediction | TagsPrediction | AnswerPrediction
+Prediction = (
+    ClassPrediction
+    | LabelsPrediction
+    | ChoicePrediction
+    | ValuePrediction
+    | RankingPrediction
+    | TagsPrediction
+    | AnswerPrediction
+)

@@ -1,4 +1,4 @@
-"""Tables of examples: CSV, TSV, JSONL and Parquet, by the file's ending.
+"""Tables as rows: CSV, TSV, JSONL and Parquet, by the file's ending.
 
 A TSV file is read as GLUE's are: a tab ends a field, quotation marks are text. A CSV file is quoted as RFC 4180 says.
 """
@@ -7,17 +7,12 @@ import csv
 import io
 import itertools
 import json
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeGuard
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow
 import pyarrow.parquet
 
 from orchestrator.errors import TaskDataError
-from orchestrator.tasks.bio_tags import find_bad_tag, to_bio
-from orchestrator.tasks.examples import ClassificationExample, NerExample, RegressionExample
 from orchestrator.tasks.text_files import (
     HALF_A_PAIR,
     BadRecords,
@@ -29,97 +24,6 @@ from orchestrator.tasks.text_files import (
 
 Row = tuple[str, tuple[object, ...]]
 """Where a record stands, and its wanted columns."""
-
-
-@dataclass(frozen=True)
-class ClassificationTable:
-    """Reads texts with a class."""
-
-    text_columns: tuple[str, ...]
-    label_column: str
-    classes: Mapping[str, str] | None = None
-    """Class name by the label in the file; None takes every label as it stands."""
-    header: bool = True
-
-    def read(self, path: str, bad: BadRecords) -> Iterator[ClassificationExample]:
-        """The file's examples in order."""
-        for number, (place, texts, value) in enumerate(_read_texts(self, path, bad)):
-            label = _label_text(value)
-            if self.classes is not None:
-                if label not in self.classes:
-                    bad.found(place, f"{self.label_column} {value!r} is none of the labels {', '.join(self.classes)}")
-                    continue
-                label = self.classes[label]
-            yield ClassificationExample(str(number), texts[0], texts[1] if len(texts) > 1 else None, label)
-
-
-@dataclass(frozen=True)
-class RegressionTable:
-    """Reads texts with a number."""
-
-    text_columns: tuple[str, ...]
-    label_column: str
-    header: bool = True
-
-    def read(self, path: str, bad: BadRecords) -> Iterator[RegressionExample]:
-        """The file's examples in order."""
-        for number, (place, texts, value) in enumerate(_read_texts(self, path, bad)):
-            try:
-                score = float(value)  # type: ignore[arg-type]
-            except (TypeError, ValueError):
-                score = math.nan
-            if not math.isfinite(score):
-                bad.found(place, f"{self.label_column} {value!r} is not a number")
-                continue
-            yield RegressionExample(str(number), texts[0], texts[1] if len(texts) > 1 else None, score)
-
-
-@dataclass(frozen=True)
-class NerTable:
-    """Reads sentences whose words and tags are lists (JSONL, Parquet)."""
-
-    tokens_column: str
-    tags_column: str
-    tags: tuple[str, ...] | None = None
-    """The tag set; None takes every BIO tag."""
-
-    def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
-        """The file's sentences in order, tags as BIO."""
-        rows = read_rows(path, (self.tokens_column, self.tags_column), bad)
-        for number, (place, (words, tags)) in enumerate(rows):
-            if not _is_texts(words) or not _is_texts(tags):
-                bad.found(place, f"{self.tokens_column} and {self.tags_column} must be lists of text")
-            elif len(words) != len(tags):
-                bad.found(place, f"{len(words)} {self.tokens_column} but {len(tags)} {self.tags_column}")
-            else:
-                bio = to_bio(tags)
-                problem = find_bad_tag(bio, self.tags)
-                if problem:
-                    bad.found(place, problem)
-                elif words:
-                    yield NerExample(str(number), tuple(words), bio)
-
-
-def _is_texts(values: object) -> TypeGuard[list[str]]:
-    return isinstance(values, list) and all(isinstance(value, str) for value in values)
-
-
-def _label_text(value: object) -> str:
-    return json.dumps(value) if isinstance(value, bool | int | float) else str(value)
-
-
-def _read_texts(
-    table: ClassificationTable | RegressionTable, path: str, bad: BadRecords
-) -> Iterator[tuple[str, list[str], object]]:
-    """Place, texts and raw label of each record that has them all."""
-    for place, (*texts, label) in read_rows(path, (*table.text_columns, table.label_column), bad, table.header):
-        wrong = [name for name, text in zip(table.text_columns, texts, strict=True) if not isinstance(text, str)]
-        if wrong:
-            bad.found(place, f"{wrong[0]} holds no text")
-        elif label is None or label == "":
-            bad.found(place, f"{table.label_column} is empty")
-        else:
-            yield place, texts, label  # type: ignore[misc]
 
 
 def read_rows(path: str, columns: tuple[str, ...], bad: BadRecords, header: bool = True) -> Iterator[Row]:
@@ -138,8 +42,9 @@ def read_rows(path: str, columns: tuple[str, ...], bad: BadRecords, header: bool
 
 
 def has_columns(path: str, columns: Iterable[str], header: bool) -> bool:
-    """Whether a TSV file's first line has all of `columns`."""
-    first = read_decompressed(path).split(b"\n", 1)[0].decode(errors="replace").rstrip("\r").split("\t")
+    """Whether the first line of a TSV or CSV file has all of `columns`."""
+    line = read_decompressed(path).split(b"\n", 1)[0].decode(errors="replace").rstrip("\r")
+    first = next(csv.reader([line])) if plain_name(path).endswith(".csv") else line.split("\t")
     return set(columns) <= set(first if header else map(str, range(len(first))))
 
 
@@ -184,7 +89,7 @@ def _check_columns(path: str, wanted: Iterable[str], present: Sequence[str]) -> 
     if missing:
         raise TaskDataError(
             f"{path} has no column {missing[0]!r}, it has {', '.join(map(repr, present))}; "
-            "name others with task.text_columns and task.label_column"
+            "name others with task.text_columns, task.label_column or the field that named it"
         )
 
 

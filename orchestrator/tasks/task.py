@@ -9,12 +9,18 @@ from typing import Any, Literal, Protocol
 
 from orchestrator.errors import TaskDataError
 from orchestrator.results import Split
-from orchestrator.specs.sweep import Head
+from orchestrator.specs.sweep import Head, Objective
 from orchestrator.storage import digest_file
 from orchestrator.tasks.examples import Example
+from orchestrator.tasks.side_columns import NO_COLUMNS, SideColumns
 from orchestrator.tasks.text_files import BadRecords
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+PREDICTED_BY: Mapping[Objective, Head] = {
+    "cosine": "regression",
+    "in_batch_negatives": "retrieval",
+    "classification": "classification",
+}
 _READING_VERSION = 1
 """Raised when the same file would be read into other examples."""
 
@@ -42,7 +48,7 @@ class Task:
     id: str
     head: Head
     labels: tuple[str, ...]
-    """Class names (classification) or BIO tags (ner), in the order of the model's outputs."""
+    """Class names (classification, multi_label) or BIO tags (ner), in the order of the model's outputs."""
     metric: str
     """The score that ranks; higher is better."""
     files: Mapping[Split, str]
@@ -51,12 +57,21 @@ class Task:
     on_bad_record: Literal["error", "skip"] = "error"
     unanswerable: bool = False
     """Whether a question may have no answer (qa)."""
+    objective: Objective | None = None
+    """What the vectors of a pair are judged by (embedding)."""
+    columns: SideColumns = NO_COLUMNS
+    """What stands beside the text and how the model reads it."""
     _read: dict[Split, ReadSplit] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def splits(self) -> tuple[Split, ...]:
         """The labelled splits there are."""
         return tuple(split for split in SPLITS if split in self.files)
+
+    @property
+    def predicts(self) -> Head:
+        """The head whose predictions and scores the task has: its own, or what an embedding's objective comes to."""
+        return self.head if self.objective is None else PREDICTED_BY[self.objective]
 
     def examples(self, split: Split) -> Sequence[Example]:
         """A split's examples, read once. Raises: TaskDataError."""
@@ -91,6 +106,7 @@ class Task:
             "reader": [type(self.reader).__name__, asdict(self.reader)],  # type: ignore[call-overload]
             "head": self.head,
             "labels": self.labels,
+            "columns": asdict(self.columns),
             "max_examples": self.max_examples.get(split),
             "on_bad_record": self.on_bad_record,
         }

@@ -11,26 +11,43 @@ from orchestrator.storage import exists
 from orchestrator.tasks.bio_tags import complete_tag_set, is_bio
 from orchestrator.tasks.catalogue import KNOWN_TASKS, KnownTask
 from orchestrator.tasks.conll import ConllReader
-from orchestrator.tasks.examples import ClassificationExample, NerExample, QaExample
+from orchestrator.tasks.examples import ClassificationExample, MultiLabelExample, NerExample, QaExample, TextExample
+from orchestrator.tasks.labelled_tables import (
+    ClassificationTable,
+    MultiLabelTable,
+    MultipleChoiceTable,
+    NerTable,
+    RegressionTable,
+)
+from orchestrator.tasks.retrieval import find_collection, find_judgments
 from orchestrator.tasks.scores import default_metric, metric_names
+from orchestrator.tasks.side_columns import SideColumns
 from orchestrator.tasks.squad import SquadReader
-from orchestrator.tasks.tables import ClassificationTable, NerTable, RegressionTable, has_columns
+from orchestrator.tasks.tables import has_columns
 from orchestrator.tasks.task import Reader, Task
 from orchestrator.tasks.text_files import find_file, plain_name
+
+_HEADS_OF_FIELDS: Mapping[str, tuple[Head, ...]] = {
+    "choice_columns": ("multiple_choice",),
+    "number_columns": ("classification", "multi_label", "regression"),
+    "category_columns": ("classification", "multi_label", "regression"),
+    "label_separator": ("multi_label",),
+}
+"""The fields of a spec that not every task of one's own has a use for."""
 
 
 def load_task(spec: TaskSpec) -> Task:
     """Find a task's files and learn its labels. Raises: SpecError, TaskDataError."""
     task = _known_task(spec, KNOWN_TASKS[spec.id]) if spec.id in KNOWN_TASKS else _own_task(spec)
-    known_metrics = metric_names(task.id, task.head, len(task.labels))
+    known_metrics = metric_names(task.id, task.predicts, len(task.labels))
     if task.metric not in known_metrics:
         raise SpecError(f"task.metric {task.metric!r}: task {task.id} has the scores {', '.join(known_metrics)}")
     return task
 
 
 def _known_task(spec: TaskSpec, known: KnownTask) -> Task:
-    for name in ("head", "labels", "text_columns", "label_column"):
-        if getattr(spec, name) != TaskSpec.model_fields[name].default:
+    for name in ("head", "labels", "text_columns", "label_column", *_HEADS_OF_FIELDS):
+        if _is_given(spec, name):
             raise SpecError(f"task.{name}: {spec.id} is a known task and has its own; leave it out, or use another id")
     files = dict(spec.files)
     if spec.folder is not None:
@@ -52,28 +69,38 @@ def _known_task(spec: TaskSpec, known: KnownTask) -> Task:
         labels=known.labels or tuple(known.classes.values()),
         metric=spec.metric or known.metric,
         files=files,
-        reader=_known_reader(known),
+        reader=_known_reader(spec, known),
         max_examples=_limits(spec),
         on_bad_record=spec.on_bad_record,
         unanswerable=known.unanswerable,
     )
 
 
-def _known_reader(known: KnownTask) -> Reader:
+def _known_reader(spec: TaskSpec, known: KnownTask) -> Reader:
+    if known.head == "retrieval":
+        return find_collection(spec.id, spec.folder, known.gains)
     if known.head == "classification":
-        return ClassificationTable(known.text_columns, known.label_column, known.classes, known.header)
+        return ClassificationTable(known.text_columns, known.label_column, known.classes, header=known.header)
     if known.head == "regression":
-        return RegressionTable(known.text_columns, known.label_column, known.header)
+        return RegressionTable(known.text_columns, known.label_column)
+    if known.head == "multiple_choice":
+        return MultipleChoiceTable(known.text_columns, known.choice_columns, known.label_column)
     return ConllReader(known.labels) if known.head == "ner" else SquadReader()
 
 
 def _is_unlabelled(known: KnownTask, path: str) -> bool:
     if not known.label_column:
         return False
-    return not has_columns(path, (*known.text_columns, known.label_column), known.header)
+    return not has_columns(path, (*known.text_columns, *known.choice_columns, known.label_column), known.header)
+
+
+def _is_given(spec: TaskSpec, name: str) -> bool:
+    return bool(getattr(spec, name) != TaskSpec.model_fields[name].default)
 
 
 def _own_task(spec: TaskSpec) -> Task:
+    if spec.head == "retrieval":
+        return _own_collection(spec)
     if spec.head is None or not spec.files:
         near = difflib.get_close_matches(spec.id, KNOWN_TASKS, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
@@ -82,8 +109,7 @@ def _own_task(spec: TaskSpec) -> Task:
             "A task of one's own needs task.head and task.files"
         )
     _check_files(spec, spec.files, ())
-    if spec.head in ("classification", "regression") and not spec.text_columns:
-        raise SpecError("task.text_columns: name the one or two columns that hold the text")
+    _check_columns(spec, spec.head)
     task = Task(
         id=spec.id,
         head=spec.head,
@@ -96,7 +122,9 @@ def _own_task(spec: TaskSpec) -> Task:
     )
     if spec.head == "qa":
         return replace(task, unanswerable=any(_has_no_answer(task, split) for split in task.splits))
-    if spec.head == "regression":
+    if spec.number_columns or spec.category_columns:
+        task = replace(task, columns=_learn_columns(spec, task))
+    if spec.head in ("regression", "multiple_choice"):
         return task
     labels = spec.labels or _find_labels(task)
     if not spec.labels and len(labels) < 2:
@@ -106,17 +134,33 @@ def _own_task(spec: TaskSpec) -> Task:
     return replace(task, labels=labels, reader=_own_reader(spec, spec.head, labels))
 
 
+def _own_collection(spec: TaskSpec) -> Task:
+    reader = find_collection(spec.id, spec.folder, None)
+    files = spec.files or find_judgments(str(spec.folder))
+    if not files:
+        raise TaskDataError(f"task {spec.id}: {spec.folder} has neither qrels.tsv nor qrels/dev.tsv; give task.files")
+    metric = spec.metric or default_metric("retrieval")
+    return Task(spec.id, "retrieval", (), metric, dict(files), reader, _limits(spec), spec.on_bad_record)
+
+
 def _own_reader(spec: TaskSpec, head: Head, labels: tuple[str, ...] | None) -> Reader:
     """The reader of a person's own files; in a ner table the columns are `tokens` and `tags` unless named."""
+    texts, label = spec.text_columns, spec.label_column or "label"
+    numbers, categories = spec.number_columns, spec.category_columns
     if head == "classification":
         classes = None if labels is None else {label: label for label in labels}
-        return ClassificationTable(spec.text_columns, spec.label_column or "label", classes)
+        return ClassificationTable(texts, label, classes, number_columns=numbers, category_columns=categories)
+    if head == "multi_label":
+        separator = spec.label_separator
+        return MultiLabelTable(texts, label, labels, separator, number_columns=numbers, category_columns=categories)
+    if head == "multiple_choice":
+        return MultipleChoiceTable(texts, spec.choice_columns, label)
     if head == "regression":
-        return RegressionTable(spec.text_columns, spec.label_column or "label")
+        return RegressionTable(texts, label, number_columns=numbers, category_columns=categories)
     if head == "qa":
         return SquadReader()
     if all(plain_name(path).endswith((".jsonl", ".ndjson", ".parquet")) for path in spec.files.values()):
-        tokens = spec.text_columns[0] if spec.text_columns else "tokens"
+        tokens = texts[0] if texts else "tokens"
         return NerTable(tokens, spec.label_column or "tags", labels)
     return ConllReader(labels)
 
@@ -131,7 +175,26 @@ def _find_labels(task: Task) -> tuple[str, ...]:
             found.update(example.tags)
         elif isinstance(example, ClassificationExample) and example.label is not None:
             found.add(example.label)
+        elif isinstance(example, MultiLabelExample):
+            found.update(example.labels or ())
     return complete_tag_set(found) if task.head == "ner" else tuple(sorted(found))
+
+
+def _learn_columns(spec: TaskSpec, task: Task) -> SideColumns:
+    """From the whole training split; where there is none, a model that is evaluated brings what it has learnt."""
+    split: Split = "train" if "train" in task.files else task.splits[0]
+    examples = [e for e in replace(task, max_examples={}).examples(split) if isinstance(e, TextExample)]
+    return SideColumns.learn(spec.number_columns, spec.category_columns, examples)
+
+
+def _check_columns(spec: TaskSpec, head: Head) -> None:
+    for name, heads in _HEADS_OF_FIELDS.items():
+        if _is_given(spec, name) and head not in heads:
+            raise SpecError(f"task.{name} is for {' and '.join(heads)}; a task with head: {head} has no use for it")
+    if head not in ("ner", "qa") and not spec.text_columns:
+        raise SpecError("task.text_columns: name the one or two columns that hold the text")
+    if head == "multiple_choice" and len(spec.choice_columns) < 2:
+        raise SpecError("task.choice_columns: name the two or more columns that hold the choices")
 
 
 def _check_labels(head: Head, labels: tuple[str, ...]) -> None:

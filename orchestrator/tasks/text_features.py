@@ -1,9 +1,9 @@
-"""Sentences and pairs of sentences as tokens, for classification and regression: `[CLS] a [SEP]` or
+"""Sentences and pairs of sentences as tokens, for the classifiers of sequences: `[CLS] a [SEP]` or
 `[CLS] a [SEP] b [SEP]`, with as many separators between a and b as the tokenizer's own layout has.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 import numpy as np
@@ -11,21 +11,55 @@ from numpy.typing import NDArray
 
 from bert_core.masking import IGNORED
 from bert_core.tokenization import Tokenizer
-from orchestrator.tasks.examples import ClassificationExample, RegressionExample
-from orchestrator.tasks.windows import Windows, cumulative, segment_types
+from orchestrator.tasks.examples import (
+    ClassificationExample,
+    MultiLabelExample,
+    MultipleChoiceExample,
+    RegressionExample,
+    TextExample,
+)
+from orchestrator.tasks.side_columns import SideColumns
+from orchestrator.tasks.windows import Array, Windows, cumulative, segment_types
 
 _TEXTS_AT_A_TIME = 4096
 
-TextExample = ClassificationExample | RegressionExample
-
 
 def build_text_windows(
-    examples: Sequence[TextExample], labels: Sequence[str], tokenizer: Tokenizer, max_seq_length: int
+    examples: Sequence[TextExample],
+    labels: Sequence[str],
+    columns: SideColumns,
+    tokenizer: Tokenizer,
+    max_seq_length: int,
 ) -> Windows:
-    """One window per example; longer ones are cut, the longer of a pair's texts first (Devlin et al. 2019, code)."""
-    first = _encode(tokenizer, [example.text for example in examples])
-    second = _encode(tokenizer, [example.text_pair or "" for example in examples])
-    is_pair = np.array([example.text_pair is not None for example in examples])
+    """One window per example, and what its columns say beside it."""
+    pairs = [(example.text, example.text_pair) for example in examples]
+    arrays, is_cut = _build_windows(pairs, tokenizer, max_seq_length)
+    arrays["example_index"] = np.arange(len(examples), dtype=np.int32)
+    arrays["labels"] = _label_array(examples, labels)
+    if columns.width:
+        arrays["extra"] = columns.encode(examples)
+    return Windows(arrays, {"num_truncated": int(is_cut.sum())})
+
+
+def build_choice_windows(
+    examples: Sequence[MultipleChoiceExample], tokenizer: Tokenizer, max_seq_length: int
+) -> Windows:
+    """One window per choice, as the second text of a pair; those of an example follow one another."""
+    pairs = [(example.text, choice) for example in examples for choice in example.choices]
+    arrays, is_cut = _build_windows(pairs, tokenizer, max_seq_length)
+    example_index = np.repeat(np.arange(len(examples), dtype=np.int32), [len(e.choices) for e in examples])
+    arrays["example_index"] = example_index
+    arrays["labels"] = np.array([IGNORED if e.label is None else e.label for e in examples], dtype=np.int32)
+    return Windows(arrays, {"num_truncated": len(np.unique(example_index[is_cut]))})
+
+
+def _build_windows(
+    pairs: Sequence[tuple[str, str | None]], tokenizer: Tokenizer, max_seq_length: int
+) -> tuple[dict[str, Array], NDArray[np.bool_]]:
+    """A window per pair, and whether it was cut: the longer of two texts first (Devlin et al. 2019, code)."""
+    first = _encode(tokenizer, [text for text, _ in pairs])
+    second = _encode(tokenizer, [pair or "" for _, pair in pairs])
+    is_pair = np.array([pair is not None for _, pair in pairs])
     whole_a, whole_b = _lengths(first), _lengths(second)
     num_between = tokenizer.num_separators * is_pair
     kept_a, kept_b = truncate_longest_first(whole_a, whole_b, max_seq_length - 2 - num_between)
@@ -36,16 +70,12 @@ def build_text_windows(
     )
     segments = np.stack([kept_a + np.where(is_pair, 1 + num_between, 2), kept_b + is_pair], axis=1)  # (W, 2)
     cu_seqlens = cumulative(segments.sum(axis=1))
-    return Windows(
-        arrays={
-            "input_ids": np.fromiter(chain.from_iterable(pieces), np.int32, count=int(cu_seqlens[-1])),
-            "token_type_ids": segment_types(segments, tokenizer.type_of_second),
-            "cu_seqlens": cu_seqlens,
-            "example_index": np.arange(len(examples), dtype=np.int32),
-            "labels": _label_array(examples, labels),
-        },
-        counts={"num_truncated": int(np.sum((kept_a < whole_a) | (kept_b < whole_b)))},
-    )
+    arrays: dict[str, Array] = {
+        "input_ids": np.fromiter(chain.from_iterable(pieces), np.int32, count=int(cu_seqlens[-1])),
+        "token_type_ids": segment_types(segments, tokenizer.type_of_second),
+        "cu_seqlens": cu_seqlens,
+    }
+    return arrays, (kept_a < whole_a) | (kept_b < whole_b)
 
 
 def truncate_longest_first(
@@ -69,9 +99,16 @@ def _lengths(sequences: Sequence[list[int]]) -> NDArray[np.int64]:
 
 
 def _label_array(examples: Sequence[TextExample], labels: Sequence[str]) -> NDArray[np.generic]:
-    if examples and isinstance(examples[0], RegressionExample):
-        values = (e.value if isinstance(e, RegressionExample) else None for e in examples)
-        return np.array([math.nan if value is None else value for value in values], dtype=np.float32)
-    number: dict[str | None, int] = {label: i for i, label in enumerate(labels)} | {None: IGNORED}
-    names = (e.label if isinstance(e, ClassificationExample) else None for e in examples)
-    return np.array([number[name] for name in names], dtype=np.int32)
+    number = {label: i for i, label in enumerate(labels)}
+    dtype = np.float32 if isinstance(examples[0], RegressionExample) else np.int32
+    return np.array([_label_value(example, number) for example in examples], dtype=dtype)
+
+
+def _label_value(example: TextExample, number: Mapping[str, int]) -> float | list[bool]:
+    """A value, NaN if unknown; a class's number, IGNORED if unknown; for each label whether it is there."""
+    if isinstance(example, RegressionExample):
+        return math.nan if example.value is None else example.value
+    if isinstance(example, MultiLabelExample):
+        return [label in (example.labels or ()) for label in number]
+    assert isinstance(example, ClassificationExample), "an example of another kind of task"
+    return IGNORED if example.label is None else number[example.label]

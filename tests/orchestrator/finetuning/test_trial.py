@@ -4,6 +4,7 @@ Run alone: pytest tests/orchestrator/finetuning/test_trial.py
 """
 
 import json
+import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -74,6 +75,9 @@ class Bench:
 
 HEADS: dict[str, tuple[Callable[[Path], TaskSpec], str, float]] = {
     "classification": (tiny_tasks.classification, "accuracy", 0.95),
+    "columns": (tiny_tasks.columns, "accuracy", 0.95),
+    "multi_label": (tiny_tasks.multi_label, "micro_f1", 0.95),
+    "multiple_choice": (tiny_tasks.multiple_choice, "accuracy", 0.95),
     "regression": (tiny_tasks.regression, "pearson", 0.9),
     "ner": (tiny_tasks.ner, "f1", 0.95),
     "qa": (tiny_tasks.qa, "f1", 0.8),
@@ -103,6 +107,32 @@ def test_a_crf_learns_and_is_loaded_and_decoded_with_the_model(tmp_path: Path) -
     fine_tuned = load_fine_tuned(Path(bench.model_folder))
     assert "crf.transitions" in fine_tuned.model.state_dict()
     assert predict_examples(fine_tuned, bench.task.examples("validation")) == predictions
+
+
+def test_a_model_keeps_the_context_it_was_trained_with(tmp_path: Path) -> None:
+    task = documents_of_persons_or_places(tmp_path)
+    scores = {}
+    for context in ("sentence", "document"):
+        bench = Bench(task, tmp_path / context)
+        result = bench.run(epochs=6.0, context=context)
+        assert result.state == "COMPLETED", result.error
+        again, _ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+        assert again["f1"] == pytest.approx(result.metrics["f1"], abs=1e-5)
+        scores[context] = result.metrics["f1"]
+    assert scores["document"] >= 0.95 > scores["sentence"] + 0.2
+
+
+def documents_of_persons_or_places(folder: Path) -> TaskSpec:
+    """Names are persons where the sentence before them says good, places where it says bad."""
+    rng, files = random.Random(0), {}
+    for split, count in (("train", 320), ("validation", 80)):
+        text = ""
+        for _ in range(count):
+            kind, title = rng.choice([("PER", "good"), ("LOC", "bad")])
+            text += f"-DOCSTART- O\n\n{title} O\nriver O\n\nthe O\n{rng.choice(tiny_tasks.NAMES)} B-{kind}\n\n"
+        files[split] = str(folder / f"{split}.conll")
+        Path(files[split]).write_text(text, encoding="utf-8")
+    return TaskSpec(id="persons_or_places", head="ner", files=files)
 
 
 def test_a_sentence_in_several_windows_is_one_path(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 from bert_core.tokenization import Tokenizer
 from bert_core.tokenizer_training import train_wordpiece
@@ -38,6 +39,44 @@ def classification(folder: Path, num_train: int = 320) -> TaskSpec:
         return {"text": _with(rng, [word]), "label": "yes" if word == "good" else "no"}
 
     return _table(folder, "classification", record, num_train)
+
+
+def multi_label(folder: Path) -> TaskSpec:
+    """Each of three words that the text says is a label of it."""
+    rng = random.Random(4)
+
+    def record() -> dict[str, object]:
+        words = [word for word in ("good", "bad", "plus") if rng.random() < 0.4]
+        return {"text": _with(rng, words), "label": rng.choice([words, "|".join(words)])}
+
+    return _table(folder, "multi_label", record, 640)
+
+
+def multiple_choice(folder: Path) -> TaskSpec:
+    """The right one of three continuations says good."""
+    rng = random.Random(5)
+
+    def record() -> dict[str, object]:
+        right = rng.randrange(3)
+        choices = {f"ending{place}": _with(rng, ["good" if place == right else "bad"]) for place in range(3)}
+        return {"text": _with(rng, []), "start": "it is", **choices, "label": right}
+
+    columns = {"text_columns": ("text", "start"), "choice_columns": ("ending0", "ending1", "ending2")}
+    return _table(folder, "multiple_choice", record, 320, **columns)
+
+
+def columns(folder: Path, head: str = "classification") -> TaskSpec:
+    """`yes`, or a higher value, where the text says good and the number is above 5, or the colour is red."""
+    rng = random.Random(6)
+
+    def record() -> dict[str, object]:
+        word, size = rng.choice(["good", "bad"]), rng.choice([None, rng.uniform(0.0, 10.0)])
+        colour = rng.choice(["red", "blue", "green", None])
+        is_so = colour == "red" or (word == "good" and size is not None and size > 5.0)
+        label: object = float(is_so) if head == "regression" else "yes" if is_so else "no"
+        return {"text": _with(rng, [word]), "size": size, "colour": colour, "label": label}
+
+    return _table(folder, head, record, 640, number_columns=("size",), category_columns=("colour",))
 
 
 def regression(folder: Path) -> TaskSpec:
@@ -88,12 +127,13 @@ def qa(folder: Path, unanswerable: bool = False) -> TaskSpec:
     return TaskSpec(id="names", head="qa", files=files)
 
 
-def _table(folder: Path, head: str, record: object, num_train: int) -> TaskSpec:
+def _table(folder: Path, head: str, record: object, num_train: int, **fields: Any) -> TaskSpec:
     files = {}
     for split, count in (("train", num_train), ("validation", 100), ("test", 50)):
         lines = [json.dumps(record()) for _ in range(count)]  # type: ignore[operator]
         files[split] = _write(folder / f"{split}.jsonl", "\n".join(lines))
-    return TaskSpec(id="words", head=head, files=files, text_columns=("text",))  # type: ignore[arg-type]
+    fields = {"text_columns": ("text",), **fields}
+    return TaskSpec(id="words", head=head, files=files, **fields)  # type: ignore[arg-type]
 
 
 def _with(rng: random.Random, words: list[str]) -> str:

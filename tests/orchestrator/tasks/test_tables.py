@@ -13,11 +13,11 @@ import pytest
 
 from orchestrator.errors import TaskDataError
 from orchestrator.tasks.examples import ClassificationExample, NerExample, RegressionExample
-from orchestrator.tasks.tables import ClassificationTable, NerTable, RegressionTable
+from orchestrator.tasks.labelled_tables import ClassificationTable, NerTable, RegressionTable
 from orchestrator.tasks.text_files import BadRecords
 
 ROWS = [('He said "no"', "yes, or\nno", 1), ("ünder", "b", 0)]
-PAIRS = ClassificationTable(("first", "second"), "label", {"0": "off", "1": "on"})
+PAIRS = ClassificationTable(("first", "second"), "label", classes={"0": "off", "1": "on"})
 EXPECTED = [
     ClassificationExample("0", 'He said "no"', "yes, or\nno", "on"),
     ClassificationExample("1", "ünder", "b", "off"),

@@ -1,0 +1,201 @@
+"""Tables of examples, a reader for each kind of task: which columns are text, which a label, and what is no label."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, TypeGuard
+
+from orchestrator.tasks.bio_tags import find_bad_tag, to_bio
+from orchestrator.tasks.examples import (
+    ClassificationExample,
+    MultiLabelExample,
+    MultipleChoiceExample,
+    NerExample,
+    RegressionExample,
+)
+from orchestrator.tasks.side_columns import label_text, read_columns
+from orchestrator.tasks.tables import read_rows
+from orchestrator.tasks.text_files import BadRecords
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """One or two columns of text, one of labels, and a person's own columns beside them."""
+
+    text_columns: tuple[str, ...]
+    label_column: str
+    _: KW_ONLY
+    number_columns: tuple[str, ...] = ()
+    category_columns: tuple[str, ...] = ()
+    header: bool = True
+
+    def read_records(self, path: str, bad: BadRecords) -> Iterator[tuple[str, dict[str, Any], object]]:
+        """Each record's place, the fields of its `TextExample`, and its label as it stands, which may be missing."""
+        columns = (*self.text_columns, *self.number_columns, *self.category_columns, self.label_column)
+        for number, (place, values) in enumerate(read_rows(path, columns, bad, self.header)):
+            record = dict(zip(columns, values, strict=True))
+            try:
+                first, *second = _read_texts(record, self.text_columns)
+                numbers, categories = read_columns(record, self.number_columns, self.category_columns)
+            except ValueError as error:
+                bad.found(place, str(error))
+                continue
+            fields = {"id": str(number), "text": first, "text_pair": second[0] if second else None}
+            yield place, {**fields, "numbers": numbers, "categories": categories}, record[self.label_column]
+
+    def read_labelled(self, path: str, bad: BadRecords) -> Iterator[tuple[str, dict[str, Any], object]]:
+        """The records whose label is not missing."""
+        for place, fields, label in self.read_records(path, bad):
+            if label is None or label == "":
+                bad.found(place, f"{self.label_column} is empty")
+            else:
+                yield place, fields, label
+
+
+@dataclass(frozen=True)
+class ClassificationTable(TextTable):
+    """Reads texts with a class."""
+
+    classes: Mapping[str, str] | None = None
+    """Class name by the label in the file; None takes every label as it stands."""
+
+    def read(self, path: str, bad: BadRecords) -> Iterator[ClassificationExample]:
+        """The file's examples in order."""
+        for place, fields, value in self.read_labelled(path, bad):
+            label = label_text(value)
+            if self.classes is not None:
+                if label not in self.classes:
+                    bad.found(place, f"{self.label_column} {value!r} is none of the labels {', '.join(self.classes)}")
+                    continue
+                label = self.classes[label]
+            yield ClassificationExample(**fields, label=label)
+
+
+@dataclass(frozen=True)
+class MultiLabelTable(TextTable):
+    """Reads texts with any number of labels: a list, a JSON list written as text, or names apart by `separator`."""
+
+    labels: tuple[str, ...] | None = None
+    """None takes every label as it stands."""
+    separator: str = "|"
+
+    def read(self, path: str, bad: BadRecords) -> Iterator[MultiLabelExample]:
+        """The file's examples in order."""
+        for place, fields, value in self.read_records(path, bad):
+            try:
+                found = tuple(dict.fromkeys(self._parse(value)))
+                unknown = [label for label in found if self.labels is not None and label not in self.labels]
+                if unknown:
+                    raise ValueError(f"has {unknown[0]!r}, which is none of the labels {', '.join(self.labels or ())}")
+            except ValueError as error:
+                bad.found(place, f"{self.label_column} {error}")
+            else:
+                yield MultiLabelExample(**fields, labels=found)
+
+    def _parse(self, value: object) -> list[str]:
+        """Raises: ValueError when some of it is no label."""
+        if value is None:
+            raise ValueError("is missing; an empty text or list stands for an example without labels")
+        if isinstance(value, str) and value.strip().startswith("["):
+            try:
+                value = json.loads(value)
+            except json.JSONDecodeError as error:
+                raise ValueError(f"begins as a JSON list and is none: {error.msg} at column {error.colno}") from None
+        if isinstance(value, str):
+            value = [name.strip() for name in value.split(self.separator)] if value.strip() else []
+        labels = value if isinstance(value, list) else [value]
+        if any(label is None or label == "" or isinstance(label, list | dict) for label in labels):
+            raise ValueError(f"{labels!r} holds something that is no label; names stand apart by {self.separator!r}")
+        return [label_text(label) for label in labels]
+
+
+@dataclass(frozen=True)
+class RegressionTable(TextTable):
+    """Reads texts with a number."""
+
+    def read(self, path: str, bad: BadRecords) -> Iterator[RegressionExample]:
+        """The file's examples in order."""
+        for place, fields, value in self.read_labelled(path, bad):
+            try:
+                score = float(value)  # type: ignore[arg-type]
+            except (TypeError, ValueError):
+                score = math.nan
+            if not math.isfinite(score):
+                bad.found(place, f"{self.label_column} {value!r} is not a number")
+                continue
+            yield RegressionExample(**fields, value=score)
+
+
+@dataclass(frozen=True)
+class MultipleChoiceTable:
+    """Reads texts with several ways to go on. Where there are two columns of text, the second begins every choice."""
+
+    text_columns: tuple[str, ...]
+    choice_columns: tuple[str, ...]
+    label_column: str
+
+    def read(self, path: str, bad: BadRecords) -> Iterator[MultipleChoiceExample]:
+        """The file's examples in order."""
+        columns = (*self.text_columns, *self.choice_columns, self.label_column)
+        for number, (place, values) in enumerate(read_rows(path, columns, bad)):
+            record = dict(zip(columns, values, strict=True))
+            try:
+                text, *beginning = _read_texts(record, self.text_columns)
+                endings = _read_texts(record, self.choice_columns)
+                right = self._find_right(record[self.label_column])
+            except ValueError as error:
+                bad.found(place, str(error))
+                continue
+            choices = tuple(" ".join(filter(None, (*beginning, ending))) for ending in endings)
+            yield MultipleChoiceExample(str(number), text, choices, right)
+
+    def _find_right(self, value: object) -> int:
+        """The place of the column that a label names, or numbers from 0."""
+        label = label_text(value)
+        if label in self.choice_columns:
+            return self.choice_columns.index(label)
+        places = [str(place) for place in range(len(self.choice_columns))]
+        if label not in places:
+            known = f"{', '.join(self.choice_columns)} nor a number from 0 to {places[-1]}"
+            raise ValueError(f"{self.label_column} {value!r} is neither one of {known}")
+        return int(label)
+
+
+@dataclass(frozen=True)
+class NerTable:
+    """Reads sentences whose words and tags are lists (JSONL, Parquet)."""
+
+    tokens_column: str
+    tags_column: str
+    tags: tuple[str, ...] | None = None
+    """The tag set; None takes every BIO tag."""
+
+    def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
+        """The file's sentences in order, tags as BIO."""
+        rows = read_rows(path, (self.tokens_column, self.tags_column), bad)
+        for number, (place, (words, tags)) in enumerate(rows):
+            if not _is_texts(words) or not _is_texts(tags):
+                bad.found(place, f"{self.tokens_column} and {self.tags_column} must be lists of text")
+            elif len(words) != len(tags):
+                bad.found(place, f"{len(words)} {self.tokens_column} but {len(tags)} {self.tags_column}")
+            else:
+                bio = to_bio(tags)
+                problem = find_bad_tag(bio, self.tags)
+                if problem:
+                    bad.found(place, problem)
+                elif words:
+                    yield NerExample(str(number), tuple(words), bio)
+
+
+def _is_texts(values: object) -> TypeGuard[list[str]]:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)
+
+
+def _read_texts(record: Mapping[str, object], names: tuple[str, ...]) -> list[str]:
+    """Raises: ValueError, naming the column that holds no text."""
+    texts = [record[name] for name in names]
+    if not _is_texts(texts):
+        wrong = next(name for name in names if not isinstance(record[name], str))
+        raise ValueError(f"{wrong} holds no text")
+    return texts
