@@ -6,8 +6,9 @@ The contract is `attention(q, k, v, seqs, dropout_p, slopes)`; how it is carried
 
 * CUDA, 16 bit, no attention dropout, no linear biases: variable-length flash attention, which never sees padding;
 * CUDA otherwise: PyTorch's fused kernels on padded rows;
-* CPU: matrix products and a softmax, which train faster there than the fused kernels: sequence by sequence, or on
-  padded rows where sequences are so short that the calls themselves would cost more than the padding.
+* CPU: matrix products and a softmax over groups of sequences of nearly equal length;
+* the reference, `reference`: the definition on padded rows. It is what the others are held against, and it runs where
+  padding was kept.
 """
 
 import importlib.util
@@ -17,11 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from bert_core.grouped_attention import LengthGroups, grouped_attention
 from bert_core.packed_sequences import PackedSequences
 from bert_core.positions import alibi_bias
-
-# Mean length in tokens from which going sequence by sequence was faster on the CPU (mini, 32 sequences, one thread).
-_ALONE_FROM = 32
 
 _VARLEN_EXISTS = importlib.util.find_spec("torch.nn.attention.varlen") is not None
 
@@ -34,11 +33,10 @@ def attention(
     Vaswani et al. 2017, section 3.2.1. With `slopes` (N,) the bias is −slope · |i − j| (Press et al. 2022).
     """
     if q.is_cuda:
-        backend = _varlen if _varlen_can(q, seqs, dropout_p, slopes) else _fused
+        backend = varlen if _varlen_can(q, seqs, dropout_p, slopes) else fused
         return backend(q, k, v, seqs, dropout_p, slopes)
     with torch.autocast("cpu", enabled=False):  # it would make the softmax's output full precision, twice the memory
-        alone = seqs.num_tokens >= _ALONE_FROM * seqs.num_sequences and not seqs.padding_kept
-        return (_alone if alone else _padded)(q, k, v, seqs, dropout_p, slopes)
+        return (reference if seqs.padding_kept else grouped)(q, k, v, seqs, dropout_p, slopes)
 
 
 def _varlen_can(q: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None) -> bool:
@@ -46,7 +44,7 @@ def _varlen_can(q: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tens
     return _VARLEN_EXISTS and half and dropout_p == 0.0 and slopes is None and not seqs.padding_kept
 
 
-def _varlen(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None) -> Tensor:
+def varlen(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
     context = varlen_attn(q, k, v, seqs.cu_seqlens, seqs.cu_seqlens, seqs.max_seqlen, seqs.max_seqlen)
@@ -54,28 +52,27 @@ def _varlen(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: f
     return context
 
 
-def _fused(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None) -> Tensor:
+def fused(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None) -> Tensor:
     q, k, v = (seqs.unpack(tensor).transpose(1, 2) for tensor in (q, k, v))  # (B, N, S, D) each
     mask = seqs.is_key[:, None, None, :] if slopes is None else _padded_bias(seqs, slopes, q.dtype)
     context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_p)
     return seqs.pack(context.transpose(1, 2))  # (T, N, D)
 
 
-def _alone(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None) -> Tensor:
-    lengths = seqs.cu_seqlens.diff().tolist()
-    whole = None if slopes is None else alibi_bias(slopes, seqs.max_seqlen).to(q.dtype)  # (N, S, S)
-    contexts = []
-    for length, q_s, k_s, v_s in zip(lengths, *(torch.split(tensor, lengths) for tensor in (q, k, v)), strict=True):
-        bias = None if whole is None else whole[:, :length, :length]
-        context = _by_definition(q_s.transpose(0, 1), k_s.transpose(0, 1), v_s.transpose(0, 1), bias, dropout_p)
-        contexts.append(context.transpose(0, 1))
-    return torch.cat(contexts)  # (T, N, D)
+def grouped(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None) -> Tensor:
+    num_heads = q.shape[1]
+    if num_heads not in seqs.layouts:  # the same for all layers
+        seqs.layouts[num_heads] = LengthGroups.build(seqs.cu_seqlens, num_heads)
+    return grouped_attention(q, k, v, seqs.layouts[num_heads], dropout_p, slopes)
 
 
-def _padded(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None) -> Tensor:
+def reference(
+    q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None
+) -> Tensor:
     rows = seqs.unpack(torch.stack([q, k, v], dim=1))  # (B, S, 3, N, D)
     q, k, v = rows.permute(2, 0, 3, 1, 4).unbind(0)  # (B, N, S, D) each
-    context = _by_definition(q, k, v, _padded_bias(seqs, slopes, q.dtype), dropout_p)
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]) + _padded_bias(seqs, slopes, q.dtype)  # (B, N, S, S)
+    context = F.dropout(scores.softmax(dim=-1), dropout_p) @ v
     return seqs.pack(context.transpose(1, 2))  # (T, N, D)
 
 
@@ -84,11 +81,3 @@ def _padded_bias(seqs: PackedSequences, slopes: Tensor | None, dtype: torch.dtyp
     keys = seqs.is_key[:, None, None, :]  # (B, 1, 1, S)
     bias = torch.zeros(1, device=keys.device) if slopes is None else alibi_bias(slopes, seqs.max_seqlen)
     return torch.where(keys, bias.to(dtype), -math.inf)
-
-
-def _by_definition(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, dropout_p: float) -> Tensor:
-    """(…, S, D) each → (…, S, D)."""
-    scores = (q / math.sqrt(q.shape[-1])) @ k.transpose(-2, -1)  # (…, S, S)
-    scores = scores if bias is None else scores + bias
-    weights = F.dropout(scores.softmax(dim=-1), dropout_p, training=dropout_p > 0)
-    return weights @ v

@@ -98,7 +98,9 @@ class BertConfig:
         >>> BertConfig.from_size("10x256", family="roberta").position_offset
         2
         """
-        return cls.from_shape(*shape_of(size), family, **changes)
+        num_hidden_layers, hidden_size = shape_of(size)
+        shape = {"num_hidden_layers": num_hidden_layers, "hidden_size": hidden_size, **changes}
+        return cls.from_shape(**shape, family=family)
 
     @classmethod
     def from_shape(cls, num_hidden_layers: int, hidden_size: int, family: str = "bert", **changes: Any) -> Self:

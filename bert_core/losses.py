@@ -4,7 +4,6 @@ Shapes: B sequences, P predicted positions, H hidden, V vocabulary, C classes.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -33,39 +32,10 @@ class PretrainingSums:
 
 
 def cross_entropy_sums(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Summed cross entropy, number of right guesses, number of labels: (P, C), (P,) → three scalars."""
-    loss, correct = _SummedCrossEntropy.apply(logits, labels)  # type: ignore[no-untyped-call]
+    """Summed cross entropy in float32, number of right guesses, number of labels: (B, C), (B,) → three scalars."""
+    loss = F.cross_entropy(logits.float(), labels, reduction="sum")
+    correct = (logits.argmax(dim=-1) == labels).sum(dtype=torch.float32)
     return loss, correct, torch.full_like(correct, labels.shape[0])
-
-
-class _SummedCrossEntropy(torch.autograd.Function):
-    """Cross entropy that makes its gradient, softmax − one-hot, while the exponentials are at hand.
-
-    Over a vocabulary the logits are the largest tensor of a step: this reads and writes them about half as often as
-    log-softmax and its backward pass do.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """(P, C), (P,) → summed loss, number of right guesses; float32 whatever the logits are."""
-        scores = logits.float()
-        guesses = scores.argmax(dim=-1)
-        log_totals = scores.logsumexp(dim=-1, keepdim=True)  # (P, 1)
-        columns = labels[:, None]
-        loss = (log_totals - scores.gather(1, columns)).sum()
-        if ctx.needs_input_grad[0]:
-            gradient = torch.sub(scores, log_totals).exp_()  # (P, C)
-            gradient.scatter_add_(1, columns, gradient.new_full(columns.shape, -1.0))
-            ctx.save_for_backward(gradient.to(logits.dtype))
-        correct = (guesses == labels).sum(dtype=torch.float32)
-        ctx.mark_non_differentiable(correct)
-        return loss, correct
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        """The stored gradient, scaled by that of the loss."""
-        (gradient,) = ctx.saved_tensors
-        return gradient * gradients[0].to(gradient.dtype), None
 
 
 def sequence_classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None) -> Tensor:

@@ -14,8 +14,10 @@ from torch import Tensor, nn
 
 from bert_core.attention import attention
 from bert_core.config import BertConfig
+from bert_core.dropout import Dropout
 from bert_core.errors import DataError
 from bert_core.head_input import HeadInput
+from bert_core.linear import Linear
 from bert_core.packed_sequences import PackedSequences
 from bert_core.positions import Positions
 from bert_core.pretrained import PretrainedModel
@@ -53,9 +55,9 @@ class Embeddings(nn.Module):
         if config.type_vocab_size:
             self.token_type = nn.Embedding(config.type_vocab_size, width)
         self.norm = nn.LayerNorm(width, eps=config.layer_norm_eps, bias=config.use_bias)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.dropout = Dropout(config.hidden_dropout_prob)
         if config.embedding_size is not None:
-            self.projection = nn.Linear(width, config.hidden_size)
+            self.projection = Linear(width, config.hidden_size)
 
     def forward(self, seqs: PackedSequences) -> Tensor:
         x = self.word(seqs.input_ids)  # (T, E)
@@ -89,21 +91,21 @@ class Layer(nn.Module):
         self.pre_norm = config.norm_placement == "pre"
         self.num_heads = config.num_attention_heads
         self.attention_dropout_p = config.attention_probs_dropout_prob
-        self.qkv = nn.Linear(width, 3 * width, bias=bias)
-        self.attention_output = nn.Linear(width, width, bias=bias)
+        self.qkv = Linear(width, 3 * width, bias=bias)
+        self.attention_output = Linear(width, width, bias=bias)
         self.attention_norm = nn.LayerNorm(width, eps=eps, bias=bias)
-        self.intermediate = nn.Linear(width, (1 + gated) * config.intermediate_size, bias=bias)
+        self.intermediate = Linear(width, (1 + gated) * config.intermediate_size, bias=bias)
         self.activation = Gated(ACTIVATIONS[config.hidden_act]) if gated else ACTIVATIONS[config.hidden_act]
-        self.output = nn.Linear(config.intermediate_size, width, bias=bias)
+        self.output = Linear(config.intermediate_size, width, bias=bias)
         self.output_norm = nn.LayerNorm(width, eps=eps, bias=bias)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.dropout = Dropout(config.hidden_dropout_prob)
 
     def forward(self, x: Tensor, seqs: PackedSequences, positions: Positions) -> Tensor:
         if self.pre_norm:
-            x = x + self.dropout(self.attend(self.attention_norm(x), seqs, positions))
-            return x + self.dropout(self.feed_forward(self.output_norm(x)))  # type: ignore[no-any-return]
-        x = self.attention_norm(x + self.dropout(self.attend(x, seqs, positions)))
-        return self.output_norm(x + self.dropout(self.feed_forward(x)))  # type: ignore[no-any-return]
+            x = self.dropout.add(x, self.attend(self.attention_norm(x), seqs, positions))
+            return self.dropout.add(x, self.feed_forward(self.output_norm(x)))
+        x = self.attention_norm(self.dropout.add(x, self.attend(x, seqs, positions)))
+        return self.output_norm(self.dropout.add(x, self.feed_forward(x)))  # type: ignore[no-any-return]
 
     def attend(self, x: Tensor, seqs: PackedSequences, positions: Positions) -> Tensor:
         """(T, H) → (T, H)"""
@@ -135,7 +137,7 @@ class BertModel(PretrainedModel):
         if config.norm_placement == "pre" and config.final_norm:
             self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=config.use_bias)
         if self.with_pooler:
-            self.pooler = nn.Linear(config.head_width, config.hidden_size)
+            self.pooler = Linear(config.head_width, config.hidden_size)
         self.head_input = HeadInput(config)
 
     def pack(

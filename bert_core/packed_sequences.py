@@ -3,7 +3,7 @@
 Shapes: B sequences, S slots of a padded row, T real tokens (the sum of the lengths).
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 import numpy as np
@@ -36,6 +36,8 @@ class PackedSequences:
     """Whether padding was packed as well, as tokens that look but are never looked at"""
     states: Tensor | None = None
     """(T, …) what `HeadInput.select` gave for these tokens, where the layers do not learn and it was kept"""
+    layouts: dict[int, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What attention on the CPU works out once for all layers, by the number of heads"""
 
     @property
     def num_sequences(self) -> int:
@@ -149,6 +151,6 @@ class PackedSequences:
 
     def to(self, device: torch.device | str) -> Self:
         """The same batch on a device, copied without waiting."""
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        values = {item.name: getattr(self, item.name) for item in fields(self) if item.init}
         moved = {k: v.to(device, non_blocking=True) for k, v in values.items() if isinstance(v, Tensor)}
         return type(self)(**(values | moved))

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.config import BertConfig
+from bert_core.dropout import Dropout
 from bert_core.heads.outputs import ClassificationOutput
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
@@ -18,7 +19,7 @@ class BertForMultipleChoice(PretrainedModel):
 
     def build(self, config: BertConfig) -> None:
         self.bert = BertModel(config, seed=None, with_pooler=True)
-        self.dropout = nn.Dropout(config.head_dropout_prob)
+        self.dropout = Dropout(config.head_dropout_prob)
         self.classifier = nn.Linear(config.summary_width, 1)
 
     def packed_logits(self, seqs: PackedSequences) -> Tensor:

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from bert_core.config import BertConfig
 from bert_core.heads.outputs import PretrainingOutput
 from bert_core.heads.span_boundary import SpanBoundaryHead
+from bert_core.linear import Linear
+from bert_core.linear_cross_entropy import linear_cross_entropy_sums
 from bert_core.losses import PretrainingSums, cross_entropy_sums
 from bert_core.masking import IGNORED
 from bert_core.model import ACTIVATIONS, BertModel
@@ -25,15 +27,18 @@ class MaskedTokenHead(nn.Module):
         width = config.embedding_size or config.hidden_size
         self.has_transform = config.prediction_transform
         if self.has_transform:
-            self.transform = nn.Linear(config.hidden_size, width)
+            self.transform = Linear(config.hidden_size, width)
             self.activation = ACTIVATIONS[config.hidden_act]
             self.norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, hidden: Tensor, word_embedding: Tensor) -> Tensor:
-        """(P, H), (V, E) → (P, V)"""
-        x = self.norm(self.activation(self.transform(hidden))) if self.has_transform else hidden  # (P, E)
-        return F.linear(x, word_embedding, self.bias)
+        """Logits: (P, H), (V, E) → (P, V)"""
+        return F.linear(self.inner(hidden), word_embedding, self.bias)
+
+    def inner(self, hidden: Tensor) -> Tensor:
+        """What is multiplied by the word embedding: (P, H) → (P, E)"""
+        return self.norm(self.activation(self.transform(hidden))) if self.has_transform else hidden
 
 
 class BertForPreTraining(PretrainedModel):
@@ -68,12 +73,14 @@ class BertForPreTraining(PretrainedModel):
         """
         hidden = self.bert.encode(seqs)  # (T, H)
         labels = masked_labels.long()
-        mlm = cross_entropy_sums(self.predict(hidden.index_select(0, masked_positions)), labels)
+        word_embedding = self.bert.embeddings.word.weight
+        inner = self.prediction.inner(hidden.index_select(0, masked_positions))  # (P, E)
+        mlm = linear_cross_entropy_sums(inner, word_embedding, self.prediction.bias, labels)
         zero = torch.zeros_like(mlm[1])
         spans = zero
         if self.config.span_boundary_objective:
-            logits, labels = self.span_boundary(hidden, masked_positions, labels, self.bert.embeddings.word.weight)
-            spans = cross_entropy_sums(logits, labels)[0]
+            inner, labels = self.span_boundary(hidden, masked_positions, labels)
+            spans = linear_cross_entropy_sums(inner, word_embedding, self.span_boundary.bias, labels)[0]
         if sentence_labels is None or sentence_labels.numel() == 0:
             return PretrainingSums(*mlm, zero, zero, zero, spans)
         logits = self.next_sentence(self.bert.pool(hidden, seqs))  # (B, 2)

@@ -6,6 +6,7 @@ Shapes: B sequences, S slots of a padded row, T tokens, H hidden.
 from torch import Tensor, nn
 
 from bert_core.config import BertConfig
+from bert_core.dropout import Dropout
 from bert_core.heads.outputs import QuestionAnsweringOutput
 from bert_core.losses import span_loss
 from bert_core.model import BertModel
@@ -19,7 +20,7 @@ class BertForQuestionAnswering(PretrainedModel):
     def build(self, config: BertConfig) -> None:
         self.config = config.with_labels(["LABEL_0", "LABEL_1"])  # the width that Hugging Face reads off the labels
         self.bert = BertModel(config, seed=None, with_pooler=False)
-        self.dropout = nn.Dropout(config.answer_dropout)
+        self.dropout = Dropout(config.answer_dropout)
         self.qa_outputs = nn.Linear(config.head_width, 2)
 
     def packed_logits(self, seqs: PackedSequences) -> Tensor:

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.config import BertConfig
+from bert_core.dropout import Dropout
 from bert_core.errors import DataError
 from bert_core.heads.outputs import ClassificationOutput
 from bert_core.losses import sequence_classification_loss
@@ -25,7 +26,7 @@ class BertForSequenceClassification(PretrainedModel):
 
     def build(self, config: BertConfig) -> None:
         self.bert = BertModel(config, seed=None, with_pooler=True)
-        self.dropout = nn.Dropout(config.head_dropout_prob)
+        self.dropout = Dropout(config.head_dropout_prob)
         if config.extra_features:
             # By a layer: at an encoder's learning rate, a single weight for a number would hardly move.
             self.combine = nn.Linear(config.summary_width + config.extra_features, config.summary_width)

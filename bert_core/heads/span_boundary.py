@@ -8,10 +8,10 @@ V vocabulary.
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.config import BertConfig
+from bert_core.linear import Linear
 from bert_core.model import ACTIVATIONS
 
 _LONGEST = 20
@@ -25,24 +25,22 @@ class SpanBoundaryHead(nn.Module):
         super().__init__()
         width, hidden = config.embedding_size or config.hidden_size, config.hidden_size
         self.place = nn.Embedding(_LONGEST, _POSITION_WIDTH)
-        self.first = nn.Linear(2 * hidden + _POSITION_WIDTH, hidden)
+        self.first = Linear(2 * hidden + _POSITION_WIDTH, hidden)
         self.first_norm = nn.LayerNorm(hidden, eps=config.layer_norm_eps)
-        self.second = nn.Linear(hidden, width)
+        self.second = Linear(hidden, width)
         self.second_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.activation = ACTIVATIONS["gelu"]
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
-    def forward(
-        self, hidden: Tensor, masked_positions: Tensor, masked_labels: Tensor, word_embedding: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Logits and labels of what is predicted: (T, H), (P,), (P,), (V, E) → (P', V), (P',)."""
+    def forward(self, hidden: Tensor, masked_positions: Tensor, masked_labels: Tensor) -> tuple[Tensor, Tensor]:
+        """What is multiplied by the word embedding, and the labels: (T, H), (P,), (P,) → (P', E), (P',)."""
         left, right, place = span_borders(masked_positions)
         kept = (place < _LONGEST).nonzero().squeeze(1)  # (P',)
         left, right, place = left[kept], right[kept], place[kept]
         x = torch.cat([hidden[left], hidden[right], self.place(place).to(hidden.dtype)], dim=-1)
         x = self.first_norm(self.activation(self.first(x)))  # (P', H)
         x = self.second_norm(self.activation(self.second(x)))  # (P', E)
-        return F.linear(x, word_embedding, self.bias), masked_labels[kept]
+        return x, masked_labels[kept]
 
 
 def span_borders(masked_positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:

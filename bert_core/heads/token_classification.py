@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from bert_core.config import BertConfig
 from bert_core.crf import LinearChainCrf
+from bert_core.dropout import Dropout
 from bert_core.heads.outputs import ClassificationOutput
 from bert_core.masking import IGNORED
 from bert_core.model import BertModel
@@ -20,7 +21,7 @@ class BertForTokenClassification(PretrainedModel):
 
     def build(self, config: BertConfig) -> None:
         self.bert = BertModel(config, seed=None, with_pooler=False)
-        self.dropout = nn.Dropout(config.token_dropout_prob)
+        self.dropout = Dropout(config.token_dropout_prob)
         self.classifier = nn.Linear(config.head_width, config.num_labels)
         labels = [config.id2label[number] for number in range(config.num_labels)]
         self.crf = LinearChainCrf(labels) if config.token_decoder == "crf" else None

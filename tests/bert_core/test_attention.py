@@ -1,18 +1,20 @@
 """Attention over packed sequences. Run alone: pytest tests/bert_core/test_attention.py"""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_core.attention import attention
+from bert_core.attention import attention, fused, grouped, reference
 from bert_core.packed_sequences import PackedSequences
 
-# Both sides of the mean length at which the CPU changes its way.
-SHORT = st.lists(st.integers(1, 9), min_size=1, max_size=6)
-LONG = st.lists(st.integers(30, 50), min_size=1, max_size=3)
+# Several groups, and several widths of groups.
+SHORT = st.lists(st.integers(1, 9), min_size=1, max_size=20)
+LONG = st.lists(st.integers(14, 50), min_size=1, max_size=4)
+BACKENDS = (reference, grouped, fused)
 
 
 def packed(lengths: list[int]) -> PackedSequences:
@@ -27,28 +29,51 @@ def projections(num_tokens: int, dtype: torch.dtype = torch.float64) -> list[tor
     return list(qkv.unbind(1))
 
 
-def by_definition(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: list[int]) -> torch.Tensor:
+def by_definition(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: list[int], slopes: torch.Tensor | None
+) -> torch.Tensor:
     """One sequence and one head at a time."""
     rows = []
     for q_s, k_s, v_s in zip(q.split(lengths), k.split(lengths), v.split(lengths), strict=True):
-        heads = [
-            ((q_s[:, n] @ k_s[:, n].T) / math.sqrt(q.shape[-1])).softmax(-1) @ v_s[:, n] for n in range(q.shape[1])
-        ]
+        places = torch.arange(len(q_s), dtype=q.dtype)
+        heads = []
+        for n in range(q.shape[1]):
+            scores = (q_s[:, n] @ k_s[:, n].T) / math.sqrt(q.shape[-1])
+            if slopes is not None:
+                scores = scores - slopes[n] * (places[:, None] - places).abs()
+            heads.append(scores.softmax(-1) @ v_s[:, n])
         rows.append(torch.stack(heads, dim=1))
     return torch.cat(rows)
 
 
-@settings(deadline=None)
-@given(SHORT | LONG)
-def test_result_and_gradients_follow_the_definition(lengths: list[int]) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+@settings(deadline=None, max_examples=20)
+@given(SHORT | LONG, st.sampled_from([None, torch.tensor([0.5, 0.25])]))
+def test_backends_follow_the_definition_in_values_and_gradients(
+    backend: Callable[..., torch.Tensor], lengths: list[int], slopes: torch.Tensor | None
+) -> None:
     results = []
-    for function in (lambda q, k, v: attention(q, k, v, packed(lengths)), lambda *qkv: by_definition(*qkv, lengths)):
+    for function in (
+        lambda *qkv: backend(*qkv, packed(lengths), 0.0, slopes),
+        lambda *qkv: by_definition(*qkv, lengths, slopes),
+    ):
         qkv = projections(sum(lengths))
         context = function(*qkv)
         gradients = torch.autograd.grad(context.square().sum(), qkv)
         results.append((context, *gradients))
     for ours, expected in zip(*results, strict=True):
         torch.testing.assert_close(ours, expected)
+
+
+def test_gradient_with_dropout_is_that_of_the_values() -> None:
+    qkv = [tensor.detach().requires_grad_() for tensor in projections(9)]
+    seqs = packed([3, 6])
+
+    def run(*inputs: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(0)  # the same dropout in every evaluation
+        return attention(*inputs, seqs, dropout_p=0.4)
+
+    assert torch.autograd.gradcheck(run, qkv)
 
 
 @pytest.mark.parametrize("length", [4, 40])

@@ -1,0 +1,53 @@
+"""The output layer with its cross entropy. Run alone: pytest tests/bert_core/test_linear_cross_entropy.py"""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from bert_core.linear_cross_entropy import linear_cross_entropy_sums
+
+
+def inputs(count: int, vocabulary: int = 50, width: int = 16) -> tuple[list[torch.Tensor], torch.Tensor]:
+    generator = torch.Generator().manual_seed(count)
+    shapes = ((count, width), (vocabulary, width), (vocabulary,))
+    tensors = [torch.randn(shape, generator=generator).requires_grad_() for shape in shapes]
+    return tensors, torch.randint(0, vocabulary, (count,), generator=generator)
+
+
+@pytest.mark.parametrize("count", [0, 1, 40, 700])  # the last one takes several blocks
+def test_values_and_gradients_are_those_of_the_logits(count: int) -> None:
+    tensors, labels = inputs(count)
+    loss, correct, total = linear_cross_entropy_sums(*tensors, labels)
+    logits = F.linear(*tensors)
+    expected = F.cross_entropy(logits, labels, reduction="sum")
+    torch.testing.assert_close(loss, expected)
+    assert (int(correct), int(total)) == (int((logits.argmax(-1) == labels).sum()), count)
+    assert not correct.requires_grad
+    gradients = torch.autograd.grad(loss * 0.3, tensors)
+    for own, theirs in zip(gradients, torch.autograd.grad(expected * 0.3, tensors), strict=True):
+        torch.testing.assert_close(own, theirs, atol=1e-5, rtol=1e-4)
+
+
+def test_bf16_autocast_stays_close_and_sums_in_full_precision() -> None:
+    tensors, labels = inputs(700)
+    full = linear_cross_entropy_sums(*tensors, labels)[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        loss, _, _ = linear_cross_entropy_sums(*tensors, labels)
+    assert loss.dtype == torch.float32
+    assert float(loss.detach()) == pytest.approx(float(full.detach()), rel=2e-3)
+    gradients = torch.autograd.grad(loss, tensors)
+    for own, expected in zip(gradients, torch.autograd.grad(full, tensors), strict=True):
+        assert own.dtype == torch.float32
+        assert float((own - expected).norm()) < 0.02 * float(expected.norm())
+
+
+def test_large_logits_do_not_overflow() -> None:
+    hidden, weight, bias = torch.tensor([[1e4]]), torch.tensor([[1.0], [-1.0]]), torch.zeros(2)
+    assert float(linear_cross_entropy_sums(hidden, weight, bias, torch.tensor([0]))[0]) == 0.0
+    assert float(linear_cross_entropy_sums(hidden, weight, bias, torch.tensor([1]))[0]) == 2e4
+
+
+def test_without_gradients_none_are_made() -> None:
+    tensors, labels = inputs(5)
+    with torch.inference_mode():
+        assert not linear_cross_entropy_sums(*tensors, labels)[0].requires_grad
