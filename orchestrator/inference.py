@@ -1,11 +1,11 @@
 """Using models: find one by name, score it, let it predict, fill masks, judge whether a sentence follows another."""
 
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bert_core.errors import CheckpointError
 from orchestrator.errors import InputError, NotFoundError
@@ -14,6 +14,9 @@ from orchestrator.results import EvaluationResult, Split
 from orchestrator.settings import Settings
 from orchestrator.specs import TaskSpec
 from orchestrator.storage import exists, join, local_copy, written_folder
+
+if TYPE_CHECKING:
+    from orchestrator.retrieval.reranking import Reranking
 
 _LINES_AT_A_TIME = 256
 MODEL_FILE = "config.json"
@@ -74,19 +77,39 @@ def resolve_model(name: str, settings: Settings) -> str:
 
 
 def evaluate(
-    model: str, task: TaskSpec, split: Split, settings: Settings, batch_size: int = 64, predictions: str | None = None
+    model: str,
+    task: TaskSpec,
+    split: Split,
+    settings: Settings,
+    batch_size: int = 64,
+    predictions: str | None = None,
+    reranking: "Reranking | None" = None,
+    on_progress: Callable[[str], None] = lambda line: None,
 ) -> EvaluationResult:
-    """Scores of a model on a split of a task; per-example predictions go to a JSONL file where one is named."""
+    """Scores of a model on a split of a task; per-example predictions go to a JSONL file where one is named.
+
+    Args:
+        reranking: scores the first hits of a retrieval task again.
+    """
     from orchestrator.finetuning.evaluation import evaluate_model
-    from orchestrator.tasks import load_task, prediction_rows, write_prediction_rows
+    from orchestrator.tasks import Prediction, load_task, prediction_rows, score, write_prediction_rows
 
     folder = resolve_model(model, settings)
     loaded = load_task(task)
-    cache = join(settings.storage, "tasks")
-    metrics, found = evaluate_model(folder, loaded, split, batch_size, cache)
+    found: Sequence[Prediction]
+    counts: dict[str, int] = {}
+    if loaded.head == "retrieval":
+        from orchestrator.retrieval.searching import rank_queries
+
+        found, counts = rank_queries(folder, loaded, split, reranking, on_progress)
+        metrics = score(loaded, split, found)
+    elif reranking is not None:
+        raise InputError(f"task {loaded.id} is no retrieval: it has no hits to score again; leave --rerank out")
+    else:
+        metrics, found = evaluate_model(folder, loaded, split, batch_size, join(settings.storage, "tasks"))
     if predictions is not None:
         write_prediction_rows(predictions, prediction_rows(loaded, split, found))
-    return EvaluationResult(loaded.id, split, metrics, len(found), predictions)
+    return EvaluationResult(loaded.id, split, metrics, len(found), predictions, counts)
 
 
 def export_model(model: str, target: str, settings: Settings) -> str:

@@ -156,6 +156,8 @@ class EvaluationResult:
     metrics: Mapping[str, float]
     num_examples: int
     predictions_path: str | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Of a collection's documents: `num_documents`, `num_empty_documents` left out, `num_truncated_documents`."""
 
 
 Result = TokenizerResult | DatasetResult | PretrainResult | SweepResult | EvaluationResult

@@ -4,6 +4,7 @@ import click
 
 from orchestrator.cli.commands.records import leaderboard, query, runs
 from orchestrator.cli.commands.running import demo, plan, resume, run, submit
+from orchestrator.cli.commands.searching import embed, search
 from orchestrator.cli.commands.text import corpus, tokenizer
 from orchestrator.cli.commands.upkeep import db, doctor, schema
 from orchestrator.cli.commands.using import evaluate, fill_mask, models, next_sentence, predict
@@ -22,6 +23,8 @@ ALL: tuple[click.Command, ...] = (
     predict,
     fill_mask,
     next_sentence,
+    embed,
+    search,
     corpus,
     tokenizer,
     schema,

@@ -6,6 +6,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from orchestrator.cli.commands.searching import changing_line, reranking_of, reranking_options
 from orchestrator.cli.frame import LabCommand, LabGroup, current_settings, overrides_argument, reading_options
 from orchestrator.cli.output import show_record, show_rows, show_text, tell
 
@@ -72,7 +73,8 @@ def export(model: str, folder: str) -> None:
 @click.command(
     cls=LabCommand,
     example="orchestrator evaluate my-model sst2 folder=data/glue/SST-2\n"
-    "orchestrator evaluate my-model experiments/sweep_sst2.yaml --split test",
+    "orchestrator evaluate my-model experiments/sweep_sst2.yaml --split test\n"
+    "orchestrator evaluate my-encoder cranfield folder=data/cranfield --rerank my-pairs-model",
 )
 @click.argument("model", metavar="MODEL")
 @click.argument("task", metavar="TASK")
@@ -86,6 +88,7 @@ def export(model: str, folder: str) -> None:
 )
 @click.option("--batch-size", type=click.IntRange(1), default=64, show_default=True, help="Examples of a forward pass.")
 @click.option("--predictions", metavar="FILE", help="Write each example's prediction there, as JSONL.")
+@reranking_options
 @reading_options
 def evaluate(
     model: str,
@@ -94,6 +97,9 @@ def evaluate(
     split: str,
     batch_size: int,
     predictions: str | None,
+    rerank: str | None,
+    relevant: str | None,
+    candidates: int,
     form: str | None,
     output: str | None,
 ) -> None:
@@ -107,9 +113,20 @@ def evaluate(
 
     spec = load_task_spec(task, overrides)
     _check_known(spec)
-    result = inference.evaluate(model, spec, split, current_settings(), batch_size, predictions)  # type: ignore[arg-type]
+    settings = current_settings()
+    with changing_line() as show:
+        result = inference.evaluate(
+            model,
+            spec,
+            split,  # type: ignore[arg-type]
+            settings,
+            batch_size,
+            predictions,
+            reranking_of(rerank, relevant, candidates, settings),
+            show,
+        )
     record = {"model": model, "task": result.task, "split": result.split, "num_examples": result.num_examples}
-    show_record(record | dict(result.metrics), form, output)
+    show_record(record | dict(result.counts) | dict(result.metrics), form, output)
 
 
 def _check_known(task: "TaskSpec") -> None:

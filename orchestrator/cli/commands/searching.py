@@ -1,0 +1,181 @@
+"""`embed`, `search`: texts as vectors, and documents that answer a query."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from orchestrator.cli.frame import LabCommand, current_settings, reading_options
+from orchestrator.cli.output import show_rows, tell
+
+if TYPE_CHECKING:
+    from orchestrator.retrieval.reranking import Reranking
+    from orchestrator.settings import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SHOWN_CHARACTERS = 100
+
+
+def reranking_options(command: F) -> F:
+    """`--rerank`, `--relevant` and `--candidates`."""
+    for option in (
+        click.option(
+            "--candidates", type=click.IntRange(1), default=50, show_default=True, help="First hits that are reranked."
+        ),
+        click.option("--relevant", metavar="LABEL", help="Of a classifier that reranks: the label that counts."),
+        click.option("--rerank", metavar="MODEL", help="Score the first hits again by a model fine-tuned on pairs."),
+    ):
+        command = option(command)
+    return command
+
+
+def reranking_of(model: str | None, relevant: str | None, candidates: int, settings: "Settings") -> "Reranking | None":
+    """What these options ask for."""
+    from orchestrator.errors import InputError
+    from orchestrator.inference import resolve_model
+
+    if model is None:
+        if relevant is not None:
+            raise InputError("--relevant names a label of the model that reranks; give that with --rerank")
+        return None
+    from orchestrator.retrieval.reranking import Reranking
+
+    return Reranking(resolve_model(model, settings), relevant, candidates)
+
+
+@contextmanager
+def changing_line() -> Iterator[Callable[[str], None]]:
+    """What shows how far long work is, on stderr."""
+    from orchestrator.progress import Progress
+
+    progress = Progress()
+    try:
+        yield progress.show
+    finally:
+        progress.close()
+
+
+@click.command(
+    cls=LabCommand,
+    example='echo "A charming film." | orchestrator embed my-encoder\n'
+    "orchestrator embed my-encoder texts.jsonl -o vectors.npy",
+)
+@click.argument("model", metavar="MODEL")
+@click.argument("file", type=click.File("r", encoding="utf-8", errors="surrogateescape"), default="-")
+@click.option("-o", "--output", metavar="FILE", help="Instead of stdout; .npy gives one matrix, a row for each text.")
+def embed(model: str, file: IO[str], output: str | None) -> None:
+    """One vector for each line of text.
+
+    Lines come from FILE or stdin: text, or JSON objects with text. Results are JSON lines with an embedding beside
+    what the line said. MODEL is any encoder; a sentence-transformers folder says how its tokens are pooled, for others
+    it is their mean. Blank lines are passed over.
+    """
+    from orchestrator.errors import InputError
+    from orchestrator.inference import resolve_model
+
+    from_stdin = file.name in ("-", "<stdin>")
+    if from_stdin and sys.stdin.isatty():
+        tell("reading from the terminal; end with Ctrl-D")
+    folder = resolve_model(model, current_settings())
+    try:
+        _write_embeddings(folder, file, output)
+    except InputError as error:
+        raise error if from_stdin else InputError(f"{file.name}: {error}") from None
+
+
+def _write_embeddings(folder: str, lines: IO[str], output: str | None) -> None:
+    import json
+
+    from orchestrator.retrieval.embedding import embed_lines, load_embedder, write_matrix
+
+    embedder = load_embedder(folder)
+    rows = embed_lines(embedder, lines)
+    if output is not None and output.endswith(".npy"):
+        dimension = embedder.model.config.hidden_size
+        num_vectors = write_matrix(Path(output), (vector for _, vector in rows), dimension)
+        tell(f"wrote {output}: {num_vectors:,} vectors of {dimension} numbers")
+    else:
+        with click.open_file(output or "-", "w", encoding="utf-8", atomic=output is not None) as target:
+            for values, vector in rows:
+                click.echo(json.dumps({**values, "embedding": vector.tolist()}, ensure_ascii=False), file=target)
+    if embedder.num_truncated:
+        tell(f"{embedder.num_truncated:,} texts have more than {embedder.max_seq_length} tokens; the rest is not read")
+
+
+@click.command(
+    cls=LabCommand,
+    example='orchestrator search my-encoder "lift of a wing in a slipstream" --documents corpus.jsonl --index index/\n'
+    "orchestrator search my-encoder --index index/ --rerank my-pairs-model -f json < queries.txt",
+)
+@click.argument("model", metavar="MODEL")
+@click.argument("queries", metavar="[QUERY ...]", nargs=-1)
+@click.option("--documents", metavar="FILE", help="Text, one document a line, or JSONL with text, title, _id.")
+@click.option("--index", metavar="DIR", help="Where the documents' vectors are; built there if there is none.")
+@click.option("--approximate", is_flag=True, help="Build a graph, for millions of documents; needs the extra `search`.")
+@click.option("--top-k", type=click.IntRange(1), default=10, show_default=True, help="Documents for each query.")
+@reranking_options
+@reading_options
+def search(
+    model: str,
+    queries: tuple[str, ...],
+    documents: str | None,
+    index: str | None,
+    approximate: bool,
+    top_k: int,
+    rerank: str | None,
+    relevant: str | None,
+    candidates: int,
+    form: str | None,
+    output: str | None,
+) -> None:
+    """The documents nearest to each query, by the cosine of their vectors.
+
+    Queries are arguments, or lines of stdin where there are none. MODEL is any encoder; an index can be searched with
+    the model alone that built it.
+    """
+    from orchestrator.errors import InputError
+    from orchestrator.inference import resolve_model
+    from orchestrator.retrieval.searching import open_searcher
+
+    if documents is None and index is None:
+        raise InputError("there is nothing to search; name --documents, or the --index of some")
+    settings = current_settings()
+    folder = resolve_model(model, settings)
+    reranking = reranking_of(rerank, relevant, candidates, settings)
+    asked = list(queries) or _queries_of_stdin()
+    with (
+        changing_line() as show,
+        open_searcher(folder, documents, index, reranking, show, "hnsw" if approximate else "exact") as searcher,
+    ):
+        left_out = searcher.index.counts["num_empty_documents"]
+        if left_out:
+            tell(f"{left_out:,} documents without text are not in the index")
+        rows = [
+            {"query": query, "rank": rank, **hit._asdict()}
+            for query, hits in zip(asked, searcher.search(asked, top_k), strict=True)
+            for rank, hit in enumerate(hits, start=1)
+        ]
+    columns = ["query", "rank", "id", "score", "text"]
+    if form in (None, "table") and not output:
+        rows = [{**row, "text": _beginning(row["text"])} for row in rows]
+        columns = columns if len(asked) > 1 else columns[1:]
+    show_rows(rows, columns, form, output)
+
+
+def _queries_of_stdin() -> list[str]:
+    from orchestrator.errors import InputError
+
+    if sys.stdin.isatty():
+        tell("reading queries from the terminal, one a line; end with Ctrl-D")
+    found = [line.strip() for line in sys.stdin if line.strip()]
+    if not found:
+        raise InputError("there is no query; give some as arguments, or as lines of stdin")
+    return found
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"

@@ -1,0 +1,145 @@
+"""Documents with their vectors, in a folder that is made once and searched often.
+
+index.json        the encoder and the file they were made with, and counts
+documents.jsonl   {"id", "text"}, one a line, in the order of the vectors
+offsets.npy       where each of these lines begins
+vectors/          the vector index
+manifest.json     digests, written last
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bert_core.errors import CheckpointError, DataError
+from bert_core.manifest import check_manifest, write_json, write_manifest
+from bert_core.text_embedding import TextEmbedder
+from bert_core.vector_index import VectorIndex, build_index, load_index, save_index
+from bert_core.whole_files import whole_folder
+from orchestrator.errors import InputError
+from orchestrator.retrieval.documents import DocumentFile
+from orchestrator.storage import digest_file
+
+_INDEX_FILE = "index.json"
+_DOCUMENTS_FILE = "documents.jsonl"
+_OFFSETS_FILE = "offsets.npy"
+_VECTORS = "vectors"
+_TOLD_EVERY = 256
+_REMEDY = "delete the folder and build the index anew"
+
+OnProgress = Callable[[str], None]
+
+
+class FoundDocument(NamedTuple):
+    """A document that answers a query."""
+
+    id: str
+    score: float
+    text: str
+
+
+class DocumentIndex:
+    """The folder, opened; texts stay on the disk."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises: CheckpointError when the folder holds no whole index."""
+        check_manifest(folder, _REMEDY)
+        try:
+            values = json.loads((folder / _INDEX_FILE).read_bytes())
+            self.encoder: str = values["encoder"]
+            """Fingerprint of what made the vectors"""
+            self.source: str = values["source"]
+            """Digest of the file of documents"""
+            self.counts: dict[str, int] = values["counts"]
+        except (OSError, ValueError, KeyError, TypeError):
+            raise CheckpointError(f"{folder} holds no index of documents; {_REMEDY}") from None
+        self.vectors: VectorIndex = load_index(folder / _VECTORS)
+        self._documents = folder / _DOCUMENTS_FILE
+        self._offsets = np.load(folder / _OFFSETS_FILE, mmap_mode="r")
+        self._rows = {name: row for row, name in enumerate(self.vectors.ids)}
+
+    def search(self, queries: NDArray[np.float32], k: int) -> list[list[FoundDocument]]:
+        """The k documents nearest to each query (Q, H), best first. Raises: DataError."""
+        with self._documents.open("rb") as file:
+
+            def text_of(name: str) -> str:
+                file.seek(int(self._offsets[self._rows[name]]))
+                text: str = json.loads(file.readline())["text"]
+                return text
+
+            found = self.vectors.search(queries, k)
+            return [[FoundDocument(hit.id, hit.score, text_of(hit.id)) for hit in hits] for hits in found]
+
+
+def open_document_index(
+    folder: Path, path: str | None, embedder: TextEmbedder, encoder: str, kind: str, on_progress: OnProgress
+) -> DocumentIndex:
+    """The index in a folder, built there first from the documents at `path` when there is none.
+
+    Raises: InputError when it is of other documents or another model, CheckpointError when it is not whole.
+    """
+    if not folder.exists():
+        if path is None:
+            raise InputError(f"there is no index at {folder}; give the documents to build it from, with --documents")
+        build_document_index(folder, path, embedder, encoder, kind, on_progress)
+    index = DocumentIndex(folder)
+    if index.encoder != encoder:
+        raise InputError(
+            f"{folder} was built with another model, or another length or pooling, so that its vectors mean something "
+            "else; search with the model that built it, or name another folder"
+        )
+    if path is not None and index.source != digest_file(path):
+        raise InputError(f"{folder} is an index of other documents than {path}; name another folder, or delete it")
+    return index
+
+
+def build_document_index(
+    folder: Path, path: str, embedder: TextEmbedder, encoder: str, kind: str, on_progress: OnProgress
+) -> None:
+    """Embed a file's documents into a new folder, whole or not at all.
+
+    In memory are the vectors and ids, not the texts. Raises: InputError, naming file and line; ConfigError.
+    """
+    documents = DocumentFile(path)
+    ids: list[str] = []
+    offsets: list[int] = []
+    num_truncated = embedder.num_truncated
+
+    def write_texts(target: Path) -> Iterator[str]:
+        with (target / _DOCUMENTS_FILE).open("wb") as file:
+            for document in documents:
+                ids.append(document.id)
+                offsets.append(file.tell())
+                file.write(json.dumps({"id": document.id, "text": document.text}).encode() + b"\n")
+                yield document.text
+
+    def embed(target: Path) -> Iterator[NDArray[np.float32]]:
+        for number, vector in enumerate(embedder.stream(write_texts(target)), start=1):
+            yield vector
+            if number % _TOLD_EVERY == 0:
+                on_progress(f"embedded {number:,} documents")
+
+    dimension = embedder.model.config.hidden_size
+    on_progress(f"embedding the documents of {path}")
+    with whole_folder(folder) as target:
+        try:
+            vectors: NDArray[np.float32] = np.fromiter(embed(target), np.dtype((np.float32, dimension)))
+        except DataError as error:
+            raise InputError(f"{path}: {error}") from None
+        if not ids:
+            raise InputError(f"{path} holds no document with text; name another file")
+        on_progress(f"indexing {len(ids):,} documents")
+        save_index(build_index(ids, vectors, kind=kind), target / _VECTORS)
+        np.save(target / _OFFSETS_FILE, np.array(offsets, np.int64))
+        counts = {
+            "num_documents": len(ids),
+            "num_empty_documents": documents.num_empty,
+            "num_truncated_documents": embedder.num_truncated - num_truncated,
+        }
+        values = {"encoder": encoder, "source": digest_file(path), "counts": counts}
+        write_json(target / _INDEX_FILE, values)
+        write_manifest(target, [_INDEX_FILE, _DOCUMENTS_FILE, _OFFSETS_FILE])

@@ -1,0 +1,67 @@
+"""Documents to search: a file of lines, compressed or not, read in bounded memory.
+
+A line is a text, or an object with `text`, perhaps `title`, and `_id` (as in BEIR) or `id`; else it goes by its number.
+"""
+
+import lzma
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import fsspec
+import zstandard
+
+from orchestrator.errors import InputError
+from orchestrator.input_lines import numbered_lines, parse_line
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text that can be found."""
+
+    id: str
+    text: str
+    """With its title before it, where it has one."""
+
+
+@dataclass
+class DocumentFile:
+    """A file's documents, in order. Those without any text are left out and counted."""
+
+    path: str
+    num_empty: int = 0
+
+    def __iter__(self) -> Iterator[Document]:
+        """Raises: InputError, naming file and line, also where an id stands twice."""
+        seen: set[str] = set()
+        self.num_empty = 0
+        try:
+            with fsspec.open(
+                self.path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="\n", compression="infer"
+            ) as file:
+                for number, line in numbered_lines(file):
+                    document = _read_document(line, number)
+                    if document.id in seen:
+                        raise InputError(f"line {number}: the id {document.id!r} stands twice; give each its own")
+                    seen.add(document.id)
+                    if document.text:
+                        yield document
+                    else:
+                        self.num_empty += 1
+        except InputError as error:
+            raise InputError(f"{self.path}: {error}") from None
+        except (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
+            raise InputError(f"{self.path} cannot be read ({error}); check the path, or fetch the file again") from None
+
+
+def _read_document(line: str, number: int) -> Document:
+    values = parse_line(line, number)
+    if isinstance(values, str):
+        return Document(str(number), values.strip())
+    texts = [values.get("title") or "", values.get("text")]
+    if not all(isinstance(text, str) for text in texts):
+        raise InputError(
+            f"line {number}: a document needs text, and its title is text; it has: {', '.join(values)[:200]}"
+        )
+    name = values.get("_id", values.get("id", number))
+    return Document(str(name), " ".join(filter(None, (str(text).strip() for text in texts))))

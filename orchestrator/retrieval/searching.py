@@ -1,0 +1,94 @@
+"""Queries in, documents out: from an index, scored again where a reranker is given."""
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import cast
+
+from bert_core.errors import DataError
+from bert_core.text_embedding import TextEmbedder
+from orchestrator.errors import InputError
+from orchestrator.results import Split
+from orchestrator.retrieval.document_index import DocumentIndex, FoundDocument, OnProgress, open_document_index
+from orchestrator.retrieval.embedding import embedder_fingerprint, load_embedder
+from orchestrator.retrieval.reranking import Reranker, Reranking
+from orchestrator.storage import local_copy
+from orchestrator.tasks import QueryExample, RankingPrediction, Task
+from orchestrator.tasks.retrieval import RetrievalReader
+
+_QUERIES_AT_A_TIME = 256
+RANKING_DEPTH = 100
+"""Documents of a ranking that is scored: enough for the deepest cut-off."""
+
+
+class Searcher:
+    """A model, documents, and perhaps a reranker."""
+
+    def __init__(
+        self, embedder: TextEmbedder, index: DocumentIndex, reranker: Reranker | None, on_progress: OnProgress
+    ) -> None:
+        self.embedder = embedder
+        self.index = index
+        self.reranker = reranker
+        self.on_progress = on_progress
+
+    def search(self, queries: Iterable[str], k: int) -> Iterator[list[FoundDocument]]:
+        """The k best documents of each query, in the order of the queries.
+
+        Raises: InputError, naming a query without any token by its number from 1.
+        """
+        depth = max(k, self.reranker.candidates if self.reranker else 0)
+        remaining, number = iter(queries), 0
+        while some := list(islice(remaining, _QUERIES_AT_A_TIME)):
+            try:
+                vectors = self.embedder.embed(some)
+            except DataError as error:
+                raise InputError(f"query {number + 1} and after: {error}") from None
+            for query, hits in zip(some, self.index.search(vectors, depth), strict=True):
+                if self.reranker is not None:
+                    hits = self.reranker.rerank(query, hits)
+                number += 1
+                self.on_progress(f"searched for {number:,} queries")
+                yield hits[:k]
+
+
+@contextmanager
+def open_searcher(
+    model: str,
+    documents: str | None,
+    index: str | None,
+    reranking: Reranking | None,
+    on_progress: OnProgress,
+    kind: str = "exact",
+) -> Iterator[Searcher]:
+    """What searches a folder's index, or a file of documents, whose index is made for this once.
+
+    Args:
+        index: where the index is, or is to be built.
+        kind: of an index that is built: "exact" or "hnsw".
+
+    Raises: InputError, CheckpointError, ConfigError.
+    """
+    embedder = load_embedder(model)
+    reranker = None if reranking is None else Reranker(reranking)
+    encoder = embedder_fingerprint(embedder, model)
+    with tempfile.TemporaryDirectory(prefix="orchestrator-") as scratch:
+        folder = Path(scratch, "index") if index is None else local_copy(index)
+        opened = open_document_index(folder, documents, embedder, encoder, kind, on_progress)
+        yield Searcher(embedder, opened, reranker, on_progress)
+
+
+def rank_queries(
+    model: str, task: Task, split: Split, reranking: Reranking | None, on_progress: OnProgress
+) -> tuple[list[RankingPrediction], dict[str, int]]:
+    """The ranking of the documents for each query of a split, and what was counted of the documents."""
+    reader = cast(RetrievalReader, task.reader)
+    queries = cast(Sequence[QueryExample], task.examples(split))
+    with open_searcher(model, reader.documents, None, reranking, on_progress) as searcher:
+        rankings = [
+            RankingPrediction(tuple(hit.id for hit in hits), tuple(hit.score for hit in hits))
+            for hits in searcher.search([query.text for query in queries], RANKING_DEPTH)
+        ]
+        return rankings, searcher.index.counts
