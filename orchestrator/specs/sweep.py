@@ -10,7 +10,8 @@ from orchestrator.specs.problems import nearest, rule_of
 
 Scalar = bool | int | float | str
 _Number = TypeVar("_Number", int, float)
-Head = Literal["classification", "multi_label", "multiple_choice", "regression", "ner", "qa"]
+Head = Literal["classification", "multi_label", "multiple_choice", "regression", "ner", "qa", "embedding", "retrieval"]
+Objective = Literal["cosine", "in_batch_negatives", "classification"]
 Context = Literal["sentence", "document"]
 
 
@@ -18,7 +19,11 @@ class TaskSpec(Section):
     """A known task by id with the folder of its official files, or one's own files and columns."""
 
     id: str = identity(doc="`sst2`, `mrpc`, `stsb`, `conll2003`, `squad`, …, or a name for a task of one's own.")
-    folder: str | None = identity(None, "Folder of a known task's official files, compressed or not.")
+    folder: str | None = identity(
+        None,
+        "Folder of a known task's official files, or of a collection (retrieval): corpus.jsonl, queries.jsonl, "
+        "qrels.tsv or qrels/dev.tsv; compressed or not.",
+    )
     head: Head | None = identity(None, "Kind of head; a known task has its own.")
     files: dict[Literal["train", "validation", "test"], str] = identity(
         {},
@@ -39,6 +44,14 @@ class TaskSpec(Section):
     )
     label_column: str | None = identity(
         None, "The column of the label or score: `label`, or `tags` in a NER table, when left out."
+    )
+    objective: Objective | None = identity(
+        None,
+        "What the vectors of a pair are trained on and judged by: the cosine's distance from a score, finding each "
+        "text's partner among all those of a batch, or the pair's class (embedding).",
+    )
+    score_range: tuple[float, float] | None = identity(
+        None, "The least and the greatest score: unrelated and the same (embedding, objective cosine)."
     )
     label_separator: str = identity(
         "|", "What names stand apart by in a column of labels that holds no lists (multi_label).", min_length=1
