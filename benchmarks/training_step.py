@@ -1,25 +1,40 @@
-"""A pretraining step here against transformers' BertForPreTraining: the same batch, weights, dropout and threads.
+"""A pretraining step here against transformers' BertForPreTraining: same batch, weights, dropout, threads, allocator.
 
-    OMP_NUM_THREADS=1 python benchmarks/training_step.py --sizes tiny mini --rounds 9
+    python -m benchmarks.training_step --sizes tiny mini small --rounds 9
 
-The two sides take turns; what is compared is the median of the paired ratios of process CPU time. A step is forward,
-loss, backward and AdamW. About 57 % of the slots hold real tokens; 15 % of these are predicted.
+Two sides at a time take turns in one process: transformers in fp32, as its users run it, against here in fp32 and in
+bf16, and transformers under bf16 autocast against here in bf16. What is compared is the median of the paired ratios of
+process CPU time on one thread. A step is forward, loss, backward and AdamW. About 57 % of the slots hold real tokens;
+15 % of these are predicted. Before anything is timed, both sides' losses without dropout are compared.
 """
 
 import argparse
+import os
 import statistics
+import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import transformers
 from torch import Tensor
 
 from bert_core.config import BertConfig
-from bert_core.sizes import SIZES
 from bert_core.heads import BertForPreTraining
 from bert_core.optimization import build_optimizer
 from bert_core.packed_sequences import PackedSequences
+from bert_core.sizes import SIZES
+
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(4 << 30),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64",
+    "LRU_CACHE_CAPACITY": "64",
+}
+"""As Ray's workers have it here; both sides run under it, in the same process."""
 
 FILL = 0.57
 
@@ -40,70 +55,70 @@ def make_batch(config: BertConfig, batch_size: int, width: int) -> dict[str, Ten
     }
 
 
-def padded_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: dict[str, Tensor]) -> float:
-    loss = model(**batch).loss
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    return float(loss.detach())
+def padded_loss(model: torch.nn.Module, batch: dict[str, Tensor]) -> Tensor:
+    return model(**batch).loss  # type: ignore[no-any-return]
 
 
-def packed_step(model: BertForPreTraining, optimizer: torch.optim.Optimizer, batch: dict[str, Tensor]) -> float:
+def packed_loss(model: BertForPreTraining, batch: dict[str, Tensor]) -> Tensor:
     seqs = PackedSequences.from_padded(batch["input_ids"], batch["attention_mask"], batch["token_type_ids"])
     labels = seqs.pack(batch["labels"])
     positions = (labels != -100).nonzero().squeeze(1)
     sums = model.sums(seqs, positions, labels[positions], batch["next_sentence_label"])
-    loss = sums.mlm_loss / sums.num_predictions + sums.nsp_loss / sums.num_examples
+    return sums.mlm_loss / sums.num_predictions + sums.nsp_loss / sums.num_examples
+
+
+def train(loss: Callable[[], Tensor], optimizer: torch.optim.Optimizer, bf16: bool) -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
+        value = loss()
     optimizer.zero_grad()
-    loss.backward()
+    value.backward()
     optimizer.step()
-    return float(loss.detach())
 
 
-def cpu_ms(step: Callable[[], float]) -> float:
+def cpu_ms(step: Callable[[], None]) -> float:
     started = time.process_time()
     step()
     return 1000 * (time.process_time() - started)
 
 
-def compare(size: str, batch_size: int, width: int, rounds: int, bf16: bool) -> None:
+def compare(size: str, batch_size: int, width: int, rounds: int) -> None:
     config = BertConfig.from_size(size)
-    ours = BertForPreTraining.from_config(config).train()
-    theirs = transformers.BertForPreTraining(transformers.BertConfig(**config.to_dict())).train()
+    ours = BertForPreTraining.from_config(config)
+    theirs = transformers.BertForPreTraining(transformers.BertConfig(**config.to_dict()))
     theirs.load_state_dict(ours.weight_names.to_file(ours.state_dict()), strict=False)
-    our_optimizer = build_optimizer(ours, 1e-4)
-    their_optimizer = torch.optim.AdamW(theirs.parameters(), lr=1e-4)
     batch = make_batch(config, batch_size, width)
-
-    def run_theirs() -> float:
-        return padded_step(theirs, their_optimizer, batch)
-
-    def run_ours() -> float:
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
-            return packed_step(ours, our_optimizer, batch)
-
-    for _ in range(2):
-        losses = run_theirs(), run_ours()
-    pairs = [(cpu_ms(run_theirs), cpu_ms(run_ours)) for _ in range(rounds)]
-    ratio = statistics.median(reference / own for reference, own in pairs)
-    reference, own = (statistics.median(column) for column in zip(*pairs, strict=True))
-    fill = batch["attention_mask"].float().mean()
-    print(
-        f"{size:7s} B={batch_size} S={width} fill={fill:.2f} {'bf16' if bf16 else 'fp32'}: transformers fp32 "
-        f"{reference:.0f} ms, here {own:.0f} ms, ratio {ratio:.2f} (second losses {losses[0]:.3f} {losses[1]:.3f})"
-    )
+    losses = partial(padded_loss, theirs, batch), partial(packed_loss, ours, batch)
+    with torch.no_grad():
+        ours.eval(), theirs.eval()
+        reference, own = (float(loss()) for loss in losses)
+    ours.train(), theirs.train()
+    optimizers = torch.optim.AdamW(theirs.parameters(), lr=1e-4), build_optimizer(ours, 1e-4)
+    fill = float(batch["attention_mask"].float().mean())
+    print(f"{size}: B={batch_size} S={width} fill {fill:.2f}; losses without dropout {reference:.6f} {own:.6f}")
+    for their_bf16, our_bf16 in ((False, False), (False, True), (True, True)):
+        steps = [partial(train, losses[side], optimizers[side], (their_bf16, our_bf16)[side]) for side in (0, 1)]
+        for step in steps * 3:
+            step()
+        pairs = [tuple(cpu_ms(step) for step in steps) for _ in range(rounds)]
+        their_ms, our_ms = (statistics.median(column) for column in zip(*pairs, strict=True))
+        ratio = statistics.median(theirs / ours for theirs, ours in pairs)
+        names = [("fp32", "bf16")[bf16] for bf16 in (their_bf16, our_bf16)]
+        print(
+            f"  transformers {names[0]} {their_ms:6.0f} ms, here {names[1]} {our_ms:6.0f} ms: {ratio:6.2f}×", flush=True
+        )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", nargs="+", choices=list(SIZES), default=["tiny", "mini"])
+    parser.add_argument("--sizes", nargs="+", choices=list(SIZES), default=["tiny", "mini"], metavar="SIZE")
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--bf16", action="store_true", help="run this side under bf16 autocast")
+    parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()
+    if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):  # read when a process starts
+        os.execve(sys.executable, sys.orig_argv, {**os.environ, **ENVIRONMENT})
     for size in arguments.sizes:
-        compare(size, arguments.batch_size, arguments.width, arguments.rounds, arguments.bf16)
+        compare(size, arguments.batch_size, arguments.width, arguments.rounds)
 
 
 if __name__ == "__main__":
