@@ -2,14 +2,14 @@
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bert_core.errors import CheckpointError
 from orchestrator.errors import InputError, NotFoundError
-from orchestrator.input_lines import check_has, numbered_lines, parse_line
+from orchestrator.input_lines import numbered_lines
 from orchestrator.results import EvaluationResult, Split
 from orchestrator.settings import Settings
 from orchestrator.specs import TaskSpec
@@ -129,23 +129,24 @@ def export_model(model: str, target: str, settings: Settings) -> str:
 def predict(folder: str, lines: Iterable[str], batch_size: int = 64) -> Iterator[dict[str, Any]]:
     """A fine-tuned model's answer to each line, in order; blank lines are passed over.
 
-    A line is a JSON object with the keys the head reads (`text` and `text_pair`; `words`; `question` and `context`),
-    or plain text: a sentence, two with a tab between them, words with spaces between them.
+    A line is a JSON object with the keys the head reads (`text` and `text_pair`, and the names of a person's own
+    columns; `text` and `choices`; `words`; `question` and `context`), or plain text: a sentence, two with a tab between
+    them, words with spaces between them.
 
     Raises: InputError, naming the line.
     """
     from orchestrator.finetuning.evaluation import predict_examples
     from orchestrator.finetuning.model_folder import load_fine_tuned
+    from orchestrator.task_lines import read_line, to_answer, to_example
 
     model = load_fine_tuned(local_copy(folder))
+    task = model.task()
     numbered = numbered_lines(lines)
     while chunk := list(islice(numbered, _LINES_AT_A_TIME)):
-        inputs = [_read_line(line, number, model.record.head) for number, line in chunk]
-        examples = [
-            _example(values, number, model.record.head) for values, (number, _) in zip(inputs, chunk, strict=True)
-        ]
+        inputs = [read_line(line, number, task) for number, line in chunk]
+        examples = [to_example(values, number, task) for values, (number, _) in zip(inputs, chunk, strict=True)]
         for values, prediction in zip(inputs, predict_examples(model, examples, batch_size), strict=True):
-            yield {**values, **_answer(prediction, model.labels)}
+            yield {**values, **to_answer(prediction, task)}
 
 
 def fill_mask(folder: str, text: str, top_k: int = 5) -> list[FilledMask]:
@@ -219,57 +220,3 @@ def _load_pretraining(folder: str, weight: str, what: str) -> Any:
 def _check_length(length: int, longest: int) -> None:
     if length > longest:
         raise InputError(f"the text has {length} tokens, the model reads {longest} at most; shorten it")
-
-
-def _read_line(line: str, number: int, head: str) -> dict[str, Any]:
-    """What a line says, by the head's keys."""
-    read = parse_line(line, number)
-    if isinstance(read, dict):
-        return read
-    if head == "qa":
-        raise InputError(f'line {number}: a question is a JSON object: {{"question": "…", "context": "…"}}')
-    if head == "ner":
-        return {"words": read.split()}
-    first, tab, second = read.partition("\t")
-    return {"text": first, "text_pair": second} if tab else {"text": first}
-
-
-def _example(values: dict[str, Any], number: int, head: str) -> Any:
-    from orchestrator.tasks import ClassificationExample, NerExample, QaExample, RegressionExample
-
-    def text(key: str, optional: bool = False) -> Any:
-        value = values.get(key)
-        if (value is None and optional) or isinstance(value, str):
-            return value
-        check_has(key, values, number)
-        raise InputError(f"line {number}: {key} must be text; the keys of {head} are {_KEYS[head]}")
-
-    name = str(values.get("id", number))
-    if head == "qa":
-        return QaExample(name, text("question"), text("context"))
-    if head == "ner":
-        check_has("words", values, number)
-        words = values["words"]
-        if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
-            raise InputError(f"line {number}: words must be a list of texts")
-        return NerExample(name, tuple(words))
-    kind = RegressionExample if head == "regression" else ClassificationExample
-    return kind(name, text("text"), text("text_pair", optional=True))
-
-
-_KEYS = {
-    "classification": "text, text_pair",
-    "regression": "text, text_pair",
-    "ner": "words",
-    "qa": "question, context",
-}
-
-
-def _answer(prediction: Any, labels: Sequence[str]) -> dict[str, Any]:
-    """A prediction as JSON values."""
-    values = asdict(prediction)
-    if "probabilities" in values:
-        return {"label": values["label"], "probabilities": dict(zip(labels, values["probabilities"], strict=True))}
-    if "candidates" in values:
-        return {"answer": values["text"], "candidates": list(values["candidates"])[:3]}
-    return values

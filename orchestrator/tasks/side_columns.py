@@ -57,6 +57,10 @@ class SideColumns:
         """The columns' names, numbers first."""
         return (*(column.name for column in self.numbers), *(column.name for column in self.categories))
 
+    def read(self, record: Mapping[str, object]) -> tuple[tuple[float | None, ...], tuple[str | None, ...]]:
+        """A record's numbers and categories. Raises: ValueError, as `read_columns` does."""
+        return read_columns(record, [c.name for c in self.numbers], [c.name for c in self.categories])
+
     @property
     def width(self) -> int:
         """E."""
@@ -69,9 +73,10 @@ class SideColumns:
         """From a split's examples. Raises: TaskDataError for a category column that holds something else."""
         numbers = []
         for place, name in enumerate(number_columns):
-            values = np.array([value for e in examples if (value := e.numbers[place]) is not None])
-            mean, spread = (float(values.mean()), float(values.std())) if len(values) else (0.0, 0.0)
-            numbers.append(NumberColumn(name, mean, spread or 1.0))
+            values = np.array([value for e in examples if (value := e.numbers[place]) is not None] or [0.0])
+            # Equal numbers can have a tiny standard deviation instead of none, by rounding.
+            spread = float(values.std()) if np.ptp(values) > 0 else 1.0
+            numbers.append(NumberColumn(name, float(values.mean()), spread))
         categories = []
         for place, name in enumerate(category_columns):
             known = sorted({category for e in examples if (category := e.categories[place]) is not None})

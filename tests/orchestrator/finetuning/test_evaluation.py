@@ -6,6 +6,7 @@ Run alone: pytest tests/orchestrator/finetuning/test_evaluation.py
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError
 from bert_core.heads import BertForPreTraining, BertForQuestionAnswering, BertForSequenceClassification
 from orchestrator.errors import SpecError
-from orchestrator.finetuning.evaluation import evaluate_model
+from orchestrator.finetuning.evaluation import evaluate_model, with_labels_of
 from orchestrator.finetuning.heads import build_model
 from orchestrator.finetuning.model_folder import (
     RECORD_FILE,
@@ -92,6 +93,27 @@ def test_other_head_is_refused(tmp_path: Path, task: Task) -> None:
         evaluate_model(folder, ner, "validation", 16, str(tmp_path / "cache"))
 
 
+def test_other_columns_are_refused(tmp_path: Path, task: Task) -> None:
+    folder = save_model(tmp_path, task)
+    beside = load_task(tiny_tasks.columns(tmp_path / "columns"))
+    with pytest.raises(SpecError, match=r"reads the columns none beside the text; task words has size, colour: name"):
+        evaluate_model(folder, beside, "validation", 16, str(tmp_path / "cache"))
+
+
+def test_columns_count_as_the_model_has_learnt_them(tmp_path: Path) -> None:
+    spec = tiny_tasks.columns(tmp_path)
+    task = load_task(spec)
+    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
+    model = build_model("classification", task.labels, RECIPE, None, tokenizer, task.columns.width)
+    save_model_folder(model, tokenizer, record_of(task, RECIPE, 0.0), str(tmp_path / "model"))
+    fine_tuned = load_fine_tuned(tmp_path / "model")
+    assert fine_tuned.record.columns == task.columns == fine_tuned.task().columns
+    files = {"validation": spec.files["validation"]}
+    elsewhere = load_task(spec.model_copy(update={"files": files, "labels": task.labels}))
+    assert elsewhere.columns != task.columns
+    assert with_labels_of(fine_tuned, elsewhere, "model").columns == task.columns
+
+
 def test_transformers_loads_the_folder_and_agrees(tmp_path: Path, task: Task) -> None:
     folder = save_model(tmp_path, task)
     text = "the good old road"
@@ -103,6 +125,34 @@ def test_transformers_loads_the_folder_and_agrees(tmp_path: Path, task: Task) ->
         found = ours.model(**batch).logits
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
     assert theirs.config.id2label == {0: "no", 1: "yes"}
+
+
+def test_transformers_reads_several_labels_as_such(tmp_path: Path) -> None:
+    task = load_task(tiny_tasks.multi_label(tmp_path))
+    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
+    model = build_model("multi_label", task.labels, RECIPE, None, tokenizer)
+    save_model_folder(model, tokenizer, record_of(task, RECIPE, 0.0), str(tmp_path / "model"))
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "model")
+    assert theirs.config.problem_type == "multi_label_classification"
+    assert theirs.config.id2label == dict(enumerate(task.labels))
+    (tmp_path / "model" / RECORD_FILE).unlink()
+    assert load_fine_tuned(tmp_path / "model").record.head == "multi_label"
+
+
+@pytest.mark.parametrize(
+    ("made", "config", "head"),
+    [
+        (transformers.BertForMultipleChoice, transformers.BertConfig, "multiple_choice"),
+        (transformers.RobertaForTokenClassification, transformers.RobertaConfig, "ner"),
+    ],
+)
+def test_folder_of_transformers_tells_its_head(tmp_path: Path, made: Any, config: Any, head: str) -> None:
+    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
+    made(config(vocab_size=400, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)).save_pretrained(
+        tmp_path / "model"
+    )
+    tokenizer.save(tmp_path / "model")
+    assert load_fine_tuned(tmp_path / "model").record.head == head
 
 
 def test_folder_made_elsewhere_gets_usual_lengths(tmp_path: Path) -> None:

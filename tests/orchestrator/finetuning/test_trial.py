@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 
 from bert_core.config import BertConfig
 from bert_core.heads import BertForPreTraining
@@ -20,6 +21,7 @@ from orchestrator.finetuning.inference import decode_tags
 from orchestrator.finetuning.model_folder import load_fine_tuned
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.trial import TrialJob, run_trial, trial_folder
+from orchestrator.inference import predict
 from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.storage import digest_file, join
@@ -95,6 +97,38 @@ def test_each_head_learns_its_task(head: str, tmp_path: Path) -> None:
     assert again[metric] == pytest.approx(result.metrics[metric], abs=1e-5)
     rows = [json.loads(line) for line in Path(str(result.predictions_path)).read_text().splitlines()]
     assert len(rows) == len(predictions) == len(bench.task.examples("validation"))
+
+
+def test_regression_reads_own_columns(tmp_path: Path) -> None:
+    bench = Bench(tiny_tasks.columns(tmp_path, "regression"), tmp_path)
+    assert bench.run(epochs=6.0).metrics["pearson"] >= 0.9
+
+
+def test_a_model_with_own_columns_predicts_new_rows_by_what_it_has_learnt(tmp_path: Path) -> None:
+    bench = Bench(tiny_tasks.columns(tmp_path), tmp_path)
+    bench.run(epochs=6.0)
+    rows = [("good", 9.0, "blue"), ("good", 1.0, "blue"), ("bad", 9.0, "green"), ("bad", None, "red"), ("bad", 1, "x")]
+    lines = [json.dumps({"text": f"the {word} road", "size": size, "colour": colour}) for word, size, colour in rows]
+    assert [row["label"] for row in predict(bench.model_folder, lines)] == ["yes", "no", "no", "yes", "no"]
+    with pytest.raises(ValueError, match="bert_core"):
+        transformers.AutoConfig.from_pretrained(bench.model_folder)
+
+
+def test_choices_of_any_number_are_predicted(tmp_path: Path) -> None:
+    bench = Bench(tiny_tasks.multiple_choice(tmp_path), tmp_path)
+    bench.run(epochs=2.0)
+    choices = [["it is good", "it is bad"], ["it is bad", "it is bad", "it is bad", "it is good"]]
+    lines = [json.dumps({"text": "the road", "choices": some}) for some in choices]
+    assert [row["choice"] for row in predict(bench.model_folder, lines)] == [0, 3]
+
+
+@pytest.mark.parametrize("make", [tiny_tasks.columns, tiny_tasks.multiple_choice])
+def test_choices_and_columns_go_with_a_frozen_encoder(make: Callable[[Path], TaskSpec], tmp_path: Path) -> None:
+    bench = Bench(make(tmp_path), tmp_path, {"pretrained": save_pretrained_model(tmp_path)})
+    result = bench.run(init_from="pretrained", frozen=True, epochs=1.0)
+    assert result.state == "COMPLETED", result.error
+    again, _ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+    assert again["accuracy"] == pytest.approx(result.metrics["accuracy"], abs=1e-5)
 
 
 def test_a_crf_learns_and_is_loaded_and_decoded_with_the_model(tmp_path: Path) -> None:

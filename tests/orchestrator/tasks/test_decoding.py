@@ -15,9 +15,13 @@ from bert_core.tokenization import Tokenizer
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import (
     AnswerPrediction,
+    ChoicePrediction,
     ClassificationExample,
     ClassPrediction,
     Features,
+    LabelsPrediction,
+    MultiLabelExample,
+    MultipleChoiceExample,
     NerExample,
     RegressionExample,
     TagsPrediction,
@@ -47,6 +51,30 @@ def test_classes_are_the_likeliest_with_probabilities(tokenizer: Tokenizer) -> N
     predictions = decode(task, features, np.array([[0.0, np.log(3.0)], [900.0, -900.0]], np.float32))
     assert predictions[0] == ClassPrediction("yes", (pytest.approx(0.25), pytest.approx(0.75)))
     assert predictions[1] == ClassPrediction("no", (1.0, 0.0))
+
+
+def test_labels_are_those_above_one_half(tokenizer: Tokenizer) -> None:
+    task = make_task("multi_label", "a", "b", "c")
+    examples = [MultiLabelExample(str(i), "the house", labels=labels) for i, labels in enumerate([("c", "a"), ()])]
+    features = build_features(task.head, task.labels, examples, tokenizer, max_seq_length=8)
+    assert features.labels.tolist() == [[1, 0, 1], [0, 0, 0]]
+    logits = np.array([[np.log(3.0), 0.0, 900.0], [-900.0, -1.0, -2.0]], np.float32)
+    first, second = decode(task, features, logits)
+    assert first == LabelsPrediction(("a", "c"), (pytest.approx(0.75), 0.5, 1.0))
+    assert (second.labels, second.probabilities[0]) == ((), 0.0)  # type: ignore[union-attr]
+    with pytest.raises(DataError, match=r"logits have the shape \(2, 2\); task mine has 3 classes"):
+        decode(task, features, logits[:, :2])
+
+
+def test_choices_share_their_probability_within_an_example(tokenizer: Tokenizer) -> None:
+    task = make_task("multiple_choice")
+    examples = [MultipleChoiceExample("0", "a", ("b", "c", "d")), MultipleChoiceExample("1", "a", ("b", "c"))]
+    features = build_features(task.head, (), examples, tokenizer, max_seq_length=8)
+    predictions = decode(task, features, np.array([[0.0], [np.log(2.0)], [0.0], [5.0], [-900.0]], np.float32))
+    assert predictions[0] == ChoicePrediction(1, (pytest.approx(0.25), pytest.approx(0.5), pytest.approx(0.25)))
+    assert predictions[1] == ChoicePrediction(0, (1.0, 0.0))
+    with pytest.raises(DataError, match="4 outputs for 5 choices"):
+        decode(task, features, np.zeros(4))
 
 
 def test_values_come_flat_or_in_a_column(tokenizer: Tokenizer) -> None:

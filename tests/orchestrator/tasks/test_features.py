@@ -16,9 +16,11 @@ from orchestrator.tasks import (
     Answer,
     ClassificationExample,
     Features,
+    MultipleChoiceExample,
     NerExample,
     QaExample,
     RegressionExample,
+    SideColumns,
     build_features,
 )
 from orchestrator.tasks.qa_features import passage_windows
@@ -62,6 +64,36 @@ def test_values_are_kept(tokenizer: Tokenizer) -> None:
     features = build_features("regression", (), [RegressionExample("0", "x", "y", 2.5)], tokenizer, max_seq_length=8)
     assert features.labels.dtype == np.float32
     assert features.labels.tolist() == [2.5]
+
+
+def test_choices_are_windows_that_stay_together(tokenizer: Tokenizer) -> None:
+    examples = [
+        MultipleChoiceExample("0", "The house", ("a river", "the"), 1),
+        MultipleChoiceExample("1", "a river " * 9, ("the", "the house")),
+    ]
+    features = build_features("multiple_choice", (), examples, tokenizer, max_seq_length=12)
+    texts = window_texts(features, tokenizer)
+    assert texts[:2] == ["[CLS] the house [SEP] a river [SEP]", "[CLS] the house [SEP] the [SEP]"]
+    assert features.example_index.tolist() == [0, 0, 1, 1]
+    assert features.labels.tolist() == [1, -100]
+    assert features.counts["num_truncated"] == 1
+    assert (features.group_size, len(features.group_lengths)) == (2, 2)
+    assert features.group_lengths.sum() == len(features.input_ids)
+    assert features.windows_of(np.array([1, 0])).tolist() == [2, 3, 0, 1]
+
+
+def test_groups_of_other_tasks_are_windows(tokenizer: Tokenizer) -> None:
+    features = build_features("qa", (), [QaExample("0", "who", CONTEXT)], tokenizer, max_seq_length=16, doc_stride=4)
+    assert features.num_windows > 1
+    assert features.group_lengths.tolist() == features.lengths.tolist()
+    assert features.windows_of(np.array([1, 0])).tolist() == [1, 0]
+
+
+def test_own_columns_stand_beside_the_tokens(tokenizer: Tokenizer) -> None:
+    examples = [RegressionExample("0", "x", numbers=(size,)) for size in (1.0, 3.0, None)]
+    columns = SideColumns.learn(("size",), (), examples)
+    features = build_features("regression", (), examples, tokenizer, max_seq_length=8, columns=columns)
+    assert features.extra.tolist() == [[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
 
 
 def pop_longest(a: int, b: int, budget: int) -> tuple[int, int]:

@@ -13,7 +13,11 @@ from orchestrator.errors import TaskDataError
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import (
     AnswerPrediction,
+    ChoicePrediction,
     ClassPrediction,
+    LabelsPrediction,
+    MultiLabelExample,
+    MultipleChoiceExample,
     Prediction,
     QaExample,
     TagsPrediction,
@@ -43,6 +47,19 @@ def classes(tmp_path: Path) -> Task:
 
 
 @pytest.fixture
+def topics(tmp_path: Path) -> Task:
+    text = "text,label\na,x|y\nb,\nc,x\nd,z|x\n"
+    return own_task(tmp_path, "multi_label", text, "topics.csv", text_columns=("text",))
+
+
+@pytest.fixture
+def choices(tmp_path: Path) -> Task:
+    text = "text,left,right,label\na,b,c,1\na,b,c,left\na,b,c,right\n"
+    columns = {"text_columns": ("text",), "choice_columns": ("left", "right")}
+    return own_task(tmp_path, "multiple_choice", text, "choices.csv", **columns)
+
+
+@pytest.fixture
 def values(tmp_path: Path) -> Task:
     text = "text\tlabel\na\t1\nb\t2\nc\t6\n"
     return own_task(tmp_path, "regression", text, "a.tsv", text_columns=("text",))
@@ -68,6 +85,11 @@ def gold_predictions(task: Task) -> list[Prediction]:
     for example in task.examples("validation"):
         if isinstance(example, ClassificationExample):
             made.append(ClassPrediction(example.label or "", (0.25, 0.75)))
+        elif isinstance(example, MultiLabelExample):
+            probabilities = [0.9 if label in (example.labels or ()) else 0.1 for label in task.labels]
+            made.append(LabelsPrediction.from_probabilities(task.labels, probabilities))
+        elif isinstance(example, MultipleChoiceExample):
+            made.append(ChoicePrediction(example.label or 0, (0.5, 0.5)))
         elif isinstance(example, RegressionExample):
             made.append(ValuePrediction(example.value or 0.0))
         elif isinstance(example, NerExample):
@@ -77,7 +99,7 @@ def gold_predictions(task: Task) -> list[Prediction]:
     return made
 
 
-@pytest.mark.parametrize("name", ["classes", "values", "names", "answers"])
+@pytest.mark.parametrize("name", ["classes", "topics", "choices", "values", "names", "answers"])
 def test_gold_predictions_score_1_under_the_names_that_can_rank(name: str, request: pytest.FixtureRequest) -> None:
     task: Task = request.getfixturevalue(name)
     scores = score(task, "validation", gold_predictions(task))
@@ -99,6 +121,18 @@ def test_more_classes_have_no_f1_of_one(tmp_path: Path) -> None:
     assert score(task, "validation", gold_predictions(task)).keys() == {"accuracy", "macro_f1", "matthews_correlation"}
 
 
+def test_several_labels_are_scored_one_by_one_and_together(topics: Task) -> None:
+    assert topics.labels == ("x", "y", "z")
+    said = [LabelsPrediction.from_probabilities(topics.labels, (0.9, 0.2, 0.6))] * 4
+    scores = score(topics, "validation", said)
+    assert scores == {
+        "micro_f1": pytest.approx(2 * 4 / (8 + 5)),
+        "macro_f1": pytest.approx((6 / 7 + 0.0 + 2 / 5) / 3),
+        "subset_accuracy": 0.25,
+        "label_ranking_average_precision": pytest.approx((5 / 6 + 1 + 1 + 1) / 4),
+    }
+
+
 def test_types_of_entities_are_scored_beside_the_whole(names: Task) -> None:
     predictions = [TagsPrediction(("B-PER", "I-PER", "O", "O")), TagsPrediction(("O",))]
     scores = score(names, "validation", predictions)
@@ -112,9 +146,12 @@ def test_a_prediction_short_is_named(classes: Task) -> None:
 
 
 def test_majority_baselines_are_those_of_the_training_split(
-    classes: Task, values: Task, names: Task, answers: Task
+    classes: Task, topics: Task, choices: Task, values: Task, names: Task, answers: Task
 ) -> None:
     assert majority_baseline(classes, "validation")["accuracy"] == 0.75
+    # Three of four examples have the label x, the others are rarer than one half.
+    assert majority_baseline(topics, "validation")["micro_f1"] == pytest.approx(2 * 3 / (4 + 5))
+    assert majority_baseline(choices, "validation") == {"accuracy": pytest.approx(2 / 3)}
     assert majority_baseline(values, "validation") == {"pearson": 0.0, "spearman": 0.0}
     assert majority_baseline(names, "validation")["f1"] == 0.0
     # Half of the answers have two words at most, so the first two of the passage are said.
@@ -140,9 +177,10 @@ def test_published_majority_baselines(task_id: str, folder: str, expected: dict[
 
 
 def test_rows_are_json_and_say_what_was_right(
-    classes: Task, values: Task, names: Task, answers: Task, tmp_path: Path
+    classes: Task, topics: Task, choices: Task, values: Task, names: Task, answers: Task, tmp_path: Path
 ) -> None:
-    rows = {task.head: prediction_rows(task, "validation", gold_predictions(task)) for task in (classes, values, names)}
+    tasks = (classes, topics, choices, values, names)
+    rows = {task.head: prediction_rows(task, "validation", gold_predictions(task)) for task in tasks}
     first_class = {
         "id": "0",
         "prediction": "yes",
@@ -151,6 +189,15 @@ def test_rows_are_json_and_say_what_was_right(
         "probabilities": {"no": 0.25, "yes": 0.75},
     }
     assert rows["classification"][0] == first_class
+    assert rows["multi_label"][3] == {
+        "id": "3",
+        "prediction": ["x", "z"],
+        "gold": ["z", "x"],
+        "correct": True,
+        "probabilities": {"x": 0.9, "y": 0.1, "z": 0.9},
+    }
+    chosen = {"id": "1", "prediction": 0, "gold": 0, "correct": True, "probabilities": [0.5, 0.5]}
+    assert rows["multiple_choice"][1] == chosen
     assert rows["regression"][2] == {"id": "2", "prediction": 6.0, "gold": 6.0, "error": 0.0}
     assert rows["ner"][1] == {"id": "1", "words": ["it"], "prediction": ["O"], "gold": ["O"], "correct": True}
     said = [AnswerPrediction("Ada"), AnswerPrediction("")]

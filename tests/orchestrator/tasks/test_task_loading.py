@@ -13,7 +13,8 @@ import pytest
 
 from orchestrator.errors import OrchestratorError, SpecError, TaskDataError
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import Task, load_task
+from orchestrator.tasks import MultipleChoiceExample, SideColumns, Task, load_task
+from orchestrator.tasks.side_columns import CategoryColumn, NumberColumn
 
 SST2 = "sentence\tlabel\ngood \t1\nbad \t0\nfine \t1\n"
 
@@ -92,6 +93,39 @@ def test_own_labels_are_those_of_the_whole_training_split_sorted(tmp_path: Path)
         load(**spec, labels=("red", "amber")).examples("train")
 
 
+SWAG = ",video-id,startphrase,sent1,sent2,ending0,ending1,ending2,ending3,label\n"
+SWAG_ROW = '0,v,It rains. She,It rains.,She,swims.,"runs, fast.",eats.,sleeps.'
+
+
+def test_swag_reads_its_official_files(tmp_path: Path) -> None:
+    write(tmp_path, train__csv=SWAG + SWAG_ROW + ",1\n", val__csv=SWAG + SWAG_ROW + ",3\n")
+    write(tmp_path, test__csv=SWAG.replace(",label", "") + SWAG_ROW + "\n")
+    task = load(id="swag", folder=str(tmp_path))
+    assert (task.head, task.metric, task.splits) == ("multiple_choice", "accuracy", ("train", "validation"))
+    (example,) = task.examples("train")
+    assert isinstance(example, MultipleChoiceExample)
+    assert (example.text, example.choices[1], example.label) == ("It rains.", "She runs, fast.", 1)
+
+
+def test_own_labels_are_collected_from_every_row(tmp_path: Path) -> None:
+    write(tmp_path, a__csv="text,label\nx,red;blue\ny,\nz,amber\n")
+    files = {"train": str(tmp_path / "a.csv"), "validation": str(tmp_path / "a.csv")}
+    task = load(id="mine", head="multi_label", files=files, text_columns=("text",), label_separator=";")
+    assert (task.labels, task.metric) == (("amber", "blue", "red"), "micro_f1")
+
+
+def test_own_columns_are_learnt_from_the_whole_training_split(tmp_path: Path) -> None:
+    write(tmp_path, a__csv="text,label,size,colour\nx,1,2,red\ny,2,4,blue\n", b__csv="text,label,size,colour\nz,3,,\n")
+    spec = {"id": "mine", "head": "regression", "text_columns": ("text",), "max_train_examples": 1}
+    spec |= {"number_columns": ("size",), "category_columns": ("colour",)}
+    files = {"train": str(tmp_path / "a.csv"), "validation": str(tmp_path / "b.csv")}
+    task = load(**spec, files=files)
+    assert task.columns == SideColumns((NumberColumn("size", 3.0, 1.0),), (CategoryColumn("colour", ("blue", "red")),))
+    write(tmp_path, a__csv="text,label,size,colour\nx,1,2,red\ny,2,4,green\n")
+    assert load(**spec, files=files).fingerprint("validation") != task.fingerprint("validation")
+    assert load(**spec, files={"validation": files["validation"]}).columns.names == ("size", "colour")
+
+
 def test_own_ner_labels_are_completed(tmp_path: Path) -> None:
     write(tmp_path, a__conll="Ada I-PER\nran O\n")
     task = load(
@@ -166,6 +200,38 @@ AMISS: dict[str, tuple[dict[str, Any], type[OrchestratorError], str]] = {
     "missing file": ({"id": "sst2", "files": {"test": "{tmp}/gone"}}, TaskDataError, r"files\.test: there is no file"),
     "known head": ({"id": "sst2", "folder": "{tmp}", "head": "ner"}, SpecError, r"task\.head: sst2 is a known task"),
     "known labels": ({"id": "sst2", "folder": "{tmp}", "labels": ("a", "b")}, SpecError, r"task\.labels: sst2"),
+    "known columns": (
+        {"id": "sst2", "folder": "{tmp}", "number_columns": ("a",)},
+        SpecError,
+        r"task\.number_columns: sst2 is a known task",
+    ),
+    "columns of a ner task": (
+        {"id": "mine", "head": "ner", "files": {"validation": "{tmp}/a.csv"}, "category_columns": ("a",)},
+        SpecError,
+        r"task\.category_columns is for classification and multi_label and regression; .* head: ner has no use",
+    ),
+    "one choice": (
+        {
+            "id": "mine",
+            "head": "multiple_choice",
+            "files": {"validation": "{tmp}/a.csv"},
+            "text_columns": ("text",),
+            "choice_columns": ("label",),
+        },
+        SpecError,
+        r"task\.choice_columns: name the two or more",
+    ),
+    "no such column": (
+        {
+            "id": "mine",
+            "head": "regression",
+            "files": {"train": "{tmp}/a.csv", "validation": "{tmp}/a.csv"},
+            "text_columns": ("text",),
+            "number_columns": ("size",),
+        },
+        TaskDataError,
+        r"a\.csv has no column 'size', it has 'text', 'label'; name others with .* the field that named it",
+    ),
     "typing error": ({"id": "sst-2", "folder": "{tmp}"}, SpecError, "no known task .*did you mean sst2"),
     "no head": ({"id": "mine", "files": {"train": "{tmp}/a.csv"}}, SpecError, r"needs task\.head and task\.files"),
     "no text": (
