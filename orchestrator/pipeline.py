@@ -27,7 +27,7 @@ from orchestrator.registry.registry import Registry
 from orchestrator.results import Result
 from orchestrator.run_log import RunLog
 from orchestrator.settings import Settings
-from orchestrator.specs import EvaluateSpec, PipelineSpec, Spec, SweepSpec
+from orchestrator.specs import DistillSpec, EvaluateSpec, PipelineSpec, Spec, SweepSpec
 from orchestrator.specs.loading import load_spec, parse_spec, spec_values
 from orchestrator.specs.references import resolve_references
 from orchestrator.stages import StageContext, run_stage
@@ -118,7 +118,7 @@ class _Laboratory:
         values = spec_values(spec) | {"tags": [*spec.tags, *tags]}
         run_id = uuid4().hex[:12]
         folder = join(self.settings.storage, "runs", run_id)
-        metric = load_task(spec.task).metric if isinstance(spec, SweepSpec | EvaluateSpec) else None
+        metric = load_task(spec.task).metric if isinstance(spec, SweepSpec | DistillSpec | EvaluateSpec) else None
         record = self.recorder.start(values, spec.fingerprint(), metric=metric, storage_path=folder, run_id=run_id)
         on_started(run_id)
         return self._carry_out(record, spec)

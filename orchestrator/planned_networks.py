@@ -12,7 +12,7 @@ from orchestrator.errors import SpecError
 from orchestrator.names import resolve_name, resolve_tokenizer
 from orchestrator.network_config import build_config
 from orchestrator.settings import Settings
-from orchestrator.specs import PretrainSpec, Spec, SweepSpec, TokenizerSpec
+from orchestrator.specs import DistillSpec, PretrainSpec, Spec, SweepSpec, TokenizerSpec
 from orchestrator.specs.references import RANDOM, STAGE_MARK
 from orchestrator.storage import join, local_copy, read_json
 
@@ -33,16 +33,30 @@ class Networks:
 
     def trial_parameters(self, spec: SweepSpec) -> int | None:
         """Weights of the largest encoder that a trial may have."""
-        from bert_core.model import BertModel
+        counts = [_encoder_parameters(config) for config in self._trials(spec)]
+        return max((count for count in counts if count is not None), default=None)
 
-        models = [BertModel(config, seed=None) for config in self._trials(spec) if config is not None]
-        return max((sum(p.numel() for p in model.parameters()) for model in models), default=None)
+    def distillation_parameters(self, spec: DistillSpec) -> tuple[int | None, int | None]:
+        """Weights of the student's encoder and of the teacher's."""
+        student, teacher = self._student(spec), self._named(spec.teacher)
+        return _encoder_parameters(student), _encoder_parameters(teacher)
 
-    def check_start(self, spec: PretrainSpec | SweepSpec) -> None:
+    def check_student(self, spec: DistillSpec) -> None:
+        """See that the student is smaller where it must be, and as wide where it must be. Raises: SpecError."""
+        from orchestrator.distillation.student import check_widths
+
+        student, teacher = self._student(spec), self._named(spec.teacher)
+        if student is not None and teacher is not None:
+            check_widths(spec, student, teacher)
+
+    def check_start(self, spec: PretrainSpec | SweepSpec | DistillSpec) -> None:
         """See that the models to start from read what the spec gives them. Raises: SpecError, TokenizerError."""
         if isinstance(spec, PretrainSpec):
             field, longest = "phases.max_seq_length", max(phase.max_seq_length for phase in spec.phases)
             models = [spec.init_from]
+        elif isinstance(spec, DistillSpec):
+            field, longest = "recipe.max_seq_length", spec.recipe.max_seq_length
+            models = [spec.teacher, spec.recipe.init_from]
         else:
             from orchestrator.finetuning.search_space import listed_values, value_bounds
 
@@ -84,6 +98,18 @@ class Networks:
                 changes = {"vocab_size": vocab_size}
                 yield None if vocab_size is None else BertConfig.from_size(str(size), str(family), **changes)
 
+    def _student(self, spec: DistillSpec) -> BertConfig | None:
+        from bert_core.distillation import student_config
+
+        if spec.recipe.init_from != RANDOM:
+            return self._named(spec.recipe.init_from)
+        teacher = self._named(spec.teacher)
+        if teacher is None:
+            return None
+        if spec.num_hidden_layers is not None:
+            return student_config(teacher, spec.num_hidden_layers)
+        return BertConfig.from_size(spec.recipe.size, spec.recipe.family, vocab_size=teacher.vocab_size)
+
     def _named(self, name: str) -> BertConfig | None:
         if not name.startswith(STAGE_MARK):
             folder = resolve_name("init_from", name, self.settings)
@@ -100,3 +126,9 @@ class Networks:
         if isinstance(stage, TokenizerSpec):
             return stage.vocab_size
         return self._vocab_size(stage.tokenizer) if isinstance(stage, PretrainSpec) else None
+
+
+def _encoder_parameters(config: BertConfig | None) -> int | None:
+    from bert_core.model import BertModel
+
+    return None if config is None else sum(p.numel() for p in BertModel(config, seed=None).parameters())

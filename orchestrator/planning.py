@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.cluster import Processes
 from orchestrator.corpus.files import find_files
@@ -12,6 +12,7 @@ from orchestrator.network_config import build_config
 from orchestrator.settings import Settings
 from orchestrator.specs import (
     CorpusSpec,
+    DistillSpec,
     EvaluateSpec,
     PipelineSpec,
     PretrainSpec,
@@ -22,6 +23,9 @@ from orchestrator.specs import (
     TokenizerSpec,
 )
 from orchestrator.specs.references import STAGE_MARK, check_references, names_of
+
+if TYPE_CHECKING:
+    from orchestrator.tasks import Task
 
 BYTES_PER_PARAMETER = 16
 """float32 weights, gradients and AdamW's two moments."""
@@ -59,12 +63,14 @@ def _check_stage(spec: Spec, networks: Networks) -> None:
         from orchestrator.finetuning.search_space import check_space
 
         check_space(spec)
-    if isinstance(spec, PretrainSpec | SweepSpec):
+    if isinstance(spec, PretrainSpec | SweepSpec | DistillSpec):
         networks.check_start(spec)
-    if isinstance(spec, SweepSpec | EvaluateSpec):
+    if isinstance(spec, DistillSpec):
+        networks.check_student(spec)
+    if isinstance(spec, SweepSpec | DistillSpec | EvaluateSpec):
         from orchestrator.tasks import load_task
 
-        load_task(spec.task).file("train" if isinstance(spec, SweepSpec) else spec.split)
+        load_task(spec.task).file(spec.split if isinstance(spec, EvaluateSpec) else "train")
 
 
 def _stages(spec: Spec) -> Mapping[str, Spec]:
@@ -98,6 +104,8 @@ def needed_resources(spec: Spec) -> dict[str, float]:
     if isinstance(spec, SweepSpec):
         needed = {"CPU": spec.execution.cpus_per_trial}
         return needed | ({"GPU": spec.execution.gpus_per_trial} if spec.execution.gpus_per_trial else {})
+    if isinstance(spec, DistillSpec):
+        return {"CPU": spec.execution.cpus} | ({"GPU": spec.execution.gpus} if spec.execution.gpus else {})
     return {"CPU": 1.0}
 
 
@@ -133,6 +141,8 @@ def _facts(spec: Spec, networks: Networks) -> Iterator[tuple[str, str]]:
         yield from _pretraining_facts(spec, networks)
     if isinstance(spec, SweepSpec):
         yield from _sweep_facts(spec, networks)
+    if isinstance(spec, DistillSpec):
+        yield from _distillation_facts(spec, networks)
 
 
 def _pretraining_facts(spec: PretrainSpec, networks: Networks) -> Iterator[tuple[str, str]]:
@@ -154,9 +164,8 @@ def _sweep_facts(spec: SweepSpec, networks: Networks) -> Iterator[tuple[str, str
     from orchestrator.tasks import load_task
 
     task = load_task(spec.task)
-    yield "task", f"{task.id} ({task.head}), ranked by {task.metric}"
     num_examples = len(task.examples("train"))
-    yield "data", f"{num_examples:,} training examples; splits: {', '.join(task.splits)}"
+    yield from _task_facts(task)
     points = spec.trials or 0
     if spec.search != "optuna":
         points = sum(1 for _ in (grid_points if spec.search == "grid" else random_points)(spec))
@@ -166,15 +175,38 @@ def _sweep_facts(spec: SweepSpec, networks: Networks) -> Iterator[tuple[str, str
         Schedule(num_examples, int(batch_size), epochs, 1).num_steps
         for batch_size, epochs in ((large, short), (small, long))
     )
-    # A long passage gives more than one window to train on.
-    about = "about " if task.head in ("ner", "qa") else ""
-    yield "steps of a trial", f"{about}{fewest:,}" + (f" to {most:,}" if most > fewest else "")
+    yield "steps of a trial", f"{_about(task)}{fewest:,}" + (f" to {most:,}" if most > fewest else "")
     num_parameters = networks.trial_parameters(spec)
     if num_parameters is not None:
         yield "parameters", f"{num_parameters:,}, and a small head"
         yield "memory of a trial", _memory_text(num_parameters)
     if spec.execution.max_concurrent_trials:
         yield "trials at a time", f"at most {spec.execution.max_concurrent_trials}"
+
+
+def _distillation_facts(spec: DistillSpec, networks: Networks) -> Iterator[tuple[str, str]]:
+    from orchestrator.finetuning.batch_order import Schedule
+    from orchestrator.tasks import load_task
+
+    task = load_task(spec.task)
+    yield from _task_facts(task)
+    recipe = spec.recipe
+    num_steps = Schedule(len(task.examples("train")), recipe.batch_size, recipe.epochs, 1).num_steps
+    yield "steps", f"{_about(task)}{num_steps:,} of {recipe.batch_size:,} examples"
+    student, teacher = networks.distillation_parameters(spec)
+    if student is not None and teacher is not None:
+        yield "parameters", f"{student:,} in the student, {teacher:,} in the teacher, and a small head each"
+        yield "memory", f"{_memory_text(student)}, and {_size(4 * teacher)} of the teacher"
+
+
+def _task_facts(task: "Task") -> Iterator[tuple[str, str]]:
+    yield "task", f"{task.id} ({task.head}), ranked by {task.metric}"
+    yield "data", f"{len(task.examples('train')):,} training examples; splits: {', '.join(task.splits)}"
+
+
+def _about(task: "Task") -> str:
+    """A long passage gives more than one window to train on."""
+    return "about " if task.head in ("ner", "qa") else ""
 
 
 def _memory_text(num_parameters: int) -> str:
@@ -190,7 +222,7 @@ def _sources(spec: Spec) -> list[TextSource]:
 
 
 def _tasks(spec: Spec) -> list[TaskSpec]:
-    return [spec.task] if isinstance(spec, SweepSpec | EvaluateSpec) else []
+    return [spec.task] if isinstance(spec, SweepSpec | DistillSpec | EvaluateSpec) else []
 
 
 def _names(spec: Spec) -> list[tuple[str, str]]:

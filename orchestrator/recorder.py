@@ -20,6 +20,7 @@ from orchestrator.registry.trials import trial_id
 from orchestrator.results import (
     CheckpointEvent,
     DatasetResult,
+    DistillResult,
     EvaluationResult,
     Event,
     MetricEvent,
@@ -147,6 +148,8 @@ class Recorder:
             ended = self._pretraining(run_id, result)
         elif isinstance(result, SweepResult):
             ended = self._sweep(run_id, result)
+        elif isinstance(result, DistillResult):
+            ended = self._distillation(run_id, result)
         elif isinstance(result, EvaluationResult):
             ended = self._evaluation(run_id, result)
         self.registry.finish_run(run_id, "COMPLETED", attempt=self._attempts.get(run_id), **ended)
@@ -219,6 +222,14 @@ class Recorder:
             self._model(run_id, best.model)
         folder = best.model.folder if best.model else None
         return {"model_folder": folder, "predictions_path": best.predictions_path}
+
+    def _distillation(self, run_id: str, result: DistillResult) -> dict[str, Any]:
+        for dataset in result.datasets:
+            self.registry.record_dataset(run_id, dataset)
+        self._final(run_id, result.best_step, "test", result.test_metrics)
+        self._final(run_id, result.best_step, "validation", result.metrics)
+        self._model(run_id, result.model)
+        return {"model_folder": result.model.folder, "predictions_path": result.predictions_path}
 
     def _evaluation(self, run_id: str, result: EvaluationResult) -> dict[str, Any]:
         self._final(run_id, 0, result.split, {**result.metrics, "num_examples": float(result.num_examples)})

@@ -148,6 +148,23 @@ class SweepResult:
 
 
 @dataclass(frozen=True)
+class DistillResult:
+    """How a distillation ended: the student at its best step, beside its teacher."""
+
+    task: str
+    metric: str
+    model: ModelResult
+    best_step: int
+    metrics: Mapping[str, float]
+    """On the validation split: the student's scores by name, its teacher's as `teacher.NAME`, the majority's as
+    `baseline.NAME`; `agreement`; `num_parameters`, `examples_per_s` of both, `parameter_ratio`, `speed_ratio`."""
+    test_metrics: Mapping[str, float] = field(default_factory=dict)
+    predictions_path: str | None = None
+    datasets: Sequence[DatasetResult] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class EvaluationResult:
     """A model's scores on one split of a task."""
 
@@ -160,4 +177,4 @@ class EvaluationResult:
     """Of a collection's documents: `num_documents`, `num_empty_documents` left out, `num_truncated_documents`."""
 
 
-Result = TokenizerResult | DatasetResult | PretrainResult | SweepResult | EvaluationResult
+Result = TokenizerResult | DatasetResult | PretrainResult | SweepResult | DistillResult | EvaluationResult

@@ -14,6 +14,7 @@ from orchestrator.registry.trials import trial_id
 from orchestrator.results import (
     CheckpointEvent,
     DatasetResult,
+    DistillResult,
     EvaluationResult,
     Event,
     MetricEvent,
@@ -25,7 +26,7 @@ from orchestrator.results import (
     TrialResult,
 )
 from orchestrator.settings import Settings
-from orchestrator.specs import CorpusSpec, EvaluateSpec, PretrainSpec, Spec, SweepSpec, TokenizerSpec
+from orchestrator.specs import CorpusSpec, DistillSpec, EvaluateSpec, PretrainSpec, Spec, SweepSpec, TokenizerSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import exists, join, local_copy, read_json, write_json
 
@@ -168,6 +169,33 @@ def _run_sweep(spec: SweepSpec, context: StageContext) -> SweepResult:
     return result
 
 
+def _run_distill(spec: DistillSpec, context: StageContext) -> DistillResult:
+    from orchestrator.distillation.launch import run_distillation
+
+    def on_event(event: Event) -> None:
+        context.refuse_if_taken_over()
+        context.recorder.events(context.run_id, [event])
+        if isinstance(event, MetricEvent) and event.split == "validation":
+            scores = "  ".join(f"{name} {value:.4f}" for name, value in event.values.items())
+            context.progress.show(f"step {event.step:,}  {scores}")
+
+    context.progress.show("the teacher answers the training split")
+    result = run_distillation(
+        spec,
+        run_folder=context.run_folder,
+        storage=context.settings.storage,
+        resolve_name=partial(resolve_name, settings=context.settings),
+        on_event=on_event,
+    )
+    found, metric = result.metrics, result.metric
+    context.progress.say(
+        f"{result.task}: the student has {metric} {found[metric]:.4f}, its teacher {found[f'teacher.{metric}']:.4f}; "
+        f"agreement {found['agreement']:.4f}, {found['parameter_ratio']:.0%} of the parameters, "
+        f"{found['speed_ratio']:.2f} times as fast; after {duration(result.seconds)}"
+    )
+    return result
+
+
 def _run_evaluate(spec: EvaluateSpec, context: StageContext) -> EvaluationResult:
     from orchestrator.inference import evaluate
 
@@ -183,6 +211,7 @@ _STAGES: dict[str, Callable[[Any, StageContext], Result]] = {
     "corpus": _run_corpus,
     "pretrain": _run_pretrain,
     "sweep": _run_sweep,
+    "distill": _run_distill,
     "evaluate": _run_evaluate,
 }
 

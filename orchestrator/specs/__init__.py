@@ -1,6 +1,7 @@
 """What a person asks for: frozen, validated, fingerprinted."""
 
 from orchestrator.specs.corpus import CorpusSpec, TextSource, TokenizerSpec
+from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.fields import Section, Spec
 from orchestrator.specs.network import ModelSpec
 from orchestrator.specs.pipeline import AnySpec, PipelineSpec
@@ -10,6 +11,7 @@ from orchestrator.specs.sweep import EvaluateSpec, RecipeSpec, SweepSpec, TaskSp
 __all__ = [
     "AnySpec",
     "CorpusSpec",
+    "DistillSpec",
     "EvaluateSpec",
     "ExecutionSpec",
     "ModelSpec",

@@ -13,6 +13,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from orchestrator.errors import SpecError
+from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.fields import Spec
 from orchestrator.specs.pipeline import AnySpec
 from orchestrator.specs.problems import describe, dotted, nearest, place_of, shown
@@ -49,7 +50,7 @@ def load_task_spec(task: str, overrides: Sequence[str] = ()) -> TaskSpec:
         for key, value, source in _parsed(of_task):
             _override(document, key, value, Place(source))
         spec = _validate(document)
-    if not isinstance(spec, SweepSpec | EvaluateSpec):
+    if not isinstance(spec, SweepSpec | DistillSpec | EvaluateSpec):
         raise SpecError(f"{task} is a spec of kind {spec.kind}, which has no task; give one of kind sweep or evaluate")
     return spec.task
 

@@ -5,11 +5,14 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from orchestrator.specs.corpus import CorpusSpec, TokenizerSpec
+from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.fields import Spec, identity
 from orchestrator.specs.pretrain import PretrainSpec
 from orchestrator.specs.sweep import EvaluateSpec, SweepSpec
 
-StageSpec = Annotated[TokenizerSpec | CorpusSpec | PretrainSpec | SweepSpec | EvaluateSpec, Field(discriminator="kind")]
+StageSpec = Annotated[
+    TokenizerSpec | CorpusSpec | PretrainSpec | SweepSpec | DistillSpec | EvaluateSpec, Field(discriminator="kind")
+]
 
 
 class PipelineSpec(Spec):
@@ -22,4 +25,4 @@ class PipelineSpec(Spec):
     )
 
 
-AnySpec = TokenizerSpec | CorpusSpec | PretrainSpec | SweepSpec | EvaluateSpec | PipelineSpec
+AnySpec = TokenizerSpec | CorpusSpec | PretrainSpec | SweepSpec | DistillSpec | EvaluateSpec | PipelineSpec

@@ -10,14 +10,15 @@ from typing import Any, TypeVar
 from orchestrator.errors import SpecError
 from orchestrator.specs.fields import Section, Spec
 
-MODEL_FIELDS = ("init_from", "model")
+MODEL_FIELDS = ("init_from", "model", "teacher")
 TOKENIZER_FIELDS = ("tokenizer",)
 STAGE_MARK = "@"
 RANDOM = "random"
 _MAKERS = {
-    "init_from": ("pretrain", "sweep"),
-    "model": ("sweep",),
-    "tokenizer": ("tokenizer", "pretrain", "sweep"),
+    "init_from": ("pretrain", "sweep", "distill"),
+    "model": ("sweep", "distill"),
+    "teacher": ("sweep", "distill"),
+    "tokenizer": ("tokenizer", "pretrain", "sweep", "distill"),
 }
 """The kinds of stages whose result a field can use; what is scored has a task's head."""
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from bert_core.config import BertConfig
-from bert_core.errors import TokenizerError
+from bert_core.errors import ConfigError, TokenizerError
 from bert_core.tokenizer_training import train_wordpiece
 from orchestrator.errors import NotFoundError, SpecError, TaskDataError
-from orchestrator.planning import check_inputs
+from orchestrator.planning import check_inputs, plan_rows
 from orchestrator.registry import Registry
 from orchestrator.results import ModelResult
 from orchestrator.settings import Settings
@@ -26,6 +26,7 @@ PRETRAIN = {"kind": "pretrain", "corpus": CORPUS, "tokenizer": "words", "steps":
 TASK = {"id": "own", "head": "classification", "text_columns": ["text"], "labels": ["a", "b"]}
 FILES = {"train": "task.csv", "validation": "task.csv"}
 SWEEP = {"kind": "sweep", "task": {**TASK, "files": FILES}, "recipe": {"tokenizer": "words"}}
+DISTILL = {"kind": "distill", "teacher": "short", "task": SWEEP["task"], "recipe": {"max_seq_length": 40}}
 
 
 @pytest.fixture
@@ -56,7 +57,8 @@ def test_what_fits_together_is_let_through(settings: Settings) -> None:
         first={**PRETRAIN, "tokenizer": "@words"},
         more={**PRETRAIN, "init_from": "short", "phases": short},
         task=sweep,
-        score={"kind": "evaluate", "model": "@task", "task": sweep["task"]},
+        student={**DISTILL, "teacher": "@task", "num_hidden_layers": 1},
+        score={"kind": "evaluate", "model": "@student", "task": sweep["task"]},
     )
 
 
@@ -68,7 +70,7 @@ def test_a_range_that_its_field_refuses(settings: Settings) -> None:
 
 @pytest.mark.parametrize(
     ("stage", "split"),
-    [(SWEEP, "train"), ({"kind": "evaluate", "model": "short", "split": "test"}, "test")],
+    [(SWEEP, "train"), (DISTILL, "train"), ({"kind": "evaluate", "model": "short", "split": "test"}, "test")],
 )
 def test_a_split_that_the_task_lacks(settings: Settings, stage: dict[str, Any], split: str) -> None:
     task = {**TASK, "files": {"validation": "task.csv"}}
@@ -85,6 +87,10 @@ def test_a_split_that_the_task_lacks(settings: Settings, stage: dict[str, Any], 
             {"kind": "evaluate", "model": "@model", "task": SWEEP["task"]},
             "model @model is a .* of kind sweep",
         ),
+        (
+            {**DISTILL, "teacher": "@model"},
+            "teacher @model is a stage of kind pretrain; name one of kind sweep or dist",
+        ),
     ],
 )
 def test_a_stage_that_makes_something_else(settings: Settings, stage: dict[str, Any], message: str) -> None:
@@ -100,6 +106,33 @@ def test_sequences_that_the_model_cannot_read(settings: Settings) -> None:
     recipe = {"init_from": "@model", "max_seq_length": 129}
     with pytest.raises(SpecError, match=r"recipe\.max_seq_length 129 is longer than the 128 positions of @model"):
         check(settings, model=model, task={**SWEEP, "recipe": recipe})
+    with pytest.raises(SpecError, match=r"recipe\.max_seq_length 41 is longer than the 40 positions of short"):
+        check(settings, student={**DISTILL, "recipe": {"max_seq_length": 41}})
+
+
+def test_a_student_as_deep_as_its_teacher(settings: Settings) -> None:
+    with pytest.raises(ConfigError, match="num_hidden_layers 2 must be at least 1 and below the teacher's 2"):
+        check(settings, student={**DISTILL, "num_hidden_layers": 2})
+
+
+def test_hidden_states_that_cannot_be_compared(settings: Settings) -> None:
+    student = {**DISTILL, "objective": {"hidden_cosine": 1.0}}
+    check(settings, student=student)
+    student["recipe"] = {"max_seq_length": 40, "size": "mini"}
+    with pytest.raises(SpecError, match=r"objective\.hidden_cosine .* 256 wide in the student and 128 in short"):
+        check(settings, student=student)
+
+
+def test_a_plan_of_a_distillation(settings: Settings) -> None:
+    execution = {"cpus": 2, "gpus": 0.5}
+    spec = parse_spec({**DISTILL, "num_hidden_layers": 1, "execution": execution})
+    rows = {row.what: row.value for row in plan_rows(spec, settings)}
+    assert rows["task"] == "own (classification), ranked by accuracy"
+    assert rows["data"] == "2 training examples; splits: train, validation"
+    assert rows["steps"] == "3 of 32 examples"
+    assert rows["parameters"] == "222,208 in the student, 420,480 in the teacher, and a small head each"
+    assert rows["memory"] == "3.6 MB and activations, and 1.7 MB of the teacher"
+    assert rows["resources"] == "2 CPU, 0.5 GPU"
 
 
 def test_a_tokenizer_that_the_model_was_not_trained_with(settings: Settings) -> None:

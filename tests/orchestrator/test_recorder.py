@@ -16,6 +16,7 @@ from orchestrator.registry import Registry
 from orchestrator.results import (
     CheckpointEvent,
     DatasetResult,
+    DistillResult,
     EvaluationResult,
     Event,
     MessageEvent,
@@ -53,6 +54,16 @@ TRIALS = [
     for number, (rate, score) in enumerate([(1e-4, 0.8), (2e-5, 0.9)])
 ]
 SWEEP_RESULT = SweepResult("sst2", "accuracy", TRIALS, TRIALS[1], {"accuracy": 0.85}, [CORPUS])
+DISTILL_RESULT = DistillResult(
+    task="x",
+    metric="f1",
+    model=model_result(head="ner"),
+    best_step=30,
+    metrics={"f1": 0.7, "teacher.f1": 0.8, "agreement": 0.9},
+    test_metrics={"f1": 0.6},
+    predictions_path="predictions.jsonl",
+    datasets=[CORPUS],
+)
 
 
 @pytest.fixture
@@ -134,6 +145,18 @@ def test_a_tokenizer_and_a_corpus_are_found_again_through_their_run(recorder: Re
     assert list(registry.datasets(corpus.id).fingerprint) == ["c" * 64]
 
 
+def test_a_distillation_leaves_a_student_and_both_scores(recorder: Recorder) -> None:
+    run = recorder.start({"kind": "distill", "name": "small", "task": {"id": "x"}}, "f", metric="f1")
+    recorder.result(run.id, DISTILL_RESULT)
+    registry = recorder.registry
+    assert registry.latest_metrics(run.id) == {"f1": 0.7, "teacher.f1": 0.8, "agreement": 0.9, "test.f1": 0.6}
+    assert (registry.model("small").head, registry.model("small").run_id) == ("ner", run.id)
+    ended = registry.run(run.id)
+    assert (ended.model_folder, ended.predictions_path) == (DISTILL_RESULT.model.folder, "predictions.jsonl")
+    assert list(registry.datasets(run.id).fingerprint) == ["c" * 64]
+    assert list(registry.runs("metrics.teacher.f1 > 0.75 and metrics.f1 < 0.75")["id"]) == [run.id]
+
+
 def test_an_evaluation_scores_its_split(recorder: Recorder) -> None:
     run = recorder.start({"kind": "evaluate", "task": {"id": "sst2"}}, "f")
     recorder.result(run.id, EvaluationResult("sst2", "test", {"accuracy": 0.9}, 1821, "predictions.jsonl"))
@@ -148,9 +171,10 @@ def test_an_evaluation_scores_its_split(recorder: Recorder) -> None:
         ({"kind": "pretrain"}, PretrainResult(model_result(), 100, {"train.mlm_loss": 2.0}, [CORPUS])),
         ({"kind": "tokenizer"}, TokenizerResult("folder", "t" * 64, 100)),
         ({"kind": "corpus"}, CORPUS),
+        ({"kind": "distill", "task": {"id": "x"}}, DISTILL_RESULT),
         ({"kind": "evaluate", "task": {"id": "x"}}, EvaluationResult("x", "validation", {"f1": 0.5}, 10)),
     ],
-    ids=["sweep", "pretrain", "tokenizer", "corpus", "evaluate"],
+    ids=["sweep", "pretrain", "tokenizer", "corpus", "distill", "evaluate"],
 )
 def test_a_result_handed_over_twice_is_recorded_once(recorder: Recorder, spec: Any, result: Result) -> None:
     run = recorder.start(spec, "f")

@@ -1,0 +1,90 @@
+"""Teacher and student side by side: how often they say the same, how large they are, how fast."""
+
+from collections.abc import Sequence
+from statistics import fmean
+from time import perf_counter
+from typing import cast
+
+import numpy as np
+import torch
+
+from bert_core.metrics import regression_metrics
+from orchestrator.finetuning.batch_order import length_batches
+from orchestrator.finetuning.heads import HeadModel, compute_batch_logits, make_batch
+from orchestrator.tasks import (
+    AnswerPrediction,
+    ChoicePrediction,
+    ClassPrediction,
+    Features,
+    LabelsPrediction,
+    Prediction,
+    TagsPrediction,
+    ValuePrediction,
+)
+
+_MAX_TIMED_WINDOWS = 1024
+"""Windows that the speed is measured on at most, evenly spread over the split."""
+_BATCH_SIZE = 32
+_MAX_SLOTS = 16_384
+"""Slots of a batch, were it padded."""
+
+
+def agreement(student: Sequence[Prediction], teacher: Sequence[Prediction]) -> float:
+    """The share of equal predictions: classes, choices, sets of labels, answers, words' tags; of values, Pearson's
+    correlation.
+    """
+    if isinstance(student[0], ValuePrediction):
+        values = [[cast(ValuePrediction, one).value for one in side] for side in (student, teacher)]
+        return regression_metrics(*values)["pearson"]
+    own, theirs = ([part for one in side for part in _decided(one)] for side in (student, teacher))
+    return fmean(part == other for part, other in zip(own, theirs, strict=True))
+
+
+def _decided(prediction: Prediction) -> Sequence[object]:
+    """What is equal or not, without the probabilities behind it: for words each tag, else one value."""
+    match prediction:
+        case ClassPrediction():
+            return [prediction.label]
+        case LabelsPrediction():
+            return [prediction.labels]
+        case ChoicePrediction():
+            return [prediction.choice]
+        case TagsPrediction():
+            return prediction.tags
+        case AnswerPrediction():
+            return [prediction.text]
+    raise AssertionError(f"{prediction} is compared by its value")
+
+
+def compare_sizes(student: HeadModel, teacher: HeadModel) -> dict[str, float]:
+    """`num_parameters` of both and the student's share of the teacher's, `parameter_ratio`."""
+    own, theirs = (float(sum(p.numel() for p in model.parameters())) for model in (student, teacher))
+    return {"num_parameters": own, "teacher.num_parameters": theirs, "parameter_ratio": own / theirs}
+
+
+@torch.inference_mode()
+def compare_speeds(student: HeadModel, teacher: HeadModel, features: Features) -> dict[str, float]:
+    """`examples_per_s` of both, and how many times as fast the student is, `speed_ratio`.
+
+    Both go over the same batches in turn, so that what else the machine does slows both; the first batch, once over
+    by each, warms up. Inputs that are split into several windows count once for each.
+    """
+    seconds = dict.fromkeys((student, teacher), 0.0)
+    num_windows = min(features.num_windows, _MAX_TIMED_WINDOWS)
+    some = np.linspace(0, features.num_windows - 1, num_windows).astype(np.int64)
+    batches = [some[places] for places in length_batches(features.lengths[some], _BATCH_SIZE, _MAX_SLOTS)]
+    for model in seconds:
+        _seconds(model, features, batches[0])
+    for batch in batches:
+        for model in seconds:
+            seconds[model] += _seconds(model, features, batch)
+    own, theirs = num_windows / seconds[student], num_windows / seconds[teacher]
+    return {"examples_per_s": own, "teacher.examples_per_s": theirs, "speed_ratio": own / theirs}
+
+
+def _seconds(model: HeadModel, features: Features, windows: np.ndarray) -> float:
+    model.eval()
+    batch = make_batch(features, windows, next(model.parameters()).device)
+    begun_at = perf_counter()
+    compute_batch_logits(model, batch).cpu()  # waits for a GPU as well
+    return perf_counter() - begun_at

@@ -1,0 +1,119 @@
+"""One distillation, in one process, without Ray: teacher and student from their folders, training, both compared.
+
+Files, in the run's folder:
+    model                    the student at its best step, as any fine-tuned model
+    predictions.jsonl        its predictions on the validation split
+    predictions/test.jsonl   and on the test split, where there is one
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+import torch
+
+from orchestrator.distillation.comparison import agreement, compare_sizes, compare_speeds
+from orchestrator.distillation.objective import DistillationLoss
+from orchestrator.distillation.student import build_student
+from orchestrator.finetuning.evaluation import evaluate_model, score_model, with_labels_of
+from orchestrator.finetuning.model_folder import load_fine_tuned
+from orchestrator.finetuning.trial import baseline_metrics, prepare_trial_features, train_and_save
+from orchestrator.model_files import describe_model
+from orchestrator.results import DistillResult, MetricEvent
+from orchestrator.specs.distill import DistillSpec
+from orchestrator.storage import join, local_copy
+from orchestrator.tasks import Task, dataset_result, majority_baseline, prediction_rows, write_prediction_rows
+
+_TEST_BATCH_SIZE = 64
+
+
+@dataclass(frozen=True)
+class DistillJob:
+    """The value that travels to the student's process. Paths are absolute."""
+
+    spec: DistillSpec
+    task: Task
+    teacher_folder: str
+    init_folder: str | None
+    """Of the model that `recipe.init_from` names"""
+    run_folder: str
+    cache: str
+    """Where tokenised features lie, on the storage"""
+
+
+def distill(job: DistillJob, report: Callable[[Sequence[MetricEvent]], None]) -> DistillResult:
+    """Train the student and compare it with its teacher; `report` is told of each evaluation.
+
+    The same job gives the same weights, bit by bit, as fine-tuning does; measured speeds differ.
+
+    Raises: SpecError, CheckpointError, TokenizerError, TaskDataError where teacher, student and task do not go
+        together; CollapsedError; what `report` raises.
+    """
+    begun_at = perf_counter()
+    spec, recipe = job.spec, job.spec.recipe
+    torch.set_num_threads(spec.threads)
+    device = torch.device("cuda" if spec.execution.gpus else "cpu")
+    teacher = load_fine_tuned(local_copy(job.teacher_folder))
+    task = with_labels_of(teacher, job.task, spec.teacher)
+    student = build_student(spec, teacher, task, job.init_folder).to(device)
+    teacher.model.to(device)
+    train, validation = (
+        prepare_trial_features(task, split, recipe, teacher.tokenizer, job.cache) for split in ("train", "validation")
+    )
+    theirs = score_model(
+        teacher.model,
+        task,
+        validation,
+        "validation",
+        recipe.max_answer_length,
+        null_threshold=teacher.record.null_threshold,
+    )
+    loss = DistillationLoss(teacher.model, train, spec.objective, recipe.precision)
+    best, predictions_path = train_and_save(
+        student,
+        teacher.tokenizer,
+        task,
+        train,
+        validation,
+        recipe,
+        job.run_folder,
+        lambda events, score, number: report(events),
+        loss,
+    )
+    own = best.evaluation.scored
+    return DistillResult(
+        task=task.id,
+        metric=task.metric,
+        model=describe_model(join(job.run_folder, "model"), task.head),
+        best_step=best.evaluation.step,
+        metrics={
+            **own.metrics,
+            **teacher_metrics(theirs.metrics),
+            **baseline_metrics(majority_baseline(task, "validation")),
+            "agreement": agreement(own.predictions, theirs.predictions),
+            **compare_sizes(student, teacher.model),
+            **compare_speeds(student.to(device), teacher.model, validation),
+        },
+        test_metrics=_test(job),
+        predictions_path=predictions_path,
+        datasets=[dataset_result(task, {"train": train, "validation": validation})],
+        seconds=perf_counter() - begun_at,
+    )
+
+
+def teacher_metrics(scores: Mapping[str, float]) -> dict[str, float]:
+    """The teacher's scores by their names among the student's."""
+    return {f"teacher.{name}": value for name, value in scores.items()}
+
+
+def _test(job: DistillJob) -> dict[str, float]:
+    """Both on the test split, as their folders read it; nothing where there is none."""
+    task = job.task
+    if "test" not in task.files:
+        return {}
+    (own, predictions), (theirs, _) = (
+        evaluate_model(folder, task, "test", _TEST_BATCH_SIZE, job.cache)
+        for folder in (join(job.run_folder, "model"), job.teacher_folder)
+    )
+    write_prediction_rows(join(job.run_folder, "predictions/test.jsonl"), prediction_rows(task, "test", predictions))
+    return {**own, **teacher_metrics(theirs), **baseline_metrics(majority_baseline(task, "test"))}

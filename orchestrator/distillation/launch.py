@@ -1,0 +1,99 @@
+"""The driver's side of a distillation: one Ray task, whose measurements arrive while it runs."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import ray
+
+from bert_core.errors import BertCoreError
+from orchestrator.distillation.job import DistillJob, distill
+from orchestrator.errors import OrchestratorError, RunFailedError
+from orchestrator.pretraining.inbox import InboxActor
+from orchestrator.results import DistillResult, Event
+from orchestrator.specs.distill import DistillSpec
+from orchestrator.specs.references import RANDOM
+from orchestrator.storage import join
+from orchestrator.storage.files import absolute
+from orchestrator.tasks import load_task
+
+POLL_S = 0.2
+
+
+def run_distillation(
+    spec: DistillSpec,
+    *,
+    run_folder: str,
+    storage: str,
+    resolve_name: Callable[[str, str], str],
+    on_event: Callable[[Event], None],
+) -> DistillResult:
+    """Carry out a distillation on the connected Ray. A process that dies begins anew; so does a resumed run.
+
+    Args:
+        storage: for what runs share.
+        resolve_name: the folder of a model that a field names, from field and name.
+
+    Raises: what `distill` raises; RunFailedError when the process keeps dying; what `on_event` raises.
+    """
+    task = load_task(spec.task)
+    task.file("train")  # a task without one teaches nothing
+    init_from = spec.recipe.init_from
+    job = DistillJob(
+        spec=spec,
+        # Ray's processes have another working folder.
+        task=replace(task, files={split: absolute(path) for split, path in task.files.items()}),
+        teacher_folder=absolute(resolve_name("teacher", spec.teacher)),
+        init_folder=None if init_from == RANDOM else absolute(resolve_name("init_from", init_from)),
+        run_folder=absolute(run_folder),
+        cache=join(absolute(storage), "tasks"),
+    )
+    inbox = InboxActor.remote()
+    execution = spec.execution
+    work = (
+        ray.remote(_work)
+        .options(num_cpus=execution.cpus, num_gpus=execution.gpus, max_retries=execution.max_failures)
+        .remote(job, inbox)
+    )
+    try:
+        outcome = _follow(work, inbox, on_event)
+    except ray.exceptions.RayError as error:
+        raise RunFailedError(
+            f"the student's process failed: {_last_line(error)}; if memory ran out, lower recipe.batch_size"
+        ) from error
+    except BaseException:
+        with suppress(ray.exceptions.RayError):  # Ray may be gone as well
+            ray.cancel(work, force=True)
+        raise
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def _work(job: DistillJob, inbox: Any) -> DistillResult | OrchestratorError | BertCoreError:
+    """What goes wrong for a reason that a person can mend is handed over, as the same would happen again."""
+
+    def report(events: Sequence[Event]) -> None:
+        ray.get([inbox.put.remote(event) for event in events])
+
+    try:
+        return distill(job, report)
+    except (OrchestratorError, BertCoreError) as error:
+        return error
+
+
+def _follow(work: Any, inbox: Any, on_event: Callable[[Event], None]) -> DistillResult | Exception:
+    """Pass on what arrives until the work has ended; returns what it returned."""
+    ended: list[Any] = []
+    while not ended:
+        ended, _ = ray.wait([work], timeout=POLL_S)
+        for event in ray.get(inbox.take.remote()):
+            on_event(event)
+    outcome: DistillResult | Exception = ray.get(work)
+    return outcome
+
+
+def _last_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

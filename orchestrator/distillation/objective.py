@@ -1,0 +1,64 @@
+"""What a student is trained on: the teacher's outputs, the labels and the teacher's last hidden states, by weight.
+
+Shapes: B examples, W windows, T tokens, C classes, H hidden.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bert_core.distillation import hidden_cosine_loss, last_hidden_states, soft_span_loss, soft_target_loss
+from bert_core.masking import IGNORED
+from orchestrator.finetuning.heads import Batch, HeadModel, compute_batch_logits, loss_of_logits
+from orchestrator.finetuning.inference import Precision, compute_logits
+from orchestrator.specs.distill import ObjectiveSpec
+from orchestrator.specs.sweep import Head
+from orchestrator.tasks import Features
+
+
+class DistillationLoss:
+    """The loss of a batch of a training split, called as `fine_tune` calls a task's own.
+
+    A teacher has no dropout, so what it says about a window never changes: its logits are computed here, once, for the
+    whole split, and kept in memory (C numbers a window or a token). Its hidden states would be H numbers for each
+    token; where they count, they are computed again at each step.
+    """
+
+    def __init__(self, teacher: HeadModel, features: Features, objective: ObjectiveSpec, precision: Precision) -> None:
+        self._teacher, self._features, self._objective = teacher.eval(), features, objective
+        needed = objective.soft_targets > 0
+        self._logits = torch.from_numpy(compute_logits(teacher, features, precision)) if needed else None
+
+    def __call__(self, head: Head, model: HeadModel, batch: Batch) -> Tensor:
+        objective = self._objective
+        with last_hidden_states(model.bert) as seen:
+            logits = compute_batch_logits(model, batch)  # (W, C), (W,) or (T, C)
+        loss = logits.new_zeros(())
+        if self._logits is not None:
+            by_token = head in ("ner", "qa")
+            rows = torch.from_numpy(self._features.token_index(batch.windows) if by_token else batch.windows)
+            targets = self._logits[rows].to(logits.device).view_as(logits)
+            loss = loss + objective.soft_targets * soft_loss(head, logits, targets, batch, objective.temperature)
+        if objective.labels:
+            loss = loss + objective.labels * loss_of_logits(head, model, logits, batch)
+        if objective.hidden_cosine:
+            with torch.no_grad():
+                states = self._teacher.bert.encode(batch.seqs)  # (T, H)
+            loss = loss + objective.hidden_cosine * hidden_cosine_loss(seen[-1], states)
+        return loss
+
+
+def soft_loss(head: Head, logits: Tensor, targets: Tensor, batch: Batch, temperature: float) -> Tensor:
+    """How far a student's logits are from its teacher's: mean over examples, labels, words or answers' two ends."""
+    if head == "regression":
+        return F.mse_loss(logits, targets)
+    if head == "qa":
+        return soft_span_loss(logits, targets, batch.seqs, temperature)
+    if head == "multi_label":  # each label is a choice between it and its absence, whose logit is 0
+        logits, targets = (F.pad(values.reshape(-1, 1), (0, 1)) for values in (logits, targets))  # (W·C, 2)
+    if head == "multiple_choice":
+        logits, targets = (values.view(len(batch.targets), -1) for values in (logits, targets))  # (B, C)
+    if head == "ner":
+        words = batch.targets != IGNORED  # (T,)
+        logits, targets = logits[words], targets[words]
+    return soft_target_loss(logits, targets, temperature)

@@ -1,0 +1,68 @@
+"""Distillation: a small student learns to answer as a teacher that is there already."""
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import model_validator
+
+from orchestrator.specs.fields import Section, Spec, execution, identity
+from orchestrator.specs.references import RANDOM
+from orchestrator.specs.sweep import RecipeSpec, TaskSpec
+
+
+class ObjectiveSpec(Section):
+    """What the student learns from: a sum of losses by their weights, of which one at least is above 0."""
+
+    soft_targets: float = identity(
+        1.0, "Weight of the divergence from the teacher's softened outputs; in regression, from its values.", ge=0.0
+    )
+    labels: float = identity(0.0, "Weight of the task's own loss.", ge=0.0)
+    hidden_cosine: float = identity(
+        0.0, "Weight of the angle between both's last hidden states, which must be equally wide.", ge=0.0
+    )
+    temperature: float = identity(2.0, "Divides both's logits before the softmax; above 1 is softer.", gt=0.0)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not self.soft_targets + self.labels + self.hidden_cosine:
+            raise ValueError("soft_targets, labels and hidden_cosine are all 0; give one of them a weight above 0")
+        return self
+
+
+class DistillExecutionSpec(Section):
+    """What the student's process gets."""
+
+    cpus: float = execution(1.0, "Ray CPUs.", unit="CPUs", gt=0.0)
+    gpus: float = execution(0.0, "Ray GPUs; a fraction shares one.", unit="GPUs", ge=0.0)
+    max_failures: int = execution(1, "Times it is begun anew after its process died.", ge=0)
+
+
+class DistillSpec(Spec):
+    """Train a small model to answer as a fine-tuned one does."""
+
+    title: ClassVar[str] = "train a small model to answer as a large one does"
+    kind: Literal["distill"] = identity("distill", "Selects this kind of spec.")
+    teacher: str = identity(doc="The fine-tuned model to learn from: a registered name, a run or a folder.")
+    num_hidden_layers: int | None = identity(
+        None,
+        "Layers that the student takes from the teacher, evenly spread; when left out it starts as recipe.init_from "
+        "and recipe.size say.",
+        ge=1,
+    )
+    objective: ObjectiveSpec = identity(ObjectiveSpec(), "What the student learns from.")
+    task: TaskSpec = identity(doc="The task that the teacher was fine-tuned for; the student trains on its texts.")
+    recipe: RecipeSpec = identity(RecipeSpec(), "How the student is trained; it reads the teacher's tokens.")
+    threads: int = identity(1, "Threads on CPUs; changes rounding, hence part of identity.", ge=1)
+    execution: DistillExecutionSpec = execution(DistillExecutionSpec(), "What the student's process gets.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.num_hidden_layers is not None and self.recipe.init_from != RANDOM:
+            raise ValueError(
+                f"num_hidden_layers takes layers of the teacher, and recipe.init_from names {self.recipe.init_from}; "
+                "leave one of them out"
+            )
+        if self.recipe.tokenizer is not None:
+            raise ValueError("recipe.tokenizer is the teacher's own in distillation; leave it out")
+        if self.recipe.frozen:
+            raise ValueError("recipe.frozen keeps a student from learning; leave it out")
+        return self

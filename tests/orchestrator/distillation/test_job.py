@@ -1,0 +1,154 @@
+"""Distillation below Ray: a student learns its teacher's answers, whatever the labels say; both are compared.
+
+Run alone: pytest tests/orchestrator/distillation/test_job.py
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from bert_core.config import BertConfig
+from bert_core.errors import CheckpointError, TokenizerError
+from bert_core.heads import BertForPreTraining
+from bert_core.tokenizer_training import train_wordpiece
+from orchestrator.errors import SpecError
+from orchestrator.finetuning.evaluation import evaluate_model
+from orchestrator.finetuning.model_folder import load_fine_tuned
+from orchestrator.specs import TaskSpec
+from orchestrator.storage import digest_file
+from orchestrator.tasks import load_task
+from tests.orchestrator.distillation.tiny_distillation import Bench, train_teacher
+from tests.orchestrator.finetuning import tiny_tasks
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """A teacher of the task of good and bad, and its training split with every label turned round."""
+    folder = tmp_path_factory.mktemp("classifier")
+    task = tiny_tasks.classification(folder / "task")
+    teacher = train_teacher(task, folder)
+    lines = [json.loads(line) for line in Path(task.files["train"]).read_text().splitlines()]
+    turned = [{**line, "label": {"yes": "no", "no": "yes"}[line["label"]]} for line in lines]
+    path = folder / "turned.jsonl"
+    path.write_text("\n".join(map(json.dumps, turned)), encoding="utf-8")
+    return Bench(task.model_copy(update={"files": {**task.files, "train": str(path)}}), teacher, folder)
+
+
+def test_a_student_learns_what_the_teacher_says_and_not_what_the_labels_say(classifier: Bench) -> None:
+    result = classifier.run()
+    assert result.metrics["teacher.accuracy"] > 0.95
+    assert result.metrics["agreement"] > 0.95
+    assert result.metrics["accuracy"] > 0.9 > result.metrics["baseline.accuracy"] + 0.2
+    assert classifier.run(objective={"soft_targets": 0.0, "labels": 1.0}).metrics["agreement"] < 0.6
+
+
+def test_hidden_states_alone_make_the_students_like_the_teachers(classifier: Bench) -> None:
+    classifier.events.clear()
+    classifier.run(objective={"soft_targets": 0.0, "hidden_cosine": 1.0})
+    losses = [event.values["loss"] for event in classifier.events if event.split == "train"]
+    assert losses[0] > 0.3 > 0.1 > losses[-1]
+
+
+HEADS: dict[str, tuple[Callable[[Path], TaskSpec], str, dict[str, object]]] = {
+    "columns": (tiny_tasks.columns, "accuracy", {}),
+    "regression": (tiny_tasks.regression, "pearson", {}),
+    "ner": (tiny_tasks.ner, "f1", {}),
+    "crf": (tiny_tasks.ner, "f1", {"token_decoder": "crf"}),
+    "qa": (tiny_tasks.qa, "f1", {"epochs": 8.0}),
+}
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_student_of_each_head_agrees_with_its_teacher(head: str, tmp_path: Path) -> None:
+    make, metric, recipe = HEADS[head]
+    task = make(tmp_path / "task")
+    bench = Bench(task, train_teacher(task, tmp_path, **recipe), tmp_path)
+    result = bench.run(recipe={"epochs": 8.0})
+    assert result.metrics["agreement"] > 0.9
+    assert result.metrics[metric] > 0.8 > result.metrics[f"baseline.{metric}"]
+    student = load_fine_tuned(Path(result.model.folder))
+    assert student.model.config.token_decoder == ("crf" if head == "crf" else "softmax")
+
+
+def test_a_student_of_fewer_layers_is_a_fine_tuned_model_like_others(classifier: Bench) -> None:
+    result = classifier.run(num_hidden_layers=1, recipe={"dropout": 0.1})
+    metrics = result.metrics
+    student, teacher = (load_fine_tuned(Path(folder)) for folder in (result.model.folder, classifier.teacher))
+    assert (student.model.config.num_hidden_layers, student.model.config.hidden_dropout_prob) == (1, 0.1)
+    assert (student.labels, student.record) == (teacher.labels, teacher.record)
+    assert result.model.num_parameters == metrics["num_parameters"]
+    assert metrics["parameter_ratio"] == metrics["num_parameters"] / metrics["teacher.num_parameters"] < 1
+    assert metrics["speed_ratio"] == metrics["examples_per_s"] / metrics["teacher.examples_per_s"]
+    again, _ = evaluate_model(result.model.folder, load_task(classifier.task), "validation", 16, str(classifier.folder))
+    assert again["accuracy"] == metrics["accuracy"]
+    rows = [json.loads(line) for line in Path(str(result.predictions_path)).read_text().splitlines()]
+    assert sum(row["correct"] for row in rows) / len(rows) == metrics["accuracy"]
+    assert result.test_metrics["accuracy"] > 0.9 > result.test_metrics["baseline.accuracy"]
+    assert result.test_metrics["teacher.accuracy"] > 0.9
+    assert len((classifier.folder / "run/predictions/test.jsonl").read_text().splitlines()) == 50
+
+
+def test_the_same_job_gives_bitwise_the_same_student(classifier: Bench) -> None:
+    digests = []
+    for seed in (0, 0, 1):
+        result = classifier.run(recipe={"epochs": 1.0, "dropout": 0.1, "seed": seed})
+        digests.append(digest_file(f"{result.model.folder}/model.safetensors"))
+        torch.rand(3)  # the global generator's state must not matter
+    assert digests[0] == digests[1] != digests[2]
+
+
+def save_start(folder: Path, words: str) -> str:
+    """A pretrained model of one layer whose tokenizer knows these words, or those of the tiny tasks."""
+    tokenizer = train_wordpiece([words], 300, min_frequency=1) if words else tiny_tasks.load_tokenizer(folder)
+    shape = BertConfig.from_shape(1, 128, vocab_size=tokenizer.vocab_size)
+    BertForPreTraining.from_config(shape, seed=5).save_pretrained(folder / "start")
+    tokenizer.save(folder / "start")
+    return str(folder / "start")
+
+
+def test_a_student_starts_from_another_model_of_the_same_vocabulary(classifier: Bench, tmp_path: Path) -> None:
+    start = save_start(tmp_path, "")
+    result = classifier.run(start, recipe={"init_from": "start", "learning_rate": 1e-9, "epochs": 0.1})
+    student = load_fine_tuned(Path(result.model.folder)).model
+    before = BertForPreTraining.from_pretrained(start)
+    torch.testing.assert_close(student.bert.layers[0].qkv.weight, before.bert.layers[0].qkv.weight, atol=1e-6, rtol=0)
+
+
+def test_another_vocabulary_is_refused(classifier: Bench, tmp_path: Path) -> None:
+    with pytest.raises(TokenizerError, match="vocabulary is not the checkpoint's"):
+        classifier.run(save_start(tmp_path, "quite other words"), recipe={"init_from": "start"})
+
+
+def test_hidden_states_of_unequal_width_are_refused(classifier: Bench) -> None:
+    with pytest.raises(
+        SpecError, match=r"objective\.hidden_cosine compares .* 256 wide in the student and 128 in teacher"
+    ):
+        classifier.run(recipe={"size": "mini"}, objective={"hidden_cosine": 1.0})
+
+
+def test_a_teacher_of_another_head_is_refused(classifier: Bench, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="teacher is a model for classification, task persons needs one for ner"):
+        Bench(tiny_tasks.ner(tmp_path), classifier.teacher, tmp_path).run()
+
+
+def test_a_teacher_with_other_labels_is_refused(classifier: Bench, tmp_path: Path) -> None:
+    path = tmp_path / "train.jsonl"
+    path.write_text('{"text": "a", "label": "one"}\n{"text": "b", "label": "two"}\n')
+    task = classifier.task.model_copy(update={"files": {"train": str(path), "validation": str(path)}})
+    with pytest.raises(SpecError, match="teacher knows the labels no, yes; task words has one, two"):
+        Bench(task, classifier.teacher, tmp_path).run()
+
+
+def test_a_teacher_without_a_head_is_refused(classifier: Bench, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="has no head for a task"):
+        Bench(classifier.task, save_start(tmp_path, ""), tmp_path).run()
+
+
+def test_texts_longer_than_the_teacher_reads_are_refused(classifier: Bench) -> None:
+    with pytest.raises(
+        SpecError, match=r"recipe\.max_seq_length 513 is longer than the 512 tokens that teacher can read"
+    ):
+        classifier.run(recipe={"max_seq_length": 513})

@@ -1,0 +1,122 @@
+"""A distillation as a stage of a pipeline on Ray, from its teacher to its student's scores.
+
+Run alone: pytest tests/orchestrator/distillation/test_launch.py
+"""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.distillation import launch
+from orchestrator.errors import RunFailedError, RunStoppedError, SpecError
+from orchestrator.inference import predict, resolve_model
+from orchestrator.pipeline import run_spec
+from orchestrator.registry import Registry
+from orchestrator.results import Event, MetricEvent
+from orchestrator.settings import Settings
+from orchestrator.specs import DistillSpec
+from orchestrator.specs.loading import parse_spec
+from tests.orchestrator.finetuning import tiny_tasks
+
+
+def pipeline(folder: Path) -> dict[str, Any]:
+    """A teacher of two layers, its student of one, which is then scored."""
+    task = tiny_tasks.classification(folder / "task").model_dump(mode="json")
+    recipe = tiny_tasks.RECIPE.model_dump()
+    teacher = {"kind": "sweep", "task": task, "recipe": {**recipe, "tokenizer": tiny_tasks.save_tokenizer(folder)}}
+    student = {"kind": "distill", "teacher": "@large", "num_hidden_layers": 1, "task": task, "recipe": recipe}
+    score = {"kind": "evaluate", "model": "@small", "task": task, "split": "test"}
+    return {"kind": "pipeline", "name": "both", "stages": {"large": teacher, "small": student, "score": score}}
+
+
+@pytest.mark.ray
+def test_a_student_is_a_registered_model_that_stands_beside_its_teacher(ray_cluster: None, tmp_path: Path) -> None:
+    settings = Settings.from_options(home=str(tmp_path / "home"), environ={})
+    spec = pipeline(tmp_path)
+    assert run_spec(parse_spec(spec), settings=settings).state == "COMPLETED"
+    with Registry(settings.registry) as registry:
+        run = registry.run(registry.runs("kind = 'distill'")["id"][0])
+        metrics = registry.latest_metrics(run.id)
+        assert (run.task, run.metric, run.seed) == ("words", "accuracy", None)
+        assert metrics["agreement"] > 0.9 < metrics["teacher.accuracy"]
+        assert metrics["parameter_ratio"] < 1
+        assert metrics["test.accuracy"] == metrics_of(registry, "evaluate")["test.accuracy"]
+        history = registry.metrics(run.id, "accuracy")
+        assert len(history[history["split"] == "validation"]["step"].unique()) == 4
+        assert registry.model("both/small").head == "classification"
+        assert registry.parameters(run.id)["teacher"] == "both/large@1"
+    answers = predict(resolve_model("both/small", settings), ["a good old road\n", "some bad tree\n"])
+    assert [answer["label"] for answer in answers] == ["yes", "no"]
+
+    spec["stages"]["small"] = {
+        **spec["stages"]["small"],
+        "task": {**spec["stages"]["small"]["task"], "labels": ["x", "y"]},
+    }
+    with pytest.raises(SpecError, match="both/large@1 knows the labels no, yes; task words has x, y"):
+        run_spec(parse_spec(spec), settings=settings)
+
+
+def metrics_of(registry: Registry, kind: str) -> dict[str, float]:
+    """Of the newest run of a kind."""
+    return registry.latest_metrics(registry.runs(f"kind = '{kind}'")["id"][0])
+
+
+def follow(folder: Path, on_event: Callable[[Event], None] = lambda event: None) -> None:
+    """A distillation whose work is whatever stands in its place."""
+    spec = DistillSpec.model_validate({"teacher": "large", "task": tiny_tasks.classification(folder)})
+    launch.run_distillation(
+        spec,
+        run_folder=str(folder / "run"),
+        storage=str(folder / "storage"),
+        resolve_name=lambda field, name: str(folder / name),
+        on_event=on_event,
+    )
+
+
+@pytest.mark.ray
+def test_a_process_that_keeps_dying_is_named(
+    ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(job: object, inbox: object) -> None:
+        os._exit(1)
+
+    monkeypatch.setattr(launch, "_work", die)
+    with pytest.raises(RunFailedError, match=r"the student's process failed: .*; if memory ran out, lower recipe"):
+        follow(tmp_path)
+
+
+@pytest.mark.ray
+def test_an_unforeseen_error_is_told_in_a_line(
+    ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(job: object, inbox: object) -> None:
+        raise RuntimeError("no room\nin here")
+
+    monkeypatch.setattr(launch, "_work", fail)
+    with pytest.raises(RunFailedError, match="the student's process failed: in here; "):
+        follow(tmp_path)
+
+
+@pytest.mark.ray
+def test_a_driver_that_stops_ends_the_work(ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def go_on_for_ever(job: object, inbox: Any) -> None:
+        while True:
+            inbox.put.remote(MetricEvent(1, "train", {"loss": 1.0}))
+            Path(tmp_path / "alive").touch()
+            time.sleep(0.05)
+
+    def stop(event: Event) -> None:
+        raise RunStoppedError("stopped on request")
+
+    monkeypatch.setattr(launch, "_work", go_on_for_ever)
+    with pytest.raises(RunStoppedError):
+        follow(tmp_path, stop)
+    deadline = time.monotonic() + 30
+    while (tmp_path / "alive").exists():
+        assert time.monotonic() < deadline, "the work goes on"
+        (tmp_path / "alive").unlink()
+        time.sleep(1.0)

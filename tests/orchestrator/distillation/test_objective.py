@@ -1,0 +1,93 @@
+"""The loss of a distillation against one written out without packing or caching, for each head.
+
+Run alone: pytest tests/orchestrator/distillation/test_objective.py
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from orchestrator.distillation.objective import DistillationLoss
+from orchestrator.finetuning.heads import HeadModel, build_model, compute_batch_logits, make_batch
+from orchestrator.finetuning.trial import prepare_trial_features
+from orchestrator.specs import TaskSpec
+from orchestrator.specs.distill import ObjectiveSpec
+from orchestrator.tasks import Features, Task, load_task
+from tests.orchestrator.finetuning import tiny_tasks
+
+TASKS: dict[str, Callable[[Path], TaskSpec]] = {
+    "classification": tiny_tasks.classification,
+    "multi_label": tiny_tasks.multi_label,
+    "multiple_choice": tiny_tasks.multiple_choice,
+    "columns": tiny_tasks.columns,
+    "regression": tiny_tasks.regression,
+    "ner": tiny_tasks.ner,
+    "qa": tiny_tasks.qa,
+}
+GROUPS = np.array([7, 2, 30])
+
+
+def example(task: Task, folder: Path) -> tuple[HeadModel, HeadModel, Features]:
+    """Two models of random weights, far from one another, and the training split's features."""
+    tokenizer, width = tiny_tasks.load_tokenizer(folder), task.columns.width
+    recipes = [tiny_tasks.RECIPE.model_copy(update={"seed": seed, "initializer_range": 0.2}) for seed in (1, 2)]
+    models = (build_model(task.head, task.labels, recipe, None, tokenizer, width).eval() for recipe in recipes)
+    return *models, prepare_trial_features(task, "train", recipes[0], tokenizer, str(folder / "cache"))
+
+
+def written_out(student: HeadModel, teacher: HeadModel, features: Features, objective: ObjectiveSpec) -> Tensor:
+    """Example by example: every choice between classes, places or presence and absence as a distribution of its own."""
+    soft, hard, cosines = [], [], []
+    for group in GROUPS:
+        batch = make_batch(features, features.windows_of(group[None]), torch.device("cpu"))
+        own, theirs = compute_batch_logits(student, batch), compute_batch_logits(teacher, batch)
+        cosines += list(F.cosine_similarity(student.bert.encode(batch.seqs), teacher.bert.encode(batch.seqs)))
+        if features.head == "regression":
+            soft.append((own - theirs).square().squeeze())
+            hard.append((own - batch.targets).square().squeeze())
+            continue
+        labels = batch.targets.flatten().tolist()
+        if features.head == "ner":
+            places = [place for place, label in enumerate(labels) if label != -100]
+            rows, labels = [(own[place], theirs[place]) for place in places], [labels[place] for place in places]
+        elif features.head == "qa":
+            rows = [(own[:, side], theirs[:, side]) for side in range(2)]
+        elif features.head == "multi_label":
+            zero = torch.zeros(())
+            rows = [(torch.stack([zero, a]), torch.stack([zero, b])) for a, b in zip(own[0], theirs[0], strict=True)]
+        else:
+            rows = [(own.flatten(), theirs.flatten())]
+        for (logits, targets), label in zip(rows, labels, strict=True):
+            p, q = (F.softmax(values / objective.temperature, dim=0) for values in (targets, logits))
+            soft.append(objective.temperature**2 * (p * (p.log() - q.log())).sum())
+            hard.append(-F.log_softmax(logits, dim=0)[int(label)])
+    parts = [torch.stack(part).mean() for part in (soft, hard, cosines)]
+    return objective.soft_targets * parts[0] + objective.labels * parts[1] + objective.hidden_cosine * (1 - parts[2])
+
+
+@pytest.mark.parametrize("weights", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (5, 2, 1)])
+@pytest.mark.parametrize("head", TASKS)
+def test_the_loss_is_the_weighted_sum_written_out(head: str, weights: tuple[int, int, int], tmp_path: Path) -> None:
+    student, teacher, features = example(load_task(TASKS[head](tmp_path)), tmp_path)
+    soft_targets, labels, hidden_cosine = weights
+    objective = ObjectiveSpec(soft_targets=soft_targets, labels=labels, hidden_cosine=hidden_cosine, temperature=3.0)
+    loss = DistillationLoss(teacher, features, objective, "fp32")
+    batch = make_batch(features, features.windows_of(GROUPS), torch.device("cpu"))
+    with torch.no_grad():
+        found = loss(features.head, student, batch)
+        torch.testing.assert_close(found, written_out(student, teacher, features, objective), atol=1e-5, rtol=1e-5)
+    assert found > 0.01
+
+
+def test_the_teacher_does_not_learn(tmp_path: Path) -> None:
+    student, teacher, features = example(load_task(tiny_tasks.classification(tmp_path)), tmp_path)
+    loss = DistillationLoss(teacher, features, ObjectiveSpec(hidden_cosine=1.0), "fp32")
+    student.train()
+    loss(features.head, student, make_batch(features, features.windows_of(GROUPS), torch.device("cpu"))).backward()  # type: ignore[no-untyped-call]
+    assert all(parameter.grad is None for parameter in teacher.parameters())
+    assert any(parameter.grad is not None and parameter.grad.abs().max() > 0 for parameter in student.parameters())

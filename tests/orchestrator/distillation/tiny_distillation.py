@@ -1,0 +1,49 @@
+"""A teacher of a tiny task, and a bench that distils it in this process."""
+
+from pathlib import Path
+
+from orchestrator.distillation.job import DistillJob, distill
+from orchestrator.finetuning.heads import build_model
+from orchestrator.finetuning.trial import prepare_trial_features, train_and_save
+from orchestrator.results import DistillResult, MetricEvent
+from orchestrator.specs import DistillSpec, TaskSpec
+from orchestrator.tasks import load_task
+from tests.orchestrator.finetuning import tiny_tasks
+
+
+def train_teacher(task_spec: TaskSpec, folder: Path, **recipe_fields: object) -> str:
+    """The folder of a model of two layers that has learnt the task."""
+    task, tokenizer = load_task(task_spec), tiny_tasks.load_tokenizer(folder)
+    recipe = tiny_tasks.RECIPE.model_copy(update={"epochs": 6.0, **recipe_fields})
+    train, validation = (
+        prepare_trial_features(task, split, recipe, tokenizer, str(folder / "cache"))
+        for split in ("train", "validation")
+    )
+    model = build_model(task.head, task.labels, recipe, None, tokenizer, task.columns.width)
+    path = str(folder / "teacher")
+    train_and_save(model, tokenizer, task, train, validation, recipe, path, lambda events, score, number: None)
+    return f"{path}/model"
+
+
+class Bench:
+    """Distils one teacher, and keeps what is reported."""
+
+    def __init__(self, task: TaskSpec, teacher: str, folder: Path) -> None:
+        self.task, self.teacher, self.folder = task, teacher, folder
+        self.events: list[MetricEvent] = []
+
+    def spec(self, **fields: object) -> DistillSpec:
+        recipe = {**tiny_tasks.RECIPE.model_dump(), "epochs": 6.0, **fields.pop("recipe", {})}  # type: ignore[dict-item]
+        return DistillSpec.model_validate({"teacher": "teacher", "task": self.task, "recipe": recipe, **fields})
+
+    def run(self, init_folder: str | None = None, **fields: object) -> DistillResult:
+        spec = self.spec(**fields)
+        job = DistillJob(
+            spec=spec,
+            task=load_task(spec.task),
+            teacher_folder=self.teacher,
+            init_folder=init_folder,
+            run_folder=str(self.folder / "run"),
+            cache=str(self.folder / "cache"),
+        )
+        return distill(job, self.events.extend)

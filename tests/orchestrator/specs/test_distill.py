@@ -1,0 +1,56 @@
+"""What a distillation's spec refuses before anything is looked for.
+
+Run alone: pytest tests/orchestrator/specs/test_distill.py
+"""
+
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import SpecError
+from orchestrator.specs import DistillSpec
+from orchestrator.specs.loading import parse_spec, spec_values
+from orchestrator.specs.references import names_of
+
+DISTILL: dict[str, Any] = {"kind": "distill", "teacher": "large", "task": {"id": "sst2", "folder": "SST-2"}}
+
+
+def test_soft_targets_alone_are_the_default() -> None:
+    spec = parse_spec({**DISTILL, "num_hidden_layers": 2})
+    assert isinstance(spec, DistillSpec)
+    objective = spec.objective
+    assert (objective.soft_targets, objective.labels, objective.hidden_cosine, objective.temperature) == (1, 0, 0, 2)
+    assert parse_spec(spec_values(spec)) == spec
+
+
+def test_teacher_and_start_are_names_of_models() -> None:
+    assert names_of(parse_spec(DISTILL)) == [("teacher", "large")]
+    spec = parse_spec({**DISTILL, "recipe": {"init_from": "small"}})
+    assert names_of(spec) == [("teacher", "large"), ("init_from", "small")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"objective": {"soft_targets": 0}}, "objective soft_targets, labels and hidden_cosine are all 0; give one"),
+        ({"objective": {"labels": -1}}, "objective.labels is -1; it must be at least 0"),
+        ({"objective": {"temperature": 0}}, "objective.temperature is 0; it must be more than 0"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers is 0; it must be at least 1"),
+        (
+            {"num_hidden_layers": 2, "recipe": {"init_from": "small"}},
+            "num_hidden_layers takes layers of the teacher, and recipe.init_from names small; leave one of them out",
+        ),
+        ({"recipe": {"tokenizer": "words"}}, "recipe.tokenizer is the teacher's own in distillation; leave it out"),
+        ({"recipe": {"frozen": True}}, "recipe.frozen keeps a student from learning; leave it out"),
+        ({"teacher": None}, "teacher is None; it must be text"),
+    ],
+)
+def test_a_contradiction_is_named_with_its_remedy(fields: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_spec({**DISTILL, **fields})
+    assert complaint in str(caught.value)
+
+
+def test_a_distillation_without_teacher_or_task_says_what_they_are() -> None:
+    with pytest.raises(SpecError, match=r"teacher is needed: The fine-tuned model to learn from(.|\n)*task is needed"):
+        parse_spec({"kind": "distill"})
