@@ -11,6 +11,7 @@ from orchestrator.storage import exists
 from orchestrator.tasks.bio_tags import complete_tag_set, is_bio
 from orchestrator.tasks.catalogue import KNOWN_TASKS, KnownTask
 from orchestrator.tasks.conll import ConllReader
+from orchestrator.tasks.embedding_pairs import check_pairs, pair_reader
 from orchestrator.tasks.examples import ClassificationExample, MultiLabelExample, NerExample, QaExample, TextExample
 from orchestrator.tasks.labelled_tables import (
     ClassificationTable,
@@ -32,6 +33,8 @@ _HEADS_OF_FIELDS: Mapping[str, tuple[Head, ...]] = {
     "number_columns": ("classification", "multi_label", "regression"),
     "category_columns": ("classification", "multi_label", "regression"),
     "label_separator": ("multi_label",),
+    "objective": ("embedding",),
+    "score_range": ("embedding",),
 }
 """The fields of a spec that not every task of one's own has a use for."""
 
@@ -114,19 +117,21 @@ def _own_task(spec: TaskSpec) -> Task:
         id=spec.id,
         head=spec.head,
         labels=spec.labels or (),
-        metric=spec.metric or default_metric(spec.head),
+        metric=spec.metric or default_metric(spec.head, spec.objective),
         files=dict(spec.files),
         reader=_own_reader(spec, spec.head, spec.labels),
         max_examples=_limits(spec),
         on_bad_record=spec.on_bad_record,
+        objective=spec.objective,
     )
     if spec.head == "qa":
         return replace(task, unanswerable=any(_has_no_answer(task, split) for split in task.splits))
+    whole = replace(task, max_examples={})
     if spec.number_columns or spec.category_columns:
-        task = replace(task, columns=_learn_columns(spec, task))
-    if spec.head in ("regression", "multiple_choice"):
+        task = replace(task, columns=_learn_columns(spec, whole))
+    if task.predicts in ("regression", "multiple_choice", "retrieval"):
         return task
-    labels = spec.labels or _find_labels(task)
+    labels = spec.labels or _find_labels(whole)
     if not spec.labels and len(labels) < 2:
         has = f"has one label only ({labels[0]})" if labels else "has no labels"
         raise TaskDataError(f"task {spec.id}: the training split {has}; a classifier needs two")
@@ -157,6 +162,8 @@ def _own_reader(spec: TaskSpec, head: Head, labels: tuple[str, ...] | None) -> R
         return MultipleChoiceTable(texts, spec.choice_columns, label)
     if head == "regression":
         return RegressionTable(texts, label, number_columns=numbers, category_columns=categories)
+    if head == "embedding":
+        return pair_reader(spec, labels)
     if head == "qa":
         return SquadReader()
     if all(plain_name(path).endswith((".jsonl", ".ndjson", ".parquet")) for path in spec.files.values()):
@@ -170,7 +177,7 @@ def _find_labels(task: Task) -> tuple[str, ...]:
     if "train" not in task.files:
         raise SpecError(f"task.labels: task {task.id} has no training split to learn its labels from; list them")
     found: set[str] = set()
-    for example in replace(task, max_examples={}).examples("train"):
+    for example in task.examples("train"):
         if isinstance(example, NerExample):
             found.update(example.tags)
         elif isinstance(example, ClassificationExample) and example.label is not None:
@@ -183,7 +190,7 @@ def _find_labels(task: Task) -> tuple[str, ...]:
 def _learn_columns(spec: TaskSpec, task: Task) -> SideColumns:
     """From the whole training split; where there is none, a model that is evaluated brings what it has learnt."""
     split: Split = "train" if "train" in task.files else task.splits[0]
-    examples = [e for e in replace(task, max_examples={}).examples(split) if isinstance(e, TextExample)]
+    examples = [example for example in task.examples(split) if isinstance(example, TextExample)]
     return SideColumns.learn(spec.number_columns, spec.category_columns, examples)
 
 
@@ -193,6 +200,8 @@ def _check_columns(spec: TaskSpec, head: Head) -> None:
             raise SpecError(f"task.{name} is for {' and '.join(heads)}; a task with head: {head} has no use for it")
     if head not in ("ner", "qa") and not spec.text_columns:
         raise SpecError("task.text_columns: name the one or two columns that hold the text")
+    if head == "embedding":
+        check_pairs(spec)
     if head == "multiple_choice" and len(spec.choice_columns) < 2:
         raise SpecError("task.choice_columns: name the two or more columns that hold the choices")
 
