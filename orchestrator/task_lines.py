@@ -28,6 +28,7 @@ _KEYS: Mapping[Head, tuple[str, ...]] = {
     "multi_label": ("text", "text_pair"),
     "multiple_choice": ("text", "choices"),
     "regression": ("text", "text_pair"),
+    "embedding": ("text", "text_pair"),
     "ner": ("words",),
     "qa": ("question", "context"),
 }
@@ -66,10 +67,22 @@ def to_example(values: dict[str, Any], number: int, task: Task) -> Example:
         numbers, categories = task.columns.read(values)
     except ValueError as error:
         raise InputError(f"line {number}: {error}; null stands for a value that is missing") from None
-    if task.head == "regression":
+    if task.head == "embedding":
+        _check_pair(task, pair, number)
+    if task.predicts == "regression":
         return RegressionExample(name, text, pair, numbers=numbers, categories=categories)
     kind = MultiLabelExample if task.head == "multi_label" else ClassificationExample
     return kind(name, text, pair, numbers=numbers, categories=categories)
+
+
+def _check_pair(task: Task, pair: str | None, number: int) -> None:
+    """Raise InputError unless the vectors of two texts can be compared as the model's objective says."""
+    if task.predicts == "retrieval":
+        raise InputError("this model finds a text's partner among others; ask it with `embed` or `search`")
+    if pair is None:
+        raise InputError(
+            f"line {number}: this model compares two texts; give text and text_pair, or a tab between them"
+        )
 
 
 def _text(values: dict[str, Any], key: str, number: int, head: Head) -> str:

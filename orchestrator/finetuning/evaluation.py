@@ -6,6 +6,7 @@ from typing import cast
 
 from bert_core.heads import BertForTokenClassification
 from orchestrator.errors import SpecError
+from orchestrator.finetuning.dual_encoder import DualEncoder
 from orchestrator.finetuning.heads import HeadModel
 from orchestrator.finetuning.inference import Precision, compute_logits, decode_tags
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
@@ -61,6 +62,8 @@ def score_model(
 def compute_outputs(model: HeadModel, features: Features, precision: Precision, batch_size: int) -> Outputs:
     """The model's outputs in the form that `decode` takes."""
     logits = compute_logits(model, features, precision, batch_size)
+    if isinstance(model, DualEncoder):
+        return model.compare(logits)
     if isinstance(model, BertForTokenClassification) and model.crf is not None:
         return decode_tags(model, features, logits)
     return (logits[:, 0], logits[:, 1]) if features.head == "qa" else logits
@@ -76,6 +79,8 @@ def evaluate_model(
     fine_tuned = load_fine_tuned(local_copy(folder))
     record = fine_tuned.record
     as_model = with_labels_of(fine_tuned, task, folder)
+    if isinstance(fine_tuned.model, DualEncoder) and task.objective is not None:
+        fine_tuned.model.judge_by(task.objective)
     features = prepare_features(
         as_model,
         split,
@@ -140,7 +145,7 @@ def with_labels_of(fine_tuned: FineTunedModel, task: Task, folder: str) -> Task:
             f"{', '.join(task.columns.names) or 'none'}: name the same in task.number_columns and category_columns"
         )
     task = replace(task, columns=columns)
-    if head in ("multiple_choice", "regression", "qa"):
+    if task.predicts in ("multiple_choice", "regression", "qa", "retrieval"):
         return task
     labels = fine_tuned.labels
     if len(labels) == len(task.labels) and all(label == f"LABEL_{n}" for n, label in enumerate(labels)):

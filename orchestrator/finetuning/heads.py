@@ -25,15 +25,21 @@ from bert_core.heads import (
 )
 from bert_core.masking import IGNORED
 from bert_core.packed_sequences import PackedSequences
+from bert_core.sentence_transformers import SentenceEmbeddingConfig, read_sentence_embedding
 from bert_core.tokenization import Tokenizer
 from orchestrator.errors import SpecError
+from orchestrator.finetuning.dual_encoder import DualEncoder
 from orchestrator.network_config import build_config
 from orchestrator.specs import ModelSpec, RecipeSpec
-from orchestrator.specs.sweep import Head
+from orchestrator.specs.sweep import Head, Objective
 from orchestrator.tasks import Features
 
 HeadModel: TypeAlias = (
-    BertForSequenceClassification | BertForMultipleChoice | BertForTokenClassification | BertForQuestionAnswering
+    BertForSequenceClassification
+    | BertForMultipleChoice
+    | BertForTokenClassification
+    | BertForQuestionAnswering
+    | DualEncoder
 )
 
 HEAD_MODELS: Mapping[Head, type[HeadModel]] = {
@@ -43,6 +49,7 @@ HEAD_MODELS: Mapping[Head, type[HeadModel]] = {
     "regression": BertForSequenceClassification,
     "ner": BertForTokenClassification,
     "qa": BertForQuestionAnswering,
+    "embedding": DualEncoder,
 }
 
 
@@ -73,11 +80,13 @@ def build_model(
     init_folder: str | None,
     tokenizer: Tokenizer,
     extra_features: int = 0,
+    objective: Objective | None = None,
 ) -> HeadModel:
     """A new head on a new encoder or on that of `init_folder`. The recipe's seed draws what is new.
 
     Args:
         extra_features: numbers beside the text that the head reads.
+        objective: what vectors are trained on (embedding).
 
     Raises: SpecError, CheckpointError, TokenizerError where recipe, tokenizer and checkpoint do not fit together.
     """
@@ -90,6 +99,10 @@ def build_model(
         # A head that reads several layers has a pooler of another width, which starts anew.
         fitting = {name: found[name] for name in own.keys() & found.keys() if own[name].shape == found[name].shape}
         model.load_state_dict({**own, **fitting})
+    if isinstance(model, DualEncoder):
+        assert objective is not None, "a task for embeddings has one"
+        kept = SentenceEmbeddingConfig() if init_folder is None else read_sentence_embedding(Path(init_folder))
+        model.prepare(objective, kept, recipe)
     return model
 
 
@@ -122,7 +135,7 @@ def _config(
         config = config.with_dropout(recipe.dropout)
     if head == "regression":
         return config.with_labels(["score"], "regression")
-    if head in ("multiple_choice", "qa"):
+    if not labels:
         return replace(config, problem_type=None)
     return config.with_labels(labels, _PROBLEM_TYPES.get(head))
 
@@ -156,7 +169,8 @@ def make_batch(features: Features, windows: NDArray[np.int64], device: torch.dev
         targets = np.stack([features.start_positions[windows], features.end_positions[windows]], axis=1)
     else:
         targets = features.labels[examples[:: features.group_size]]
-    dtype = torch.float32 if features.head in ("multi_label", "regression") else torch.int64
+    is_float = features.head == "multi_label" or targets.dtype.kind == "f"
+    dtype = torch.float32 if is_float else torch.int64
     return Batch(
         seqs.to(device),
         torch.from_numpy(np.ascontiguousarray(targets)).to(device, dtype),
@@ -166,7 +180,7 @@ def make_batch(features: Features, windows: NDArray[np.int64], device: torch.dev
 
 
 def compute_batch_logits(model: HeadModel, batch: Batch) -> Tensor:
-    """(W, C) for sequences, (W,) for choices, (T, C) for tokens; float32."""
+    """(W, C) for sequences, (W,) for choices, (T, C) for tokens, vectors (W, H) for embeddings; float32."""
     if isinstance(model, BertForSequenceClassification):
         return model.packed_logits(batch.seqs, batch.extra).float()
     return model.packed_logits(batch.seqs).float()
@@ -181,6 +195,8 @@ def loss_of_logits(head: Head, model: HeadModel, logits: Tensor, batch: Batch) -
     """The same of logits that are there already: (W, C), (W,) or (T, C) → scalar."""
     if isinstance(model, BertForTokenClassification):
         return model.compute_loss(logits, batch.targets, batch.seqs)
+    if isinstance(model, DualEncoder):
+        return model.compute_loss(logits, batch.targets)
     if head == "regression":
         return F.mse_loss(logits.squeeze(-1), batch.targets)
     if head == "qa":

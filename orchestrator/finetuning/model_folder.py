@@ -7,10 +7,12 @@ from pathlib import Path
 
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError
+from bert_core.sentence_transformers import MODULES_FILE
 from bert_core.tokenization import Tokenizer
+from orchestrator.finetuning.dual_encoder import DualEncoder
 from orchestrator.finetuning.heads import HEAD_MODELS, HeadModel
 from orchestrator.specs import RecipeSpec
-from orchestrator.specs.sweep import Context, Head
+from orchestrator.specs.sweep import Context, Head, Objective
 from orchestrator.storage import written_folder
 from orchestrator.tasks import Example, SideColumns, Task
 from orchestrator.tasks.side_columns import NO_COLUMNS
@@ -38,6 +40,8 @@ class FineTuningRecord:
     """ "No answer" is said at null margins above this; tuned on the validation split (qa)"""
     columns: SideColumns = NO_COLUMNS
     """What stands beside the text, as the training split had it"""
+    objective: Objective | None = None
+    """What the vectors of a pair were trained on (embedding)"""
 
 
 def record_of(task: Task, recipe: RecipeSpec, null_threshold: float) -> FineTuningRecord:
@@ -54,6 +58,7 @@ def record_of(task: Task, recipe: RecipeSpec, null_threshold: float) -> FineTuni
         unanswerable=task.unanswerable,
         null_threshold=null_threshold,
         columns=task.columns,
+        objective=task.objective,
     )
 
 
@@ -73,15 +78,17 @@ class FineTunedModel:
     def task(self) -> Task:
         """The task as the model knows it, for examples that come from no file."""
         record = self.record
+        has_labels = "classification" in (record.head, record.objective) or record.head in ("multi_label", "ner")
         return Task(
             id=record.task,
             head=record.head,
-            labels=self.labels if record.head in ("classification", "multi_label", "ner") else (),
+            labels=self.labels if has_labels else (),
             metric=record.metric,
             files={},
             reader=_NoReader(),
             unanswerable=record.unanswerable,
             columns=record.columns,
+            objective=record.objective,
         )
 
 
@@ -110,7 +117,10 @@ def load_fine_tuned(folder: Path) -> FineTunedModel:
     record = _read_record(path) if path.exists() else _guess_record(folder, config)
     tokenizer = Tokenizer.load(folder)
     tokenizer.check_fits(config.vocab_size)
-    return FineTunedModel(HEAD_MODELS[record.head].from_pretrained(folder), tokenizer, record)
+    model = HEAD_MODELS[record.head].from_pretrained(folder)
+    if isinstance(model, DualEncoder) and record.objective is not None:
+        model.judge_by(record.objective)
+    return FineTunedModel(model, tokenizer, record)
 
 
 def _read_record(path: Path) -> FineTuningRecord:
@@ -128,6 +138,8 @@ def _guess_record(folder: Path, config: BertConfig) -> FineTuningRecord:
     )
     names = {head: config.family.architecture(model.__name__) for head, model in HEAD_MODELS.items()}
     head = next((head for head, name in names.items() if name in architectures), None)
+    if head is None and (folder / MODULES_FILE).exists():
+        head = "embedding"
     if head is None:
         raise CheckpointError(
             f"{folder} has no head for a task (its architectures: {', '.join(architectures) or 'none'}); "
@@ -146,4 +158,5 @@ def _guess_record(folder: Path, config: BertConfig) -> FineTuningRecord:
         doc_stride=usual.doc_stride,
         max_query_length=usual.max_query_length,
         max_answer_length=usual.max_answer_length,
+        objective="cosine" if head == "embedding" else None,
     )

@@ -119,7 +119,8 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[Best[Scored]
     tokenizer = _keep(job, ("tokenizer", tokenizer_folder), lambda: Tokenizer.load(_local(job, tokenizer_folder)))
     train, validation = (_features(job, task, split, recipe, tokenizer) for split in ("train", "validation"))
     init_folder = None if recipe.init_from == RANDOM else str(_local(job, job.folders[recipe.init_from]))
-    model = build_model(task.head, task.labels, recipe, init_folder, tokenizer, task.columns.width).to(device)
+    extra = task.columns.width
+    model = build_model(task.head, task.labels, recipe, init_folder, tokenizer, extra, task.objective).to(device)
     if recipe.frozen:
         train, validation = (freeze(split, model, recipe.precision, job.cache) for split in (train, validation))
         thaw(model, 0)

@@ -106,6 +106,12 @@ class RecipeSpec(Section):
     token_decoder: Literal["softmax", "crf"] = identity(
         "softmax", "Each word's tag alone, or a sentence's path of tags: a linear-chain CRF within BIO (ner)."
     )
+    pooling: Literal["mean", "cls", "max"] | None = identity(
+        None, "How tokens become one vector; as the model's folder says, else their mean, when left out (embedding)."
+    )
+    temperature: float = identity(
+        0.05, "Cosines are divided by this before the softmax over a batch (embedding, in_batch_negatives).", gt=0.0
+    )
     evaluations_per_epoch: int = identity(1, "Validation scores taken in each epoch.", ge=1)
     patience: int | None = identity(None, "Stop after so many evaluations without a better score.", ge=1)
     precision: Literal["fp32", "bf16"] = identity("fp32", "Arithmetic of forward and backward.")
@@ -231,6 +237,7 @@ class SweepSpec(Spec):
                     raise ValueError(
                         f"space.{name} has {value!r}, which recipe.{name} refuses; {rule_of(error.errors()[0])}"
                     ) from None
+        self._refuse_without_head()
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds {list(self.seeds)} repeat a value; a trial is made once per seed")
         if self.search != "grid" and self.trials is None:
@@ -242,6 +249,16 @@ class SweepSpec(Spec):
                 "name a folder, or a model whose tokenizer to use"
             )
         return self
+
+    def _refuse_without_head(self) -> None:
+        """Raise ValueError where there is no head that could learn, or learn by itself."""
+        if self.task.head == "retrieval":
+            raise ValueError("task.head: a retrieval task is evaluated, not learnt; learn pairs with head: embedding")
+        if self.task.head == "embedding":
+            for name in ("frozen", "unfreeze_every_epochs", "head_input"):
+                default = RecipeSpec.model_fields[name].default
+                if name in self.space or getattr(self.recipe, name) != default:
+                    raise ValueError(f"{name}: an embedding has no head above its encoder; leave it out")
 
 
 class EvaluateSpec(Spec):

@@ -20,6 +20,7 @@ from orchestrator.tasks.predictions import (
     ClassPrediction,
     LabelsPrediction,
     Prediction,
+    RankingPrediction,
     TagsPrediction,
     ValuePrediction,
 )
@@ -27,7 +28,7 @@ from orchestrator.tasks.task import Task
 
 Outputs = NDArray[np.generic] | tuple[NDArray[np.floating], NDArray[np.floating]]
 """Class or label logits (N, C), choice logits or values (W,), tag logits (T, C) or numbers (T,), start and end logits
-(T,)."""
+(T,); for pairs, the rows of the nearest second texts (N, K)."""
 
 
 def decode(
@@ -47,24 +48,30 @@ def decode(
     if isinstance(outputs, tuple) != (task.head == "qa"):
         raise DataError("question answering is decoded from (start_logits, end_logits), other heads from one array")
     if isinstance(outputs, tuple):
-        if examples is None:
-            assert features.split is not None, "features of loose examples are decoded with these examples"
-            examples = task.examples(features.split)
-        questions = cast(Sequence[QaExample], examples)
+        questions = cast(Sequence[QaExample], _examples_of(task, features, examples))
         answers = _decode_answers(features, questions, outputs, max_answer_length)
         return list(with_null_threshold(answers, null_threshold) if task.unanswerable else answers)
     if not np.isfinite(outputs).all():
         raise DataError("the outputs hold values that are not finite; the model has diverged, lower learning_rate")
-    if task.head == "regression":
+    if task.predicts == "regression":
         _check_length(outputs, features.num_examples, "example")
         return [ValuePrediction(value) for value in outputs.reshape(-1).tolist()]
     if task.head == "ner":
         return list(_decode_tags(task, features, outputs))
+    if task.predicts == "retrieval":
+        return list(_decode_rankings(_examples_of(task, features, examples), outputs))
     if task.head == "multiple_choice":
         return list(_decode_choices(features, outputs))
     if task.head == "multi_label":
         return list(_decode_labels(task, features, outputs))
     return list(_decode_classes(task, features, outputs))
+
+
+def _examples_of(task: Task, features: Features, examples: Sequence[Example] | None) -> Sequence[Example]:
+    if examples is None:
+        assert features.split is not None, "features of loose examples are decoded with these examples"
+        examples = task.examples(features.split)
+    return examples
 
 
 def with_null_threshold(predictions: Sequence[AnswerPrediction], threshold: float) -> list[AnswerPrediction]:
@@ -124,6 +131,12 @@ def _decode_choices(features: Features, logits: NDArray[np.generic]) -> list[Cho
     _check_length(logits, features.num_windows, "choice")
     examples = np.split(logits.reshape(-1), np.flatnonzero(np.diff(features.example_index)) + 1)
     return [ChoicePrediction(int(some.argmax()), tuple(_softmax(some).tolist())) for some in examples]
+
+
+def _decode_rankings(examples: Sequence[Example], rows: NDArray[np.generic]) -> list[RankingPrediction]:
+    """Rows of examples, best first, (N, K), as their ids."""
+    ids = np.array([example.id for example in examples], dtype=object)
+    return [RankingPrediction(tuple(ids[row])) for row in rows.astype(np.int64)]
 
 
 def _decode_tags(task: Task, features: Features, outputs: NDArray[np.generic]) -> list[TagsPrediction]:

@@ -18,7 +18,7 @@ from orchestrator.tasks.examples import Example, MultipleChoiceExample, NerExamp
 from orchestrator.tasks.ner_features import build_ner_windows
 from orchestrator.tasks.qa_features import build_qa_windows
 from orchestrator.tasks.side_columns import NO_COLUMNS, SideColumns
-from orchestrator.tasks.text_features import build_choice_windows, build_text_windows
+from orchestrator.tasks.text_features import build_choice_windows, build_dual_windows, build_text_windows
 from orchestrator.tasks.windows import Array
 
 _EMPTY: Mapping[str, Array] = {
@@ -70,8 +70,10 @@ class Features:
 
     @property
     def group_size(self) -> int:
-        """Windows that stay together in a batch: the choices of an example, equally many for each; otherwise one."""
-        return self.num_windows // self.num_examples if self.head == "multiple_choice" else 1
+        """Windows that stay together in a batch: an example's choices, equally many for each, or its two texts
+        (embedding); otherwise one.
+        """
+        return self.num_windows // self.num_examples if self.head in ("multiple_choice", "embedding") else 1
 
     @property
     def group_lengths(self) -> NDArray[np.int64]:
@@ -132,6 +134,8 @@ def build_features(
     elif head == "ner":
         sentences = cast(Sequence[NerExample], examples)
         windows = build_ner_windows(sentences, labels, tokenizer, max_seq_length, context)
+    elif head == "embedding":
+        windows = build_dual_windows(cast(Sequence[TextExample], examples), labels, tokenizer, max_seq_length)
     elif head == "multiple_choice":
         windows = build_choice_windows(cast(Sequence[MultipleChoiceExample], examples), tokenizer, max_seq_length)
     else:

@@ -13,6 +13,7 @@ from bert_core.masking import IGNORED
 from bert_core.tokenization import Tokenizer
 from orchestrator.tasks.examples import (
     ClassificationExample,
+    MatchExample,
     MultiLabelExample,
     MultipleChoiceExample,
     RegressionExample,
@@ -51,6 +52,17 @@ def build_choice_windows(
     arrays["example_index"] = example_index
     arrays["labels"] = np.array([IGNORED if e.label is None else e.label for e in examples], dtype=np.int32)
     return Windows(arrays, {"num_truncated": len(np.unique(example_index[is_cut]))})
+
+
+def build_dual_windows(
+    examples: Sequence[TextExample], labels: Sequence[str], tokenizer: Tokenizer, max_seq_length: int
+) -> Windows:
+    """Two windows per example, one for each of its texts."""
+    texts = [(text, None) for example in examples for text in (example.text, example.text_pair or "")]
+    arrays, is_cut = _build_windows(texts, tokenizer, max_seq_length)
+    arrays["example_index"] = np.repeat(np.arange(len(examples), dtype=np.int32), 2)
+    arrays["labels"] = _label_array(examples, labels)
+    return Windows(arrays, {"num_truncated": int(is_cut.reshape(-1, 2).any(axis=1).sum())})
 
 
 def _build_windows(
@@ -105,10 +117,12 @@ def _label_array(examples: Sequence[TextExample], labels: Sequence[str]) -> NDAr
 
 
 def _label_value(example: TextExample, number: Mapping[str, int]) -> float | list[bool]:
-    """A value, NaN if unknown; a class's number, IGNORED if unknown; for each label whether it is there."""
+    """A value, NaN if unknown; a class's number, IGNORED if unknown or none; for each label whether it is there."""
     if isinstance(example, RegressionExample):
         return math.nan if example.value is None else example.value
     if isinstance(example, MultiLabelExample):
         return [label in (example.labels or ()) for label in number]
+    if isinstance(example, MatchExample):
+        return IGNORED
     assert isinstance(example, ClassificationExample), "an example of another kind of task"
     return IGNORED if example.label is None else number[example.label]

@@ -1,0 +1,182 @@
+"""Sentence embeddings learnt from pairs: each objective learns, its folder says the same again and embeds texts.
+
+Alone: .venv/bin/pytest tests/orchestrator/finetuning/test_dual_encoder.py
+"""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from bert_core.config import BertConfig
+from bert_core.embedding_losses import PairClassifier
+from bert_core.errors import CheckpointError
+from bert_core.text_embedding import TextEmbedder
+from orchestrator.errors import InputError, SpecError, TaskDataError
+from orchestrator.finetuning.dual_encoder import CLASSIFIER_FILE, DualEncoder
+from orchestrator.finetuning.evaluation import evaluate_model
+from orchestrator.inference import predict
+from orchestrator.specs import TaskSpec
+from orchestrator.specs.loading import parse_spec
+from orchestrator.tasks import load_task
+from tests.orchestrator.finetuning.test_trial import Bench
+from tests.orchestrator.finetuning.tiny_tasks import FILLERS, NAMES
+
+FIELDS: dict[str, dict[str, Any]] = {
+    "cosine": {"label_column": "score", "score_range": (1.0, 5.0)},
+    "classification": {"label_column": "class"},
+    "in_batch_negatives": {},
+}
+
+
+def pairs(folder: Path, objective: str, **fields: Any) -> TaskSpec:
+    """Two texts that name the same person or not; where they belong together, the same two persons in order."""
+    rng = random.Random(0)
+
+    def text(*names: str) -> str:
+        return " ".join([*rng.choices(FILLERS, k=rng.randrange(2, 5)), *names])
+
+    def record() -> dict[str, object]:
+        if objective == "in_batch_negatives":
+            names = rng.sample(NAMES, 2)
+            return {"a": text(*names), "b": text(*names)}
+        first = rng.choice(NAMES[:2])
+        second = rng.choice(NAMES[:2])
+        same = first == second
+        return {"a": text(first), "b": text(second), "score": 5 if same else 1, "class": "same" if same else "other"}
+
+    files = {}
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, count in (("train", 480), ("validation", 60)):
+        path = folder / f"{split}.jsonl"
+        path.write_text("".join(json.dumps(record()) + "\n" for _ in range(count)))
+        files[split] = str(path)
+    values = {"text_columns": ("a", "b"), "objective": objective, **FIELDS[objective], **fields}
+    return TaskSpec.model_validate({"id": "persons", "head": "embedding", "files": files, **values})
+
+
+@pytest.mark.parametrize(
+    ("objective", "metric", "least"),
+    [("cosine", "spearman", 0.8), ("classification", "accuracy", 0.95), ("in_batch_negatives", "ndcg_at_10", 0.5)],
+)
+def test_each_objective_learns_and_is_found_again_in_its_folder(
+    objective: str, metric: str, least: float, tmp_path: Path
+) -> None:
+    bench = Bench(pairs(tmp_path, objective), tmp_path)
+    assert bench.task.metric == metric
+    result = bench.run(epochs=8.0)
+    assert result.state == "COMPLETED", result.error
+    assert result.metrics[metric] >= least > result.metrics[f"baseline.{metric}"] + 0.2
+    again, predictions = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+    assert again[metric] == pytest.approx(result.metrics[metric], abs=1e-5)
+    rows = [json.loads(line) for line in Path(str(result.predictions_path)).read_text().splitlines()]
+    assert len(rows) == len(predictions) == 60
+    assert Path(bench.model_folder, CLASSIFIER_FILE).exists() == (objective == "classification")
+
+
+def test_the_folder_embeds_texts_as_in_training(tmp_path: Path) -> None:
+    bench = Bench(pairs(tmp_path, "cosine"), tmp_path)
+    result = bench.run(epochs=1.0, pooling="max", max_seq_length=16)
+    assert result.state == "COMPLETED", result.error
+    embedder = TextEmbedder.load(bench.model_folder)
+    assert (embedder.model.embedding.pooling, embedder.max_seq_length) == ("max", 16)
+    vectors = torch.from_numpy(embedder.embed(["the road anna", "a tree bruno"]))
+    expected = F.cosine_similarity(vectors[0], vectors[1], dim=0)
+    (row,) = predict(bench.model_folder, ["the road anna\ta tree bruno"])
+    assert row["value"] == pytest.approx(float(expected), abs=1e-5)
+    with pytest.raises(InputError, match="line 1: this model compares two texts"):
+        list(predict(bench.model_folder, ["one text"]))
+
+
+def test_a_model_that_finds_partners_is_asked_otherwise(tmp_path: Path) -> None:
+    bench = Bench(pairs(tmp_path, "in_batch_negatives"), tmp_path)
+    bench.run(epochs=0.1)
+    with pytest.raises(InputError, match="with `embed` or `search`"):
+        list(predict(bench.model_folder, ["a\tb"]))
+
+
+def test_loss_and_outputs_agree_with_their_definitions() -> None:
+    model = DualEncoder.from_config(BertConfig(vocab_size=10, hidden_size=4, num_attention_heads=1))
+    vectors = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+    first, second = vectors[[0, 2, 4]], vectors[[1, 3, 5]]
+    cosines = F.normalize(first, dim=1) @ F.normalize(second, dim=1).T
+    model.judge_by("cosine")
+    scores = torch.tensor([0.0, 0.5, 1.0])
+    torch.testing.assert_close(model.compute_loss(vectors, scores), ((cosines.diagonal() - scores) ** 2).mean())
+    np.testing.assert_allclose(model.compare(vectors.numpy()), cosines.diagonal(), atol=1e-6)
+    model.judge_by("in_batch_negatives")
+    expected = F.cross_entropy(cosines / 0.05, torch.arange(3))
+    torch.testing.assert_close(model.compute_loss(vectors, scores), expected)
+    assert (model.compare(vectors.numpy()) == cosines.argsort(dim=1, descending=True).numpy()).all()
+    with pytest.raises(SpecError, match="no classifier of pairs"):
+        model.judge_by("classification")
+    model.classifier = PairClassifier(4, 2)
+    model.judge_by("classification")
+    logits = torch.cat([first, second, (first - second).abs()], dim=1) @ model.classifier.weight.T
+    np.testing.assert_allclose(model.compare(vectors.numpy()), logits.detach(), atol=1e-6)
+
+
+def test_a_trial_repeats_exactly(tmp_path: Path) -> None:
+    bench = Bench(pairs(tmp_path, "in_batch_negatives"), tmp_path)
+    assert bench.run(epochs=1.0).metrics == bench.run(epochs=1.0).metrics
+
+
+@pytest.mark.parametrize(
+    ("objective", "fields", "complaint"),
+    [
+        ("cosine", {"text_columns": ("a",)}, "name the two columns"),
+        ("cosine", {"score_range": None}, "needs the least and the greatest score"),
+        ("classification", {"score_range": (0.0, 1.0)}, "others have none"),
+        ("cosine", {"score_range": (5.0, 1.0)}, "the least score comes first"),
+        ("in_batch_negatives", {"label_column": "class"}, "have no label"),
+        ("cosine", {"head": "regression"}, "is for embedding"),
+        ("cosine", {"metric": "f1"}, "has the scores pearson, spearman"),
+    ],
+)
+def test_a_task_that_does_not_say_what_its_pairs_are_is_refused(
+    objective: str, fields: dict[str, Any], complaint: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SpecError, match=complaint):
+        load_task(pairs(tmp_path, objective, **fields))
+
+
+def test_a_task_for_embeddings_names_its_objective(tmp_path: Path) -> None:
+    spec = pairs(tmp_path, "cosine").model_copy(update={"objective": None, "score_range": None})
+    with pytest.raises(SpecError, match="say cosine"):
+        load_task(spec)
+
+
+def test_a_score_outside_its_range_and_a_missing_text_are_named(tmp_path: Path) -> None:
+    with pytest.raises(TaskDataError, match=r"record \d+: score 5 is not from 0 to 4"):
+        load_task(pairs(tmp_path, "cosine", score_range=(0.0, 4.0))).examples("train")
+    task = load_task(pairs(tmp_path, "in_batch_negatives"))
+    Path(task.file("train")).write_text('{"a": "x", "b": "y"}\n{"a": "x", "b": " "}\n')
+    with pytest.raises(TaskDataError, match="line 2: a or b holds no text"):
+        task.examples("train")
+
+
+@pytest.mark.parametrize(
+    ("head", "recipe", "complaint"),
+    [
+        ("embedding", {"frozen": True}, "frozen: an embedding has no head above its encoder"),
+        ("embedding", {"head_input": "mixture"}, "head_input: an embedding"),
+        ("retrieval", {}, "is evaluated, not learnt"),
+    ],
+)
+def test_a_sweep_without_a_head_to_learn_is_refused(head: str, recipe: dict[str, Any], complaint: str) -> None:
+    task = {"id": "own", "head": head, "files": {"train": "a.jsonl"}}
+    with pytest.raises(SpecError, match=complaint):
+        parse_spec({"kind": "sweep", "task": task, "recipe": {"tokenizer": "words", **recipe}})
+
+
+def test_a_broken_classifier_of_pairs_is_refused(tmp_path: Path) -> None:
+    bench = Bench(pairs(tmp_path, "classification"), tmp_path)
+    bench.run(epochs=0.1)
+    Path(bench.model_folder, CLASSIFIER_FILE).write_bytes(b"no weights")
+    with pytest.raises(CheckpointError, match="pair_classifier"):
+        evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
