@@ -46,10 +46,32 @@ def embed_lines(embedder: TextEmbedder, lines: Iterable[str]) -> Iterator[tuple[
 
     A line is a text, or a JSON object with `text`, whose other keys are kept. Raises: InputError, naming the line.
     """
-    numbered = numbered_lines(lines)
-    while chunk := list(islice(numbered, _LINES_AT_A_TIME)):
-        values = [_read_values(line, number) for number, line in chunk]
-        yield from zip(values, _embed(embedder, values, [number for number, _ in chunk]), strict=True)
+    remaining = read_text_lines(lines)
+    while chunk := list(islice(remaining, _LINES_AT_A_TIME)):
+        numbers, values = zip(*chunk, strict=True)
+        yield from zip(values, embed_texts(embedder, [some["text"] for some in values], numbers), strict=True)
+
+
+def read_text_lines(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The number of each line that is not blank, and what it says, `text` at least. Raises: InputError."""
+    for number, line in numbered_lines(lines):
+        read = parse_line(line, number)
+        values = {"text": read} if isinstance(read, str) else read
+        check_has("text", values, number)
+        if not isinstance(values["text"], str):
+            raise InputError(f"line {number}: text must be text")
+        yield number, values
+
+
+def embed_texts(
+    embedder: TextEmbedder, texts: Sequence[str], numbers: Sequence[int], unit: str = "line"
+) -> NDArray[np.float32]:
+    """(N, H). Raises: InputError, naming the number of the first text without any token."""
+    try:
+        return embedder.embed(texts)
+    except DataError:
+        empty = [number for number, ids in zip(numbers, embedder.tokenizer.encode_ids(texts), strict=True) if not ids]
+        raise InputError(f"{unit} {empty[0]}: the text has no token; leave it out") from None
 
 
 def write_matrix(path: Path, vectors: Iterable[NDArray[np.float32]], dimension: int) -> int:
@@ -70,22 +92,3 @@ def write_matrix(path: Path, vectors: Iterable[NDArray[np.float32]], dimension: 
 
     write_whole(path, write)
     return num_vectors
-
-
-def _read_values(line: str, number: int) -> dict[str, Any]:
-    read = parse_line(line, number)
-    if isinstance(read, str):
-        return {"text": read}
-    check_has("text", read, number)
-    if not isinstance(read["text"], str):
-        raise InputError(f"line {number}: text must be text")
-    return read
-
-
-def _embed(embedder: TextEmbedder, values: Sequence[dict[str, Any]], numbers: Sequence[int]) -> NDArray[np.float32]:
-    texts = [value["text"] for value in values]
-    try:
-        return embedder.embed(texts)
-    except DataError:
-        empty = [number for number, ids in zip(numbers, embedder.tokenizer.encode_ids(texts), strict=True) if not ids]
-        raise InputError(f"line {empty[0]}: the text has no token; leave the line out") from None

@@ -7,12 +7,10 @@ from itertools import islice
 from pathlib import Path
 from typing import cast
 
-from bert_core.errors import DataError
 from bert_core.text_embedding import TextEmbedder
-from orchestrator.errors import InputError
 from orchestrator.results import Split
 from orchestrator.retrieval.document_index import DocumentIndex, FoundDocument, OnProgress, open_document_index
-from orchestrator.retrieval.embedding import embedder_fingerprint, load_embedder
+from orchestrator.retrieval.embedding import embed_texts, embedder_fingerprint, load_embedder
 from orchestrator.retrieval.reranking import Reranker, Reranking
 from orchestrator.storage import local_copy
 from orchestrator.tasks import QueryExample, RankingPrediction, Task
@@ -40,17 +38,14 @@ class Searcher:
         Raises: InputError, naming a query without any token by its number from 1.
         """
         depth = max(k, self.reranker.candidates if self.reranker else 0)
-        remaining, number = iter(queries), 0
-        while some := list(islice(remaining, _QUERIES_AT_A_TIME)):
-            try:
-                vectors = self.embedder.embed(some)
-            except DataError as error:
-                raise InputError(f"query {number + 1} and after: {error}") from None
-            for query, hits in zip(some, self.index.search(vectors, depth), strict=True):
+        remaining = enumerate(queries, start=1)
+        while chunk := list(islice(remaining, _QUERIES_AT_A_TIME)):
+            numbers, some = zip(*chunk, strict=True)
+            vectors = embed_texts(self.embedder, some, numbers, "query")
+            for number, query, hits in zip(numbers, some, self.index.search(vectors, depth), strict=True):
                 if self.reranker is not None:
                     hits = self.reranker.rerank(query, hits)
-                number += 1
-                self.on_progress(f"searched for {number:,} queries")
+                    self.on_progress(f"reranked the hits of {number:,} queries")
                 yield hits[:k]
 
 

@@ -43,6 +43,7 @@ NEVER: dict[str, frozenset[str]] = {
     "orchestrator.tasks": frozenset({"ray", "sqlalchemy", "click", "orchestrator.registry"}),
     "orchestrator.finetuning": frozenset({"sqlalchemy", "click", "orchestrator.registry"}),
     "orchestrator.distillation": frozenset({"sqlalchemy", "click", "orchestrator.registry"}),
+    "orchestrator.retrieval": frozenset({"ray", "sqlalchemy", "click", "orchestrator.registry"}),
     "orchestrator.storage": frozenset({"ray", "torch", "sqlalchemy", "click"}),
     "orchestrator.registry": frozenset({"ray", "torch", "click"}),
     "orchestrator.recorder": frozenset({"ray", "torch", "click"}),

@@ -168,10 +168,12 @@ def search(
 
 def _queries_of_stdin() -> list[str]:
     from orchestrator.errors import InputError
+    from orchestrator.retrieval.embedding import read_text_lines
 
     if sys.stdin.isatty():
         tell("reading queries from the terminal, one a line; end with Ctrl-D")
-    found = [line.strip() for line in sys.stdin if line.strip()]
+    lines = click.get_text_stream("stdin", encoding="utf-8", errors="surrogateescape")
+    found = [values["text"].strip() for _, values in read_text_lines(lines)]
     if not found:
         raise InputError("there is no query; give some as arguments, or as lines of stdin")
     return found

@@ -1,0 +1,111 @@
+"""`embed`, `search` and the evaluation of retrieval from the command line, on tiny models with random weights.
+
+Alone: .venv/bin/pytest tests/orchestrator/cli/test_searching.py
+"""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.orchestrator.cli.conftest import Command
+from tests.orchestrator.retrieval.conftest import classifier, documents, encoder, scorer
+
+__all__ = ["classifier", "documents", "encoder", "scorer"]
+
+
+def test_embed_writes_json_lines_or_a_matrix(command: Command, encoder: str, tmp_path: Path) -> None:
+    (tmp_path / "texts.jsonl").write_text('cats rest\n\n{"id": 7, "text": "rain falls"}\n')
+    outcome = command("embed", encoder, "texts.jsonl")
+    assert outcome.status == 0, outcome.err
+    rows = [json.loads(line) for line in outcome.out.splitlines()]
+    assert [(row["text"], row.get("id")) for row in rows] == [("cats rest", None), ("rain falls", 7)]
+    assert command("embed", encoder, "texts.jsonl", "-o", "rows.jsonl").out == ""
+    assert (tmp_path / "rows.jsonl").read_text() == outcome.out
+    matrix = command("embed", encoder, "texts.jsonl", "-o", "rows.npy")
+    assert "2 vectors of 16 numbers" in matrix.err
+    np.testing.assert_allclose(np.load(tmp_path / "rows.npy"), [row["embedding"] for row in rows], atol=1e-6)
+
+
+def test_embed_tells_what_it_did_not_read(command: Command, encoder: str, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("cats rest\n" + "cats rest " * 20)
+    assert "1 texts have more than 12 tokens" in command("embed", encoder, "texts.txt").err
+
+
+def test_search_shows_the_hits_of_each_query(command: Command, encoder: str, documents: str) -> None:
+    outcome = command("search", encoder, "a cold mat", "planes", "--documents", documents, "--top-k", "2", "-f", "json")
+    assert outcome.status == 0, outcome.err
+    rows = json.loads(outcome.out)
+    assert [(row["query"], row["rank"]) for row in rows] == [(q, n) for q in ("a cold mat", "planes") for n in (1, 2)]
+    assert "1 documents without text are not in the index" in outcome.err
+    table = command("search", encoder, "planes", "--documents", documents).out.splitlines()
+    assert table[0].split() == ["rank", "id", "score", "text"]
+    assert len(table) == 4
+
+
+def test_search_reads_queries_from_stdin(
+    command: Command, encoder: str, documents: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = io.TextIOWrapper(io.BytesIO(b'cats\n\n{"text": "planes"}\n'))
+    monkeypatch.setattr("sys.stdin", asked)
+    outcome = command("search", encoder, "--documents", documents, "--index", "index", "-f", "csv", "--top-k", "1")
+    assert outcome.status == 0, outcome.err
+    assert [row["query"] for row in csv.DictReader(io.StringIO(outcome.out))] == ["cats", "planes"]
+    assert command("search", encoder, "cats", "--index", "index").status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "complaint"),
+    [
+        (["search", "MODEL", "cats"], 2, "there is nothing to search; name --documents"),
+        (["search", "MODEL", "cats", "--documents", "none.txt"], 2, "none.txt cannot be read"),
+        (["search", "MODEL", "cats", "--index", "none"], 2, "there is no index at none"),
+        (["search", "MODEL", "cats", "--documents", "DOCUMENTS", "--relevant", "yes"], 2, "give that with --rerank"),
+        (
+            ["search", "MODEL", "cats", "--documents", "DOCUMENTS", "--rerank", "nothing"],
+            3,
+            "'nothing' is no registered",
+        ),
+        (["search", "nothing", "cats", "--documents", "DOCUMENTS"], 3, "'nothing' is no"),
+        (["embed", "nothing", "DOCUMENTS"], 3, "'nothing' is no"),
+        (["embed", "MODEL", "broken.txt"], 2, "broken.txt: line 2 is not UTF-8"),
+        (["evaluate", "MODEL", "sst2", "folder=SST-2", "--rerank", "MODEL"], 2, "task sst2 is no retrieval"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    command: Command,
+    encoder: str,
+    documents: str,
+    tmp_path: Path,
+    arguments: list[str],
+    status: int,
+    complaint: str,
+) -> None:
+    (tmp_path / "broken.txt").write_bytes(b"fine\ncaf\xe9\n")
+    (tmp_path / "SST-2").mkdir()
+    (tmp_path / "SST-2" / "dev.tsv").write_text("sentence\tlabel\nthe cat\t1\n")
+    names = {"MODEL": encoder, "DOCUMENTS": documents}
+    outcome = command(*[names.get(word, word) for word in arguments])
+    assert (outcome.status, outcome.out) == (status, "")
+    assert complaint in outcome.err
+
+
+def test_evaluate_scores_rankings_and_reranked_ones(
+    command: Command, encoder: str, scorer: str, classifier: str, documents: str, tmp_path: Path
+) -> None:
+    Path(documents).rename(tmp_path / "corpus.jsonl")
+    (tmp_path / "queries.jsonl").write_text('{"_id": "q1", "text": "a cold mat"}\n{"_id": "q2", "text": "planes"}\n')
+    (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq1\ta\t1\nq1\tc\t1\nq2\tb\t4\n")
+    task = [encoder, "own", "head=retrieval", f"folder={tmp_path}", "-f", "json"]
+    record = json.loads(command("evaluate", *task, "--predictions", "p.jsonl").out)
+    assert (record["num_examples"], record["num_documents"], record["num_empty_documents"]) == (2, 3, 1)
+    assert record["recall_at_10"] == pytest.approx((1 / 2 + 1) / 2)
+    rows = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    mrr = [1 / (row["prediction"].index(name) + 1) for row, name in zip(rows, "ab", strict=True)]
+    assert record["mrr_at_10"] == pytest.approx(sum(mrr) / 2)
+    for options in (["--rerank", scorer], ["--rerank", classifier, "--relevant", "yes", "--candidates", "2"]):
+        again = json.loads(command("evaluate", *task, *options).out)
+        assert again["recall_at_10"] == record["recall_at_10"]

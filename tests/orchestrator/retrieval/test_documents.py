@@ -1,0 +1,56 @@
+"""Files of documents: lines of text and objects, compressed or not; what is broken is named.
+
+Alone: .venv/bin/pytest tests/orchestrator/retrieval/test_documents.py
+"""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import InputError
+from orchestrator.retrieval.documents import Document, DocumentFile
+
+
+def test_documents_have_titles_before_texts_and_empty_ones_are_counted(documents: str) -> None:
+    file = DocumentFile(documents)
+    expected = [
+        Document("a", "cats rest on the mat"),
+        Document("b", "wings lift planes"),
+        Document("d", "rain falls into a cold river"),
+    ]
+    assert list(file) == expected
+    assert list(file) == expected, "a file is read anew each time"
+    assert file.num_empty == 1
+
+
+def test_lines_of_text_go_by_their_number_also_from_a_compressed_file(tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt.gz"
+    path.write_bytes(gzip.compress("\ufeffone\u2028line\r\n\n  two \n".encode()))
+    assert list(DocumentFile(str(path))) == [Document("1", "one\u2028line"), Document("3", "two")]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b'{"id": 1, "text": "a"}\n{"id": "1", "text": "b"}', "line 2: the id '1' stands twice"),
+        (b'{"id": 1, "txt": "a"}', "line 1: a document needs text"),
+        (b'{"text": "a", "title": 3}', "line 1: a document needs text, and its title is text"),
+        (b'fine\n{"text": ', "line 2 is not whole JSON"),
+        (b"caf\xe9", "line 1 is not UTF-8"),
+    ],
+)
+def test_a_broken_line_is_named(content: bytes, complaint: str, tmp_path: Path) -> None:
+    path = tmp_path / "documents.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=rf"documents\.jsonl: {complaint}"):
+        list(DocumentFile(str(path)))
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".xz", ".zst"])
+def test_a_file_that_is_missing_or_damaged_is_named(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"documents.jsonl{ending}"
+    if ending:
+        path.write_bytes(b"no such compression")
+    with pytest.raises(InputError, match="cannot be read"):
+        list(DocumentFile(str(path)))

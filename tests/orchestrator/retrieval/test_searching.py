@@ -1,0 +1,137 @@
+"""Searching: an index is built once and searched again by the same model alone; reranking orders the first hits.
+
+Alone: .venv/bin/pytest tests/orchestrator/retrieval/test_searching.py
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bert_core.errors import CheckpointError
+from orchestrator.errors import InputError
+from orchestrator.inference import predict
+from orchestrator.retrieval.document_index import FoundDocument
+from orchestrator.retrieval.embedding import load_embedder
+from orchestrator.retrieval.reranking import Reranker, Reranking
+from orchestrator.retrieval.searching import open_searcher
+
+QUERIES = ["a cold mat", "planes"]
+TEXTS = {"a": "cats rest on the mat", "b": "wings lift planes", "d": "rain falls into a cold river"}
+
+
+def quiet(line: str) -> None:
+    assert line
+
+
+def search(
+    encoder: str, documents: str | None, index: str | None, k: int = 10, reranking: Reranking | None = None
+) -> list[list[FoundDocument]]:
+    with open_searcher(encoder, documents, index, reranking, quiet) as searcher:
+        return list(searcher.search(QUERIES, k))
+
+
+def test_hits_agree_with_cosines(encoder: str, documents: str) -> None:
+    embedder = load_embedder(encoder)
+    vectors, queries = embedder.embed(list(TEXTS.values())), embedder.embed(QUERIES)
+    unit = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (queries, vectors)]
+    for hits, cosines in zip(search(encoder, documents, None), unit[0] @ unit[1].T, strict=True):
+        assert [hit.id for hit in hits] == [list(TEXTS)[row] for row in np.argsort(-cosines)]
+        np.testing.assert_allclose([hit.score for hit in hits], np.sort(cosines)[::-1], atol=1e-6)
+        assert all(hit.text == TEXTS[hit.id] for hit in hits)
+    assert [len(hits) for hits in search(encoder, documents, None, k=2)] == [2, 2]
+
+
+def test_an_index_is_built_once_and_needs_the_documents_no_more(encoder: str, documents: str, tmp_path: Path) -> None:
+    index = str(tmp_path / "index")
+    first = search(encoder, documents, index)
+    made_at = Path(index, "manifest.json").stat().st_mtime_ns
+    assert search(encoder, documents, index) == first
+    Path(documents).unlink()
+    assert search(encoder, None, index) == first
+    assert Path(index, "manifest.json").stat().st_mtime_ns == made_at
+    with open_searcher(encoder, None, index, None, quiet) as searcher:
+        assert searcher.index.counts == {"num_documents": 3, "num_empty_documents": 1, "num_truncated_documents": 0}
+
+
+def test_an_index_of_another_model_or_other_documents_is_refused(
+    encoder: str, other_encoder: str, documents: str, tmp_path: Path
+) -> None:
+    index = str(tmp_path / "index")
+    search(encoder, documents, index)
+    with pytest.raises(InputError, match="was built with another model"):
+        search(other_encoder, documents, index)
+    with Path(documents).open("a") as file:
+        file.write("\none more\n")
+    with pytest.raises(InputError, match="is an index of other documents than"):
+        search(encoder, documents, index)
+    with pytest.raises(InputError, match="there is no index at"):
+        search(encoder, None, str(tmp_path / "nowhere"))
+
+
+def test_a_damaged_index_is_refused(encoder: str, documents: str, tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    search(encoder, documents, str(index))
+    (index / "documents.jsonl").write_text("cut")
+    with pytest.raises(CheckpointError, match=r"documents\.jsonl.*build the index anew"):
+        search(encoder, None, str(index))
+
+
+def test_an_index_that_cannot_be_built_leaves_no_folder(encoder: str, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n")
+    with pytest.raises(InputError, match="holds no document with text"):
+        search(encoder, str(empty), str(tmp_path / "index"))
+    empty.write_text("fine\n\u200b\x00\n")
+    with pytest.raises(InputError, match=r"empty\.txt: text 2 has no token"):
+        search(encoder, str(empty), str(tmp_path / "index"))
+    assert [path.name for path in tmp_path.iterdir()] == ["empty.txt"]
+
+
+def test_a_query_without_tokens_is_named(encoder: str, documents: str) -> None:
+    with (
+        open_searcher(encoder, documents, None, None, quiet) as searcher,
+        pytest.raises(InputError, match="query 2: the text has no token"),
+    ):
+        list(searcher.search(["cats", "\u200b\x00"], 1))
+
+
+@pytest.mark.parametrize("label", [None, "yes"])
+def test_reranked_hits_have_the_scores_of_the_pairs(
+    label: str | None, encoder: str, scorer: str, classifier: str, documents: str
+) -> None:
+    model = scorer if label is None else classifier
+    for query, hits in zip(QUERIES, search(encoder, documents, None, reranking=Reranking(model, label)), strict=True):
+        assert {hit.id for hit in hits} == set(TEXTS)
+        rows = list(predict(model, [f"{query}\t{hit.text}" for hit in hits]))
+        expected = [row["value"] if label is None else row["probabilities"][label] for row in rows]
+        np.testing.assert_allclose([hit.score for hit in hits], expected, atol=1e-6)
+        assert expected == sorted(expected, reverse=True)
+
+
+def test_hits_beyond_the_candidates_stay_as_they_were(encoder: str, scorer: str, documents: str) -> None:
+    plain = search(encoder, documents, None)
+    for before, after in zip(
+        plain, search(encoder, documents, None, reranking=Reranking(scorer, None, 2)), strict=True
+    ):
+        assert {hit.id for hit in after[:2]} == {hit.id for hit in before[:2]}
+        assert after[2:] == before[2:]
+    one = search(encoder, documents, None, k=1, reranking=Reranking(scorer, None, 3))
+    best = search(encoder, documents, None, k=3, reranking=Reranking(scorer, None, 3))
+    assert one == [hits[:1] for hits in best], "the candidates are more than what is shown"
+
+
+@pytest.mark.parametrize(
+    ("model", "label", "complaint"),
+    [
+        ("scorer", "yes", "gives a score and has no label 'yes'"),
+        ("classifier", None, "knows the labels no, yes; say with --relevant which one"),
+        ("classifier", "maybe", "'maybe' is none of them"),
+        ("encoder", None, "is a model for embedding"),
+    ],
+)
+def test_a_model_that_says_nothing_of_pairs_cannot_rerank(
+    model: str, label: str | None, complaint: str, request: pytest.FixtureRequest
+) -> None:
+    with pytest.raises(InputError, match=complaint):
+        Reranker(Reranking(request.getfixturevalue(model), label))
