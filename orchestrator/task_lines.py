@@ -6,7 +6,7 @@ from typing import Any
 
 from orchestrator.errors import InputError
 from orchestrator.input_lines import check_has, parse_line
-from orchestrator.specs.sweep import Head
+from orchestrator.specs.task import Head
 from orchestrator.tasks import (
     AnswerPrediction,
     ChoicePrediction,

@@ -12,7 +12,7 @@ from bert_core.masking import IGNORED
 from orchestrator.finetuning.heads import Batch, HeadModel, compute_batch_logits, loss_of_logits
 from orchestrator.finetuning.inference import Precision, compute_logits
 from orchestrator.specs.distill import ObjectiveSpec
-from orchestrator.specs.sweep import Head
+from orchestrator.specs.task import Head
 from orchestrator.tasks import Features
 
 

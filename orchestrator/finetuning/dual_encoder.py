@@ -25,7 +25,7 @@ from bert_core.vector_index import build_index
 from bert_core.whole_files import write_whole
 from orchestrator.errors import SpecError
 from orchestrator.specs import RecipeSpec
-from orchestrator.specs.sweep import Objective
+from orchestrator.specs.task import Objective
 
 CLASSIFIER_FILE = "pair_classifier.safetensors"
 

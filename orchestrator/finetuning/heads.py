@@ -31,7 +31,7 @@ from orchestrator.errors import SpecError
 from orchestrator.finetuning.dual_encoder import DualEncoder
 from orchestrator.network_config import build_config
 from orchestrator.specs import ModelSpec, RecipeSpec
-from orchestrator.specs.sweep import Head, Objective
+from orchestrator.specs.task import Head, Objective
 from orchestrator.tasks import Features
 
 HeadModel: TypeAlias = (

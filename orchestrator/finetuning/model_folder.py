@@ -12,7 +12,8 @@ from bert_core.tokenization import Tokenizer
 from orchestrator.finetuning.dual_encoder import DualEncoder
 from orchestrator.finetuning.heads import HEAD_MODELS, HeadModel
 from orchestrator.specs import RecipeSpec
-from orchestrator.specs.sweep import Context, Head, Objective
+from orchestrator.specs.recipe import Context
+from orchestrator.specs.task import Head, Objective
 from orchestrator.storage import written_folder
 from orchestrator.tasks import Example, SideColumns, Task
 from orchestrator.tasks.side_columns import NO_COLUMNS

@@ -8,7 +8,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from bert_core.counter_random import derive_key
 from orchestrator.finetuning.search_space import Point, axis_values
 from orchestrator.specs import SweepSpec
-from orchestrator.specs.sweep import IntUniform, LogUniform, Uniform
+from orchestrator.specs.axes import IntUniform, LogUniform, Uniform
 
 _ASKS_PER_POINT = 50
 """A study that proposes only known points so many times over has used up its space."""

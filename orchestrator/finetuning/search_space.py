@@ -14,8 +14,8 @@ from bert_core.counter_random import derive_key, uniform
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.batch_order import num_evaluations
 from orchestrator.specs import RecipeSpec, SweepSpec
+from orchestrator.specs.axes import Axis, Choice, IntUniform, LogUniform, Scalar, Uniform
 from orchestrator.specs.problems import rule_of
-from orchestrator.specs.sweep import Axis, Choice, IntUniform, LogUniform, Scalar, Uniform
 
 Point = Mapping[str, Scalar]
 """A value for each axis of the space."""

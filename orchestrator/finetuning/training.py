@@ -20,7 +20,7 @@ from orchestrator.finetuning.batch_order import Schedule, epoch_batches
 from orchestrator.finetuning.heads import Batch, HeadModel, compute_loss, make_batch
 from orchestrator.finetuning.inference import autocast
 from orchestrator.specs import RecipeSpec
-from orchestrator.specs.sweep import Head
+from orchestrator.specs.task import Head
 from orchestrator.tasks import Features
 
 _CHECK_EVERY_STEPS = 20

@@ -6,7 +6,9 @@ from orchestrator.specs.fields import Section, Spec
 from orchestrator.specs.network import ModelSpec
 from orchestrator.specs.pipeline import AnySpec, PipelineSpec
 from orchestrator.specs.pretrain import ExecutionSpec, Phase, PretrainSpec
-from orchestrator.specs.sweep import EvaluateSpec, RecipeSpec, SweepSpec, TaskSpec
+from orchestrator.specs.recipe import RecipeSpec
+from orchestrator.specs.sweep import SweepSpec
+from orchestrator.specs.task import EvaluateSpec, TaskSpec
 
 __all__ = [
     "AnySpec",

@@ -5,8 +5,9 @@ from typing import ClassVar, Literal, Self
 from pydantic import model_validator
 
 from orchestrator.specs.fields import Section, Spec, execution, identity
+from orchestrator.specs.recipe import RecipeSpec
 from orchestrator.specs.references import RANDOM
-from orchestrator.specs.sweep import RecipeSpec, TaskSpec
+from orchestrator.specs.task import TaskSpec
 
 
 class ObjectiveSpec(Section):

@@ -17,7 +17,8 @@ from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.fields import Spec
 from orchestrator.specs.pipeline import AnySpec
 from orchestrator.specs.problems import describe, dotted, nearest, place_of, shown
-from orchestrator.specs.sweep import EvaluateSpec, SweepSpec, TaskSpec
+from orchestrator.specs.sweep import SweepSpec
+from orchestrator.specs.task import EvaluateSpec, TaskSpec
 from orchestrator.specs.yaml_text import KeyPath, Place, YamlDocument, parse_value, read_document
 
 SPEC_KINDS: dict[str, type[AnySpec]] = {cls.model_fields["kind"].default: cls for cls in get_args(AnySpec)}

@@ -8,7 +8,8 @@ from orchestrator.specs.corpus import CorpusSpec, TokenizerSpec
 from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.fields import Spec, identity
 from orchestrator.specs.pretrain import PretrainSpec
-from orchestrator.specs.sweep import EvaluateSpec, SweepSpec
+from orchestrator.specs.sweep import SweepSpec
+from orchestrator.specs.task import EvaluateSpec
 
 StageSpec = Annotated[
     TokenizerSpec | CorpusSpec | PretrainSpec | SweepSpec | DistillSpec | EvaluateSpec, Field(discriminator="kind")

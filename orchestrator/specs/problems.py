@@ -136,7 +136,9 @@ def rule_of(problem: Any) -> str:
         close = difflib.get_close_matches(str(problem["input"]), allowed, n=1, cutoff=0.6)
         hint = f"; did you mean {close[0]}?" if close else ""
         return f"allowed: {', '.join(allowed)}{hint}"
-    return f"it {_MUST_BE[kind].format(**context)}" if kind in _MUST_BE else str(problem["msg"]).removeprefix("Value error, ")
+    if kind in _MUST_BE:
+        return f"it {_MUST_BE[kind].format(**context)}"
+    return str(problem["msg"]).removeprefix("Value error, ")
 
 
 def _words(expected: str) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.results import Split
-from orchestrator.specs.sweep import Head
+from orchestrator.specs.task import Head
 from orchestrator.tasks.bio_tags import tag_set
 
 _GLUE_FILES: Mapping[Split, tuple[str, ...]] = {

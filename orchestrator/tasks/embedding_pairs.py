@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 
 from orchestrator.errors import SpecError
-from orchestrator.specs.sweep import TaskSpec
+from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.examples import MatchExample, RegressionExample
 from orchestrator.tasks.labelled_tables import ClassificationTable, RegressionTable
 from orchestrator.tasks.tables import read_rows

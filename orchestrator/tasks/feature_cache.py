@@ -15,7 +15,8 @@ import numpy as np
 
 from bert_core.tokenization import Tokenizer
 from orchestrator.results import DatasetResult, FileCount, Split
-from orchestrator.specs.sweep import Context, Head
+from orchestrator.specs.recipe import Context
+from orchestrator.specs.task import Head
 from orchestrator.storage import digest_file, join, read_bytes, read_json, write_bytes, write_json
 from orchestrator.storage.files import is_local, local_path
 from orchestrator.tasks.features import Features, build_features

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from bert_core.tokenization import Tokenizer
 from orchestrator.errors import SpecError, TaskDataError
 from orchestrator.results import Split
-from orchestrator.specs.sweep import Context, Head
+from orchestrator.specs.recipe import Context
+from orchestrator.specs.task import Head
 from orchestrator.tasks.examples import Example, MultipleChoiceExample, NerExample, QaExample, TextExample
 from orchestrator.tasks.ner_features import build_ner_windows
 from orchestrator.tasks.qa_features import build_qa_windows

@@ -14,7 +14,7 @@ import numpy as np
 
 from bert_core.masking import IGNORED
 from bert_core.tokenization import Tokenizer
-from orchestrator.specs.sweep import Context
+from orchestrator.specs.recipe import Context
 from orchestrator.tasks.examples import NerExample
 from orchestrator.tasks.windows import Windows, cumulative
 

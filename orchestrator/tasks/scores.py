@@ -21,7 +21,7 @@ from bert_core.metrics import (
 )
 from orchestrator.errors import TaskDataError
 from orchestrator.results import Split
-from orchestrator.specs.sweep import Head, Objective
+from orchestrator.specs.task import Head, Objective
 from orchestrator.storage import write_bytes
 from orchestrator.tasks.examples import (
     ClassificationExample,

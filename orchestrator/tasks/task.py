@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 from orchestrator.errors import TaskDataError
 from orchestrator.results import Split
-from orchestrator.specs.sweep import Head, Objective
+from orchestrator.specs.task import Head, Objective
 from orchestrator.storage import digest_file
 from orchestrator.tasks.examples import Example
 from orchestrator.tasks.side_columns import NO_COLUMNS, SideColumns

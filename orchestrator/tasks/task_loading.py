@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from orchestrator.errors import SpecError, TaskDataError
 from orchestrator.results import Split
-from orchestrator.specs.sweep import Head, TaskSpec
+from orchestrator.specs.task import Head, TaskSpec
 from orchestrator.storage import exists
 from orchestrator.tasks.bio_tags import complete_tag_set, is_bio
 from orchestrator.tasks.catalogue import KNOWN_TASKS, KnownTask

@@ -12,7 +12,7 @@ from orchestrator.finetuning.search_space import (
     value_at,
 )
 from orchestrator.specs import SweepSpec
-from orchestrator.specs.sweep import Choice, IntUniform, LogUniform, Uniform
+from orchestrator.specs.axes import Choice, IntUniform, LogUniform, Uniform
 
 
 def sweep(recipe: dict[str, object] | None = None, **fields: object) -> SweepSpec:

@@ -19,7 +19,7 @@ from orchestrator.finetuning.heads import build_model
 from orchestrator.finetuning.inference import compute_logits
 from orchestrator.finetuning.model_folder import load_fine_tuned
 from orchestrator.specs import RecipeSpec, TaskSpec
-from orchestrator.specs.sweep import Head
+from orchestrator.specs.task import Head
 from orchestrator.tasks import build_features, load_task
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.test_trial import Bench

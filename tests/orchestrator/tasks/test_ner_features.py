@@ -4,6 +4,7 @@ Alone: pytest tests/orchestrator/tasks/test_ner_features.py
 """
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_core.tokenization import Tokenizer
-from orchestrator.specs.sweep import Context
+from orchestrator.specs.recipe import Context
+from orchestrator.tasks import Task, prepare_features
+from orchestrator.tasks.conll import ConllReader
 from orchestrator.tasks.examples import NerExample
 from orchestrator.tasks.ner_features import build_ner_windows
 from orchestrator.tasks.windows import Windows
@@ -68,6 +71,18 @@ def test_windows_of_a_long_sentence_show_one_another(tokenizer: Tokenizer) -> No
     assert texts_of(windows, tokenizer) == ["the house a river", "a river the engine"]
     assert windows.arrays["word_starts"].tolist() == [1, 2, 3, 4, 9, 10]
     assert windows.counts["num_split"] == 1
+
+
+def test_features_of_another_context_are_kept_elsewhere(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("-DOCSTART- O\n\nthe O\n\nriver O\n", encoding="utf-8")
+    files = {"train": str(tmp_path / "a")}
+    task = Task(id="mine", head="ner", labels=LABELS, metric="f1", files=files, reader=ConllReader())
+    kept = {"max_seq_length": 8, "doc_stride": 8, "max_query_length": 8, "cache": str(tmp_path / "cache")}
+    alone = prepare_features(task, "train", tokenizer, **kept)
+    shown = prepare_features(task, "train", tokenizer, **kept, context="document")
+    assert (shown.reused, shown.path == alone.path) == (False, False)
+    assert prepare_features(task, "train", tokenizer, **kept, context="document").reused
+    assert [features.lengths.tolist() for features in (alone, shown)] == [[3, 3], [4, 4]]
 
 
 @pytest.mark.parametrize("context", ["sentence", "document"])

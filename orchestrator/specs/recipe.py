@@ -1,0 +1,67 @@
+"""How one model is fine-tuned."""
+
+from typing import Literal, Self
+
+from pydantic import model_validator
+
+from orchestrator.specs.fields import Section, identity
+from orchestrator.specs.network import Family, Size
+
+Context = Literal["sentence", "document"]
+
+
+class RecipeSpec(Section):
+    """How one trial is trained; any of it can be an axis of the search."""
+
+    init_from: str = identity("random", "A model to start from, or `random` weights.")
+    tokenizer: str | None = identity(None, "Tokenizer for random weights; a model brings its own.")
+    size: Size = identity("tiny", "Size of random weights: tiny to large, or layers × width as in 8x256.")
+    family: Family = identity("bert", "Family of random weights.")
+    initializer_range: float = identity(0.02, "Standard deviation of random weights.", gt=0.0)
+    learning_rate: float = identity(5e-5, "Peak learning rate.", gt=0.0)
+    batch_size: int = identity(32, "Examples of a step.", unit="examples", ge=1)
+    epochs: float = identity(3.0, "Passes over the training split.", unit="epochs", gt=0.0)
+    warmup_share: float = identity(0.1, "Share of the steps that warm up linearly.", unit="share", ge=0.0, lt=1.0)
+    frozen: bool = identity(
+        False, "Only the head learns, on the encoder's outputs, which are computed once for all trials."
+    )
+    head_input: Literal["last", "second_to_last", "sum_last_four", "concat_last_four", "mixture", "embeddings"] = (
+        identity("last", "What the head reads: a layer's output, the last four's, or a learnt mixture of all.")
+    )
+    layer_learning_rate_decay: float = identity(
+        1.0, "Each layer's learning rate is this times that of the layer above it; 1 for one rate.", gt=0.0, le=1.0
+    )
+    unfreeze_every_epochs: float | None = identity(
+        None, "Only the head learns at first, then one more layer from the top each so often.", unit="epochs", gt=0.0
+    )
+    weight_decay: float = identity(0.01, "AdamW's decay; none on biases and LayerNorm.", ge=0.0)
+    max_grad_norm: float = identity(1.0, "Gradients are clipped to this norm.", gt=0.0)
+    dropout: float | None = identity(None, "Dropout everywhere; the model's own when left out.", ge=0.0, lt=1.0)
+    max_seq_length: int = identity(128, "Tokens of a sequence, special tokens included.", unit="tokens", ge=8)
+    doc_stride: int = identity(128, "Tokens between the starts of two windows of a passage (qa).", unit="tokens", ge=1)
+    max_query_length: int = identity(64, "Tokens of a question at most (qa).", unit="tokens", ge=1)
+    max_answer_length: int = identity(30, "Tokens of an answer at most (qa).", unit="tokens", ge=1)
+    context: Context = identity(
+        "sentence",
+        "What a window shows: a sentence alone, or as much of its document around it as fits, where the file marks "
+        "documents with `-DOCSTART-` (ner).",
+    )
+    token_decoder: Literal["softmax", "crf"] = identity(
+        "softmax", "Each word's tag alone, or a sentence's path of tags: a linear-chain CRF within BIO (ner)."
+    )
+    pooling: Literal["mean", "cls", "max"] | None = identity(
+        None, "How tokens become one vector; as the model's folder says, else their mean, when left out (embedding)."
+    )
+    temperature: float = identity(
+        0.05, "Cosines are divided by this before the softmax over a batch (embedding, in_batch_negatives).", gt=0.0
+    )
+    evaluations_per_epoch: int = identity(1, "Validation scores taken in each epoch.", ge=1)
+    patience: int | None = identity(None, "Stop after so many evaluations without a better score.", ge=1)
+    precision: Literal["fp32", "bf16"] = identity("fp32", "Arithmetic of forward and backward.")
+    seed: int = identity(0, "Decides head, order and dropout.", ge=0, lt=2**32)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.frozen and self.unfreeze_every_epochs is not None:
+            raise ValueError("frozen and unfreeze_every_epochs contradict one another; leave one out")
+        return self

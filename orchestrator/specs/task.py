@@ -1,0 +1,71 @@
+"""What is learnt: a labelled task, from which files, and the scoring of a model on it."""
+
+from typing import ClassVar, Literal
+
+from orchestrator.specs.fields import Section, Spec, execution, identity
+
+Head = Literal["classification", "multi_label", "multiple_choice", "regression", "ner", "qa", "embedding", "retrieval"]
+Objective = Literal["cosine", "in_batch_negatives", "classification"]
+
+
+class TaskSpec(Section):
+    """A known task by id with the folder of its official files, or one's own files and columns."""
+
+    id: str = identity(doc="`sst2`, `mrpc`, `stsb`, `conll2003`, `squad`, …, or a name for a task of one's own.")
+    folder: str | None = identity(
+        None,
+        "Folder of a known task's official files, or of a collection (retrieval): corpus.jsonl, queries.jsonl, "
+        "qrels.tsv or qrels/dev.tsv; compressed or not.",
+    )
+    head: Head | None = identity(None, "Kind of head; a known task has its own.")
+    files: dict[Literal["train", "validation", "test"], str] = identity(
+        {},
+        "A file per split: CSV, TSV, JSONL, Parquet, CoNLL columns (word first, BIO tag last), SQuAD JSON; "
+        "also compressed.",
+    )
+    text_columns: tuple[str, ...] = identity(
+        (), "One or two columns of text; the column of words of a NER table, `tokens` when left out.", max_length=2
+    )
+    choice_columns: tuple[str, ...] = identity(
+        (), "The columns of the choices (multiple_choice); a second column of text begins every choice."
+    )
+    number_columns: tuple[str, ...] = identity(
+        (), "Columns of numbers that a classifier reads beside the text; a row may lack any of them."
+    )
+    category_columns: tuple[str, ...] = identity(
+        (), "Columns of categories that a classifier reads beside the text; a row may lack any of them."
+    )
+    label_column: str | None = identity(
+        None, "The column of the label or score: `label`, or `tags` in a NER table, when left out."
+    )
+    objective: Objective | None = identity(
+        None,
+        "What the vectors of a pair are trained on and judged by: the cosine's distance from a score, finding each "
+        "text's partner among all those of a batch, or the pair's class (embedding).",
+    )
+    score_range: tuple[float, float] | None = identity(
+        None, "The least and the greatest score: unrelated and the same (embedding, objective cosine)."
+    )
+    label_separator: str = identity(
+        "|", "What names stand apart by in a column of labels that holds no lists (multi_label).", min_length=1
+    )
+    labels: tuple[str, ...] | None = identity(
+        None, "All labels in order; those of the training split, sorted, when left out."
+    )
+    metric: str | None = identity(None, "The score that ranks; the task's own when left out.")
+    max_train_examples: int | None = identity(None, "Train on the first so many examples.", unit="examples", ge=1)
+    max_validation_examples: int | None = identity(None, "Validate on the first so many.", unit="examples", ge=1)
+    on_bad_record: Literal["error", "skip"] = identity(
+        "error", "What a broken record does: end the run or be left out."
+    )
+
+
+class EvaluateSpec(Spec):
+    """Score a model on a split of a task."""
+
+    title: ClassVar[str] = "score a model on a task"
+    kind: Literal["evaluate"] = identity("evaluate", "Selects this kind of spec.")
+    model: str = identity(doc="The model: a registered name, a run or a folder.")
+    task: TaskSpec = identity(doc="The task.")
+    split: Literal["train", "validation", "test"] = identity("validation", "The split that is scored.")
+    batch_size: int = execution(64, "Examples of a forward pass.", unit="examples", ge=1)
