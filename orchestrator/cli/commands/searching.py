@@ -172,8 +172,8 @@ def _queries_of_stdin() -> list[str]:
 
     if sys.stdin.isatty():
         tell("reading queries from the terminal, one a line; end with Ctrl-D")
-    lines = click.get_text_stream("stdin", encoding="utf-8", errors="surrogateescape")
-    found = [values["text"].strip() for _, values in read_text_lines(lines)]
+    with click.open_file("-", encoding="utf-8", errors="surrogateescape") as lines:
+        found = [values["text"].strip() for _, values in read_text_lines(lines)]
     if not found:
         raise InputError("there is no query; give some as arguments, or as lines of stdin")
     return found
