@@ -118,7 +118,8 @@ class _Laboratory:
         values = spec_values(spec) | {"tags": [*spec.tags, *tags]}
         run_id = uuid4().hex[:12]
         folder = join(self.settings.storage, "runs", run_id)
-        metric = load_task(spec.task).metric if isinstance(spec, SweepSpec | DistillSpec | EvaluateSpec) else None
+        task = spec.task if isinstance(spec, SweepSpec | DistillSpec | EvaluateSpec) else None
+        metric = None if task is None else load_task(task).metric
         record = self.recorder.start(values, spec.fingerprint(), metric=metric, storage_path=folder, run_id=run_id)
         on_started(run_id)
         return self._carry_out(record, spec)

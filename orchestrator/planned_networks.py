@@ -42,9 +42,13 @@ class Networks:
         return _encoder_parameters(student), _encoder_parameters(teacher)
 
     def check_student(self, spec: DistillSpec) -> None:
-        """See that the student is smaller where it must be, and as wide where it must be. Raises: SpecError."""
+        """See that the student is smaller where it must be, and as wide where it must be, and that a pretrained teacher
+        reads the student's tokens. Raises: SpecError, ConfigError, TokenizerError.
+        """
         from orchestrator.distillation.student import check_widths
 
+        if spec.pretraining is not None:
+            self._check_tokenizer(spec.teacher, spec.pretraining.tokenizer)
         student, teacher = self._student(spec), self._named(spec.teacher)
         if student is not None and teacher is not None:
             check_widths(spec, student, teacher)
@@ -54,6 +58,12 @@ class Networks:
         if isinstance(spec, PretrainSpec):
             field, longest = "phases.max_seq_length", max(phase.max_seq_length for phase in spec.phases)
             models = [spec.init_from]
+        elif isinstance(spec, DistillSpec) and spec.pretraining is not None:
+            field, longest = (
+                "pretraining.phases.max_seq_length",
+                max(phase.max_seq_length for phase in spec.pretraining.phases),
+            )
+            models = [spec.teacher]
         elif isinstance(spec, DistillSpec):
             field, longest = "recipe.max_seq_length", spec.recipe.max_seq_length
             models = [spec.teacher, spec.recipe.init_from]
@@ -101,13 +111,15 @@ class Networks:
     def _student(self, spec: DistillSpec) -> BertConfig | None:
         from bert_core.distillation import student_config
 
+        teacher = self._named(spec.teacher)
+        if spec.num_hidden_layers is not None:
+            return None if teacher is None else student_config(teacher, spec.num_hidden_layers)
+        if spec.pretraining is not None:
+            return self._pretraining(spec.pretraining)
         if spec.recipe.init_from != RANDOM:
             return self._named(spec.recipe.init_from)
-        teacher = self._named(spec.teacher)
         if teacher is None:
             return None
-        if spec.num_hidden_layers is not None:
-            return student_config(teacher, spec.num_hidden_layers)
         return BertConfig.from_size(spec.recipe.size, spec.recipe.family, vocab_size=teacher.vocab_size)
 
     def _named(self, name: str) -> BertConfig | None:

@@ -53,6 +53,8 @@ def check_inputs(spec: Spec, settings: Settings) -> None:
 
 
 def _check_stage(spec: Spec, networks: Networks) -> None:
+    if isinstance(spec, DistillSpec) and spec.pretraining is not None:
+        _check_stage(spec.pretraining, networks)
     for source in _sources(spec):
         find_files(source)
     for field, name in _names(spec):
@@ -67,10 +69,10 @@ def _check_stage(spec: Spec, networks: Networks) -> None:
         networks.check_start(spec)
     if isinstance(spec, DistillSpec):
         networks.check_student(spec)
-    if isinstance(spec, SweepSpec | DistillSpec | EvaluateSpec):
+    for task in _tasks(spec):
         from orchestrator.tasks import load_task
 
-        load_task(spec.task).file(spec.split if isinstance(spec, EvaluateSpec) else "train")
+        load_task(task).file(spec.split if isinstance(spec, EvaluateSpec) else "train")
 
 
 def _stages(spec: Spec) -> Mapping[str, Spec]:
@@ -105,6 +107,8 @@ def needed_resources(spec: Spec) -> dict[str, float]:
         needed = {"CPU": spec.execution.cpus_per_trial}
         return needed | ({"GPU": spec.execution.gpus_per_trial} if spec.execution.gpus_per_trial else {})
     if isinstance(spec, DistillSpec):
+        if spec.pretraining is not None:
+            return needed_resources(spec.pretraining)
         return {"CPU": spec.execution.cpus} | ({"GPU": spec.execution.gpus} if spec.execution.gpus else {})
     return {"CPU": 1.0}
 
@@ -113,6 +117,8 @@ def needed_processes(spec: Spec) -> list[Processes]:
     """The processes that hold a spec's resources: training workers, or one trial at least."""
     if isinstance(spec, PipelineSpec):
         return [processes for stage in spec.stages.values() for processes in needed_processes(stage)]
+    if isinstance(spec, DistillSpec) and spec.pretraining is not None:
+        return needed_processes(spec.pretraining)
     if isinstance(spec, PretrainSpec):
         execution = spec.execution
         gpu = {"GPU": 1.0} if execution.device == "gpu" else {}
@@ -146,10 +152,7 @@ def _facts(spec: Spec, networks: Networks) -> Iterator[tuple[str, str]]:
 
 
 def _pretraining_facts(spec: PretrainSpec, networks: Networks) -> Iterator[tuple[str, str]]:
-    for length, steps in spec.phase_steps():
-        yield "steps", f"{steps:,} of {spec.global_batch_size:,} examples up to {length} tokens"
-    tokens = sum(length * steps * spec.global_batch_size for length, steps in spec.phase_steps())
-    yield "tokens", f"at most {tokens:,}"
+    yield from _step_facts(spec)
     num_parameters = networks.pretraining_parameters(spec)
     if num_parameters is not None:
         yield "parameters", f"{num_parameters:,}"
@@ -188,15 +191,24 @@ def _distillation_facts(spec: DistillSpec, networks: Networks) -> Iterator[tuple
     from orchestrator.finetuning.batch_order import Schedule
     from orchestrator.tasks import load_task
 
-    task = load_task(spec.task)
-    yield from _task_facts(task)
-    recipe = spec.recipe
-    num_steps = Schedule(len(task.examples("train")), recipe.batch_size, recipe.epochs, 1).num_steps
-    yield "steps", f"{_about(task)}{num_steps:,} of {recipe.batch_size:,} examples"
+    if spec.task is not None:
+        task, recipe = load_task(spec.task), spec.recipe
+        yield from _task_facts(task)
+        num_steps = Schedule(len(task.examples("train")), recipe.batch_size, recipe.epochs, 1).num_steps
+        yield "steps", f"{_about(task)}{num_steps:,} of {recipe.batch_size:,} examples"
+    if spec.pretraining is not None:
+        yield from _step_facts(spec.pretraining)
     student, teacher = networks.distillation_parameters(spec)
     if student is not None and teacher is not None:
         yield "parameters", f"{student:,} in the student, {teacher:,} in the teacher, and a small head each"
         yield "memory", f"{_memory_text(student)}, and {_size(4 * teacher)} of the teacher"
+
+
+def _step_facts(spec: PretrainSpec) -> Iterator[tuple[str, str]]:
+    for length, steps in spec.phase_steps():
+        yield "steps", f"{steps:,} of {spec.global_batch_size:,} examples up to {length} tokens"
+    tokens = sum(length * steps * spec.global_batch_size for length, steps in spec.phase_steps())
+    yield "tokens", f"at most {tokens:,}"
 
 
 def _task_facts(task: "Task") -> Iterator[tuple[str, str]]:
@@ -218,11 +230,14 @@ def _size(num_bytes: int) -> str:
 
 
 def _sources(spec: Spec) -> list[TextSource]:
+    if isinstance(spec, DistillSpec):
+        return [] if spec.pretraining is None else [spec.pretraining.corpus]
     return [spec.corpus] if isinstance(spec, TokenizerSpec | CorpusSpec | PretrainSpec) else []
 
 
 def _tasks(spec: Spec) -> list[TaskSpec]:
-    return [spec.task] if isinstance(spec, SweepSpec | DistillSpec | EvaluateSpec) else []
+    task = spec.task if isinstance(spec, SweepSpec | DistillSpec | EvaluateSpec) else None
+    return [] if task is None else [task]
 
 
 def _names(spec: Spec) -> list[tuple[str, str]]:

@@ -1,10 +1,10 @@
 """One function per kind of spec: carry it out on the connected Ray, hand events to the recorder, return the result."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import RunStoppedError
 from orchestrator.names import resolve_name, resolve_tokenizer
@@ -29,6 +29,9 @@ from orchestrator.settings import Settings
 from orchestrator.specs import CorpusSpec, DistillSpec, EvaluateSpec, PretrainSpec, Spec, SweepSpec, TokenizerSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import exists, join, local_copy, read_json, write_json
+
+if TYPE_CHECKING:
+    from orchestrator.pretraining.launch import PretrainRequest
 
 FINISHED_TRIALS = "finished_trials.json"
 _REPORTED = ("fertility", "unknown_rate")
@@ -89,11 +92,17 @@ def _run_corpus(spec: CorpusSpec, context: StageContext) -> DatasetResult:
 
 
 def _run_pretrain(spec: PretrainSpec, context: StageContext) -> PretrainResult:
+    from orchestrator.pretraining.launch import run_pretraining
+
+    return run_pretraining(_pretrain_request(spec, context), **_pretrain_callbacks(spec, context))
+
+
+def _pretrain_request(spec: PretrainSpec, context: StageContext) -> "PretrainRequest":
     from bert_core.tokenization import Tokenizer
-    from orchestrator.pretraining.launch import PretrainRequest, run_pretraining
+    from orchestrator.pretraining.launch import PretrainRequest
 
     settings = context.settings
-    request = PretrainRequest(
+    return PretrainRequest(
         spec=spec,
         storage=settings.storage,
         run_folder=context.run_folder,
@@ -101,6 +110,10 @@ def _run_pretrain(spec: PretrainSpec, context: StageContext) -> PretrainResult:
         tokenizer=Tokenizer.load(local_copy(resolve_tokenizer(spec.tokenizer, settings))),
         init_folder=None if spec.init_from == RANDOM else resolve_name("init_from", spec.init_from, settings),
     )
+
+
+def _pretrain_callbacks(spec: PretrainSpec, context: StageContext) -> dict[str, Callable[..., None]]:
+    """Who is told of what happens, by the names of `run_pretraining`'s arguments."""
     status = TrainingStatus(spec.phase_steps())
 
     def on_event(event: Event) -> None:
@@ -116,9 +129,7 @@ def _run_pretrain(spec: PretrainSpec, context: StageContext) -> PretrainResult:
         _tell_dataset(dataset, context)
         context.progress.show("starting the training workers")
 
-    return run_pretraining(
-        request, on_event=on_event, on_dataset=on_dataset, on_tokenising=_tokenising(context.progress)
-    )
+    return {"on_event": on_event, "on_dataset": on_dataset, "on_tokenising": _tokenising(context.progress)}
 
 
 def _run_sweep(spec: SweepSpec, context: StageContext) -> SweepResult:
@@ -169,7 +180,9 @@ def _run_sweep(spec: SweepSpec, context: StageContext) -> SweepResult:
     return result
 
 
-def _run_distill(spec: DistillSpec, context: StageContext) -> DistillResult:
+def _run_distill(spec: DistillSpec, context: StageContext) -> DistillResult | PretrainResult:
+    if spec.pretraining is not None:
+        return _distill_on_corpus(spec, spec.pretraining, context)
     from orchestrator.distillation.launch import run_distillation
 
     def on_event(event: Event) -> None:
@@ -188,12 +201,30 @@ def _run_distill(spec: DistillSpec, context: StageContext) -> DistillResult:
         on_event=on_event,
     )
     found, metric = result.metrics, result.metric
-    context.progress.say(
-        f"{result.task}: the student has {metric} {found[metric]:.4f}, its teacher {found[f'teacher.{metric}']:.4f}; "
-        f"agreement {found['agreement']:.4f}, {found['parameter_ratio']:.0%} of the parameters, "
-        f"{found['speed_ratio']:.2f} times as fast; after {duration(result.seconds)}"
-    )
+    scores = f"the student has {metric} {found[metric]:.4f}, its teacher {found[f'teacher.{metric}']:.4f}"
+    context.progress.say(f"{result.task}: {scores}; {_comparison(found)}; after {duration(result.seconds)}")
     return result
+
+
+def _distill_on_corpus(spec: DistillSpec, pretraining: PretrainSpec, context: StageContext) -> PretrainResult:
+    from orchestrator.distillation.masked_tokens import distill_on_corpus
+
+    result = distill_on_corpus(
+        spec,
+        _pretrain_request(pretraining, context),
+        resolve_name("teacher", spec.teacher, context.settings),
+        **_pretrain_callbacks(pretraining, context),
+    )
+    if "agreement" in result.metrics:
+        context.progress.say(f"the student beside its teacher: {_comparison(result.metrics)}")
+    return result
+
+
+def _comparison(found: Mapping[str, float]) -> str:
+    return (
+        f"agreement {found['agreement']:.4f}, {found['parameter_ratio']:.0%} of the parameters, "
+        f"{found['speed_ratio']:.2f} times as fast"
+    )
 
 
 def _run_evaluate(spec: EvaluateSpec, context: StageContext) -> EvaluationResult:

@@ -1,1 +1,1 @@
-"""Distillation: a fine-tuned teacher, a smaller student trained on what it says, and both compared."""
+"""Distillation: a teacher, fine-tuned (`job`) or pretrained (`masked_tokens`), its smaller student, both compared."""

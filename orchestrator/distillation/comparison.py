@@ -7,6 +7,7 @@ from typing import cast
 
 import numpy as np
 import torch
+from torch import nn
 
 from bert_core.metrics import regression_metrics
 from orchestrator.finetuning.batch_order import length_batches
@@ -56,7 +57,7 @@ def _decided(prediction: Prediction) -> Sequence[object]:
     raise AssertionError(f"{prediction} is compared by its value")
 
 
-def compare_sizes(student: HeadModel, teacher: HeadModel) -> dict[str, float]:
+def compare_sizes(student: nn.Module, teacher: nn.Module) -> dict[str, float]:
     """`num_parameters` of both and the student's share of the teacher's, `parameter_ratio`."""
     own, theirs = (float(sum(p.numel() for p in model.parameters())) for model in (student, teacher))
     return {"num_parameters": own, "teacher.num_parameters": theirs, "parameter_ratio": own / theirs}

@@ -11,6 +11,7 @@ from bert_core.errors import BertCoreError
 from orchestrator.distillation.job import DistillJob, distill
 from orchestrator.errors import OrchestratorError, RunFailedError
 from orchestrator.pretraining.inbox import InboxActor
+from orchestrator.pretraining.launch import last_line
 from orchestrator.results import DistillResult, Event
 from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.references import RANDOM
@@ -37,6 +38,7 @@ def run_distillation(
 
     Raises: what `distill` raises; RunFailedError when the process keeps dying; what `on_event` raises.
     """
+    assert spec.task is not None, "a pretrained teacher's student is trained by distill_on_corpus"
     task = load_task(spec.task)
     task.file("train")  # a task without one teaches nothing
     init_from = spec.recipe.init_from
@@ -60,7 +62,7 @@ def run_distillation(
         outcome = _follow(work, inbox, on_event)
     except ray.exceptions.RayError as error:
         raise RunFailedError(
-            f"the student's process failed: {_last_line(error)}; if memory ran out, lower recipe.batch_size"
+            f"the student's process failed: {last_line(error)}; if memory ran out, lower recipe.batch_size"
         ) from error
     except BaseException:
         with suppress(ray.exceptions.RayError):  # Ray may be gone as well
@@ -92,8 +94,3 @@ def _follow(work: Any, inbox: Any, on_event: Callable[[Event], None]) -> Distill
             on_event(event)
     outcome: DistillResult | Exception = ray.get(work)
     return outcome
-
-
-def _last_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__

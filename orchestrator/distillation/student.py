@@ -22,6 +22,11 @@ def build_student(spec: DistillSpec, teacher: FineTunedModel, task: Task, init_f
 
     Raises: SpecError, ConfigError, TokenizerError, CheckpointError where student and teacher do not go together.
     """
+    if task.head == "embedding":
+        raise SpecError(
+            f"task {task.id} is one of vectors (embedding), which a student cannot be taught here; give a task with "
+            "labels, answers or values, or train a small model on it by a sweep"
+        )
     recipe, theirs = spec.recipe, teacher.model
     check_fit(theirs.config, recipe.model_copy(update={"init_from": spec.teacher}), teacher.tokenizer)
     if spec.num_hidden_layers is not None:

@@ -4,10 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
+from torch import Tensor
 
 from bert_core.config import BertConfig
+from bert_core.distillation import student_of
 from bert_core.heads import BertForPreTraining
+from bert_core.losses import PretrainingSums
 from bert_core.masking import MaskingConfig
+from bert_core.packing import PackedBatch
 from bert_core.sentence_objectives import SegmentConfig
 from bert_core.tokenization import Tokenizer
 from bert_core.tokenizer_files import TOKENIZER_FILES
@@ -20,6 +24,9 @@ from orchestrator.specs import PretrainSpec
 from orchestrator.storage import local_copy
 
 Emit = Callable[[Event], None]
+StepLoss = Callable[[BertForPreTraining, PackedBatch, PretrainSpec, Tensor], tuple[PretrainingSums, Tensor]]
+"""From a model, a part of a worker's batch and the global batch's counts (3,) of predicted positions, sequences and
+tokens: the part's sums, and its share of the loss."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,10 @@ class PretrainJob:
     stream: ExampleStream
     held_out: ExampleStream | None
     """None when no documents are held out."""
+    loss: StepLoss | None = None
+    """What a step makes smaller; the labels' loss when None."""
+    num_hidden_layers: int | None = None
+    """Layers that are taken of the model to continue from, evenly spread; all when None."""
 
     def identity(self) -> dict[str, str]:
         """What must be the same for a checkpoint to be continued."""
@@ -137,4 +148,5 @@ def build_model(job: PretrainJob) -> BertForPreTraining:
             f"phases.max_seq_length {longest} is longer than the {config.max_seq_length} positions of "
             f"{job.init_folder}; lower it"
         )
-    return BertForPreTraining.from_pretrained(local_copy(job.init_folder), config, seed=job.spec.seed)
+    model = BertForPreTraining.from_pretrained(local_copy(job.init_folder), config, seed=job.spec.seed)
+    return model if job.num_hidden_layers is None else student_of(model, job.num_hidden_layers)

@@ -19,7 +19,7 @@ from orchestrator.corpus.token_store import TokenStore
 from orchestrator.errors import ClusterError, RunFailedError, RunStoppedError
 from orchestrator.model_files import describe_model
 from orchestrator.pretraining.inbox import InboxActor
-from orchestrator.pretraining.job import PretrainJob, build_held_out, build_stream, check_start
+from orchestrator.pretraining.job import PretrainJob, StepLoss, build_held_out, build_stream, check_start
 from orchestrator.pretraining.worker import run_worker
 from orchestrator.results import DatasetResult, Event, MetricEvent, PretrainResult
 from orchestrator.specs import PretrainSpec
@@ -40,6 +40,9 @@ class PretrainRequest:
     attempt: int
     tokenizer: Tokenizer
     init_folder: str | None
+    loss: StepLoss | None = None
+    """As in `PretrainJob`, like the next."""
+    num_hidden_layers: int | None = None
 
 
 def run_pretraining(
@@ -95,6 +98,8 @@ def build_job(request: PretrainRequest, dataset: DatasetResult) -> PretrainJob:
         init_folder=request.init_folder,
         stream=build_stream(request.spec, SplitShards(store, "train"), request.tokenizer),
         held_out=build_held_out(request.spec, SplitShards(store, "held_out"), request.tokenizer),
+        loss=request.loss,
+        num_hidden_layers=request.num_hidden_layers,
     )
 
 
@@ -146,12 +151,12 @@ class _Fit(threading.Thread):
         if isinstance(error, ray.train.WorkerGroupError):
             first = next(iter(error.worker_failures.values()), error)
             raise RunFailedError(
-                f"a training worker failed: {_last_line(first)}; "
+                f"a training worker failed: {last_line(first)}; "
                 f"see orchestrator runs logs {run_id}, then orchestrator resume {run_id}"
             ) from error
         if isinstance(error, ray.exceptions.RayError):
-            raise ClusterError(f"Ray could not carry out the training: {_last_line(error)}") from error
-        raise RunFailedError(f"training failed: {_last_line(error)}") from error
+            raise ClusterError(f"Ray could not carry out the training: {last_line(error)}") from error
+        raise RunFailedError(f"training failed: {last_line(error)}") from error
 
 
 def _build_trainer(job: PretrainJob, inbox: Any, scratch: str) -> TorchTrainer:
@@ -184,7 +189,7 @@ def _drain(inbox: Any, on_event: Callable[[Event], None], run_id: str) -> None:
         events = ray.get(inbox.take.remote())
     except ray.exceptions.RayError as error:
         raise ClusterError(
-            f"Ray lost the process that collects measurements: {_last_line(error)}; "
+            f"Ray lost the process that collects measurements: {last_line(error)}; "
             f"go on with: orchestrator resume {run_id}"
         ) from error
     for event in events:
@@ -193,6 +198,7 @@ def _drain(inbox: Any, on_event: Callable[[Event], None], run_id: str) -> None:
         on_event(event)
 
 
-def _last_line(error: BaseException) -> str:
+def last_line(error: BaseException) -> str:
+    """What an error that came through Ray says in the end, without the traceback before it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__

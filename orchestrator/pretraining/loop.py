@@ -24,6 +24,7 @@ from orchestrator.pretraining.step import (
     StepContext,
     all_reduce_sum,
     as_vector,
+    label_loss,
     pretraining_sums,
     refuse_if_unequal,
     training_step,
@@ -75,7 +76,7 @@ class TrainingLoop:
         """
         first_step = self.restore()
         refuse_if_unequal(first_step, self.worker)
-        context = StepContext(self.model, self.optimizer, self.spec, self.worker)
+        context = StepContext(self.model, self.optimizer, self.spec, self.worker, self.job.loss or label_loss)
         meter = Meter(self.worker, self.spec.sentence_objective)
         self.model.train()
         for step, batch in batches(first_step):

@@ -18,7 +18,7 @@ from bert_core.losses import PretrainingSums
 from bert_core.optimization import set_learning_rate
 from bert_core.packed_sequences import PackedSequences
 from bert_core.packing import PackedBatch
-from orchestrator.pretraining.job import Worker
+from orchestrator.pretraining.job import StepLoss, Worker
 from orchestrator.specs import PretrainSpec
 
 SUM_NAMES = (
@@ -41,19 +41,20 @@ class StepContext:
     optimizer: Optimizer
     spec: PretrainSpec
     worker: Worker
+    loss: StepLoss
 
 
 def training_step(context: StepContext, step: int, batch: PackedBatch, learning_rate: float) -> tuple[Tensor, Tensor]:
     """Train on a worker's part of a step; this worker's sums (8,) named by SUM_NAMES, and the gradient norm."""
     worker, spec = context.worker, context.spec
-    counts = torch.tensor([len(batch.masked_positions), batch.num_sequences], dtype=torch.float32, device=worker.device)
+    sizes = [len(batch.masked_positions), batch.num_sequences, len(batch.input_ids)]
+    counts = torch.tensor(sizes, dtype=torch.float32, device=worker.device)
     all_reduce_sum(counts, worker)
     totals = torch.zeros(len(SUM_NAMES), device=worker.device)
     parts = batch.split(spec.micro_batch_size or batch.num_sequences)
     for micro, part in enumerate(parts):
         torch.manual_seed(derive_key(spec.seed, "dropout", step, worker.rank, micro) >> 1)
-        sums = pretraining_sums(context.model, part, spec, worker.device)
-        loss = (sums.mlm_loss + sums.sbo_loss) / counts[0] + sums.nsp_loss / counts[1]
+        sums, loss = context.loss(context.model, part, spec, counts)
         loss.backward()  # type: ignore[no-untyped-call]
         totals += as_vector(sums, part)
     parameters = [parameter for parameter in context.model.parameters() if parameter.grad is not None]
@@ -65,17 +66,35 @@ def training_step(context: StepContext, step: int, batch: PackedBatch, learning_
     return totals, norm
 
 
+def label_loss(
+    model: BertForPreTraining, batch: PackedBatch, spec: PretrainSpec, counts: Tensor
+) -> tuple[PretrainingSums, Tensor]:
+    """The masked tokens' loss and the other objectives' of the spec: a `StepLoss`."""
+    sums = pretraining_sums(model, batch, spec, counts.device)
+    return sums, loss_of_sums(sums, counts)
+
+
+def loss_of_sums(sums: PretrainingSums, counts: Tensor) -> Tensor:
+    """A part's share of the loss: its sums over the counts (3,) of the global batch."""
+    return (sums.mlm_loss + sums.sbo_loss) / counts[0] + sums.nsp_loss / counts[1]
+
+
 def pretraining_sums(
     model: BertForPreTraining, batch: PackedBatch, spec: PretrainSpec, device: torch.device
 ) -> PretrainingSums:
     """Forward over a packed batch in the run's precision."""
+    with torch.autocast(device.type, torch.bfloat16, enabled=spec.precision == "bf16"):
+        return model.sums(*packed_inputs(batch, device))
+
+
+def packed_inputs(batch: PackedBatch, device: torch.device) -> tuple[PackedSequences, Tensor, Tensor, Tensor]:
+    """A packed batch on a device: sequences, masked positions (P,), the tokens there (P,), sentence labels (B,)."""
     sequences = PackedSequences.from_numpy(batch.input_ids, batch.token_type_ids, batch.cu_seqlens).to(device)
     positions, labels, sentences = (
         torch.from_numpy(array.astype("int64")).to(device, non_blocking=True)
         for array in (batch.masked_positions, batch.masked_labels, batch.sentence_labels)
     )
-    with torch.autocast(device.type, torch.bfloat16, enabled=spec.precision == "bf16"):
-        return model.sums(sequences, positions, labels, sentences)
+    return sequences, positions, labels, sentences
 
 
 def as_vector(sums: PretrainingSums, batch: PackedBatch) -> Tensor:

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import model_validator
 
 from orchestrator.specs.fields import Section, Spec, execution, identity
+from orchestrator.specs.pretrain import PretrainSpec
 from orchestrator.specs.recipe import RecipeSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.specs.task import TaskSpec
@@ -14,9 +15,12 @@ class ObjectiveSpec(Section):
     """What the student learns from: a sum of losses by their weights, of which one at least is above 0."""
 
     soft_targets: float = identity(
-        1.0, "Weight of the divergence from the teacher's softened outputs; in regression, from its values.", ge=0.0
+        1.0,
+        "Weight of the divergence from the teacher's softened outputs, over classes, tokens, an answer's places or the "
+        "vocabulary; in regression, from its values.",
+        ge=0.0,
     )
-    labels: float = identity(0.0, "Weight of the task's own loss.", ge=0.0)
+    labels: float = identity(0.0, "Weight of the loss of the task's labels, or of masked tokens.", ge=0.0)
     hidden_cosine: float = identity(
         0.0, "Weight of the angle between both's last hidden states, which must be equally wide.", ge=0.0
     )
@@ -30,7 +34,7 @@ class ObjectiveSpec(Section):
 
 
 class DistillExecutionSpec(Section):
-    """What the student's process gets."""
+    """What the student's process gets; pretraining has an execution of its own."""
 
     cpus: float = execution(1.0, "Ray CPUs.", unit="CPUs", gt=0.0)
     gpus: float = execution(0.0, "Ray GPUs; a fraction shares one.", unit="GPUs", ge=0.0)
@@ -38,28 +42,39 @@ class DistillExecutionSpec(Section):
 
 
 class DistillSpec(Spec):
-    """Train a small model to answer as a fine-tuned one does."""
+    """Train a small model to answer as a fine-tuned one does, or to fill masks as a pretrained one does."""
 
     title: ClassVar[str] = "train a small model to answer as a large one does"
     kind: Literal["distill"] = identity("distill", "Selects this kind of spec.")
-    teacher: str = identity(doc="The fine-tuned model to learn from: a registered name, a run or a folder.")
+    teacher: str = identity(
+        doc="The model to learn from, fine-tuned for the task or pretrained: a registered name, a run or a folder."
+    )
     num_hidden_layers: int | None = identity(
         None,
-        "Layers that the student takes from the teacher, evenly spread; when left out it starts as recipe.init_from "
-        "and recipe.size say.",
+        "Layers that the student takes from the teacher, evenly spread; when left out it starts as recipe or "
+        "pretraining says.",
         ge=1,
     )
     objective: ObjectiveSpec = identity(ObjectiveSpec(), "What the student learns from.")
-    task: TaskSpec = identity(doc="The task that the teacher was fine-tuned for; the student trains on its texts.")
-    recipe: RecipeSpec = identity(RecipeSpec(), "How the student is trained; it reads the teacher's tokens.")
-    threads: int = identity(1, "Threads on CPUs; changes rounding, hence part of identity.", ge=1)
+    task: TaskSpec | None = identity(
+        None, "The task that the teacher was fine-tuned for; the student trains on its texts."
+    )
+    recipe: RecipeSpec = identity(RecipeSpec(), "How the student learns a task; it reads the teacher's tokens.")
+    pretraining: PretrainSpec | None = identity(
+        None, "How the student of a pretrained model is trained, in place of a task, with the teacher's tokenizer."
+    )
+    threads: int = identity(1, "Threads on CPUs, for a task; changes rounding, hence part of identity.", ge=1)
     execution: DistillExecutionSpec = execution(DistillExecutionSpec(), "What the student's process gets.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.num_hidden_layers is not None and self.recipe.init_from != RANDOM:
+        if (self.task is None) == (self.pretraining is None):
+            both = "neither" if self.task is None else "both"
+            raise ValueError(f"task and pretraining: {both} given; give task for a fine-tuned teacher, or pretraining")
+        section, part = ("recipe", self.recipe) if self.pretraining is None else ("pretraining", self.pretraining)
+        if self.num_hidden_layers is not None and part.init_from != RANDOM:
             raise ValueError(
-                f"num_hidden_layers takes layers of the teacher, and recipe.init_from names {self.recipe.init_from}; "
+                f"num_hidden_layers takes layers of the teacher, and {section}.init_from names {part.init_from}; "
                 "leave one of them out"
             )
         if self.recipe.tokenizer is not None:

@@ -51,7 +51,7 @@ def load_task_spec(task: str, overrides: Sequence[str] = ()) -> TaskSpec:
         for key, value, source in _parsed(of_task):
             _override(document, key, value, Place(source))
         spec = _validate(document)
-    if not isinstance(spec, SweepSpec | DistillSpec | EvaluateSpec):
+    if not isinstance(spec, SweepSpec | DistillSpec | EvaluateSpec) or spec.task is None:
         raise SpecError(f"{task} is a spec of kind {spec.kind}, which has no task; give one of kind sweep or evaluate")
     return spec.task
 

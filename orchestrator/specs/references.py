@@ -17,7 +17,7 @@ RANDOM = "random"
 _MAKERS = {
     "init_from": ("pretrain", "sweep", "distill"),
     "model": ("sweep", "distill"),
-    "teacher": ("sweep", "distill"),
+    "teacher": ("pretrain", "sweep", "distill"),
     "tokenizer": ("tokenizer", "pretrain", "sweep", "distill"),
 }
 """The kinds of stages whose result a field can use; what is scored has a task's head."""

@@ -13,7 +13,7 @@ import pytest
 from bert_core.config import BertConfig
 from bert_core.errors import ConfigError, TokenizerError
 from bert_core.tokenizer_training import train_wordpiece
-from orchestrator.errors import NotFoundError, SpecError, TaskDataError
+from orchestrator.errors import CorpusError, NotFoundError, SpecError, TaskDataError
 from orchestrator.planning import check_inputs, plan_rows
 from orchestrator.registry import Registry
 from orchestrator.results import ModelResult
@@ -88,8 +88,8 @@ def test_a_split_that_the_task_lacks(settings: Settings, stage: dict[str, Any], 
             "model @model is a .* of kind sweep",
         ),
         (
-            {**DISTILL, "teacher": "@model"},
-            "teacher @model is a stage of kind pretrain; name one of kind sweep or dist",
+            {**DISTILL, "teacher": "@words"},
+            "teacher @words is a stage of kind tokenizer; name one of kind pretrain or sw",
         ),
     ],
 )
@@ -121,6 +121,24 @@ def test_hidden_states_that_cannot_be_compared(settings: Settings) -> None:
     student["recipe"] = {"max_seq_length": 40, "size": "mini"}
     with pytest.raises(SpecError, match=r"objective\.hidden_cosine .* 256 wide in the student and 128 in short"):
         check(settings, student=student)
+
+
+def test_a_pretrained_teacher_and_the_text_for_its_student(settings: Settings) -> None:
+    pretraining = {**PRETRAIN, "phases": [{"max_seq_length": 40}], "global_batch_size": 8}
+    student = {"kind": "distill", "teacher": "short", "num_hidden_layers": 1, "pretraining": pretraining}
+    rows = {row.what: row.value for row in plan_rows(parse_spec(student), settings)}
+    assert rows["text"] == "1 files, 0.0 MB as stored"
+    assert rows["steps"] == "10 of 8 examples up to 40 tokens"
+    assert rows["parameters"].startswith("222,208 in the student, 420,480 in the teacher")
+    assert rows["resources"] == "2 CPU"
+    long = {**student, "pretraining": PRETRAIN}
+    with pytest.raises(SpecError, match=r"pretraining\.phases\.max_seq_length 128 is longer than the 40 positions"):
+        check(settings, student=long)
+    train_wordpiece(["quite other words here"], vocab_size=200, min_frequency=1).save("others")
+    with pytest.raises(TokenizerError, match="use the tokenizer"):
+        check(settings, student={**student, "pretraining": {**pretraining, "tokenizer": "others"}})
+    with pytest.raises(CorpusError, match="absent"):
+        check(settings, student={**student, "pretraining": {**pretraining, "corpus": {"files": ["absent.txt"]}}})
 
 
 def test_a_plan_of_a_distillation(settings: Settings) -> None:

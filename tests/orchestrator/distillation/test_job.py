@@ -5,6 +5,7 @@ Run alone: pytest tests/orchestrator/distillation/test_job.py
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, TokenizerError
 from bert_core.heads import BertForPreTraining
 from bert_core.tokenizer_training import train_wordpiece
+from orchestrator.distillation.student import build_student
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.model_folder import load_fine_tuned
@@ -145,6 +147,15 @@ def test_a_teacher_with_other_labels_is_refused(classifier: Bench, tmp_path: Pat
 def test_a_teacher_without_a_head_is_refused(classifier: Bench, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="has no head for a task"):
         Bench(classifier.task, save_start(tmp_path, ""), tmp_path).run()
+
+
+def test_a_task_of_vectors_is_refused(classifier: Bench) -> None:
+    teacher = load_fine_tuned(Path(classifier.teacher))
+    task = replace(load_task(classifier.task), head="embedding")
+    with pytest.raises(
+        SpecError, match=r"task words is one of vectors \(embedding\), which a student cannot be taught"
+    ):
+        build_student(classifier.spec(), teacher, task, None)
 
 
 def test_texts_longer_than_the_teacher_reads_are_refused(classifier: Bench) -> None:

@@ -1,0 +1,163 @@
+"""Distillation of a pretrained model: on a corpus, the student fills the masks as its teacher does.
+
+DistilBERT (Sanh et al. 2019, section 3), whose weights were 5 for soft targets, 2 for labels and 1 for the cosine.
+
+Shapes: B sequences, T tokens, P predicted positions, H hidden, V vocabulary.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from time import perf_counter
+from typing import Any
+
+import ray
+import torch
+from torch import Tensor
+
+from bert_core.distillation import hidden_cosine_loss, last_hidden_states, soft_target_loss
+from bert_core.errors import CheckpointError
+from bert_core.heads import BertForPreTraining
+from bert_core.losses import PretrainingSums, cross_entropy_sums
+from bert_core.packing import PackedBatch
+from orchestrator.corpus.stream import ExampleStream, SplitShards
+from orchestrator.corpus.token_store import TokenStore
+from orchestrator.distillation.comparison import compare_sizes
+from orchestrator.pretraining.job import build_held_out, check_start
+from orchestrator.pretraining.launch import PretrainRequest, run_pretraining, uses_gpu
+from orchestrator.pretraining.step import loss_of_sums, packed_inputs
+from orchestrator.results import PretrainResult
+from orchestrator.specs import PretrainSpec
+from orchestrator.specs.distill import DistillSpec, ObjectiveSpec
+from orchestrator.storage import join, local_copy
+
+_PART_SIZE = 32
+"""Examples that are compared and timed at a time."""
+
+
+@dataclass(frozen=True)
+class MaskedTokenLoss:
+    """A `StepLoss` with a teacher. The sums are those of the labels, so that runs with and without one compare."""
+
+    teacher_folder: str
+    objective: ObjectiveSpec
+
+    def __call__(
+        self, model: BertForPreTraining, batch: PackedBatch, spec: PretrainSpec, counts: Tensor
+    ) -> tuple[PretrainingSums, Tensor]:
+        device, objective = counts.device, self.objective
+        teacher = load_teacher(self.teacher_folder, device)
+        inputs = seqs, positions, _, _ = packed_inputs(batch, device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=spec.precision == "bf16"):
+            with last_hidden_states(model.bert) as seen:
+                sums = model.sums(*inputs)
+            with torch.no_grad():
+                theirs = teacher.bert.encode(seqs)  # (T, H)
+            loss = objective.labels * loss_of_sums(sums, counts)
+            if objective.soft_targets:
+                logits, targets = _common(model, seen[-1][positions], teacher, theirs[positions])  # (P, V) each
+                share = len(positions) / counts[0]
+                loss = loss + objective.soft_targets * share * soft_target_loss(logits, targets, objective.temperature)
+            if objective.hidden_cosine:
+                share = seqs.num_tokens / counts[2]
+                loss = loss + objective.hidden_cosine * share * hidden_cosine_loss(seen[-1], theirs)
+        return sums, loss
+
+
+def _common(
+    model: BertForPreTraining, hidden: Tensor, teacher: BertForPreTraining, theirs: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Both's logits over the tokens that both have; embeddings beyond the tokenizer's, which some have, drop out."""
+    with torch.no_grad():
+        targets = teacher.predict(theirs)
+    logits = model.predict(hidden)
+    width = min(logits.shape[1], targets.shape[1])
+    return logits[:, :width], targets[:, :width]
+
+
+@lru_cache(maxsize=1)
+def load_teacher(folder: str, device: torch.device) -> BertForPreTraining:
+    """A pretrained model, read once per process. Raises: CheckpointError when it has no head for masked tokens."""
+    model = BertForPreTraining.from_pretrained(local_copy(folder))
+    assert model.load_report is not None
+    if model.weight_names.of("prediction.bias")[0] in model.load_report.initialised:
+        raise CheckpointError(
+            f"{folder} has no head for masked tokens and cannot teach them; name a pretrained model as teacher, or "
+            "give a task in place of pretraining"
+        )
+    return model.to(device)
+
+
+def distill_on_corpus(
+    spec: DistillSpec, request: PretrainRequest, teacher_folder: str, **callbacks: Callable[..., None]
+) -> PretrainResult:
+    """Pretrain a student with a teacher on the connected Ray, and compare both on the held-out documents.
+
+    Args:
+        request: of the student's pretraining; with `num_hidden_layers` it starts from the teacher.
+        callbacks: as `run_pretraining` takes them.
+
+    Raises: TokenizerError when the teacher has another vocabulary; what `run_pretraining` raises.
+    """
+    check_start(teacher_folder, request.tokenizer)
+    from_teacher = spec.num_hidden_layers is not None
+    request = replace(
+        request,
+        loss=MaskedTokenLoss(teacher_folder, spec.objective),
+        init_folder=teacher_folder if from_teacher else request.init_folder,
+        num_hidden_layers=spec.num_hidden_layers,
+    )
+    result = run_pretraining(request, **callbacks)
+    shards = SplitShards(TokenStore.open(result.datasets[0].path), "held_out")
+    held_out = build_held_out(request.spec, shards, request.tokenizer)
+    if held_out is None:
+        return result
+    num_gpus = int(uses_gpu(request.spec))
+    compare: Any = ray.remote(num_cpus=request.spec.execution.cpus_per_worker, num_gpus=num_gpus)(compare_pretrained)
+    folders = (join(request.run_folder, "model"), teacher_folder)
+    compared = ray.get(compare.remote(*folders, held_out, request.spec, "cuda" if num_gpus else "cpu"))
+    return replace(result, metrics={**result.metrics, **compared})
+
+
+@torch.inference_mode()
+def compare_pretrained(
+    student_folder: str, teacher_folder: str, held_out: ExampleStream, spec: PretrainSpec, device_name: str = "cpu"
+) -> dict[str, float]:
+    """Both on the held-out examples: `agreement`, the share of masks that they fill alike, the teacher's scores, sizes
+    and speeds, which are taken part by part in turn.
+    """
+    torch.set_num_threads(spec.threads_per_worker)
+    device = torch.device(device_name)
+    models = [
+        BertForPreTraining.from_pretrained(local_copy(folder)).to(device) for folder in (student_folder, teacher_folder)
+    ]
+    parts = [part for _, batch in held_out.batches(range(1), 0, 1) for part in batch.split(_PART_SIZE)]
+    for model in models:
+        _answer(model, parts[0], device)  # warms up
+    num_alike, seconds, sums = 0.0, [0.0, 0.0], torch.zeros(3)
+    for part in parts:
+        answers = []
+        for number, model in enumerate(models):
+            begun_at = perf_counter()
+            answers.append(_answer(model, part, device))
+            seconds[number] += perf_counter() - begun_at
+        num_alike += float((answers[0].argmax(1) == answers[1].argmax(1)).sum())
+        sums += torch.stack(cross_entropy_sums(answers[1], torch.from_numpy(part.masked_labels.astype("int64"))))
+    loss, num_correct, num_predictions = sums.tolist()
+    num_examples = sum(part.num_sequences for part in parts)
+    own, theirs = (num_examples / spent for spent in seconds)
+    return {
+        "agreement": num_alike / num_predictions,
+        "teacher.mlm_loss": loss / num_predictions,
+        "teacher.mlm_accuracy": num_correct / num_predictions,
+        **compare_sizes(*models),
+        "examples_per_s": own,
+        "teacher.examples_per_s": theirs,
+        "speed_ratio": own / theirs,
+    }
+
+
+def _answer(model: BertForPreTraining, part: PackedBatch, device: torch.device) -> Tensor:
+    """Logits at the masked positions, on the CPU: (P, V)."""
+    seqs, positions, _, _ = packed_inputs(part, device)
+    return model.predict(model.bert.encode(seqs)[positions]).float().cpu()

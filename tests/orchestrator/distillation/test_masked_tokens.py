@@ -1,0 +1,169 @@
+"""A pretrained teacher and its student: the loss written out, training below Ray, the comparison; once on Ray.
+
+Run alone: pytest tests/orchestrator/distillation/test_masked_tokens.py
+"""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from bert_core.config import BertConfig
+from bert_core.errors import CheckpointError
+from bert_core.heads import BertForPreTraining, BertForSequenceClassification
+from bert_core.packing import PackedBatch
+from orchestrator.distillation.masked_tokens import MaskedTokenLoss, compare_pretrained, load_teacher
+from orchestrator.pipeline import run_spec
+from orchestrator.pretraining.job import PretrainJob
+from orchestrator.registry import Registry
+from orchestrator.settings import Settings
+from orchestrator.specs.distill import ObjectiveSpec
+from orchestrator.specs.loading import parse_spec
+from tests.orchestrator.pretraining.small_run import WORDS, make_job, make_tokenizer, run
+
+CPU = torch.device("cpu")
+TWO_LAYERS = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+
+
+def first_batch(job: PretrainJob) -> PackedBatch:
+    return next(batch for _, batch in job.stream.batches(range(1), 0, 1))
+
+
+def counts_of(batch: PackedBatch) -> torch.Tensor:
+    return torch.tensor([len(batch.masked_positions), batch.num_sequences, len(batch.input_ids)], dtype=torch.float32)
+
+
+def save_teacher(job: PretrainJob, folder: Path, **config: int) -> str:
+    """Random weights, far from zero, for the job's tokenizer."""
+    shape = {"vocab_size": job.tokenizer.vocab_size, "initializer_range": 0.3, **TWO_LAYERS, **config}
+    config_of_teacher = BertConfig(intermediate_size=64, **shape).with_dropout(0.0)
+    BertForPreTraining.from_config(config_of_teacher, seed=9).save_pretrained(folder / "teacher")
+    return str(folder / "teacher")
+
+
+@pytest.mark.parametrize("weights", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (5, 2, 1)])
+def test_the_loss_is_the_weighted_sum_written_out(weights: tuple[int, int, int], tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    # Embeddings beyond the tokenizer's: some models have them.
+    folder = save_teacher(job, tmp_path, vocab_size=job.tokenizer.vocab_size + 8)
+    soft_targets, labels, hidden_cosine = weights
+    objective = ObjectiveSpec(soft_targets=soft_targets, labels=labels, hidden_cosine=hidden_cosine, temperature=3.0)
+    teacher = load_teacher(folder, CPU)
+    shape = replace(teacher.config, vocab_size=job.tokenizer.vocab_size, num_hidden_layers=1)
+    student = BertForPreTraining.from_config(shape)
+    batch = first_batch(job)
+    with torch.no_grad():
+        _, found = MaskedTokenLoss(folder, objective)(student, batch, job.spec, counts_of(batch))
+        ids, types = (torch.from_numpy(a.astype("int64"))[None] for a in (batch.input_ids, batch.token_type_ids))
+        soft, masked, sentences, cosines = [], [], [], []
+        for row, (begin, end) in enumerate(zip(batch.cu_seqlens, batch.cu_seqlens[1:], strict=False)):
+            seqs = student.bert.pack(ids[:, begin:end], None, types[:, begin:end])
+            own, theirs = student.bert.encode(seqs), teacher.bert.encode(seqs)
+            cosines += list(F.cosine_similarity(own, theirs))
+            relation = student.next_sentence(student.bert.pool(own, seqs))[0]
+            sentences.append(-relation.log_softmax(0)[int(batch.sentence_labels[row])])
+            for place, label in zip(batch.masked_positions, batch.masked_labels, strict=True):
+                if begin <= place < end:
+                    logits = student.predict(own[place - begin])
+                    p = (teacher.predict(theirs[place - begin])[: len(logits)] / 3).softmax(0)
+                    soft.append(9 * (p * (p.log() - (logits / 3).log_softmax(0))).sum())
+                    masked.append(-logits.log_softmax(0)[int(label)])
+    means = [torch.stack(part).mean() for part in (soft, masked, sentences, cosines)]
+    expected = soft_targets * means[0] + labels * (means[1] + means[2]) + hidden_cosine * (1 - means[3])
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    assert found > 0.01
+
+
+def test_parts_of_a_batch_add_up_to_its_loss(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    loss = MaskedTokenLoss(save_teacher(job, tmp_path), ObjectiveSpec(labels=2.0, hidden_cosine=1.0))
+    student = BertForPreTraining.from_config(load_teacher(loss.teacher_folder, CPU).config, seed=1).eval()
+    batch = first_batch(job)
+    with torch.no_grad():
+        whole = loss(student, batch, job.spec, counts_of(batch))[1]
+        parts = [loss(student, part, job.spec, counts_of(batch))[1] for part in batch.split(3)]
+    assert len(parts) == 3
+    torch.testing.assert_close(torch.stack(parts).sum(), whole)
+
+
+def test_a_student_fills_masks_as_its_teacher_does(tmp_path: Path) -> None:
+    job = make_job(tmp_path, model=TWO_LAYERS, steps=120)
+    folder = str(tmp_path / "teacher")
+    run(job, lambda event: None).model.save_pretrained(folder)
+    assert job.held_out is not None
+    agreements = []
+    for steps in (1, 120):
+        student = replace(
+            make_job(tmp_path, steps=steps),
+            run_folder=str(tmp_path / f"student of {steps} steps"),
+            init_folder=folder,
+            num_hidden_layers=1,
+            loss=MaskedTokenLoss(folder, ObjectiveSpec()),
+        )
+        model = run(student, lambda event: None).model
+        assert model.config.num_hidden_layers == 1
+        model.save_pretrained(tmp_path / "student")
+        compared = compare_pretrained(str(tmp_path / "student"), folder, job.held_out, job.spec)
+        agreements.append(compared["agreement"])
+    assert agreements[1] > 0.8 > agreements[0] + 0.1
+    assert compared["parameter_ratio"] < 1
+
+
+def test_a_model_agrees_with_itself_and_is_scored_as_in_pretraining(tmp_path: Path) -> None:
+    job = make_job(tmp_path, steps=2)
+    loop = run(job, lambda event: None)
+    loop.model.save_pretrained(tmp_path / "model")
+    expected = loop.evaluate(2)
+    assert job.held_out is not None
+    compared = compare_pretrained(str(tmp_path / "model"), str(tmp_path / "model"), job.held_out, job.spec)
+    assert (compared["agreement"], compared["parameter_ratio"]) == (1.0, 1.0)
+    assert compared["teacher.mlm_loss"] == pytest.approx(expected["mlm_loss"], abs=1e-5)
+    assert compared["teacher.mlm_accuracy"] == pytest.approx(expected["mlm_accuracy"])
+
+
+def test_a_teacher_that_fills_no_masks_is_refused(tmp_path: Path) -> None:
+    BertForSequenceClassification.from_config(BertConfig.from_shape(1, 128, vocab_size=50)).save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match="has no head for masked tokens and cannot teach them; name a pretrained"):
+        load_teacher(str(tmp_path), CPU)
+
+
+@pytest.mark.ray
+def test_a_pretrained_model_is_distilled_on_a_corpus(
+    ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    generator = random.Random(5)
+    themes = [" ".join(generator.sample(WORDS, 2)) for _ in range(120)]
+    documents = ["\n".join(f"{theme} {theme} {theme}." for _ in range(5)) for theme in themes]
+    Path("corpus.txt").write_text("\n\n".join(documents) + "\n")
+    tokenizer = make_tokenizer()
+    tokenizer.save("teacher")
+    shape = {"vocab_size": tokenizer.vocab_size, "intermediate_size": 64, **TWO_LAYERS}
+    BertForPreTraining.from_config(BertConfig(**shape)).save_pretrained("teacher")
+    pretraining = {
+        "corpus": {"files": ["corpus.txt"]},
+        "tokenizer": "teacher",
+        "held_out_share": 0.1,
+        "shard_bytes": 2048,
+        "steps": 12,
+        "phases": [{"max_seq_length": 48}],
+        "global_batch_size": 8,
+    }
+    spec = {
+        "kind": "distill",
+        "teacher": "teacher",
+        "num_hidden_layers": 1,
+        "pretraining": pretraining,
+        "name": "small",
+    }
+    settings = Settings.from_options(home=str(tmp_path / "home"), environ={})
+    run_id = run_spec(parse_spec(spec), settings=settings).id
+    with Registry(settings.registry) as registry:
+        metrics = registry.latest_metrics(run_id)
+        assert {"mlm_loss", "teacher.mlm_loss", "agreement", "speed_ratio"} <= metrics.keys()
+        assert metrics["parameter_ratio"] < 1
+        model = registry.model("small")
+        assert (model.head, BertConfig.from_pretrained(model.folder).num_hidden_layers) == ("pretraining", 1)
