@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.results import Split
-from orchestrator.specs.task import Head
+from orchestrator.specs.task import Head, Objective
 from orchestrator.tasks.bio_tags import tag_set
 
 _GLUE_FILES: Mapping[Split, tuple[str, ...]] = {
@@ -40,6 +40,10 @@ class KnownTask:
     """Whether a question may have no answer (qa)."""
     gains: Mapping[str, float] = field(default_factory=dict)
     """Gain by the score in the file (retrieval)."""
+    objective: Objective | None = None
+    """What the vectors of a pair are judged by (embedding)."""
+    score_range: tuple[float, float] = (0.0, 1.0)
+    """The least and the greatest score (embedding)."""
 
 
 def _numbered(*names: str) -> dict[str, str]:
@@ -139,6 +143,23 @@ KNOWN_TASKS: Mapping[str, KnownTask] = {
             "test": ("emerging.test.annotated",),
         },
         labels=tag_set("corporation", "creative-work", "group", "location", "person", "product"),
+    ),
+    "stsb_embedding": KnownTask(
+        "embedding",
+        "spearman",
+        text_columns=_SENTENCES,
+        label_column="score",
+        objective="cosine",
+        score_range=(0.0, 5.0),
+    ),
+    "sick_embedding": KnownTask(
+        "embedding",
+        "spearman",
+        files={"train": ("train.tsv",), "validation": ("trial.tsv",), "test": ("test.tsv",)},
+        text_columns=("sentence_A", "sentence_B"),
+        label_column="relatedness_score",
+        objective="cosine",
+        score_range=(1.0, 5.0),
     ),
     # Cleverdon's codes: 1 is a complete answer, 4 of minimum interest. The collection does not say what the 225 rows of
     # −1 mean, which name a document of the query's; they are read as the least.

@@ -31,6 +31,11 @@ class RetrievalReader:
     gains: Mapping[str, float] | None = None
     """Gain by the score in the file; None takes the score as it stands."""
 
+    @property
+    def shared_files(self) -> tuple[str, ...]:
+        """What every split is read with beside its judgments."""
+        return self.documents, self.queries
+
     def read(self, path: str, bad: BadRecords) -> Iterator[QueryExample]:
         """The queries with a relevant document, in the order of their file."""
         texts = self._read_texts(bad)

@@ -53,6 +53,8 @@ class Task:
     """The score that ranks; higher is better."""
     files: Mapping[Split, str]
     reader: Reader
+    shared_files: tuple[str, ...] = ()
+    """What every split is read with beside its own file: documents and queries (retrieval)."""
     max_examples: Mapping[Split, int] = field(default_factory=dict)
     on_bad_record: Literal["error", "skip"] = "error"
     unanswerable: bool = False
@@ -99,10 +101,11 @@ class Task:
         return self.files[split]
 
     def fingerprint(self, split: Split) -> str:
-        """SHA-256 over the split's file and everything that decides how it is read; reads no example."""
+        """SHA-256 over the files of a split and everything that decides how it is read; reads no example."""
         values = {
             "version": _READING_VERSION,
             "file": digest_file(self.file(split)),
+            "shared_files": [digest_file(path) for path in self.shared_files],
             "reader": [type(self.reader).__name__, asdict(self.reader)],  # type: ignore[call-overload]
             "head": self.head,
             "labels": self.labels,

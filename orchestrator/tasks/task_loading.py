@@ -11,7 +11,7 @@ from orchestrator.storage import exists
 from orchestrator.tasks.bio_tags import complete_tag_set, is_bio
 from orchestrator.tasks.catalogue import KNOWN_TASKS, KnownTask
 from orchestrator.tasks.conll import ConllReader
-from orchestrator.tasks.embedding_pairs import check_pairs, pair_reader
+from orchestrator.tasks.embedding_pairs import SimilarityTable, check_pairs, pair_reader
 from orchestrator.tasks.examples import ClassificationExample, MultiLabelExample, NerExample, QaExample, TextExample
 from orchestrator.tasks.labelled_tables import (
     ClassificationTable,
@@ -20,7 +20,7 @@ from orchestrator.tasks.labelled_tables import (
     NerTable,
     RegressionTable,
 )
-from orchestrator.tasks.retrieval import find_collection, find_judgments
+from orchestrator.tasks.retrieval import RetrievalReader, find_collection, find_judgments
 from orchestrator.tasks.scores import default_metric, metric_names
 from orchestrator.tasks.side_columns import SideColumns
 from orchestrator.tasks.squad import SquadReader
@@ -66,22 +66,28 @@ def _known_task(spec: TaskSpec, known: KnownTask) -> Task:
             f"(looked for {names}, also .gz, .xz, .zst)"
         )
     _check_files(spec, files, known.files.get("validation", ()))
+    reader = _known_reader(spec, known)
     return Task(
         id=spec.id,
         head=known.head,
         labels=known.labels or tuple(known.classes.values()),
         metric=spec.metric or known.metric,
         files=files,
-        reader=_known_reader(spec, known),
+        reader=reader,
+        shared_files=reader.shared_files if isinstance(reader, RetrievalReader) else (),
         max_examples=_limits(spec),
         on_bad_record=spec.on_bad_record,
         unanswerable=known.unanswerable,
+        objective=known.objective,
     )
 
 
 def _known_reader(spec: TaskSpec, known: KnownTask) -> Reader:
     if known.head == "retrieval":
         return find_collection(spec.id, spec.folder, known.gains)
+    if known.head == "embedding":
+        least, greatest = known.score_range
+        return SimilarityTable(known.text_columns, known.label_column, least=least, greatest=greatest)
     if known.head == "classification":
         return ClassificationTable(known.text_columns, known.label_column, known.classes, header=known.header)
     if known.head == "regression":
@@ -140,12 +146,24 @@ def _own_task(spec: TaskSpec) -> Task:
 
 
 def _own_collection(spec: TaskSpec) -> Task:
+    for name in ("labels", "text_columns", "label_column", *_HEADS_OF_FIELDS):
+        if _is_given(spec, name):
+            raise SpecError(f"task.{name}: a task with head: retrieval has no use for it; leave it out")
     reader = find_collection(spec.id, spec.folder, None)
     files = spec.files or find_judgments(str(spec.folder))
     if not files:
         raise TaskDataError(f"task {spec.id}: {spec.folder} has neither qrels.tsv nor qrels/dev.tsv; give task.files")
-    metric = spec.metric or default_metric("retrieval")
-    return Task(spec.id, "retrieval", (), metric, dict(files), reader, _limits(spec), spec.on_bad_record)
+    return Task(
+        id=spec.id,
+        head="retrieval",
+        labels=(),
+        metric=spec.metric or default_metric("retrieval"),
+        files=dict(files),
+        reader=reader,
+        shared_files=reader.shared_files,
+        max_examples=_limits(spec),
+        on_bad_record=spec.on_bad_record,
+    )
 
 
 def _own_reader(spec: TaskSpec, head: Head, labels: tuple[str, ...] | None) -> Reader:

@@ -23,9 +23,10 @@ from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.inference import predict
 from orchestrator.specs import TaskSpec
 from orchestrator.specs.loading import parse_spec
-from orchestrator.tasks import load_task
+from orchestrator.tasks import RegressionExample, load_task
 from tests.orchestrator.finetuning.test_trial import Bench
 from tests.orchestrator.finetuning.tiny_tasks import FILLERS, NAMES
+from tests.shared_data import shared_file
 
 FIELDS: dict[str, dict[str, Any]] = {
     "cosine": {"label_column": "score", "score_range": (1.0, 5.0)},
@@ -180,3 +181,16 @@ def test_a_broken_classifier_of_pairs_is_refused(tmp_path: Path) -> None:
     Path(bench.model_folder, CLASSIFIER_FILE).write_bytes(b"no weights")
     with pytest.raises(CheckpointError, match="pair_classifier"):
         evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+
+
+@pytest.mark.parametrize(
+    ("task_id", "folder", "counts"),
+    [("stsb_embedding", "glue/STS-B", (5749, 1500)), ("sick_embedding", "similarity/SICK", (4500, 500))],
+)
+def test_known_pairs_have_their_counts_and_scores_from_0_to_1(
+    task_id: str, folder: str, counts: tuple[int, int]
+) -> None:
+    task = load_task(TaskSpec(id=task_id, folder=str(shared_file(folder))))
+    assert (len(task.examples("train")), len(task.examples("validation"))) == counts
+    values = [example.value for example in task.examples("train") if isinstance(example, RegressionExample)]
+    assert (min(values), max(values)) == (0.0, 1.0)

@@ -53,6 +53,21 @@ def test_splits_have_files_of_their_own(tmp_path: Path) -> None:
     assert load_task(spec).splits == ("train", "validation", "test")
 
 
+@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels.tsv"])
+def test_every_file_of_a_collection_is_in_its_fingerprint(name: str, tmp_path: Path) -> None:
+    task = load_task(collection(tmp_path))
+    before = task.fingerprint("validation")
+    with (tmp_path / name).open("a") as file:
+        file.write("\n")
+    assert task.fingerprint("validation") != before
+
+
+def test_columns_of_a_collection_are_refused(tmp_path: Path) -> None:
+    spec = collection(tmp_path).model_copy(update={"text_columns": ("text",)})
+    with pytest.raises(SpecError, match=r"task\.text_columns: a task with head: retrieval has no use for it"):
+        load_task(spec)
+
+
 @pytest.mark.parametrize(
     ("judgments", "complaint"),
     [
