@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.cluster import Processes
 from orchestrator.corpus.files import find_files
 from orchestrator.names import content_digest, resolve_name
-from orchestrator.planned_networks import Networks
 from orchestrator.network_config import build_config
+from orchestrator.planned_networks import Networks
 from orchestrator.settings import Settings
 from orchestrator.specs import (
     CorpusSpec,
@@ -63,8 +63,9 @@ def _check_stage(spec: Spec, networks: Networks) -> None:
         build_config(spec.model, vocab_size=30522)  # any vocabulary: it is the other numbers that must fit together
     if isinstance(spec, SweepSpec):
         from orchestrator.finetuning.search_space import check_space
+        from orchestrator.tasks import load_task
 
-        check_space(spec)
+        check_space(spec, load_task(spec.task).head)
     if isinstance(spec, PretrainSpec | SweepSpec | DistillSpec):
         networks.check_start(spec)
     if isinstance(spec, DistillSpec):

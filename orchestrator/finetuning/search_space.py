@@ -16,6 +16,7 @@ from orchestrator.finetuning.batch_order import num_evaluations
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.axes import Axis, Choice, IntUniform, LogUniform, Scalar, Uniform
 from orchestrator.specs.problems import rule_of
+from orchestrator.specs.task import Head
 
 Point = Mapping[str, Scalar]
 """A value for each axis of the space."""
@@ -133,9 +134,17 @@ def plan_trials(spec: SweepSpec, point: Point, point_number: int) -> list[TrialP
     return plans
 
 
-def check_space(spec: SweepSpec) -> None:
-    """Refuse, before anything runs, a range whose inner values its field cannot take. Raises: SpecError."""
+def check_space(spec: SweepSpec, head: Head) -> None:
+    """Refuse, before anything runs, a range whose inner values its field cannot take, and fields that need a head
+    above the encoder where the task's has none. Raises: SpecError.
+    """
     plan_trials(spec, {name: value_at(axis, 0.382) for name, axis in spec.space.items()}, 0)
+    if head == "retrieval":
+        raise SpecError("task.head: a retrieval task is evaluated, not learnt; learn pairs with head: embedding")
+    for name in ("frozen", "unfreeze_every_epochs", "head_input"):
+        default = RecipeSpec.model_fields[name].default
+        if head == "embedding" and (name in spec.space or getattr(spec.recipe, name) != default):
+            raise SpecError(f"recipe.{name}: an embedding has no head above its encoder; leave it out")
 
 
 def most_evaluations(spec: SweepSpec) -> int:

@@ -71,8 +71,8 @@ def run_sweep(
     begun_at = time.monotonic()
     # Tune gives each trial a working folder of its own.
     run_folder, storage = absolute(run_folder), absolute(storage)
-    check_space(spec)
     task = load_task(spec.task)
+    check_space(spec, task.head)
     task = replace(task, files={split: absolute(path) for split, path in task.files.items()})
     task.file("train")  # a task without one cannot be learnt
     cache = join(storage, "tasks")

@@ -60,7 +60,6 @@ class SweepSpec(Spec):
                     raise ValueError(
                         f"space.{name} has {value!r}, which recipe.{name} refuses; {rule_of(error.errors()[0])}"
                     ) from None
-        self._refuse_without_head()
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds {list(self.seeds)} repeat a value; a trial is made once per seed")
         if self.search != "grid" and self.trials is None:
@@ -72,13 +71,3 @@ class SweepSpec(Spec):
                 "name a folder, or a model whose tokenizer to use"
             )
         return self
-
-    def _refuse_without_head(self) -> None:
-        """Raise ValueError where there is no head that could learn, or learn by itself."""
-        if self.task.head == "retrieval":
-            raise ValueError("task.head: a retrieval task is evaluated, not learnt; learn pairs with head: embedding")
-        if self.task.head == "embedding":
-            for name in ("frozen", "unfreeze_every_epochs", "head_input"):
-                default = RecipeSpec.model_fields[name].default
-                if name in self.space or getattr(self.recipe, name) != default:
-                    raise ValueError(f"{name}: an embedding has no head above its encoder; leave it out")

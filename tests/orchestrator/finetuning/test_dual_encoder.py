@@ -20,9 +20,11 @@ from bert_core.text_embedding import TextEmbedder
 from orchestrator.errors import InputError, SpecError, TaskDataError
 from orchestrator.finetuning.dual_encoder import CLASSIFIER_FILE, DualEncoder
 from orchestrator.finetuning.evaluation import evaluate_model
+from orchestrator.finetuning.search_space import check_space
 from orchestrator.inference import predict
-from orchestrator.specs import TaskSpec
+from orchestrator.specs import SweepSpec, TaskSpec
 from orchestrator.specs.loading import parse_spec
+from orchestrator.specs.task import Head
 from orchestrator.tasks import RegressionExample, load_task
 from tests.orchestrator.finetuning.test_trial import Bench
 from tests.orchestrator.finetuning.tiny_tasks import FILLERS, NAMES
@@ -162,17 +164,19 @@ def test_a_score_outside_its_range_and_a_missing_text_are_named(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("head", "recipe", "complaint"),
+    ("head", "fields", "complaint"),
     [
-        ("embedding", {"frozen": True}, "frozen: an embedding has no head above its encoder"),
-        ("embedding", {"head_input": "mixture"}, "head_input: an embedding"),
-        ("retrieval", {}, "is evaluated, not learnt"),
+        ("embedding", {"recipe": {"tokenizer": "t", "frozen": True}}, "frozen: an embedding has no head above"),
+        ("embedding", {"recipe": {"tokenizer": "t", "head_input": "mixture"}}, "head_input: an embedding"),
+        ("embedding", {"recipe": {"tokenizer": "t"}, "space": {"frozen": [True, False]}}, "frozen: an embedding"),
+        ("retrieval", {"recipe": {"tokenizer": "t"}}, "is evaluated, not learnt"),
     ],
 )
-def test_a_sweep_without_a_head_to_learn_is_refused(head: str, recipe: dict[str, Any], complaint: str) -> None:
-    task = {"id": "own", "head": head, "files": {"train": "a.jsonl"}}
+def test_a_sweep_without_a_head_to_learn_is_refused(head: Head, fields: dict[str, Any], complaint: str) -> None:
+    spec = parse_spec({"kind": "sweep", "task": {"id": "own"}, **fields})
+    assert isinstance(spec, SweepSpec)
     with pytest.raises(SpecError, match=complaint):
-        parse_spec({"kind": "sweep", "task": task, "recipe": {"tokenizer": "words", **recipe}})
+        check_space(spec, head)
 
 
 def test_a_broken_classifier_of_pairs_is_refused(tmp_path: Path) -> None:

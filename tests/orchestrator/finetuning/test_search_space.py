@@ -89,7 +89,7 @@ def test_key_tells_parameters_apart_and_ignores_where_they_came_from() -> None:
 
 def test_range_of_fractions_on_a_whole_number_is_refused() -> None:
     with pytest.raises(SpecError, match=r"space\.batch_size has .*, which .* refuses; it must be a whole number"):
-        check_space(sweep(space={"batch_size": {"uniform": [8, 64]}}, search="random", trials=1))
+        check_space(sweep(space={"batch_size": {"uniform": [8, 64]}}, search="random", trials=1), "classification")
 
 
 def test_most_evaluations_are_those_of_the_longest_trial() -> None:
