@@ -7,8 +7,8 @@ The contract is `attention(q, k, v, seqs, dropout_p, slopes)`; how it is carried
 * CUDA, 16 bit, no attention dropout, no linear biases: variable-length flash attention, which never sees padding;
 * CUDA otherwise: PyTorch's fused kernels on padded rows;
 * CPU: matrix products and a softmax over groups of sequences of nearly equal length;
-* the reference, `reference`: the definition on padded rows. It is what the others are held against, and it runs where
-  padding was kept.
+* the reference, `reference`: the definition on padded rows. It is what the others are held against, and it runs on
+  CPUs where padding was kept.
 """
 
 import importlib.util

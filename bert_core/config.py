@@ -74,6 +74,12 @@ class BertConfig:
     """Whether pretraining has a head for pairs of segments: next sentence or sentence order."""
     span_boundary_objective: bool = False
     """Whether pretraining predicts the tokens of a masked span from its borders as well (Joshi et al. 2020)."""
+    drops_before_summary: bool = False
+    """Whether a classifier of sequences has dropout in front of its summary's layer too."""
+    tokens_drop_as_hidden: bool = False
+    """Whether a classifier of tokens has the hidden layers' dropout and not the classifier's."""
+    zeroes_padding: bool = False
+    """Whether padding is zero behind each layer, which the padded form of an answer's head sees."""
     head_input: str = "last"
     """What a head for a task reads: a layer's output, or the last four's sum or concatenation, or a learnt mixture."""
     token_decoder: str = "softmax"
@@ -149,7 +155,7 @@ class BertConfig:
     def family(self) -> Family:
         """The family that the model is saved as: its own where this can say all of it, else one that fails loudly."""
         own = FAMILIES[self.model_type]
-        return own if own.misses(self, BertConfig()) is None else OWN
+        return own if own.says(self, BertConfig()) else OWN
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> Self:
@@ -198,7 +204,7 @@ class BertConfig:
     @property
     def token_dropout_prob(self) -> float:
         """Dropout in front of a classifier of tokens."""
-        return self.hidden_dropout_prob if self.family.tokens_drop_as_hidden else self.head_dropout_prob
+        return self.hidden_dropout_prob if self.tokens_drop_as_hidden else self.head_dropout_prob
 
     @property
     def num_labels(self) -> int:

@@ -29,18 +29,20 @@ def linear_cross_entropy_sums(
     A label whose logit equals the largest counts as guessed. Under autocast the products are in its type, while the
     softmax and the sums are in float32.
     """
-    loss, correct = _LinearCrossEntropy.apply(hidden, weight, bias, labels)  # type: ignore[no-untyped-call]
+    loss, correct = _LinearCrossEntropy.apply(hidden, weight, bias, labels, torch.is_grad_enabled())  # type: ignore[no-untyped-call]
     return loss, correct, torch.full_like(correct, labels.shape[0])
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, with_gradients: bool
+    ) -> tuple[Tensor, Tensor]:
         device = hidden.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         with torch.autocast(device, enabled=False):
             operands = hidden.to(dtype), weight.to(dtype), bias.to(dtype)
-            loss, correct, gradients = _sums(*operands, labels, any(ctx.needs_input_grad))
+            loss, correct, gradients = _sums(*operands, labels, with_gradients)
         ctx.save_for_backward(*gradients)
         ctx.mark_non_differentiable(correct)
         return loss, correct
@@ -48,7 +50,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        return *(gradient * d_loss for gradient in ctx.saved_tensors), None
+        return *(gradient * d_loss for gradient in ctx.saved_tensors), None, None
 
 
 def _sums(

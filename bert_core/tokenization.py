@@ -20,7 +20,7 @@ from tokenizers import Encoding, models
 from bert_core.errors import TokenizerError
 from bert_core.tokenizer_files import read_tokenizer
 from bert_core.whole_files import write_whole_text
-from bert_core.word_pieces import continues_word
+from bert_core.word_pieces import CONTINUATION_MARK, continues_word
 
 
 class Tokenizer:
@@ -120,6 +120,18 @@ class Tokenizer:
     def continues_word(self) -> NDArray[np.bool_]:
         """For each id whether its token goes on with a word: (V,). Raises: TokenizerError where none is marked."""
         return continues_word([self._backend.id_to_token(i) or "" for i in range(self.vocab_size)], self._ids.values())
+
+    def surface(self, token_id: int) -> tuple[str, bool]:
+        """What a token adds to a text, and whether it goes on with the word before it."""
+        try:
+            goes_on = bool(self.continues_word[token_id])
+        except TokenizerError:  # nothing is marked: every token is a word
+            goes_on = False
+        token = self.token(token_id)
+        text = self.decode([token_id], skip_special_tokens=False).strip()
+        return (
+            text.removeprefix(CONTINUATION_MARK) if goes_on and token.startswith(CONTINUATION_MARK) else text
+        ), goes_on
 
     def token(self, token_id: int) -> str:
         """The token of an id. Raises: TokenizerError for an id outside the vocabulary."""

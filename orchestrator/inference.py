@@ -175,8 +175,8 @@ def fill_mask(folder: str, text: str, top_k: int = 5) -> list[FilledMask]:
         for rank, (probability, token_id) in enumerate(zip(values, tokens, strict=True), start=1):
             token = tokenizer.token(token_id)
             before, after = mask.join(pieces[:number]), mask.join(pieces[number:])
-            is_piece = token.startswith("##")
-            whole = before.rstrip() + token[2:] + after if is_piece else before + token.lstrip("Ġ▁") + after
+            word, goes_on = tokenizer.surface(token_id)
+            whole = (before.rstrip() if goes_on else before) + word + after
             filled.append(FilledMask(number, rank, token, probability, whole))
     return filled
 

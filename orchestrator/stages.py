@@ -66,7 +66,7 @@ def run_stage(spec: Spec, context: StageContext) -> Result:
 def _run_tokenizer(spec: TokenizerSpec, context: StageContext) -> TokenizerResult:
     from orchestrator.corpus.tokenizer_training import train_tokenizer
 
-    context.progress.show(f"training a tokenizer of {spec.vocab_size:,} word pieces")
+    context.progress.show(f"training a tokenizer of {spec.vocab_size:,} entries")
     result = train_tokenizer(spec, context.settings.storage)
     report = "".join(f"  {name} {value:.3f}" for name, value in result.report.items() if name in _REPORTED)
     context.progress.say(f"tokenizer: {result.vocab_size:,} entries{report}")

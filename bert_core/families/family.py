@@ -62,13 +62,6 @@ class Family:
     """Classes in transformers by the class here, where not `class_prefix` and the rest."""
     has_base_pooler: bool = True
     """Whether the encoder alone has a pooler."""
-    drops_before_summary: bool = False
-    """Whether a classifier of sequences has dropout in front of its hidden layer too."""
-    tokens_drop_as_hidden: bool = False
-    """Whether a classifier of tokens has the hidden layers' dropout and not the classifier's."""
-
-    zeroes_padding: bool = False
-    """Whether transformers sets padding to zero behind each layer, which the padded form of an answer's head sees."""
     lacking: tuple[str, ...] = ()
     """Heads here that it has in another shape in transformers."""
 
@@ -89,11 +82,14 @@ class Family:
         """Fields of BertConfig that follow from others, beside the family's choices."""
         return self.choices
 
-    def misses(self, config: Any, defaults: Any) -> str | None:
-        """The first field whose value the family cannot say, None when transformers can load such a model exactly."""
-        again = {**vars(defaults), **self.read(self.write(config))}
-        names = (name for name in again if name not in ("id2label", "model_type"))
-        return next((name for name in names if getattr(config, name) != again[name]), None)
+    def says(self, config: Any, defaults: Any) -> bool:
+        """Whether the family can say all of a configuration, so that transformers loads such a model exactly."""
+        try:
+            again = {**vars(defaults), **self.read(self.write(config))}
+        except ConfigError:
+            return False
+        names = again.keys() - {"id2label", "model_type"}
+        return all(getattr(config, name) == again[name] for name in names)
 
     def _field_names(self) -> Iterator[tuple[str, str]]:
         for here in dict.fromkeys((*SHARED_FIELDS, *self.fields)):

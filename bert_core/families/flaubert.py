@@ -68,6 +68,8 @@ FLAUBERT = _Flaubert(
         "pooler_activation": None,
         "prediction_transform": False,
         "sentence_head": False,
+        "tokens_drop_as_hidden": True,
+        "zeroes_padding": True,
     },
     defaults={
         "vocab_size": 30145,
@@ -94,7 +96,5 @@ FLAUBERT = _Flaubert(
         "BertForQuestionAnswering": "FlaubertForQuestionAnsweringSimple",
     },
     has_base_pooler=False,
-    tokens_drop_as_hidden=True,
-    zeroes_padding=True,
     lacking=("BertForMultipleChoice",),  # two matrices one after the other, with nothing between
 )

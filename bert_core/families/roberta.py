@@ -33,7 +33,7 @@ ROBERTA = _Roberta(
     head_weights={
         "BertForSequenceClassification": {r"pooler\.": "/classifier.dense.", r"classifier\.": "classifier.out_proj."}
     },
-    choices={"sentence_head": False},
+    choices={"sentence_head": False, "drops_before_summary": True},
     defaults={"vocab_size": 50265, "pad_token_id": 1},
     only={"hidden_act": "gelu"},  # the masked-token head has it, whatever config.json says
     copies={
@@ -41,7 +41,6 @@ ROBERTA = _Roberta(
         "lm_head.decoder.bias": "lm_head.bias",
     },
     architectures={"BertForPreTraining": "RobertaForMaskedLM"},
-    drops_before_summary=True,
 )
 
 CAMEMBERT = replace(

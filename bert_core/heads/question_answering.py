@@ -39,7 +39,7 @@ class BertForQuestionAnswering(PretrainedModel):
         """For padded rows. Padding has logits here and takes part in the softmax, as in the reference's loss; where
         that is not wanted: `packed_logits`.
         """
-        keep_padding = not self.config.family.zeroes_padding
+        keep_padding = not self.config.zeroes_padding
         seqs = self.bert.pack(input_ids, attention_mask, token_type_ids, keep_padding)
         hidden = seqs.unpack(self.bert.head_states(seqs), input_ids.shape[1])  # (B, S, H)
         start, end = self.qa_outputs(self.dropout(hidden)).unbind(-1)  # (B, S) each

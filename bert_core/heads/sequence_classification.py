@@ -34,7 +34,7 @@ class BertForSequenceClassification(PretrainedModel):
 
     def packed_logits(self, seqs: PackedSequences, extra: Tensor | None = None) -> Tensor:
         """(B, C). `extra`, (B, E), is what stands beside the text. Raises: DataError when its shape is another."""
-        first = self.dropout if self.config.family.drops_before_summary else None
+        first = self.dropout if self.config.drops_before_summary else None
         pooled = self.bert.pool(self.bert.head_states(seqs), seqs, first)  # (B, H)
         self._check_extra(extra, seqs.num_sequences)
         if extra is not None:

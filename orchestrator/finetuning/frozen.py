@@ -6,7 +6,7 @@ storage, where all trials of the same encoder find them; of a split's tokens onl
 
 import hashlib
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import torch
@@ -18,14 +18,18 @@ from orchestrator.finetuning.heads import HeadModel, make_batch
 from orchestrator.finetuning.inference import Precision, autocast
 from orchestrator.tasks import Features, keep_features
 
+_STATES_VERSION = 1
+"""Raised when the same layers would give other outputs."""
 _MAX_TOKENS = 8_192
 """Slots of a batch through the encoder, were it padded: bounds the memory that all layers' outputs take."""
 
 
 def freeze(features: Features, model: HeadModel, precision: Precision, cache: str) -> Features:
     """The features with the outputs that the model's head reads, from the cache or computed and kept there."""
-    values = [features.fingerprint, _digest(model), model.config.head_input, precision]
-    key = hashlib.sha256(json.dumps(values).encode()).hexdigest()
+    arithmetic = asdict(replace(model.config, id2label={0: ""}, problem_type=None).with_dropout(0.0))
+    place = [next(model.parameters()).device.type, torch.get_num_threads()]  # both decide the last bits
+    values = [_STATES_VERSION, features.fingerprint, _digest(model), arithmetic, precision, place]
+    key = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
     return keep_features(cache, key, features.head, features.split, lambda: compute_states(features, model, precision))
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bert_core.config import BertConfig
+from bert_core.families import ENCODER
 from bert_core.heads import (
     BertForMultipleChoice,
     BertForQuestionAnswering,
@@ -130,7 +131,8 @@ def _config(
     else:
         config = BertConfig.from_pretrained(init_folder)
     decoder = recipe.token_decoder if head == "ner" else "softmax"
-    config = replace(config, token_decoder=decoder, head_input=recipe.head_input)
+    # The borders' head is pretraining's: without it a folder is again one that transformers loads.
+    config = replace(config, token_decoder=decoder, head_input=recipe.head_input, span_boundary_objective=False)
     if recipe.dropout is not None:
         config = config.with_dropout(recipe.dropout)
     if head == "regression":
@@ -149,7 +151,7 @@ def _encoder_weights(head: Head, folder: str) -> dict[str, Tensor]:
     return {
         name: tensor
         for name, tensor in model.state_dict().items()
-        if name.startswith("bert.") and not (lacking and name.startswith("bert.pooler."))
+        if name.startswith(ENCODER) and not (lacking and name.startswith(f"{ENCODER}pooler."))
     }
 
 

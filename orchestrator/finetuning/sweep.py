@@ -155,7 +155,7 @@ def _prepare_data(
 
 def _listed_recipes(spec: SweepSpec) -> Iterator[RecipeSpec]:
     """One recipe for each combination of what decides the features; a range stands as its lower end."""
-    names = ("init_from", "tokenizer", "max_seq_length", "doc_stride", "max_query_length")
+    names = ("init_from", "tokenizer", "max_seq_length", "doc_stride", "max_query_length", "context")
     values = [listed_values(spec, name) or (value_at(spec.space[name], 0.0),) for name in names]
     for combination in product(*values):
         yield spec.recipe.model_copy(update=dict(zip(names, combination, strict=True)))

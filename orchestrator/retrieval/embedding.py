@@ -35,9 +35,10 @@ def load_embedder(folder: str) -> TextEmbedder:
 
 
 def embedder_fingerprint(embedder: TextEmbedder, folder: str) -> str:
-    """SHA-256 of all that decides a vector: weights, tokenizer, pooling, length."""
-    weights = digest_file(join(folder, WEIGHTS_FILE))
-    values = [weights, embedder.tokenizer.fingerprint, asdict(embedder.model.embedding), embedder.max_seq_length]
+    """SHA-256 of all that decides a vector: weights and their arithmetic, tokenizer, pooling, length."""
+    model = embedder.model
+    encoder = [digest_file(join(folder, WEIGHTS_FILE)), model.config.to_dict()]
+    values = [*encoder, embedder.tokenizer.fingerprint, asdict(model.embedding), embedder.max_seq_length]
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 

@@ -78,6 +78,7 @@ def test_family_reads_what_it_writes(family: str) -> None:
         ("bert", {"token_decoder": "crf"}, "bert_core"),
         ("bert", {"sentence_head": False}, "bert_core"),
         ("roberta", {"position_offset": 5}, "bert_core"),
+        ("roberta", {"hidden_act": "relu"}, "bert_core"),
         ("flaubert", {"norm_placement": "pre", "hidden_act": "relu"}, "flaubert"),
         ("flaubert", {"hidden_act": "silu"}, "bert_core"),
         ("flaubert", {"intermediate_size": 100}, "bert_core"),

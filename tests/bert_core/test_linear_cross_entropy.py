@@ -1,9 +1,13 @@
 """The output layer with its cross entropy. Run alone: pytest tests/bert_core/test_linear_cross_entropy.py"""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
 
+from bert_core import linear_cross_entropy
 from bert_core.linear_cross_entropy import linear_cross_entropy_sums
 
 
@@ -47,7 +51,14 @@ def test_large_logits_do_not_overflow() -> None:
     assert float(linear_cross_entropy_sums(hidden, weight, bias, torch.tensor([1]))[0]) == 2e4
 
 
-def test_without_gradients_none_are_made() -> None:
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_without_gradients_none_are_made(mode: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     tensors, labels = inputs(5)
-    with torch.inference_mode():
-        assert not linear_cross_entropy_sums(*tensors, labels)[0].requires_grad
+    expected = linear_cross_entropy_sums(*tensors, labels)[0]
+
+    def refuse(*_: torch.Tensor) -> torch.Tensor:
+        raise AssertionError("a gradient was made that nobody asked for")
+
+    monkeypatch.setattr(linear_cross_entropy, "weight_gradient", refuse)
+    with mode():
+        torch.testing.assert_close(linear_cross_entropy_sums(*tensors, labels)[0], expected)

@@ -21,6 +21,7 @@ TEXT_HALF = (
     "bert_core.segment_pairs",
     "bert_core.segments",
     "bert_core.sentence_objectives",
+    "bert_core.sentence_transformers",
     "bert_core.sizes",
     "bert_core.stretches",
     "bert_core.tokenization",

@@ -108,8 +108,8 @@ def _write_embeddings(folder: str, lines: IO[str], output: str | None) -> None:
 
 @click.command(
     cls=LabCommand,
-    example='orchestrator search my-encoder "lift of a wing in a slipstream" --documents corpus.jsonl --index index/\n'
-    "orchestrator search my-encoder --index index/ --rerank my-pairs-model -f json < queries.txt",
+    example='orchestrator search my-encoder "lift of a wing" --documents corpus.jsonl\n'
+    "orchestrator search my-encoder --index index/ -f json < queries.txt",
 )
 @click.argument("model", metavar="MODEL")
 @click.argument("queries", metavar="[QUERY ...]", nargs=-1)
@@ -132,7 +132,9 @@ def search(
     form: str | None,
     output: str | None,
 ) -> None:
-    """The documents nearest to each query, by the cosine of their vectors.
+    """The documents nearest to each query.
+
+    Nearest by the cosine of their vectors, which lie in an index or are made anew.
 
     Queries are arguments, or lines of stdin where there are none. MODEL is any encoder; an index can be searched with
     the model alone that built it.

@@ -74,7 +74,7 @@ def export(model: str, folder: str) -> None:
     cls=LabCommand,
     example="orchestrator evaluate my-model sst2 folder=data/glue/SST-2\n"
     "orchestrator evaluate my-model experiments/sweep_sst2.yaml --split test\n"
-    "orchestrator evaluate my-encoder cranfield folder=data/cranfield --rerank my-pairs-model",
+    "orchestrator evaluate my-encoder cranfield folder=cranfield --rerank pairs",
 )
 @click.argument("model", metavar="MODEL")
 @click.argument("task", metavar="TASK")
