@@ -6,6 +6,7 @@ Shapes: B sequences, T tokens, P predicted positions, H hidden, V vocabulary.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from time import perf_counter
@@ -23,8 +24,9 @@ from bert_core.packing import PackedBatch
 from orchestrator.corpus.stream import ExampleStream, SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.distillation.comparison import compare_sizes
+from orchestrator.errors import RunFailedError
 from orchestrator.pretraining.job import build_held_out, check_start
-from orchestrator.pretraining.launch import PretrainRequest, run_pretraining, uses_gpu
+from orchestrator.pretraining.launch import PretrainRequest, last_line, run_pretraining, uses_gpu
 from orchestrator.pretraining.step import loss_of_sums, packed_inputs
 from orchestrator.results import PretrainResult
 from orchestrator.specs import PretrainSpec
@@ -115,7 +117,17 @@ def distill_on_corpus(
     num_gpus = int(uses_gpu(request.spec))
     compare: Any = ray.remote(num_cpus=request.spec.execution.cpus_per_worker, num_gpus=num_gpus)(compare_pretrained)
     folders = (join(request.run_folder, "model"), teacher_folder)
-    compared = ray.get(compare.remote(*folders, held_out, request.spec, "cuda" if num_gpus else "cpu"))
+    work = compare.remote(*folders, held_out, request.spec, "cuda" if num_gpus else "cpu")
+    try:
+        compared = ray.get(work)
+    except ray.exceptions.RayError as error:
+        raise RunFailedError(
+            f"the student is trained, but not compared with its teacher: {last_line(error)}"
+        ) from error
+    except BaseException:
+        with suppress(ray.exceptions.RayError):  # Ray may be gone as well
+            ray.cancel(work, force=True)
+        raise
     return replace(result, metrics={**result.metrics, **compared})
 
 

@@ -71,6 +71,11 @@ class DistillSpec(Spec):
         if (self.task is None) == (self.pretraining is None):
             both = "neither" if self.task is None else "both"
             raise ValueError(f"task and pretraining: {both} given; give task for a fine-tuned teacher, or pretraining")
+        for name in ("recipe", "threads", "execution") if self.pretraining is not None else ():
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(
+                    f"{name} is for a task; with pretraining its own fields say the same: leave {name} out"
+                )
         section, part = ("recipe", self.recipe) if self.pretraining is None else ("pretraining", self.pretraining)
         if self.num_hidden_layers is not None and part.init_from != RANDOM:
             raise ValueError(

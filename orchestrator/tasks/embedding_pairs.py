@@ -1,11 +1,11 @@
 """Tables of pairs for sentence embeddings: with a score, or of texts that belong together."""
 
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 
 from orchestrator.errors import SpecError
 from orchestrator.specs.task import TaskSpec
-from orchestrator.tasks.examples import MatchExample, RegressionExample
+from orchestrator.tasks.examples import MatchExample
 from orchestrator.tasks.labelled_tables import ClassificationTable, RegressionTable
 from orchestrator.tasks.tables import read_rows
 from orchestrator.tasks.task import Reader
@@ -20,18 +20,12 @@ class SimilarityTable(RegressionTable):
     least: float
     greatest: float
 
-    def read(self, path: str, bad: BadRecords) -> Iterator[RegressionExample]:
-        """The file's pairs in order."""
-        for example in super().read(path, bad):
-            assert example.value is not None, "a table of numbers has one for each example"
-            value = (example.value - self.least) / (self.greatest - self.least)
-            if 0.0 <= value <= 1.0:
-                yield replace(example, value=value)
-            else:
-                place = f"record {int(example.id) + 1}"
-                bad.found(
-                    place, f"{self.label_column} {example.value:g} is not from {self.least:g} to {self.greatest:g}"
-                )
+    def value_of(self, label: object) -> float:
+        """The score's place between the least and the greatest. Raises: ValueError, saying what is wrong with it."""
+        value = super().value_of(label)
+        if not self.least <= value <= self.greatest:
+            raise ValueError(f"{value:g} is not from {self.least:g} to {self.greatest:g}")
+        return (value - self.least) / (self.greatest - self.least)
 
 
 @dataclass(frozen=True)

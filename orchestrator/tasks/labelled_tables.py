@@ -116,15 +116,23 @@ class RegressionTable(TextTable):
 
     def read(self, path: str, bad: BadRecords) -> Iterator[RegressionExample]:
         """The file's examples in order."""
-        for place, fields, value in self.read_labelled(path, bad):
+        for place, fields, label in self.read_labelled(path, bad):
             try:
-                score = float(value)  # type: ignore[arg-type]
-            except (TypeError, ValueError):
-                score = math.nan
-            if not math.isfinite(score):
-                bad.found(place, f"{self.label_column} {value!r} is not a number")
+                value = self.value_of(label)
+            except ValueError as error:
+                bad.found(place, f"{self.label_column} {error}")
                 continue
-            yield RegressionExample(**fields, value=score)
+            yield RegressionExample(**fields, value=value)
+
+    def value_of(self, label: object) -> float:
+        """The number that a label is. Raises: ValueError, saying what is wrong with it."""
+        try:
+            value = float(label)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            value = math.nan
+        if not math.isfinite(value):
+            raise ValueError(f"{label!r} is not a number")
+        return value
 
 
 @dataclass(frozen=True)

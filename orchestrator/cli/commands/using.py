@@ -73,7 +73,6 @@ def export(model: str, folder: str) -> None:
 @click.command(
     cls=LabCommand,
     example="orchestrator evaluate my-model sst2 folder=data/glue/SST-2\n"
-    "orchestrator evaluate my-model experiments/sweep_sst2.yaml --split test\n"
     "orchestrator evaluate my-encoder cranfield folder=cranfield --rerank pairs",
 )
 @click.argument("model", metavar="MODEL")
