@@ -173,8 +173,10 @@ class BertConfig:
             raise CheckpointError(f"{path} holds no JSON object; fetch or save the folder anew")
         try:
             return cls.from_dict(values)
-        except (ConfigError, TypeError, ValueError, AttributeError) as error:
+        except ConfigError as error:
             raise CheckpointError(f"{path}: {error}") from None
+        except (TypeError, ValueError, AttributeError) as error:
+            raise CheckpointError(f"{path} has a value of the wrong kind ({error}); fetch or save it anew") from None
 
     @property
     def head_size(self) -> int:

@@ -34,6 +34,19 @@ _COUNTS = (
     "num_hidden_groups",
 )
 
+_POSITIVE = ("initializer_range", "layer_norm_eps", "rotary_base")
+
+_SWITCHES = (
+    "final_norm",
+    "use_bias",
+    "prediction_transform",
+    "sentence_head",
+    "span_boundary_objective",
+    "drops_before_summary",
+    "tokens_drop_as_hidden",
+    "zeroes_padding",
+)
+
 _SHARES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "answer_dropout")
 
 
@@ -43,12 +56,19 @@ def check_config(config: "BertConfig") -> None:
         value = getattr(config, name)
         if value is None and name in ("embedding_size", "num_hidden_groups"):
             continue
-        if not isinstance(value, int) or value < 1:
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ConfigError(f"{name} is {value!r}; it must be a whole number of at least 1")
     for name in _SHARES:
         value = getattr(config, name)
-        if value is not None and not 0 <= value < 1:
+        if value is not None and not (_is_number(value) and 0 <= value < 1):
             raise ConfigError(f"{name} is {value!r}; a dropout must be at least 0 and below 1")
+    for name in _POSITIVE:
+        value = getattr(config, name)
+        if not (_is_number(value) and value > 0):
+            raise ConfigError(f"{name} is {value!r}; it must be a number above 0")
+    for name in _SWITCHES:
+        if not isinstance(getattr(config, name), bool):
+            raise ConfigError(f"{name} is {getattr(config, name)!r}; it must be true or false")
     for name, known in _CHOICES.items():
         if getattr(config, name) not in known:
             names = ", ".join(str(value) for value in known)
@@ -88,3 +108,7 @@ def _check_vocabulary(config: "BertConfig") -> None:
         )
     if not config.id2label or sorted(config.id2label) != list(range(len(config.id2label))):
         raise ConfigError(f"id2label has the ids {sorted(config.id2label)}; they must be 0, 1, 2, … without a gap")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

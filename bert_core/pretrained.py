@@ -112,6 +112,14 @@ class PretrainedModel(nn.Module):
                 in_encoder = self.is_encoder_alone or name.startswith(ENCODER)
                 essential += absent if in_encoder and "pooler." not in name else []
                 continue
+            parts = [weights[file_name] for file_name in names]
+            if any(part.shape != parts[0].shape for part in parts):
+                raise CheckpointError(f"{path}: {', '.join(names)} differ in shape; fetch or save the folder anew")
+            if not parts[0].is_floating_point() or parts[0].itemsize < 2:
+                raise CheckpointError(
+                    f"{path}: {names[0]} is of {parts[0].dtype}; quantised weights are not read: fetch the folder in "
+                    "float32, float16 or bfloat16"
+                )
             value = self.weight_names.from_file(name, weights)
             if value.shape != parameter.shape:
                 raise CheckpointError(
@@ -126,7 +134,19 @@ class PretrainedModel(nn.Module):
                 f"{path} lacks {len(essential)} weights of the encoder, {essential[0]} first; "
                 f"it is not a model of the shape in config.json: fetch or save the folder anew"
             )
+        self._refuse_more_layers(weights, path)
         return LoadReport(tuple(sorted(weights.keys() - used)), tuple(missing))
+
+    def _refuse_more_layers(self, weights: dict[str, Tensor], path: Path) -> None:
+        encoder = self if self.is_encoder_alone else self.get_submodule(ENCODER.removesuffix("."))
+        number = len(list(encoder.get_submodule("layers").children()))
+        beyond = f"layers.{number}.attention_norm.weight"
+        (name,) = self.weight_names.of(beyond if self.is_encoder_alone else ENCODER + beyond)
+        if name in weights or name.removeprefix(self.config.family.prefix) in weights:
+            raise CheckpointError(
+                f"{path} has more layers than the {number} that config.json asks for; use the config.json that was "
+                "saved with these weights"
+            )
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write config.json, model.safetensors and manifest.json; transformers loads the folder.
@@ -135,7 +155,10 @@ class PretrainedModel(nn.Module):
         the older manifest, which then refuses the mixture.
         """
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CheckpointError(f"{folder} cannot be made a folder ({error.strerror}); name another") from None
         weights = self.weight_names.to_file(self.state_dict())
         architecture = self.config.family.architecture(type(self).__name__)
         details = {"architectures": [architecture], "dtype": str(next(self.parameters()).dtype).split(".")[-1]}

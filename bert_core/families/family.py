@@ -32,7 +32,12 @@ SHARED_FIELDS = (
 )
 """Fields of BertConfig that every family writes unless it fixes them; others stand in `Family.fields`."""
 
-_ONLY = {"is_decoder": False, "add_cross_attention": False, "tie_word_embeddings": True}
+_ONLY = {
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "tie_word_embeddings": True,
+    "quantization_config": None,
+}
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,8 @@ class SpanBoundaryHead(nn.Module):
 def span_borders(masked_positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The token before and the token behind each masked position's run, and its place in the run: (P,) → (P,) each.
 
+    A sequence's first and last token are never masked, so that there is one on both sides.
+
     >>> [border.tolist() for border in span_borders(torch.tensor([2, 3, 7]))]
     [[1, 1, 6], [4, 4, 8], [0, 1, 0]]
     """

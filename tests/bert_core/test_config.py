@@ -117,6 +117,10 @@ def test_unknown_family_names_the_known_ones() -> None:
         ({"num_hidden_groups": 13}, "num_hidden_groups 13 is more than the 12 layers"),
         ({"position_offset": 512}, "max_position_embeddings 512 leaves no position"),
         ({"type_vocab_size": -1}, "type_vocab_size is -1"),
+        ({"hidden_size": True}, "hidden_size is True"),
+        ({"hidden_dropout_prob": "0.1"}, "hidden_dropout_prob is '0.1'"),
+        ({"layer_norm_eps": -1}, "layer_norm_eps is -1; it must be a number above 0"),
+        ({"use_bias": "no"}, "use_bias is 'no'; it must be true or false"),
         ({"id2label": {0: "a", 2: "b"}}, r"id2label has the ids \[0, 2\]"),
     ],
 )
@@ -155,6 +159,7 @@ def test_config_of_google_without_model_type_is_read() -> None:
         ({"model_type": "roberta", "hidden_act": "relu"}, "hidden_act is 'relu'; only 'gelu'"),
         ({"model_type": "albert", "inner_group_num": 2}, "inner_group_num is 2"),
         ({"model_type": "flaubert", "n_langs": 2}, "n_langs is 2"),
+        ({"model_type": "bert", "quantization_config": {}}, "quantization_config is {}"),
         ({"model_type": "bert", "is_decoder": True}, "is_decoder is True"),
         (
             {"model_type": "bert", "position_embedding_type": "relative_key"},
@@ -175,6 +180,7 @@ def test_other_models_are_refused(values: dict[str, Any], message: str) -> None:
         ("[1]", r"config\.json holds no JSON object"),
         ('{"model_type": "gpt2"}', r"config\.json: model_type is 'gpt2'"),
         ('{"model_type": "bert", "hidden_size": "wide"}', r"config\.json: hidden_size is 'wide'"),
+        ('{"model_type": "bert", "id2label": [1]}', r"config\.json has a value of the wrong kind"),
     ],
 )
 def test_broken_config_file_is_named(tmp_path: Path, text: str | None, message: str) -> None:

@@ -212,3 +212,31 @@ def test_equal_models_give_equal_files(folder: Path, tmp_path: Path) -> None:
     BertForPreTraining.from_pretrained(folder).save_pretrained(tmp_path / "copy")
     for name in ("config.json", "model.safetensors", "manifest.json"):
         assert (tmp_path / "copy" / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_weights_of_more_layers_than_the_configuration_s_are_refused(folder: Path) -> None:
+    values = json.loads((folder / "config.json").read_text()) | {"num_hidden_layers": 1}
+    (folder / "manifest.json").unlink()
+    (folder / "config.json").write_text(json.dumps(values))
+    for model_class in (BertModel, BertForPreTraining):
+        with pytest.raises(CheckpointError, match=r"has more layers than the 1 that config\.json asks for"):
+            model_class.from_pretrained(folder)
+
+
+def test_quantised_weights_are_refused(folder: Path) -> None:
+    change_weights(folder, lambda weights: weights.update({n: w.to(torch.int8) for n, w in weights.items()}))
+    with pytest.raises(CheckpointError, match=r"is of torch\.int8; quantised weights are not read"):
+        BertModel.from_pretrained(folder)
+
+
+def test_a_key_matrix_of_another_shape_is_named(folder: Path) -> None:
+    name = "bert.encoder.layer.1.attention.self.key.weight"
+    change_weights(folder, lambda weights: weights.update({name: weights[name][:, :-1].contiguous()}))
+    with pytest.raises(CheckpointError, match=rf"{name}.* differ in shape"):
+        BertModel.from_pretrained(folder)
+
+
+def test_a_file_in_the_folder_s_place_is_named(tmp_path: Path) -> None:
+    (tmp_path / "taken").touch()
+    with pytest.raises(CheckpointError, match="taken cannot be made a folder"):
+        BertModel.from_config(CONFIG).save_pretrained(tmp_path / "taken")
