@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -16,10 +16,24 @@ from orchestrator.finetuning.batch_order import num_evaluations
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.axes import Axis, Choice, IntUniform, LogUniform, Scalar, Uniform
 from orchestrator.specs.problems import rule_of
+from orchestrator.specs.recipe import UNFROZEN_FIELDS
 from orchestrator.specs.task import Head
 
 Point = Mapping[str, Scalar]
 """A value for each axis of the space."""
+
+_HEADS_ABOVE: tuple[Head, ...] = ("classification", "multi_label", "multiple_choice", "regression", "ner", "qa")
+_CONCERNED: Mapping[str, tuple[tuple[Head, ...], str]] = {
+    **dict.fromkeys(
+        ("frozen", "unfreeze_every_epochs", "head_input"), (_HEADS_ABOVE, "an embedding has no head above its encoder")
+    ),
+    **dict.fromkeys(("token_decoder", "context"), (("ner",), "it is for words and their tags (ner)")),
+    **dict.fromkeys(
+        ("doc_stride", "max_query_length", "max_answer_length"), (("qa",), "it is for questions on passages (qa)")
+    ),
+    **dict.fromkeys(("pooling", "temperature"), (("embedding",), "it is for vectors of texts (embedding)")),
+}
+"""The recipe's fields that mean nothing to some heads: the heads that they concern, and why no other."""
 
 _DRAWS_PER_POINT = 100
 """Random search gives up on finding another new point after so many draws for each: the space is used up."""
@@ -135,16 +149,25 @@ def plan_trials(spec: SweepSpec, point: Point, point_number: int) -> list[TrialP
 
 
 def check_space(spec: SweepSpec, head: Head) -> None:
-    """Refuse, before anything runs, a range whose inner values its field cannot take, and fields that need a head
-    above the encoder where the task's has none. Raises: SpecError.
+    """Refuse, before anything runs, a range whose inner values its field cannot take, fields that contradict one
+    another somewhere in the space, and fields that do not concern the task's head. Raises: SpecError.
     """
+    for name in UNFROZEN_FIELDS if True in listed_values(spec, "frozen") else ():
+        if listed_values(spec, name) != (RecipeSpec.model_fields[name].default,):
+            raise SpecError(f"frozen and {name} contradict one another; sweep over them in two specs")
     plan_trials(spec, {name: value_at(axis, 0.382) for name, axis in spec.space.items()}, 0)
     if head == "retrieval":
         raise SpecError("task.head: a retrieval task is evaluated, not learnt; learn pairs with head: embedding")
-    for name in ("frozen", "unfreeze_every_epochs", "head_input"):
-        default = RecipeSpec.model_fields[name].default
-        if head == "embedding" and (name in spec.space or getattr(spec.recipe, name) != default):
-            raise SpecError(f"recipe.{name}: an embedding has no head above its encoder; leave it out")
+    check_recipe(spec.recipe, head, spec.space)
+
+
+def check_recipe(recipe: RecipeSpec, head: Head, axes: Container[str] = ()) -> None:
+    """Refuse fields that do not concern the task's head, set or varied as one of the axes. Raises: SpecError."""
+    for name, (heads, reason) in _CONCERNED.items():
+        value = getattr(recipe, name)
+        if head not in heads and (name in axes or value != RecipeSpec.model_fields[name].default):
+            section, given = ("space", "the axis") if name in axes else ("recipe", repr(value))
+            raise SpecError(f"{section}.{name}: {reason}; the task's head is {head}: leave {given} out")
 
 
 def most_evaluations(spec: SweepSpec) -> int:

@@ -82,8 +82,9 @@ class DistillSpec(Spec):
                 f"num_hidden_layers takes layers of the teacher, and {section}.init_from names {part.init_from}; "
                 "leave one of them out"
             )
-        if self.recipe.tokenizer is not None:
-            raise ValueError("recipe.tokenizer is the teacher's own in distillation; leave it out")
+        for name in ("tokenizer", "token_decoder"):
+            if getattr(self.recipe, name) != RecipeSpec.model_fields[name].default:
+                raise ValueError(f"recipe.{name} is the teacher's own in distillation; leave it out")
         if self.recipe.frozen:
             raise ValueError("recipe.frozen keeps a student from learning; leave it out")
         return self

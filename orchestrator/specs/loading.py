@@ -137,6 +137,7 @@ def _override(document: YamlDocument, key: str, value: Any, place: Place) -> Non
         path = (*path, step)
         if isinstance(target, dict) and target.get(step) is None:
             target[step] = {}
+            document.places[path] = place
         target = target[step]
     last = _step(target, parts[-1], key, place)
     if isinstance(target, dict):

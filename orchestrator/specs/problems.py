@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -115,7 +115,10 @@ def _sentence(problem: Any, path: KeyPath, values: Mapping[str, Any], top: type[
         return f"is needed: {info.description}" if info and info.description else "is needed"
     if kind == "extra_forbidden":
         section = section_at(top, path[:-1], values)
-        return f"is no field of this spec{nearest(str(path[-1]), section.model_fields if section else ())}"
+        fields, name = section.model_fields if section else {}, str(path[-1])
+        inner = [dotted((*path[:-1], field, name)) for field in fields if _has_inside(fields[field], name)]
+        hint = f"; did you mean {' or '.join(inner)}?" if inner else nearest(name, fields)
+        return f"is no field of this spec{hint}"
     if kind == "union_tag_not_found":
         return "has no kind; begin it with a line such as `kind: sweep`"
     if kind == "union_tag_invalid":
@@ -164,6 +167,12 @@ def sections_in(annotation: Any) -> list[type[Section]]:
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return [annotation]
     return [section for part in get_args(annotation) for section in sections_in(part)]
+
+
+def _has_inside(info: FieldInfo, name: str) -> bool:
+    """Whether a field is one section, which has a field of that name."""
+    is_one = get_origin(info.annotation) not in (dict, tuple)
+    return is_one and any(name in section.model_fields for section in sections_in(info.annotation))
 
 
 def _field(top: type[Section], path: KeyPath, values: Any) -> FieldInfo | None:

@@ -10,6 +10,10 @@ from orchestrator.specs.network import Family, Size
 Context = Literal["sentence", "document"]
 
 
+UNFROZEN_FIELDS = ("unfreeze_every_epochs", "layer_learning_rate_decay")
+"""What only says something where the encoder learns."""
+
+
 class RecipeSpec(Section):
     """How one trial is trained; any of it can be an axis of the search."""
 
@@ -62,6 +66,7 @@ class RecipeSpec(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.frozen and self.unfreeze_every_epochs is not None:
-            raise ValueError("frozen and unfreeze_every_epochs contradict one another; leave one out")
+        for name in UNFROZEN_FIELDS if self.frozen else ():
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"frozen and {name} contradict one another; leave one out")
         return self

@@ -13,6 +13,7 @@ from orchestrator.finetuning.search_space import (
 )
 from orchestrator.specs import SweepSpec
 from orchestrator.specs.axes import Choice, IntUniform, LogUniform, Uniform
+from orchestrator.specs.task import Head
 
 
 def sweep(recipe: dict[str, object] | None = None, **fields: object) -> SweepSpec:
@@ -90,6 +91,30 @@ def test_key_tells_parameters_apart_and_ignores_where_they_came_from() -> None:
 def test_range_of_fractions_on_a_whole_number_is_refused() -> None:
     with pytest.raises(SpecError, match=r"space\.batch_size has .*, which .* refuses; it must be a whole number"):
         check_space(sweep(space={"batch_size": {"uniform": [8, 64]}}, search="random", trials=1), "classification")
+
+
+@pytest.mark.parametrize(
+    ("head", "recipe", "space", "complaint"),
+    [
+        ("qa", {"token_decoder": "crf"}, {}, r"recipe\.token_decoder: .* head is qa: leave 'crf' out"),
+        ("qa", {}, {"context": ["sentence"]}, r"space\.context: .* head is qa: leave the axis out"),
+        ("ner", {"doc_stride": 8}, {}, r"recipe\.doc_stride: .* head is ner: leave 8 out"),
+        ("ner", {}, {"pooling": ["cls"]}, r"space\.pooling: it is for vectors"),
+        ("ner", {"temperature": 1.0}, {}, r"recipe\.temperature: it is for vectors"),
+    ],
+)
+def test_fields_that_the_head_has_no_use_for_are_refused(
+    head: Head, recipe: dict[str, object], space: dict[str, object], complaint: str
+) -> None:
+    with pytest.raises(SpecError, match=complaint):
+        check_space(sweep(recipe, space=space), head)
+
+
+def test_frozen_trials_with_a_rate_for_each_layer_are_refused() -> None:
+    sets = {"layer_learning_rate_decay": 0.9}
+    check_space(sweep(sets), "classification")
+    with pytest.raises(SpecError, match="frozen and layer_learning_rate_decay contradict"):
+        check_space(sweep(sets, space={"frozen": [False, True]}), "classification")
 
 
 def test_most_evaluations_are_those_of_the_longest_trial() -> None:

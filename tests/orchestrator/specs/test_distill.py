@@ -46,6 +46,7 @@ def test_teacher_and_start_are_names_of_models() -> None:
         ),
         ({"recipe": {"tokenizer": "words"}}, "recipe.tokenizer is the teacher's own in distillation; leave it out"),
         ({"recipe": {"frozen": True}}, "recipe.frozen keeps a student from learning; leave it out"),
+        ({"recipe": {"token_decoder": "crf"}}, "recipe.token_decoder is the teacher's own in distillation"),
         ({"teacher": None}, "teacher is None; it must be text"),
         ({"task": None}, "task and pretraining: neither given; give task for a fine-tuned teacher, or pretraining"),
         ({"pretraining": PRETRAINING}, "task and pretraining: both given; give task for a fine-tuned teacher"),

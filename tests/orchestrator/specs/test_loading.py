@@ -156,6 +156,8 @@ def test_a_broken_spec_is_told_apart_by_place_field_and_remedy(tmp_path: Path, t
         ("steps=[", "not valid YAML"),
         ("stps=5", "override stps=5: stps is no field of this spec; did you mean steps?"),
         ("space={}", "space is no field of this spec"),
+        ("recipe.epochs=2", "override recipe.epochs=2: recipe is no field of this spec"),
+        ("files=a", "override files=a: files is no field of this spec; did you mean corpus.files?"),
     ],
 )
 def test_a_broken_override_is_named(tmp_path: Path, override: str, complaint: str) -> None:
