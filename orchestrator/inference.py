@@ -212,6 +212,11 @@ def _load_pretraining(folder: str, weight: str, what: str) -> Any:
     tokenizer.check_fits(model.config.vocab_size)
     assert model.load_report is not None
     found = weight in dict(model.named_parameters())
+    if weight.startswith("next_sentence.") and not model.config.sentence_head:
+        raise CheckpointError(
+            f"{folder} has no head for {what}: a model of its family ({model.config.model_type}) is pretrained without "
+            "one; use one pretrained with sentence pairs, as BERT is"
+        )
     if not found or model.weight_names.of(weight)[0] in model.load_report.initialised:
         raise CheckpointError(f"{folder} has no head for {what}; use the pretrained model that it was fine-tuned from")
     return model, tokenizer

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bert_core.errors import CheckpointError, DataError
-from bert_core.manifest import check_manifest, write_json, write_manifest
+from bert_core.manifest import MANIFEST_FILE, check_manifest, write_json, write_manifest
 from bert_core.text_embedding import TextEmbedder
 from bert_core.vector_index import VectorIndex, build_index, load_index, save_index
 from bert_core.whole_files import whole_folder
@@ -46,7 +46,12 @@ class DocumentIndex:
     """The folder, opened; texts stay on the disk."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises: CheckpointError when the folder holds no whole index."""
+        """Raises: InputError when the folder is something else, CheckpointError when its index is not whole."""
+        if not folder.is_dir():
+            raise InputError(f"{folder} is a file and no index of documents; name another folder")
+        for name in (_INDEX_FILE, MANIFEST_FILE):
+            if not (folder / name).is_file():
+                raise InputError(f"{folder} is no index of documents: it has no {name}; name another folder")
         check_manifest(folder, _REMEDY)
         try:
             values = json.loads((folder / _INDEX_FILE).read_bytes())
@@ -56,7 +61,9 @@ class DocumentIndex:
             """Digest of the file of documents"""
             self.counts: dict[str, int] = values["counts"]
         except (OSError, ValueError, KeyError, TypeError):
-            raise CheckpointError(f"{folder} holds no index of documents; {_REMEDY}") from None
+            raise CheckpointError(
+                f"{folder} is no index of documents: its {_INDEX_FILE} is of another kind; name another folder"
+            ) from None
         self.vectors: VectorIndex = load_index(folder / _VECTORS)
         self._documents = folder / _DOCUMENTS_FILE
         self._offsets = np.load(folder / _OFFSETS_FILE, mmap_mode="r")
@@ -78,11 +85,12 @@ class DocumentIndex:
 def open_document_index(
     folder: Path, path: str | None, embedder: TextEmbedder, encoder: str, kind: str, on_progress: OnProgress
 ) -> DocumentIndex:
-    """The index in a folder, built there first from the documents at `path` when there is none.
+    """The index in a folder, built there first from the documents at `path` when the folder is empty or not there.
 
-    Raises: InputError when it is of other documents or another model, CheckpointError when it is not whole.
+    Raises: InputError when it is something else, or of other documents or another model;
+    CheckpointError when it is not whole.
     """
-    if not folder.exists():
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         if path is None:
             raise InputError(f"there is no index at {folder}; give the documents to build it from, with --documents")
         build_document_index(folder, path, embedder, encoder, kind, on_progress)
@@ -132,7 +140,7 @@ def build_document_index(
             raise InputError(f"{path}: {error}") from None
         if not ids:
             raise InputError(f"{path} holds no document with text; name another file")
-        on_progress(f"indexing {len(ids):,} documents")
+        on_progress(f"indexing the documents of {path}")
         save_index(build_index(ids, vectors, kind=kind), target / _VECTORS)
         np.save(target / _OFFSETS_FILE, np.array(offsets, np.int64))
         counts = {

@@ -50,8 +50,13 @@ class DocumentFile:
                         self.num_empty += 1
         except InputError as error:
             raise InputError(f"{self.path}: {error}") from None
+        except FileNotFoundError:
+            raise InputError(f"there is no file {self.path}; check the path") from None
         except (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
-            raise InputError(f"{self.path} cannot be read ({error}); check the path, or fetch the file again") from None
+            reason = getattr(error, "strerror", None) or error
+            raise InputError(
+                f"{self.path} cannot be read ({reason}); check the path, or fetch the file again"
+            ) from None
 
 
 def _read_document(line: str, number: int) -> Document:

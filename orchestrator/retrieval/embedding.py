@@ -91,5 +91,6 @@ def write_matrix(path: Path, vectors: Iterable[NDArray[np.float32]], dimension: 
             file.seek(0)
             npy.write_array_header_1_0(file, {**header, "shape": (num_vectors, dimension)})
 
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, write)
     return num_vectors

@@ -45,7 +45,7 @@ class Searcher:
             for number, query, hits in zip(numbers, some, self.index.search(vectors, depth), strict=True):
                 if self.reranker is not None:
                     hits = self.reranker.rerank(query, hits)
-                    self.on_progress(f"reranked the hits of {number:,} queries")
+                    self.on_progress(f"reranked the hits of query {number:,}")
                 yield hits[:k]
 
 

@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from orchestrator.cli.commands.output_files import check_output, place_of, write_json_lines
 from orchestrator.cli.frame import LabCommand, current_settings, reading_options
 from orchestrator.cli.output import show_rows, tell
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SHOWN_CHARACTERS = 100
+_JSON_LINES = ("", ".json", ".jsonl")
 
 
 def reranking_options(command: F) -> F:
@@ -47,6 +49,11 @@ def reranking_of(model: str | None, relevant: str | None, candidates: int, setti
     return Reranking(resolve_model(model, settings), relevant, candidates)
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 text`, `1,200 texts`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 @contextmanager
 def changing_line() -> Iterator[Callable[[str], None]]:
     """What shows how far long work is, on stderr."""
@@ -66,7 +73,12 @@ def changing_line() -> Iterator[Callable[[str], None]]:
 )
 @click.argument("model", metavar="MODEL")
 @click.argument("file", type=click.File("r", encoding="utf-8", errors="surrogateescape"), default="-")
-@click.option("-o", "--output", metavar="FILE", help="Instead of stdout; .npy gives one matrix, a row for each text.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Instead of stdout: .npy a matrix, a row for each text; .jsonl, .json the lines.",
+)
 def embed(model: str, file: IO[str], output: str | None) -> None:
     """One vector for each line of text.
 
@@ -80,6 +92,9 @@ def embed(model: str, file: IO[str], output: str | None) -> None:
     from_stdin = file.name in ("-", "<stdin>")
     if from_stdin and sys.stdin.isatty():
         tell("reading from the terminal; end with Ctrl-D")
+    if output not in (None, "-") and Path(output).suffix.lower() not in (".npy", *_JSON_LINES):
+        raise InputError(f"{output}: vectors are written as .npy or .jsonl; name a file that ends so")
+    check_output(output)
     folder = resolve_model(model, current_settings())
     try:
         _write_embeddings(folder, file, output)
@@ -88,22 +103,19 @@ def embed(model: str, file: IO[str], output: str | None) -> None:
 
 
 def _write_embeddings(folder: str, lines: IO[str], output: str | None) -> None:
-    import json
-
     from orchestrator.retrieval.embedding import embed_lines, load_embedder, write_matrix
 
     embedder = load_embedder(folder)
     rows = embed_lines(embedder, lines)
-    if output is not None and output.endswith(".npy"):
+    if output is not None and output.lower().endswith(".npy"):
         dimension = embedder.model.config.hidden_size
-        num_vectors = write_matrix(Path(output), (vector for _, vector in rows), dimension)
-        tell(f"wrote {output}: {num_vectors:,} vectors of {dimension} numbers")
+        num_vectors = write_matrix(place_of(output), (vector for _, vector in rows), dimension)
+        tell(f"wrote {output}: {counted(num_vectors, 'vector')} of {dimension} numbers")
     else:
-        with click.open_file(output or "-", "w", encoding="utf-8", atomic=output is not None) as target:
-            for values, vector in rows:
-                click.echo(json.dumps({**values, "embedding": vector.tolist()}, ensure_ascii=False), file=target)
+        write_json_lines(({**values, "embedding": vector.tolist()} for values, vector in rows), output)
     if embedder.num_truncated:
-        tell(f"{embedder.num_truncated:,} texts have more than {embedder.max_seq_length} tokens; the rest is not read")
+        longer = counted(embedder.num_truncated, "text")
+        tell(f"only the first {embedder.max_seq_length} tokens of {longer} were read")
 
 
 @click.command(
@@ -145,17 +157,21 @@ def search(
 
     if documents is None and index is None:
         raise InputError("there is nothing to search; name --documents, or the --index of some")
+    check_output(output)
     settings = current_settings()
     folder = resolve_model(model, settings)
     reranking = reranking_of(rerank, relevant, candidates, settings)
     asked = list(queries) or _queries_of_stdin()
+    for number, query in enumerate(asked, start=1):
+        if not query.strip():
+            raise InputError(f"query {number} is empty; leave it out")
     with (
         changing_line() as show,
         open_searcher(folder, documents, index, reranking, show, "hnsw" if approximate else "exact") as searcher,
     ):
         left_out = searcher.index.counts["num_empty_documents"]
         if left_out:
-            tell(f"{left_out:,} documents without text are not in the index")
+            tell(f"not in the index: {counted(left_out, 'document')} without text")
         rows = [
             {"query": query, "rank": rank, **hit._asdict()}
             for query, hits in zip(asked, searcher.search(asked, top_k), strict=True)

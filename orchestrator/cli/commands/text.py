@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import click
 
+from orchestrator.cli.commands.searching import counted
 from orchestrator.cli.frame import LabGroup, current_settings, reading_options
 from orchestrator.cli.output import show_record, show_rows, tell
 
@@ -79,7 +80,7 @@ def inspect(
     for file in inspect_corpus(source):
         found.append(file)
         if form in (None, "table"):
-            tell(f"{file.path}: {file.num_documents:,} documents")
+            tell(f"{file.path}: {counted(file.num_documents, 'document')}")
             if file.first_problem:
                 tell(f"  first problem: {file.first_problem}")
             for beginning in file.sample[:1]:

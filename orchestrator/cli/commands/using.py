@@ -6,6 +6,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from orchestrator.cli.commands.output_files import check_output, write_json_lines
 from orchestrator.cli.commands.searching import changing_line, reranking_of, reranking_options
 from orchestrator.cli.frame import LabCommand, LabGroup, current_settings, overrides_argument, reading_options
 from orchestrator.cli.output import show_record, show_rows, show_text, tell
@@ -148,27 +149,24 @@ def _check_known(task: "TaskSpec") -> None:
 @click.argument("model", metavar="MODEL")
 @click.argument("file", type=click.File("r", encoding="utf-8", errors="surrogateescape"), default="-")
 @click.option("--batch-size", type=click.IntRange(1), default=64, show_default=True, help="Examples of a forward pass.")
-@click.option(
-    "-o", "--output", type=click.File("w", encoding="utf-8", lazy=True, atomic=True), help="Instead of stdout."
-)
-def predict(model: str, file: IO[str], batch_size: int, output: IO[str] | None) -> None:
+@click.option("-o", "--output", metavar="FILE", help="Instead of stdout.")
+def predict(model: str, file: IO[str], batch_size: int, output: str | None) -> None:
     """A fine-tuned model's answer to each line of text.
 
     Lines come from FILE or stdin, answers are JSON lines. A line is text (two texts with a tab between them; words for
-    NER), or a JSON object with text and text_pair, words, or question and context.
+    NER), or a JSON object with text and text_pair (and the model's own columns by name, null for missing), text and
+    choices, words, or question and context.
     """
-    import json
-
     from orchestrator import inference
     from orchestrator.errors import InputError
 
     from_stdin = file.name in ("-", "<stdin>")
     if from_stdin and sys.stdin.isatty():
         tell("reading from the terminal; end with Ctrl-D")
+    check_output(output)
     folder = inference.resolve_model(model, current_settings())
     try:
-        for row in inference.predict(folder, file, batch_size):
-            click.echo(json.dumps(row, ensure_ascii=False), file=output)
+        write_json_lines(inference.predict(folder, file, batch_size), output)
     except InputError as error:
         raise error if from_stdin else InputError(f"{file.name}: {error}") from None
 

@@ -32,7 +32,7 @@ def test_embed_writes_json_lines_or_a_matrix(command: Command, encoder: str, tmp
 
 def test_embed_tells_what_it_did_not_read(command: Command, encoder: str, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("cats rest\n" + "cats rest " * 20)
-    assert "1 texts have more than 12 tokens" in command("embed", encoder, "texts.txt").err
+    assert "only the first 12 tokens of 1 text were read" in command("embed", encoder, "texts.txt").err
 
 
 def test_search_shows_the_hits_of_each_query(command: Command, encoder: str, documents: str) -> None:
@@ -40,7 +40,7 @@ def test_search_shows_the_hits_of_each_query(command: Command, encoder: str, doc
     assert outcome.status == 0, outcome.err
     rows = json.loads(outcome.out)
     assert [(row["query"], row["rank"]) for row in rows] == [(q, n) for q in ("a cold mat", "planes") for n in (1, 2)]
-    assert "1 documents without text are not in the index" in outcome.err
+    assert "not in the index: 1 document without text" in outcome.err
     table = command("search", encoder, "planes", "--documents", documents).out.splitlines()
     assert table[0].split() == ["rank", "id", "score", "text"]
     assert len(table) == 4
@@ -57,11 +57,44 @@ def test_search_reads_queries_from_stdin(
     assert command("search", encoder, "cats", "--index", "index").status == 0
 
 
+@pytest.mark.parametrize("output", ["old.jsonl", "old.npy", "old.NPY"])
+def test_embed_that_breaks_off_leaves_the_old_file(output: str, command: Command, encoder: str, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_bytes(b"cats rest\n" * 2500 + b"caf\xe9\n")
+    (tmp_path / output).write_text("old")
+    outcome = command("embed", encoder, "texts.txt", "-o", output)
+    assert (outcome.status, (tmp_path / output).read_text()) == (2, "old")
+    assert "texts.txt: line 2501 is not UTF-8" in outcome.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == [output, "texts.txt"]
+
+
+def test_outputs_are_made_with_their_folders_whatever_their_case(
+    command: Command, encoder: str, tmp_path: Path
+) -> None:
+    (tmp_path / "texts.txt").write_text("cats rest\n")
+    for name in ("new/rows.NPY", "newer/rows.json"):
+        assert command("embed", encoder, "texts.txt", "-o", name).status == 0
+    assert np.load(tmp_path / "new" / "rows.NPY").shape == (1, 16)
+    assert json.loads((tmp_path / "newer" / "rows.json").read_text())["text"] == "cats rest"
+
+
+def test_outputs_that_cannot_be_written_are_refused_before_any_work(
+    command: Command, encoder: str, documents: str
+) -> None:
+    Path("taken").write_text("")
+    for arguments in (["embed", encoder, documents], ["search", encoder, "cats", "--documents", documents]):
+        for output, complaint in ((".", ". is a folder"), ("taken/x.json", "taken/x.json cannot be written: ")):
+            outcome = command(*arguments, "-o", output)
+            assert outcome.status == 2
+            assert outcome.err.startswith(f"Error: {complaint}")
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "complaint"),
     [
         (["search", "MODEL", "cats"], 2, "there is nothing to search; name --documents"),
-        (["search", "MODEL", "cats", "--documents", "none.txt"], 2, "none.txt cannot be read"),
+        (["search", "MODEL", "cats", "--documents", "none.txt"], 2, "there is no file none.txt"),
+        (["search", "MODEL", "cats", " ", "--documents", "DOCUMENTS"], 2, "Error: query 2 is empty"),
+        (["embed", "MODEL", "DOCUMENTS", "-o", "x.csv"], 2, "x.csv: vectors are written as .npy or .jsonl"),
         (["search", "MODEL", "cats", "--index", "none"], 2, "there is no index at none"),
         (["search", "MODEL", "cats", "--documents", "DOCUMENTS", "--relevant", "yes"], 2, "give that with --rerank"),
         (

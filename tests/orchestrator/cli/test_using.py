@@ -141,6 +141,28 @@ def test_a_fine_tuned_model_has_no_pretraining_heads(command: Command, classifie
         assert "no head for" in outcome.err
 
 
+def test_a_family_without_a_sentence_head_is_named(command: Command, pretrained: str) -> None:
+    from bert_core import BertConfig, BertForPreTraining
+    from bert_core.tokenization import Tokenizer
+
+    folder, tokenizer = Path(pretrained).with_name("distilbert"), Tokenizer.load(pretrained)
+    shape = {"vocab_size": tokenizer.vocab_size, "num_hidden_layers": 1, "hidden_size": 64}
+    config = BertConfig.from_shape(**shape, family="distilbert")
+    BertForPreTraining.from_config(config, seed=0).save_pretrained(folder)
+    tokenizer.save(folder)
+    outcome = command("next-sentence", str(folder), "the cat", "the dog")
+    assert outcome.status == 2
+    assert "a model of its family (distilbert) is pretrained without one" in outcome.err
+
+
+def test_predict_that_breaks_off_leaves_the_old_file(command: Command, classifier: str, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_bytes(b"the cat\n" * 300 + b"caf\xe9\n")
+    (tmp_path / "old.jsonl").write_text("old")
+    outcome = command("predict", classifier, "lines.txt", "-o", "old.jsonl")
+    assert (outcome.status, (tmp_path / "old.jsonl").read_text()) == (2, "old")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lines.txt", "old.jsonl"]
+
+
 def test_predict_classifies_lines_and_pairs(classifier: str) -> None:
     lines = ["the cat sat\n", "\n", "the cat\tthe dog\n", '{"text": "a dog", "text_pair": "a cat", "id": 7}']
     first, second, third = predict(classifier, lines)

@@ -77,6 +77,17 @@ def test_a_damaged_index_is_refused(encoder: str, documents: str, tmp_path: Path
         search(encoder, None, str(index))
 
 
+def test_an_empty_folder_is_built_into_and_another_thing_is_left_alone(
+    encoder: str, documents: str, tmp_path: Path
+) -> None:
+    index = tmp_path / "index"
+    index.mkdir()
+    assert search(encoder, documents, str(index)) == search(encoder, None, str(index))
+    for other in (encoder, documents):
+        with pytest.raises(InputError, match=r"no index of documents.*name another folder"):
+            search(encoder, documents, other)
+
+
 def test_an_index_that_cannot_be_built_leaves_no_folder(encoder: str, tmp_path: Path) -> None:
     empty = tmp_path / "empty.txt"
     empty.write_text("\n")
