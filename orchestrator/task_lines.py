@@ -81,7 +81,8 @@ def _check_pair(task: Task, pair: str | None, number: int) -> None:
         raise InputError("this model finds a text's partner among others; ask it with `embed` or `search`")
     if pair is None:
         raise InputError(
-            f"line {number}: this model compares two texts; give text and text_pair, or a tab between them"
+            f"line {number}: this model compares two texts; give text and text_pair, or a tab between them; `embed` "
+            "gives the vector of one text"
         )
 
 
