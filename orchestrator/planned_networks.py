@@ -6,6 +6,7 @@ A later stage of a pipeline may start from what an earlier one will make: its si
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from typing import TYPE_CHECKING
 
 from bert_core.config import CONFIG_FILE, BertConfig
 from orchestrator.errors import SpecError
@@ -15,6 +16,9 @@ from orchestrator.settings import Settings
 from orchestrator.specs import DistillSpec, PretrainSpec, Spec, SweepSpec, TokenizerSpec
 from orchestrator.specs.references import RANDOM, STAGE_MARK
 from orchestrator.storage import join, local_copy, read_json
+
+if TYPE_CHECKING:
+    from orchestrator.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -42,19 +46,30 @@ class Networks:
         return _encoder_parameters(student), _encoder_parameters(teacher)
 
     def check_student(self, spec: DistillSpec) -> None:
-        """See that the student is smaller where it must be, and as wide where it must be, and that a pretrained teacher
-        reads the student's tokens. Raises: SpecError, ConfigError, TokenizerError.
+        """See that the student is smaller where it must be, and as wide where it must be, and that the teacher was
+        fine-tuned for the task, or, pretrained, reads the student's tokens.
+
+        Raises: SpecError, ConfigError, TokenizerError, TaskDataError, CheckpointError.
         """
         from orchestrator.distillation.student import check_widths
+        from orchestrator.finetuning.search_space import check_recipe
+        from orchestrator.tasks import load_task
 
         if spec.pretraining is not None:
             self._check_tokenizer(spec.teacher, spec.pretraining.tokenizer)
+        if spec.task is not None:
+            task = load_task(spec.task)
+            check_recipe(spec.recipe, task.head)
+            self._check_teacher(spec.teacher, task)
         student, teacher = self._student(spec), self._named(spec.teacher)
         if student is not None and teacher is not None:
             check_widths(spec, student, teacher)
 
     def check_start(self, spec: PretrainSpec | SweepSpec | DistillSpec) -> None:
-        """See that the models to start from read what the spec gives them. Raises: SpecError, TokenizerError."""
+        """See that the models to start from read what the spec gives them, and have the layers that the head reads.
+
+        Raises: SpecError, TokenizerError.
+        """
         if isinstance(spec, PretrainSpec):
             field, longest = "phases.max_seq_length", max(phase.max_seq_length for phase in spec.phases)
             models = [spec.init_from]
@@ -81,6 +96,51 @@ class Networks:
                 )
         if isinstance(spec, PretrainSpec) and spec.init_from != RANDOM:
             self._check_tokenizer(spec.init_from, spec.tokenizer)
+        if isinstance(spec, SweepSpec) or (isinstance(spec, DistillSpec) and spec.num_hidden_layers is None):
+            self._check_depths(spec)
+
+    def _check_depths(self, spec: SweepSpec | DistillSpec) -> None:
+        """See that a head that reads four layers has them below it, in every combination of the values listed."""
+        from orchestrator.finetuning.search_space import listed_values
+
+        head_inputs, models, sizes = (
+            [str(value) for value in (listed_values(spec, name) if isinstance(spec, SweepSpec) else ())]
+            or [str(getattr(spec.recipe, name))]
+            for name in ("head_input", "init_from", "size")
+        )
+        configs = {f"init_from {name}": self._named(name) for name in models if name != RANDOM}
+        configs |= {f"size {size}": BertConfig.from_size(size) for size in sizes} if RANDOM in models else {}
+        for head_input in (name for name in head_inputs if name.endswith("four")):
+            for what, config in configs.items():
+                if config is not None and config.num_hidden_layers < 4:
+                    raise SpecError(
+                        f"recipe.head_input {head_input} needs four layers, and {what} has {config.num_hidden_layers}; "
+                        "choose another head_input or a deeper model"
+                    )
+
+    def _check_teacher(self, teacher: str, task: "Task") -> None:
+        """See that a teacher was, or will be, fine-tuned for a task; its weights are not read."""
+        from bert_core.tokenization import Tokenizer
+        from orchestrator.finetuning.evaluation import with_labels_of
+        from orchestrator.finetuning.heads import HEAD_MODELS
+        from orchestrator.finetuning.model_folder import RECORD_FILE, FineTunedModel, _guess_record, _read_record
+        from orchestrator.tasks import load_task
+
+        if teacher.startswith(STAGE_MARK):
+            stage = self.stages[teacher.removeprefix(STAGE_MARK)]
+            learnt = stage.task if isinstance(stage, SweepSpec | DistillSpec) else None
+            head = "no task" if learnt is None else load_task(learnt).head
+            if head != task.head:
+                raise SpecError(
+                    f"teacher {teacher} makes a model for {head}, task {task.id} needs one for {task.head}; "
+                    f"name a stage that fine-tunes for {task.head}"
+                )
+            return
+        folder = local_copy(resolve_name("teacher", teacher, self.settings))
+        config, path = BertConfig.from_pretrained(folder), folder / RECORD_FILE
+        record = _read_record(path) if path.exists() else _guess_record(folder, config)
+        model = HEAD_MODELS[record.head](config, seed=None)  # without storage: only its labels are asked for
+        with_labels_of(FineTunedModel(model, Tokenizer.load(folder), record), task, teacher)
 
     def _check_tokenizer(self, init_from: str, tokenizer: str) -> None:
         from bert_core.tokenization import Tokenizer

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bert_core.config import BertConfig
-from bert_core.errors import ConfigError, TokenizerError
+from bert_core.errors import CheckpointError, ConfigError, TokenizerError
 from bert_core.tokenizer_training import train_wordpiece
 from orchestrator.errors import CorpusError, NotFoundError, SpecError, TaskDataError
 from orchestrator.planning import check_inputs, plan_rows
@@ -26,12 +26,13 @@ PRETRAIN = {"kind": "pretrain", "corpus": CORPUS, "tokenizer": "words", "steps":
 TASK = {"id": "own", "head": "classification", "text_columns": ["text"], "labels": ["a", "b"]}
 FILES = {"train": "task.csv", "validation": "task.csv"}
 SWEEP = {"kind": "sweep", "task": {**TASK, "files": FILES}, "recipe": {"tokenizer": "words"}}
+CLASSIFIER = "BertForSequenceClassification"
 DISTILL = {"kind": "distill", "teacher": "short", "task": SWEEP["task"], "recipe": {"max_seq_length": 40}}
 
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """A working folder with texts, the tokenizer `words`, and `short`, a model of 40 positions that reads it."""
+    """A working folder with texts, the tokenizer `words`, and `short`, a classifier of 40 positions that reads it."""
     monkeypatch.chdir(tmp_path)
     Path("corpus.txt").write_text("a cat sat\n")
     Path("task.csv").write_text("text,label\na cat,a\na dog,b\n")
@@ -39,7 +40,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     tokenizer.save("words")
     shutil.copytree("words", "short")
     config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=40)
-    Path("short/config.json").write_text(json.dumps(config.to_dict()))
+    Path("short/config.json").write_text(json.dumps({**config.to_dict(), "architectures": [CLASSIFIER]}))
     return Settings.from_options(home=str(tmp_path / "home"), environ={})
 
 
@@ -108,6 +109,58 @@ def test_sequences_that_the_model_cannot_read(settings: Settings) -> None:
         check(settings, model=model, task={**SWEEP, "recipe": recipe})
     with pytest.raises(SpecError, match=r"recipe\.max_seq_length 41 is longer than the 40 positions of short"):
         check(settings, student={**DISTILL, "recipe": {"max_seq_length": 41}})
+
+
+@pytest.mark.parametrize(
+    ("recipe", "space", "what"),
+    [
+        (
+            {"init_from": "short", "head_input": "sum_last_four"},
+            {},
+            "sum_last_four needs four layers, and init_from short",
+        ),
+        ({"head_input": "concat_last_four"}, {"size": ["small", "2x128"]}, "concat_last_four .* and size 2x128 has 2"),
+        ({}, {"head_input": ["last", "sum_last_four"], "init_from": ["random", "@model"]}, "init_from @model has 2"),
+    ],
+)
+def test_a_head_that_reads_more_layers_than_there_are(
+    settings: Settings, recipe: dict[str, Any], space: dict[str, Any], what: str
+) -> None:
+    model = {**PRETRAIN, "model": {"num_hidden_layers": 2}}
+    sweep = {**SWEEP, "recipe": {"tokenizer": "words", "size": "small", "max_seq_length": 40, **recipe}, "space": space}
+    with pytest.raises(SpecError, match=what):
+        check(settings, model=model, task=sweep)
+    if not space:
+        with pytest.raises(SpecError, match=what):
+            check(settings, student={**DISTILL, "recipe": {"max_seq_length": 40, **recipe}})
+
+
+@pytest.mark.parametrize(
+    ("architecture", "message"),
+    [
+        (CLASSIFIER, "short knows the labels b, c; task own has a, b"),
+        ("BertForTokenClassification", "short is a model for ner, task own needs one for classification"),
+        ("BertForPreTraining", r"short has no head for a task .*fine-tune it first"),
+    ],
+)
+def test_a_teacher_of_something_else(settings: Settings, architecture: str, message: str) -> None:
+    config = json.loads(Path("short/config.json").read_text())
+    changes = {"architectures": [architecture], "id2label": {"0": "b", "1": "c"}}
+    Path("short/config.json").write_text(json.dumps(config | changes))
+    with pytest.raises((SpecError, CheckpointError), match=message):
+        check(settings, student=DISTILL)
+
+
+def test_a_stage_whose_model_cannot_teach_the_task(settings: Settings) -> None:
+    with pytest.raises(SpecError, match="teacher @model makes a model for no task, task own needs one for classific"):
+        check(settings, model=PRETRAIN, student={**DISTILL, "teacher": "@model"})
+
+
+def test_fields_of_a_students_recipe_that_its_head_has_no_use_for(settings: Settings) -> None:
+    with pytest.raises(
+        SpecError, match=r"recipe\.pooling: it is for vectors .* head is classification: leave 'cls' out"
+    ):
+        check(settings, student={**DISTILL, "recipe": {"max_seq_length": 40, "pooling": "cls"}})
 
 
 def test_a_student_as_deep_as_its_teacher(settings: Settings) -> None:
