@@ -104,13 +104,12 @@ class Networks:
         from orchestrator.finetuning.search_space import listed_values
 
         head_inputs, models, sizes = (
-            [str(value) for value in (listed_values(spec, name) if isinstance(spec, SweepSpec) else ())]
-            or [str(getattr(spec.recipe, name))]
+            listed_values(spec, name) if isinstance(spec, SweepSpec) else (getattr(spec.recipe, name),)
             for name in ("head_input", "init_from", "size")
         )
-        configs = {f"init_from {name}": self._named(name) for name in models if name != RANDOM}
-        configs |= {f"size {size}": BertConfig.from_size(size) for size in sizes} if RANDOM in models else {}
-        for head_input in (name for name in head_inputs if name.endswith("four")):
+        configs = {f"init_from {name}": self._named(str(name)) for name in models if name != RANDOM}
+        configs |= {f"size {size}": BertConfig.from_size(str(size)) for size in sizes} if RANDOM in models else {}
+        for head_input in (name for name in head_inputs if str(name).endswith("four")):
             for what, config in configs.items():
                 if config is not None and config.num_hidden_layers < 4:
                     raise SpecError(
