@@ -122,7 +122,7 @@ class Networks:
         from bert_core.tokenization import Tokenizer
         from orchestrator.finetuning.evaluation import with_labels_of
         from orchestrator.finetuning.heads import HEAD_MODELS
-        from orchestrator.finetuning.model_folder import RECORD_FILE, FineTunedModel, _guess_record, _read_record
+        from orchestrator.finetuning.model_folder import FineTunedModel, read_record
         from orchestrator.tasks import load_task
 
         if teacher.startswith(STAGE_MARK):
@@ -136,8 +136,8 @@ class Networks:
                 )
             return
         folder = local_copy(resolve_name("teacher", teacher, self.settings))
-        config, path = BertConfig.from_pretrained(folder), folder / RECORD_FILE
-        record = _read_record(path) if path.exists() else _guess_record(folder, config)
+        config = BertConfig.from_pretrained(folder)
+        record = read_record(folder, config)
         model = HEAD_MODELS[record.head](config, seed=None)  # without storage: only its labels are asked for
         with_labels_of(FineTunedModel(model, Tokenizer.load(folder), record), task, teacher)
 

@@ -114,8 +114,7 @@ def load_fine_tuned(folder: Path) -> FineTunedModel:
     Raises: CheckpointError, TokenizerError, naming the file and the remedy.
     """
     config = BertConfig.from_pretrained(folder)
-    path = folder / RECORD_FILE
-    record = _read_record(path) if path.exists() else _guess_record(folder, config)
+    record = read_record(folder, config)
     tokenizer = Tokenizer.load(folder)
     tokenizer.check_fits(config.vocab_size)
     model = HEAD_MODELS[record.head].from_pretrained(folder)
@@ -124,7 +123,14 @@ def load_fine_tuned(folder: Path) -> FineTunedModel:
     return FineTunedModel(model, tokenizer, record)
 
 
-def _read_record(path: Path) -> FineTuningRecord:
+def read_record(folder: Path, config: BertConfig) -> FineTuningRecord:
+    """What a folder's model was fine-tuned for: its own record, or what its head and a recipe's usual lengths say.
+
+    Raises: CheckpointError.
+    """
+    path = folder / RECORD_FILE
+    if not path.exists():
+        return _guess_record(folder, config)
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         columns = SideColumns.from_dict(values.pop("columns", asdict(NO_COLUMNS)))

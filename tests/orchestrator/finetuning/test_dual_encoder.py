@@ -155,7 +155,7 @@ def test_a_task_for_embeddings_names_its_objective(tmp_path: Path) -> None:
 
 
 def test_a_score_outside_its_range_and_a_missing_text_are_named(tmp_path: Path) -> None:
-    with pytest.raises(TaskDataError, match=r"record \d+: score 5 is not from 0 to 4"):
+    with pytest.raises(TaskDataError, match=r"line \d+: score 5 is not from 0 to 4"):
         load_task(pairs(tmp_path, "cosine", score_range=(0.0, 4.0))).examples("train")
     task = load_task(pairs(tmp_path, "in_batch_negatives"))
     Path(task.file("train")).write_text('{"a": "x", "b": "y"}\n{"a": "x", "b": " "}\n')
