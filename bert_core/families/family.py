@@ -29,6 +29,7 @@ SHARED_FIELDS = (
     "layer_norm_eps",
     "pad_token_id",
     "problem_type",
+    "span_boundary_objective",  # a head that transformers passes over
 )
 """Fields of BertConfig that every family writes unless it fixes them; others stand in `Family.fields`."""
 

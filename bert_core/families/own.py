@@ -38,7 +38,6 @@ OWN = Family(
             "answer_dropout",
             "prediction_transform",
             "sentence_head",
-            "span_boundary_objective",
             "drops_before_summary",
             "tokens_drop_as_hidden",
             "zeroes_padding",

@@ -131,7 +131,7 @@ def _config(
     else:
         config = BertConfig.from_pretrained(init_folder)
     decoder = recipe.token_decoder if head == "ner" else "softmax"
-    # The borders' head is pretraining's: without it a folder is again one that transformers loads.
+    # The borders' head is pretraining's alone.
     config = replace(config, token_decoder=decoder, head_input=recipe.head_input, span_boundary_objective=False)
     if recipe.dropout is not None:
         config = config.with_dropout(recipe.dropout)

@@ -4,6 +4,7 @@ Run alone: pytest tests/bert_core/families/test_parity.py
 """
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -178,3 +179,17 @@ def test_folder_goes_there_and_back(family: str, head: type[PretrainedModel], tm
     assert again.load_report.dropped == again.load_report.initialised == ()
     for name, tensor in model.state_dict().items():
         assert torch.equal(again.state_dict()[name], tensor), name
+
+
+def test_transformers_passes_over_the_head_for_span_borders(tmp_path: Path) -> None:
+    config = replace(random_config("bert", 5), span_boundary_objective=True)
+    model = scattered(BertForPreTraining.from_config(config)).eval()
+    model.save_pretrained(tmp_path)
+    theirs, info = transformers.BertForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
+    assert all(name.startswith("span_boundary.") for name in info["unexpected_keys"])
+    assert not info["missing_keys"]
+    with torch.no_grad():
+        assert_same_outputs(model, theirs, without_labels(labelled_batch(model, 5)))
+    again = BertForPreTraining.from_pretrained(tmp_path)
+    assert again.config == model.config
+    assert torch.equal(again.span_boundary.first.weight, model.span_boundary.first.weight)
