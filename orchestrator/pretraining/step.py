@@ -5,7 +5,7 @@ sentence objective), so it does not depend on how the batch is cut into workers 
 from (seed, step, rank, micro-batch): a step computes the same whenever and wherever it runs.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 import torch.distributed
@@ -21,16 +21,7 @@ from bert_core.packing import PackedBatch
 from orchestrator.pretraining.job import StepLoss, Worker
 from orchestrator.specs import PretrainSpec
 
-SUM_NAMES = (
-    "mlm_loss",
-    "mlm_correct",
-    "num_predictions",
-    "nsp_loss",
-    "nsp_correct",
-    "num_examples",
-    "sbo_loss",
-    "num_tokens",
-)
+SUM_NAMES = (*(item.name for item in fields(PretrainingSums)), "num_tokens")
 
 
 @dataclass(frozen=True)
