@@ -31,6 +31,18 @@ class PretrainingSums:
     """Of the span-boundary objective, over the predicted positions; 0 without it."""
 
 
+def check_labels(labels: Tensor, shape: torch.Size, num_classes: int) -> None:
+    """See that labels are as many as there should be, and each a class or -100. Raises: DataError."""
+    if labels.shape != shape:
+        raise DataError(f"labels have the shape {tuple(labels.shape)}; they must have {tuple(shape)}")
+    real = labels[labels != IGNORED]
+    if real.numel() and not 0 <= int(real.min()) <= int(real.max()) < num_classes:
+        wrong = int(real.min()) if int(real.min()) < 0 else int(real.max())
+        raise DataError(
+            f"labels hold {wrong}; the model's classes are 0 to {num_classes - 1}, and {IGNORED} is left out"
+        )
+
+
 def cross_entropy_sums(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Summed cross entropy in float32, number of right guesses, number of labels: (B, C), (B,) → three scalars."""
     loss = F.cross_entropy(logits.float(), labels, reduction="sum")
@@ -49,6 +61,7 @@ def sequence_classification_loss(logits: Tensor, labels: Tensor, problem_type: s
         several = "single_label_classification" if whole else "multi_label_classification"
         problem_type = "regression" if num_labels == 1 else several
     if problem_type == "single_label_classification":
+        check_labels(labels.view(-1), logits.shape[:1], num_labels)
         return F.cross_entropy(logits.float(), labels.long().view(-1), ignore_index=IGNORED)
     if labels.numel() != logits.numel():
         raise DataError(f"labels have the shape {tuple(labels.shape)}; {problem_type} needs {tuple(logits.shape)}")

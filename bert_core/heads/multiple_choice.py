@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from bert_core.config import BertConfig
 from bert_core.dropout import Dropout
 from bert_core.heads.outputs import ClassificationOutput
+from bert_core.losses import check_labels
+from bert_core.masking import IGNORED
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
 from bert_core.pretrained import PretrainedModel
@@ -38,4 +40,7 @@ class BertForMultipleChoice(PretrainedModel):
         mask, types = (None if ids is None else ids.flatten(0, 1) for ids in (attention_mask, token_type_ids))
         seqs = self.bert.pack(input_ids.flatten(0, 1), mask, types)
         logits = self.packed_logits(seqs).view(input_ids.shape[:2])  # (B, C)
-        return ClassificationOutput(None if labels is None else F.cross_entropy(logits.float(), labels), logits)
+        if labels is None:
+            return ClassificationOutput(None, logits)
+        check_labels(labels, logits.shape[:1], logits.shape[1])
+        return ClassificationOutput(F.cross_entropy(logits.float(), labels, ignore_index=IGNORED), logits)

@@ -12,7 +12,7 @@ from bert_core.heads.outputs import PretrainingOutput
 from bert_core.heads.span_boundary import SpanBoundaryHead
 from bert_core.linear import Linear
 from bert_core.linear_cross_entropy import linear_cross_entropy_sums
-from bert_core.losses import PretrainingSums, cross_entropy_sums
+from bert_core.losses import PretrainingSums, check_labels, cross_entropy_sums
 from bert_core.masking import IGNORED
 from bert_core.model import ACTIVATIONS, BertModel
 from bert_core.packed_sequences import PackedSequences
@@ -111,10 +111,12 @@ class BertForPreTraining(PretrainedModel):
             relationship = self.next_sentence(self.bert.pool(hidden, seqs))  # (B, 2)
         losses = []
         if labels is not None:
+            check_labels(labels, input_ids.shape, self.config.vocab_size)
             packed_labels = seqs.pack(labels)  # (T,)
             masked = (packed_labels != IGNORED).nonzero().squeeze(1)  # (P,)
             losses.append(F.cross_entropy(self.predict(hidden.index_select(0, masked)).float(), packed_labels[masked]))
         if next_sentence_label is not None and relationship is not None:
+            check_labels(next_sentence_label.view(-1), relationship.shape[:1], 2)
             losses.append(F.cross_entropy(relationship.float(), next_sentence_label.view(-1), ignore_index=IGNORED))
         logits = None
         if return_logits or not losses:

@@ -10,6 +10,7 @@ from bert_core.config import BertConfig
 from bert_core.crf import LinearChainCrf
 from bert_core.dropout import Dropout
 from bert_core.heads.outputs import ClassificationOutput
+from bert_core.losses import check_labels
 from bert_core.masking import IGNORED
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
@@ -61,6 +62,8 @@ class BertForTokenClassification(PretrainedModel):
     ) -> ClassificationOutput:
         """For padded rows; padding takes no part in the loss, whatever its label."""
         seqs = self.bert.pack(input_ids, attention_mask, token_type_ids)
+        if labels is not None:
+            check_labels(labels, input_ids.shape, self.config.num_labels)
         logits = self.packed_logits(seqs)  # (T, C)
         loss = None if labels is None else self.compute_loss(logits, seqs.pack(labels), seqs)
         return ClassificationOutput(loss, seqs.unpack(logits, input_ids.shape[1]))

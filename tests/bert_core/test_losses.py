@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from bert_core.errors import DataError
-from bert_core.losses import cross_entropy_sums, sequence_classification_loss, span_loss
+from bert_core.losses import check_labels, cross_entropy_sums, sequence_classification_loss, span_loss
 
 
 def test_cross_entropy_sums_count_right_guesses() -> None:
@@ -30,3 +30,21 @@ def test_positions_outside_the_row_are_left_out() -> None:
     inside = span_loss(logits[:2], logits[:2], torch.tensor([1, 2]), torch.tensor([3, 0]))
     beside = span_loss(logits, logits, torch.tensor([1, 2, 9]), torch.tensor([3, 0, 4]))
     torch.testing.assert_close(inside, beside)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([0, 3], "labels hold 3; the model's classes are 0 to 2, and -100 is left out"),
+        ([-1, 0], "labels hold -1"),
+        ([0], r"labels have the shape \(1,\); they must have \(2,\)"),
+    ],
+)
+def test_labels_that_are_no_classes_are_named(labels: list[int], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        sequence_classification_loss(torch.zeros(2, 3), torch.tensor(labels), None)
+
+
+def test_labels_left_out_are_no_mistake() -> None:
+    check_labels(torch.tensor([-100, 2]), torch.Size((2,)), 3)
+    check_labels(torch.tensor([-100, -100]), torch.Size((2,)), 3)
