@@ -16,7 +16,9 @@ def main() -> int:
     failed = []
     for path in sorted(FOLDER.glob("[!_]*.py")):
         print(f"== {path.stem}", flush=True)
-        if subprocess.run([sys.executable, str(path)], env=environment).returncode:
+        if subprocess.run(
+            [sys.executable, "-m", f"{FOLDER.name}.{path.stem}"], cwd=FOLDER.parent, env=environment
+        ).returncode:
             failed.append(path.stem)
     print("\nNumbers of record, with the command and the machine, belong in benchmarks/results/WHAT_HARDWARE_DATE.md")
     if failed:
