@@ -5,6 +5,7 @@ Devlin et al. 2018, section 5.3; the learnt mixture is that of Peters et al. 201
 Shapes: T tokens, H hidden, L layers, W width of what a head reads.
 """
 
+from collections import deque
 from collections.abc import Iterable
 
 import torch
@@ -29,8 +30,7 @@ class HeadInput(nn.Module):
         """What is needed of the embeddings' and the layers' outputs, (T, H) each: (T, W), or (T, L + 1, H)."""
         match self.kind:
             case "last":
-                *_, last = outputs
-                return last
+                return deque(outputs, maxlen=1).pop()  # the others need not be kept
             case "embeddings":
                 return next(iter(outputs))
             case "second_to_last":

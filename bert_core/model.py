@@ -197,7 +197,7 @@ class BertModel(PretrainedModel):
     ) -> BertOutput:
         """For padded rows (B, S); padding is taken out before the encoder and comes back as zeros."""
         seqs = self.pack(input_ids, attention_mask, token_type_ids)
-        outputs = list(self.layer_outputs(seqs))  # L + 1 times (T, H)
+        outputs = deque(self.layer_outputs(seqs), maxlen=1 if self.config.head_input == "last" else None)  # (T, H) each
         pooled = self.pool(self.head_input(self.head_input.select(outputs)), seqs) if self.with_pooler else None
         return BertOutput(seqs.unpack(outputs[-1], input_ids.shape[1]), pooled)
 

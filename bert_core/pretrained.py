@@ -104,8 +104,9 @@ class PretrainedModel(nn.Module):
         used: set[str] = set()
         missing: list[str] = []
         essential: list[str] = []
+        in_file = self.weight_names
         for name, parameter in self.named_parameters():
-            names = self.weight_names.of(name)
+            names = in_file.of(name)
             absent = [file_name for file_name in names if file_name not in weights]
             if absent:
                 missing += absent
@@ -120,7 +121,7 @@ class PretrainedModel(nn.Module):
                     f"{path}: {names[0]} is of {parts[0].dtype}; quantised weights are not read: fetch the folder in "
                     "float32, float16 or bfloat16"
                 )
-            value = self.weight_names.from_file(name, weights)
+            value = in_file.from_file(name, weights)
             if value.shape != parameter.shape:
                 raise CheckpointError(
                     f"{path}: {names[0]} makes {tuple(value.shape)} where config.json asks for "
