@@ -1,7 +1,7 @@
 """The driver's side of a distillation: one Ray task, whose measurements arrive while it runs."""
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -58,19 +58,24 @@ def run_distillation(
         .options(num_cpus=execution.cpus, num_gpus=execution.gpus, max_retries=execution.max_failures)
         .remote(job, inbox)
     )
-    try:
+    with waiting_for(work, "the student's process failed", "; if memory ran out, lower recipe.batch_size"):
         outcome = _follow(work, inbox, on_event)
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+@contextmanager
+def waiting_for(work: Any, problem: str, remedy: str = "") -> Iterator[None]:
+    """A remote task goes with whoever stops waiting for it. Raises: RunFailedError for what Ray says went wrong."""
+    try:
+        yield
     except ray.exceptions.RayError as error:
-        raise RunFailedError(
-            f"the student's process failed: {last_line(error)}; if memory ran out, lower recipe.batch_size"
-        ) from error
+        raise RunFailedError(f"{problem}: {last_line(error)}{remedy}") from error
     except BaseException:
         with suppress(ray.exceptions.RayError):  # Ray may be gone as well
             ray.cancel(work, force=True)
         raise
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
 
 
 def _work(job: DistillJob, inbox: Any) -> DistillResult | OrchestratorError | BertCoreError:

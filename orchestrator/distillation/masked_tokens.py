@@ -6,7 +6,6 @@ Shapes: B sequences, T tokens, P predicted positions, H hidden, V vocabulary.
 """
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from time import perf_counter
@@ -24,9 +23,9 @@ from bert_core.packing import PackedBatch
 from orchestrator.corpus.stream import ExampleStream, SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.distillation.comparison import compare_sizes
-from orchestrator.errors import RunFailedError
+from orchestrator.distillation.launch import waiting_for
 from orchestrator.pretraining.job import build_held_out, check_start
-from orchestrator.pretraining.launch import PretrainRequest, last_line, run_pretraining, uses_gpu
+from orchestrator.pretraining.launch import PretrainRequest, run_pretraining, uses_gpu
 from orchestrator.pretraining.step import loss_of_sums, packed_inputs
 from orchestrator.results import PretrainResult
 from orchestrator.specs import PretrainSpec
@@ -118,16 +117,8 @@ def distill_on_corpus(
     compare: Any = ray.remote(num_cpus=request.spec.execution.cpus_per_worker, num_gpus=num_gpus)(compare_pretrained)
     folders = (join(request.run_folder, "model"), teacher_folder)
     work = compare.remote(*folders, held_out, request.spec, "cuda" if num_gpus else "cpu")
-    try:
+    with waiting_for(work, "the student is trained, but not compared with its teacher"):
         compared = ray.get(work)
-    except ray.exceptions.RayError as error:
-        raise RunFailedError(
-            f"the student is trained, but not compared with its teacher: {last_line(error)}"
-        ) from error
-    except BaseException:
-        with suppress(ray.exceptions.RayError):  # Ray may be gone as well
-            ray.cancel(work, force=True)
-        raise
     return replace(result, metrics={**result.metrics, **compared})
 
 
