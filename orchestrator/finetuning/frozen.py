@@ -6,6 +6,7 @@ storage, where all trials of the same encoder find them; of a split's tokens onl
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -24,13 +25,19 @@ _MAX_TOKENS = 8_192
 """Slots of a batch through the encoder, were it padded: bounds the memory that all layers' outputs take."""
 
 
-def freeze(features: Features, model: HeadModel, precision: Precision, cache: str) -> Features:
-    """The features with the outputs that the model's head reads, from the cache or computed and kept there."""
+def freeze(splits: Sequence[Features], model: HeadModel, precision: Precision, cache: str) -> list[Features]:
+    """Splits with the outputs that the model's head reads, from the cache or computed and kept there."""
     arithmetic = asdict(replace(model.config, id2label={0: ""}, problem_type=None).with_dropout(0.0))
     place = [next(model.parameters()).device.type, torch.get_num_threads()]  # both decide the last bits
-    values = [_STATES_VERSION, features.fingerprint, _digest(model), arithmetic, precision, place]
-    key = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-    return keep_features(cache, key, features.head, features.split, lambda: compute_states(features, model, precision))
+    encoder = [_STATES_VERSION, _digest(model), arithmetic, precision, place]
+
+    def freeze_one(features: Features) -> Features:
+        key = hashlib.sha256(json.dumps([features.fingerprint, *encoder], sort_keys=True).encode()).hexdigest()
+        return keep_features(
+            cache, key, features.head, features.split, lambda: compute_states(features, model, precision)
+        )
+
+    return [freeze_one(features) for features in splits]
 
 
 @torch.inference_mode()

@@ -122,7 +122,7 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[Best[Scored]
     extra = task.columns.width
     model = build_model(task.head, task.labels, recipe, init_folder, tokenizer, extra, task.objective).to(device)
     if recipe.frozen:
-        train, validation = (freeze(split, model, recipe.precision, job.cache) for split in (train, validation))
+        train, validation = freeze((train, validation), model, recipe.precision, job.cache)
         thaw(model, 0)
     folder = trial_folder(job.run_folder, plan.key)
     return train_and_save(model, tokenizer, task, train, validation, recipe, folder, report)
