@@ -20,12 +20,12 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
-from bert_core.mask_units import Unit
+from bert_core.examples.mask_units import Unit
+from bert_core.examples.packing import PackedBatch, build_packed_batch
+from bert_core.examples.segments import Segments, TokenizedDocuments, lay_out
+from bert_core.examples.sentence_objectives import SegmentConfig, build_segments, count_examples
+from bert_core.examples.stretches import Numbered
 from bert_core.masking import MaskingConfig, mask_tokens
-from bert_core.packing import PackedBatch, build_packed_batch
-from bert_core.segments import Segments, TokenizedDocuments, lay_out
-from bert_core.sentence_objectives import SegmentConfig, build_segments, count_examples
-from bert_core.stretches import Numbered
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PAD, _, CLS, SEP, MASK = range(len(SPECIALS))

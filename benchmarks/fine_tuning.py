@@ -24,7 +24,7 @@ from torch import Tensor
 
 from benchmarks.training_step import ENVIRONMENT
 from bert_core.optimization import linear_warmup_decay
-from bert_core.tokenization import Tokenizer
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.batch_order import Schedule, epoch_batches
 from orchestrator.finetuning.evaluation import score_model
 from orchestrator.finetuning.heads import HeadModel, build_model, make_batch

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bert_core.grouped_attention import LengthGroups, grouped_attention
+from bert_core.kernels.grouped_attention import LengthGroups, grouped_attention
 from bert_core.packed_sequences import PackedSequences
 from bert_core.positions import alibi_bias
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bert_core.counter_random import derive_key, integers, random_bits, uniform
 from bert_core.errors import DataError
-from bert_core.mask_units import UNITS, Unit, find_words
+from bert_core.examples.counter_random import derive_key, integers, random_bits, uniform
+from bert_core.examples.mask_units import UNITS, Unit, find_words
 
 IGNORED = -100
 """A label that takes no part in a loss."""

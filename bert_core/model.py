@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from bert_core.attention import attention
 from bert_core.config import BertConfig
-from bert_core.dropout import Dropout
 from bert_core.errors import DataError
 from bert_core.head_input import HeadInput
-from bert_core.linear import Linear
+from bert_core.kernels.dropout import Dropout
+from bert_core.kernels.linear import Linear
 from bert_core.packed_sequences import PackedSequences
 from bert_core.positions import Positions
 from bert_core.pretrained import PretrainedModel

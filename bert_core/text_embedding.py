@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bert_core.errors import DataError
 from bert_core.heads import BertForSentenceEmbedding
 from bert_core.packed_sequences import PackedSequences
-from bert_core.tokenization import Tokenizer
+from bert_core.text.tokenization import Tokenizer
 
 _WINDOW_TEXTS = 2048
 _WINDOW_CHARACTERS = 4 << 20

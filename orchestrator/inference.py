@@ -204,7 +204,7 @@ def next_sentence(folder: str, first: str, second: str) -> NextSentence:
 def _load_pretraining(folder: str, weight: str, what: str) -> Any:
     """A model with its pretraining heads, and its tokenizer. Raises: CheckpointError when it lacks that weight."""
     from bert_core.heads import BertForPreTraining
-    from bert_core.tokenization import Tokenizer
+    from bert_core.text.tokenization import Tokenizer
 
     local = Path(local_copy(folder))
     model = BertForPreTraining.from_pretrained(local)

@@ -119,7 +119,7 @@ class Networks:
 
     def _check_teacher(self, teacher: str, task: "Task") -> None:
         """See that a teacher was, or will be, fine-tuned for a task; its weights are not read."""
-        from bert_core.tokenization import Tokenizer
+        from bert_core.text.tokenization import Tokenizer
         from orchestrator.finetuning.evaluation import with_labels_of
         from orchestrator.finetuning.heads import HEAD_MODELS
         from orchestrator.finetuning.model_folder import FineTunedModel, read_record
@@ -142,7 +142,7 @@ class Networks:
         with_labels_of(FineTunedModel(model, Tokenizer.load(folder), record), task, teacher)
 
     def _check_tokenizer(self, init_from: str, tokenizer: str) -> None:
-        from bert_core.tokenization import Tokenizer
+        from bert_core.text.tokenization import Tokenizer
         from orchestrator.pretraining.job import check_start
 
         if not init_from.startswith(STAGE_MARK) and not tokenizer.startswith(STAGE_MARK):
@@ -189,7 +189,7 @@ class Networks:
         return self._pretraining(stage) if isinstance(stage, PretrainSpec) else None
 
     def _vocab_size(self, name: str) -> int | None:
-        from bert_core.tokenization import Tokenizer
+        from bert_core.text.tokenization import Tokenizer
 
         if not name.startswith(STAGE_MARK):
             return Tokenizer.load(local_copy(resolve_tokenizer(name, self.settings))).vocab_size

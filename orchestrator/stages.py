@@ -74,7 +74,7 @@ def _run_tokenizer(spec: TokenizerSpec, context: StageContext) -> TokenizerResul
 
 
 def _run_corpus(spec: CorpusSpec, context: StageContext) -> DatasetResult:
-    from bert_core.tokenization import Tokenizer
+    from bert_core.text.tokenization import Tokenizer
     from orchestrator.corpus.build import build_token_store
 
     tokenizer = Tokenizer.load(local_copy(resolve_tokenizer(spec.tokenizer, context.settings)))
@@ -98,7 +98,7 @@ def _run_pretrain(spec: PretrainSpec, context: StageContext) -> PretrainResult:
 
 
 def _pretrain_request(spec: PretrainSpec, context: StageContext) -> "PretrainRequest":
-    from bert_core.tokenization import Tokenizer
+    from bert_core.text.tokenization import Tokenizer
     from orchestrator.pretraining.launch import PretrainRequest
 
     settings = context.settings

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.config import BertConfig
-from bert_core.dropout import Dropout
 from bert_core.heads.outputs import ClassificationOutput
+from bert_core.kernels.dropout import Dropout
 from bert_core.losses import check_labels
 from bert_core.masking import IGNORED
 from bert_core.model import BertModel

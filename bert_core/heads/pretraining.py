@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from bert_core.config import BertConfig
 from bert_core.heads.outputs import PretrainingOutput
 from bert_core.heads.span_boundary import SpanBoundaryHead
-from bert_core.linear import Linear
-from bert_core.linear_cross_entropy import linear_cross_entropy_sums
+from bert_core.kernels.linear import Linear
+from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums
 from bert_core.losses import PretrainingSums, check_labels, cross_entropy_sums
 from bert_core.masking import IGNORED
 from bert_core.model import ACTIVATIONS, BertModel

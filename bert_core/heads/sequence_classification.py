@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.config import BertConfig
-from bert_core.dropout import Dropout
 from bert_core.errors import DataError
 from bert_core.heads.outputs import ClassificationOutput
+from bert_core.kernels.dropout import Dropout
 from bert_core.losses import sequence_classification_loss
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from bert_core.config import BertConfig
-from bert_core.linear import Linear
+from bert_core.kernels.linear import Linear
 from bert_core.model import ACTIVATIONS
 
 _LONGEST = 20

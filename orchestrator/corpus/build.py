@@ -20,7 +20,7 @@ import ray.data
 from ray.data import TaskPoolStrategy
 from ray.exceptions import RayError
 
-from bert_core.tokenization import Tokenizer
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.corpus.data_context import MAX_RETRIES, data_context
 from orchestrator.corpus.files import InputFile, find_files
 from orchestrator.corpus.readers import Document

@@ -19,7 +19,7 @@ import ray.data
 from numpy.typing import NDArray
 from ray.exceptions import RayError
 
-from bert_core.packing import PackedBatch
+from bert_core.examples.packing import PackedBatch
 from orchestrator.corpus.data_context import MAX_RETRIES, data_context, own_error
 from orchestrator.corpus.stream import ExampleStream
 

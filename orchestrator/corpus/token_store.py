@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bert_core.segments import TokenArray, TokenizedDocuments
+from bert_core.examples.segments import TokenArray, TokenizedDocuments
 from orchestrator.errors import CorpusError
 from orchestrator.results import FileCount
 from orchestrator.storage import join, open_read, read_bytes, read_json, write_bytes, write_json

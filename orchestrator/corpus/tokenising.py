@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.tokenization import Tokenizer
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.corpus.readers import Document
 from orchestrator.corpus.sentences import split_sentences
 from orchestrator.corpus.token_store import ShardInfo, StoreSplit, write_shard

@@ -8,8 +8,8 @@ from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 
-from bert_core.tokenization import Tokenizer
-from bert_core.tokenizer_training import TRAINERS
+from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenizer_training import TRAINERS
 from orchestrator.corpus.files import find_files
 from orchestrator.corpus.tokenising import is_held_out
 from orchestrator.corpus.units import read_corpus

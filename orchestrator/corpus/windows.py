@@ -10,10 +10,10 @@ from typing import Protocol
 
 import numpy as np
 
-from bert_core.counter_random import derive_key, permutation
-from bert_core.ragged_rows import Int64Array
-from bert_core.segments import TokenizedDocuments
-from bert_core.sentence_objectives import SegmentConfig, count_examples
+from bert_core.examples.counter_random import derive_key, permutation
+from bert_core.examples.ragged_rows import Int64Array
+from bert_core.examples.segments import TokenizedDocuments
+from bert_core.examples.sentence_objectives import SegmentConfig, count_examples
 
 
 class ShardReader(Protocol):

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from bert_core.distillation import hidden_cosine_loss, last_hidden_states, soft_target_loss
 from bert_core.errors import CheckpointError
+from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
 from bert_core.losses import PretrainingSums, cross_entropy_sums
-from bert_core.packing import PackedBatch
 from orchestrator.corpus.stream import ExampleStream, SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.distillation.comparison import compare_sizes

@@ -2,7 +2,7 @@
 
 from bert_core.config import BertConfig
 from bert_core.distillation import student_of
-from bert_core.tokenization import Tokenizer
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.heads import HeadModel, build_model, check_fit
 from orchestrator.finetuning.model_folder import FineTunedModel

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.counter_random import derive_key, permutation
+from bert_core.examples.counter_random import derive_key, permutation
 
 _WINDOW_BATCHES = 32
 """Examples are sorted by length within so many batches: wide enough to make lengths alike, narrow enough to mix."""

@@ -27,7 +27,7 @@ from bert_core.heads import (
 from bert_core.masking import IGNORED
 from bert_core.packed_sequences import PackedSequences
 from bert_core.sentence_transformers import SentenceEmbeddingConfig, read_sentence_embedding
-from bert_core.tokenization import Tokenizer
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.dual_encoder import DualEncoder
 from orchestrator.network_config import build_config

@@ -8,7 +8,7 @@ from pathlib import Path
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError
 from bert_core.sentence_transformers import MODULES_FILE
-from bert_core.tokenization import Tokenizer
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.dual_encoder import DualEncoder
 from orchestrator.finetuning.heads import HEAD_MODELS, HeadModel
 from orchestrator.specs import RecipeSpec

@@ -10,7 +10,7 @@ from itertools import product
 
 from pydantic import ValidationError
 
-from bert_core.counter_random import derive_key, uniform
+from bert_core.examples.counter_random import derive_key, uniform
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.batch_order import num_evaluations
 from orchestrator.specs import RecipeSpec, SweepSpec

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import product
 
 from bert_core.config import BertConfig
-from bert_core.tokenization import Tokenizer
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.heads import check_fit

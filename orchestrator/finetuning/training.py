@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bert_core.counter_random import derive_key
+from bert_core.examples.counter_random import derive_key
 from bert_core.layerwise import thaw
 from bert_core.optimization import build_optimizer, linear_warmup_decay, set_learning_rate
 from orchestrator.errors import RunFailedError

@@ -14,7 +14,7 @@ import torch
 
 from bert_core.errors import BertCoreError
 from bert_core.layerwise import thaw
-from bert_core.tokenization import Tokenizer
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import OrchestratorError
 from orchestrator.finetuning.evaluation import Scored, score_model
 from orchestrator.finetuning.frozen import freeze

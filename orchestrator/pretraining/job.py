@@ -8,13 +8,13 @@ from torch import Tensor
 
 from bert_core.config import BertConfig
 from bert_core.distillation import student_of
+from bert_core.examples.packing import PackedBatch
+from bert_core.examples.sentence_objectives import SegmentConfig
 from bert_core.heads import BertForPreTraining
 from bert_core.losses import PretrainingSums
 from bert_core.masking import MaskingConfig
-from bert_core.packing import PackedBatch
-from bert_core.sentence_objectives import SegmentConfig
-from bert_core.tokenization import Tokenizer
-from bert_core.tokenizer_files import TOKENIZER_FILES
+from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenizer_files import TOKENIZER_FILES
 from orchestrator.corpus.stream import ExampleStream, StreamConfig
 from orchestrator.corpus.windows import ShardReader
 from orchestrator.errors import CorpusError, SpecError

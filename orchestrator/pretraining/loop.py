@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from bert_core.errors import CheckpointError
+from bert_core.examples.packing import PackedBatch
 from bert_core.optimization import build_optimizer, linear_warmup_decay
-from bert_core.packing import PackedBatch
 from orchestrator.errors import RunFailedError
 from orchestrator.pretraining.checkpoints import Checkpoints
 from orchestrator.pretraining.job import Emit, PretrainJob, Worker, build_model

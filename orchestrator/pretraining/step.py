@@ -12,12 +12,12 @@ import torch.distributed
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bert_core.counter_random import derive_key
+from bert_core.examples.counter_random import derive_key
+from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
 from bert_core.losses import PretrainingSums
 from bert_core.optimization import set_learning_rate
 from bert_core.packed_sequences import PackedSequences
-from bert_core.packing import PackedBatch
 from orchestrator.pretraining.job import StepLoss, Worker
 from orchestrator.specs import PretrainSpec
 

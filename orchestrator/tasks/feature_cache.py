@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_core.tokenization import Tokenizer
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.results import DatasetResult, FileCount, Split
 from orchestrator.specs.recipe import Context
 from orchestrator.specs.task import Head

@@ -13,7 +13,7 @@ from itertools import chain, groupby
 import numpy as np
 
 from bert_core.masking import IGNORED
-from bert_core.tokenization import Tokenizer
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.specs.recipe import Context
 from orchestrator.tasks.examples import NerExample
 from orchestrator.tasks.windows import Windows, cumulative

@@ -9,7 +9,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.tokenization import Tokenizer
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
 from orchestrator.tasks.examples import Answer, QaExample
 from orchestrator.tasks.windows import Windows, cumulative, segment_types

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bert_core.masking import IGNORED
-from bert_core.tokenization import Tokenizer
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.tasks.examples import (
     ClassificationExample,
     MatchExample,

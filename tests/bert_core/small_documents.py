@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from bert_core.ragged_rows import ragged_ranges
-from bert_core.segments import Segments, TokenizedDocuments
-from bert_core.sentence_objectives import SegmentConfig, build_segments, count_examples
-from bert_core.stretches import Numbered
+from bert_core.examples.ragged_rows import ragged_ranges
+from bert_core.examples.segments import Segments, TokenizedDocuments
+from bert_core.examples.sentence_objectives import SegmentConfig, build_segments, count_examples
+from bert_core.examples.stretches import Numbered
 
 
 def documents(num_documents: int = 40, seed: int = 0, longest: int = 30) -> TokenizedDocuments:

@@ -9,7 +9,7 @@ import transformers
 from bert_core.heads import BertForSequenceClassification, BertForTokenClassification
 from bert_core.model import BertModel
 from bert_core.pretrained import PretrainedModel
-from bert_core.tokenization import Tokenizer
+from bert_core.text.tokenization import Tokenizer
 
 SENTENCES = [
     "The quick brown fox jumps over the lazy dog.",

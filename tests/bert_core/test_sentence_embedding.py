@@ -18,8 +18,8 @@ from bert_core.heads import BertForSentenceEmbedding
 from bert_core.heads.sentence_embedding import pool_tokens
 from bert_core.model import BertModel
 from bert_core.sentence_transformers import POOLINGS, SentenceEmbeddingConfig
+from bert_core.text.tokenization import Tokenizer
 from bert_core.text_embedding import TextEmbedder
-from bert_core.tokenization import Tokenizer
 from tests.bert_core.reference import ragged_batch, scattered, small_config
 
 CONFIG = small_config()

@@ -20,8 +20,8 @@ from bert_core.errors import DataError, TokenizerError
 from bert_core.heads import BertForSentenceEmbedding
 from bert_core.metrics import regression_metrics
 from bert_core.sentence_transformers import SentenceEmbeddingConfig
+from bert_core.text.tokenization import Tokenizer
 from bert_core.text_embedding import TextEmbedder
-from bert_core.tokenization import Tokenizer
 from tests.bert_core.reference import scattered, small_config
 from tests.shared_data import shared_file
 

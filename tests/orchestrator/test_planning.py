@@ -12,7 +12,7 @@ import pytest
 
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, ConfigError, TokenizerError
-from bert_core.tokenizer_training import train_wordpiece
+from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.errors import CorpusError, NotFoundError, SpecError, TaskDataError
 from orchestrator.planning import check_inputs, plan_rows
 from orchestrator.registry import Registry

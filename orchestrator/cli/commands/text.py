@@ -146,7 +146,7 @@ def train(
 
     The folder is one that Hugging Face's libraries read.
     """
-    from bert_core.tokenization import Tokenizer
+    from bert_core.text.tokenization import Tokenizer
     from orchestrator.corpus.tokenizer_training import train_tokenizer
     from orchestrator.errors import InputError
     from orchestrator.specs import TokenizerSpec
@@ -193,7 +193,7 @@ def report(
 
     Pieces per word (fertility), unknown tokens per word, characters per token.
     """
-    from bert_core.tokenization import Tokenizer
+    from bert_core.text.tokenization import Tokenizer
     from orchestrator.corpus.tokenizer_training import tokenizer_report
     from orchestrator.corpus.units import read_corpus
     from orchestrator.errors import CorpusError

@@ -28,7 +28,7 @@ SIZES = {
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory: pytest.TempPathFactory) -> str:
     from bert_core import BertConfig, BertForPreTraining
-    from bert_core.tokenizer_training import train_wordpiece
+    from bert_core.text.tokenizer_training import train_wordpiece
 
     folder = tmp_path_factory.mktemp("models") / "pretrained"
     tokenizer = train_wordpiece([TEXT] * 20, vocab_size=100)
@@ -41,7 +41,7 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> str:
 def fine_tuned(pretrained: str, name: str, labels: list[str]) -> str:
     import bert_core
     from bert_core import BertConfig
-    from bert_core.tokenization import Tokenizer
+    from bert_core.text.tokenization import Tokenizer
 
     folder = Path(pretrained).with_name(name)
     config = BertConfig.from_pretrained(pretrained).with_labels(labels)
@@ -80,7 +80,7 @@ def test_fill_mask_agrees_with_the_padded_model(pretrained: str) -> None:
     import torch
 
     from bert_core import BertForPreTraining
-    from bert_core.tokenization import Tokenizer
+    from bert_core.text.tokenization import Tokenizer
 
     tokenizer, model = Tokenizer.load(pretrained), BertForPreTraining.from_pretrained(pretrained)
     ids = [tokenizer.cls_id, *tokenizer.encode_batch(["the [MASK] sat"])[0].ids, tokenizer.sep_id]
@@ -97,7 +97,7 @@ def test_next_sentence_is_the_probability_of_the_first_class(pretrained: str) ->
     import torch
 
     from bert_core import BertForPreTraining
-    from bert_core.tokenization import Tokenizer
+    from bert_core.text.tokenization import Tokenizer
 
     tokenizer, model = Tokenizer.load(pretrained), BertForPreTraining.from_pretrained(pretrained)
     a, b = tokenizer.encode_ids(["the cat sat", "it rained"])
@@ -143,7 +143,7 @@ def test_a_fine_tuned_model_has_no_pretraining_heads(command: Command, classifie
 
 def test_a_family_without_a_sentence_head_is_named(command: Command, pretrained: str) -> None:
     from bert_core import BertConfig, BertForPreTraining
-    from bert_core.tokenization import Tokenizer
+    from bert_core.text.tokenization import Tokenizer
 
     folder, tokenizer = Path(pretrained).with_name("distilbert"), Tokenizer.load(pretrained)
     shape = {"vocab_size": tokenizer.vocab_size, "num_hidden_layers": 1, "hidden_size": 64}

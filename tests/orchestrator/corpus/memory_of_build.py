@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import ray
 
-from bert_core.tokenizer_training import train_wordpiece
+from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.corpus.build import build_token_store
 from orchestrator.specs import TextSource
 

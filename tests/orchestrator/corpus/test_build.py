@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bert_core.tokenization import Tokenizer
-from bert_core.tokenizer_training import train_wordpiece
+from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.corpus import build as build_module
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.token_store import TokenStore

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_core.packing import PackedBatch
+from bert_core.examples.packing import PackedBatch
 from orchestrator.corpus import feed
 from orchestrator.corpus.feed import from_table, ray_batches, to_table
 from orchestrator.corpus.stream import ExampleStream

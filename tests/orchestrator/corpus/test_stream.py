@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from bert_core.examples.packing import PackedBatch
+from bert_core.examples.segments import TokenizedDocuments
+from bert_core.examples.sentence_objectives import SegmentConfig, SentenceObjective
 from bert_core.masking import MaskingConfig
-from bert_core.packing import PackedBatch
-from bert_core.segments import TokenizedDocuments
-from bert_core.sentence_objectives import SegmentConfig, SentenceObjective
 from orchestrator.corpus import windows
 from orchestrator.corpus.stream import ExampleStream, StreamConfig
 from orchestrator.corpus.windows import even_windows

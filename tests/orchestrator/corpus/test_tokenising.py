@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_core.tokenization import Tokenizer
-from bert_core.tokenizer_training import train_wordpiece
+from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.corpus.readers import Document
 from orchestrator.corpus.token_store import Manifest, TokenStore
 from orchestrator.corpus.tokenising import is_held_out, tokenise, write_documents

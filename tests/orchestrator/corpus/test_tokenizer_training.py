@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bert_core.tokenization import Tokenizer
-from bert_core.tokenizer_pipelines import SPECIAL_TOKENS
-from bert_core.tokenizer_training import TRAINERS, train_wordpiece
+from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenizer_pipelines import SPECIAL_TOKENS
+from bert_core.text.tokenizer_training import TRAINERS, train_wordpiece
 from orchestrator.corpus import tokenizer_training
 from orchestrator.corpus.tokenizer_training import tokenizer_report, train_tokenizer
 from orchestrator.errors import CorpusError

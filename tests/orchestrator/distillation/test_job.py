@@ -14,7 +14,7 @@ import torch
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, TokenizerError
 from bert_core.heads import BertForPreTraining
-from bert_core.tokenizer_training import train_wordpiece
+from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.distillation.student import build_student
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.evaluation import evaluate_model

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError
+from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining, BertForSequenceClassification
-from bert_core.packing import PackedBatch
 from orchestrator.distillation.masked_tokens import MaskedTokenLoss, compare_pretrained, load_teacher
 from orchestrator.pipeline import run_spec
 from orchestrator.pretraining.job import PretrainJob

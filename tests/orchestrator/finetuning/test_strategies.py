@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from bert_core.config import BertConfig
 from bert_core.heads import BertForPreTraining
-from bert_core.tokenization import Tokenizer
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.frozen import compute_states
 from orchestrator.finetuning.heads import build_model
 from orchestrator.finetuning.inference import compute_logits

@@ -5,8 +5,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-from bert_core.tokenization import Tokenizer
-from bert_core.tokenizer_training import train_wordpiece
+from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.specs import RecipeSpec, TaskSpec
 
 FILLERS = [

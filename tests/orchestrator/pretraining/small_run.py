@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_core.tokenization import Tokenizer
-from bert_core.tokenizer_training import train_wordpiece
+from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import Manifest, TokenStore, write_shard
 from orchestrator.pretraining.job import Emit, PretrainJob, Worker, build_held_out, build_stream

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from bert_core.errors import ConfigError, TokenizerError
+from bert_core.examples.segments import TokenizedDocuments
 from bert_core.heads import BertForPreTraining
-from bert_core.segments import TokenizedDocuments
-from bert_core.tokenizer_training import train_wordpiece
+from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.errors import CorpusError
 from orchestrator.network_config import build_config
 from orchestrator.pretraining.job import build_held_out, build_masking, build_stream, check_start

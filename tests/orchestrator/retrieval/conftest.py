@@ -7,7 +7,7 @@ import pytest
 
 from bert_core import BertConfig, BertForSentenceEmbedding, BertForSequenceClassification
 from bert_core.sentence_transformers import SentenceEmbeddingConfig
-from bert_core.tokenizer_training import train_wordpiece
+from bert_core.text.tokenizer_training import train_wordpiece
 
 WORDS = "cats rest on the mat and wings lift planes while rain falls into a cold river near old stones"
 DOCUMENTS = [

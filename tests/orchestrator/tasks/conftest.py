@@ -2,8 +2,8 @@
 
 import pytest
 
-from bert_core.tokenization import Tokenizer
-from bert_core.tokenizer_training import train_wordpiece
+from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenizer_training import train_wordpiece
 
 SENTENCES = [
     "The old house stands by the river near Oslo.",

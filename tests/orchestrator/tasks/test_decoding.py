@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bert_core.errors import DataError
-from bert_core.tokenization import Tokenizer
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import (
     AnswerPrediction,

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bert_core.tokenization import Tokenizer
-from bert_core.tokenizer_training import train_wordpiece
+from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import Features, Task, dataset_result, load_task, prepare_features
 from tests.shared_data import shared_file

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bert_core.tokenization import Tokenizer
-from bert_core.tokenizer_training import TRAINERS
+from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenizer_training import TRAINERS
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import Example, build_features, load_task
 from tests.shared_data import shared_file

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_core.tokenization import Tokenizer
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.specs.recipe import Context
 from orchestrator.tasks import Task, prepare_features
 from orchestrator.tasks.conll import ConllReader

@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_core.tokenization import Tokenizer
-from bert_core.tokenizer_training import TRAINERS
+from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenizer_training import TRAINERS
 from orchestrator.tasks import Answer, NerExample, QaExample, build_features
 from tests.orchestrator.tasks.conftest import SENTENCES
 

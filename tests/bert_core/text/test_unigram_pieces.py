@@ -1,6 +1,6 @@
 """Unigram's pieces: expectations against every segmentation written out, pruning, and what is kept.
 
-Run alone: pytest tests/bert_core/test_unigram_pieces.py
+Run alone: pytest tests/bert_core/text/test_unigram_pieces.py
 """
 
 from collections import Counter
@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, trainers
 
-from bert_core import unigram_pieces
-from bert_core.unigram_pieces import _find_pieces, _Lattice, _Words, learn_pieces
+from bert_core.text import unigram_pieces
+from bert_core.text.unigram_pieces import _find_pieces, _Lattice, _Words, learn_pieces
 
 COUNTED = st.dictionaries(st.text("abc", min_size=1, max_size=6), st.integers(1, 5), min_size=1, max_size=6)
 

@@ -1,6 +1,6 @@
 """The tokenizer: loading, saving, encoding, and what is wrong with a broken one.
 
-Run alone: pytest tests/bert_core/test_tokenization.py
+Run alone: pytest tests/bert_core/text/test_tokenization.py
 """
 
 import json
@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_core.errors import TokenizerError
-from bert_core.tokenization import Tokenizer
-from bert_core.tokenizer_files import _KNOWN_SPECIAL_TOKENS
-from bert_core.tokenizer_training import TRAINERS, train_wordpiece
+from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenizer_files import _KNOWN_SPECIAL_TOKENS
+from bert_core.text.tokenizer_training import TRAINERS, train_wordpiece
 
 TEXTS = [
     "The lighthouse keeper walked along the northern shore, counting boats.",

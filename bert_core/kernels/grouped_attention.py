@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bert_core.dropout import draw_kept
+from bert_core.kernels.dropout import draw_kept
 from bert_core.positions import alibi_bias
 
 # A group's sequences and n · S at most: more sequences are more padding, more slots leave the cache.

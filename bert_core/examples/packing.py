@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bert_core.examples.segments import Segments, TokenizedDocuments, lay_out
 from bert_core.masking import MaskingConfig, choose_masks
-from bert_core.segments import Segments, TokenizedDocuments, lay_out
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""Counter-based random numbers. Alone: pytest tests/bert_core/test_counter_random.py"""
+"""Counter-based random numbers. Alone: pytest tests/bert_core/examples/test_counter_random.py"""
 
 import numpy as np
 from scipy import stats
 
-from bert_core.counter_random import derive_key, integers, permutation, random_bits, uniform
+from bert_core.examples.counter_random import derive_key, integers, permutation, random_bits, uniform
 
 
 def test_random_bits_are_splitmix64() -> None:

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, models
 
 from bert_core.errors import TokenizerError
-from bert_core.tokenizer_files import read_tokenizer
+from bert_core.text.tokenizer_files import read_tokenizer
+from bert_core.text.word_pieces import CONTINUATION_MARK, continues_word
 from bert_core.whole_files import write_whole_text
-from bert_core.word_pieces import CONTINUATION_MARK, continues_word
 
 
 class Tokenizer:

@@ -1,9 +1,9 @@
-"""Examples laid out from segments. Alone: pytest tests/bert_core/test_segments.py"""
+"""Examples laid out from segments. Alone: pytest tests/bert_core/examples/test_segments.py"""
 
 import numpy as np
 import pytest
 
-from bert_core.segments import TokenizedDocuments, lay_out
+from bert_core.examples.segments import TokenizedDocuments, lay_out
 from tests.bert_core.small_documents import all_examples, documents
 
 CLS, SEP = 2, 3

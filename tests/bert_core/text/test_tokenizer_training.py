@@ -1,6 +1,6 @@
 """Training vocabularies: what they hold, that every process learns the same, and what is refused.
 
-Run alone: pytest tests/bert_core/test_tokenizer_training.py
+Run alone: pytest tests/bert_core/text/test_tokenizer_training.py
 """
 
 import gzip
@@ -11,9 +11,9 @@ from collections.abc import Callable
 import pytest
 
 from bert_core.errors import TokenizerError
-from bert_core.tokenization import Tokenizer
-from bert_core.tokenizer_pipelines import BYTE_BPE_SPECIAL_TOKENS, SPECIAL_TOKENS, UNIGRAM_SPECIAL_TOKENS
-from bert_core.tokenizer_training import TRAINERS, train_byte_bpe, train_unigram, train_wordpiece
+from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenizer_pipelines import BYTE_BPE_SPECIAL_TOKENS, SPECIAL_TOKENS, UNIGRAM_SPECIAL_TOKENS
+from bert_core.text.tokenizer_training import TRAINERS, train_byte_bpe, train_unigram, train_wordpiece
 from tests.shared_data import shared_file
 
 TEXTS = [
@@ -51,7 +51,7 @@ def test_frequent_words_are_whole_and_others_are_pieces(uncased: Tokenizer) -> N
 def test_training_gives_the_same_vocabulary_in_every_process(algorithm: str) -> None:
     """Of the library's trainers only that of byte-level BPE does: the others go by randomly seeded hash maps."""
     program = (
-        "from bert_core.tokenizer_training import TRAINERS\n"
+        "from bert_core.text.tokenizer_training import TRAINERS\n"
         "texts = [f'{a}{b} {b}{c}a {c}{a}b' for a in 'abcdefgh' for b in 'ijklmnop' for c in 'qrst']\n"
         f"print(TRAINERS['{algorithm}'](iter(texts), 300 if '{algorithm}' == 'byte_bpe' else 90, True, 2).fingerprint)"
     )

@@ -12,9 +12,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.counter_random import derive_key, integers, random_bits, uniform
-from bert_core.ragged_rows import Int64Array
-from bert_core.segments import TokenizedDocuments
+from bert_core.examples.counter_random import derive_key, integers, random_bits, uniform
+from bert_core.examples.ragged_rows import Int64Array
+from bert_core.examples.segments import TokenizedDocuments
 
 NUM_PAIR_SPECIALS = 3
 """[CLS] A [SEP] B [SEP]"""

@@ -7,10 +7,10 @@ last token there is. Of a single sentence that exceeds it, a random part is take
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.counter_random import integers
-from bert_core.ragged_rows import Int64Array, ragged_ranges
-from bert_core.segments import Segments
-from bert_core.stretches import NUM_SINGLE_SPECIALS, Numbered, Stretches, document_stretches, stretches
+from bert_core.examples.counter_random import integers
+from bert_core.examples.ragged_rows import Int64Array, ragged_ranges
+from bert_core.examples.segments import Segments
+from bert_core.examples.stretches import NUM_SINGLE_SPECIALS, Numbered, Stretches, document_stretches, stretches
 
 _NO_LABELS: NDArray[np.int8] = np.zeros(0, np.int8)
 

@@ -1,4 +1,4 @@
-"""Tokens, words and spans as units of masking. Alone: pytest tests/bert_core/test_mask_units.py"""
+"""Tokens, words and spans as units of masking. Alone: pytest tests/bert_core/examples/test_mask_units.py"""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from bert_core.counter_random import random_bits
-from bert_core.mask_units import SPAN_LENGTH_SHARES, UNITS, choose_spans, choose_words, find_words
+from bert_core.examples.counter_random import random_bits
+from bert_core.examples.mask_units import SPAN_LENGTH_SHARES, UNITS, choose_spans, choose_words, find_words
 from bert_core.masking import mask_tokens
 
 OFFSETS = np.array([0, 4, 4, 9])

@@ -12,8 +12,8 @@ import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
 from bert_core.errors import TokenizerError
-from bert_core.tokenization import Tokenizer
-from bert_core.tokenizer_pipelines import (
+from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenizer_pipelines import (
     BYTE_BPE_SPECIAL_TOKENS,
     SPECIAL_TOKENS,
     UNIGRAM_SPECIAL_TOKENS,
@@ -21,7 +21,7 @@ from bert_core.tokenizer_pipelines import (
     build_unigram,
     build_wordpiece,
 )
-from bert_core.unigram_pieces import learn_pieces
+from bert_core.text.unigram_pieces import learn_pieces
 
 
 def train_wordpiece(

@@ -1,9 +1,9 @@
-"""Dropout from shared random words. Run alone: pytest tests/bert_core/test_dropout.py"""
+"""Dropout from shared random words. Run alone: pytest tests/bert_core/kernels/test_dropout.py"""
 
 import pytest
 import torch
 
-from bert_core.dropout import Dropout, draw_kept, dropout
+from bert_core.kernels.dropout import Dropout, draw_kept, dropout
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])

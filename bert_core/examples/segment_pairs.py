@@ -13,11 +13,11 @@ per token.
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.counter_random import integers, uniform
 from bert_core.errors import DataError
-from bert_core.ragged_rows import Int64Array
-from bert_core.segments import Segments, TokenizedDocuments
-from bert_core.stretches import NUM_PAIR_SPECIALS, Numbered, document_stretches, reach
+from bert_core.examples.counter_random import integers, uniform
+from bert_core.examples.ragged_rows import Int64Array
+from bert_core.examples.segments import Segments, TokenizedDocuments
+from bert_core.examples.stretches import NUM_PAIR_SPECIALS, Numbered, document_stretches, reach
 
 
 def next_sentence_pairs(numbered: Numbered, short_sequence_probability: float) -> Segments:

@@ -1,9 +1,9 @@
-"""Which tokens go on with a word. Alone: pytest tests/bert_core/test_word_pieces.py"""
+"""Which tokens go on with a word. Alone: pytest tests/bert_core/text/test_word_pieces.py"""
 
 import pytest
 
 from bert_core.errors import TokenizerError
-from bert_core.word_pieces import continues_word
+from bert_core.text.word_pieces import continues_word
 
 
 @pytest.mark.parametrize(

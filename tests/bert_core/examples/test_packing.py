@@ -1,13 +1,13 @@
-"""Batches without padding. Alone: pytest tests/bert_core/test_packing.py"""
+"""Batches without padding. Alone: pytest tests/bert_core/examples/test_packing.py"""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from bert_core.mask_units import Unit
+from bert_core.examples.mask_units import Unit
+from bert_core.examples.packing import PackedBatch, build_packed_batch
 from bert_core.masking import MaskingConfig
-from bert_core.packing import PackedBatch, build_packed_batch
 from tests.bert_core.small_documents import all_examples, documents
 
 CLS, SEP = 2, 3

@@ -1,4 +1,4 @@
-"""Sentence pairs. Alone: pytest tests/bert_core/test_segment_pairs.py"""
+"""Sentence pairs. Alone: pytest tests/bert_core/examples/test_segment_pairs.py"""
 
 import numpy as np
 import pytest
@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_core.errors import DataError
-from bert_core.segment_pairs import _truncate
-from bert_core.segments import Segments, TokenizedDocuments
-from bert_core.sentence_objectives import SegmentConfig, count_examples
+from bert_core.examples.segment_pairs import _truncate
+from bert_core.examples.segments import Segments, TokenizedDocuments
+from bert_core.examples.sentence_objectives import SegmentConfig, count_examples
 from tests.bert_core.small_documents import all_examples, document_of, documents, times_seen
 
 OBJECTIVES = ("next_sentence", "sentence_order")

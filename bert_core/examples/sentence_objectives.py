@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from bert_core.full_sentences import document_sentences, full_sentences
-from bert_core.ragged_rows import Int64Array
-from bert_core.segment_pairs import next_sentence_pairs, sentence_order_pairs
-from bert_core.segments import Segments
-from bert_core.stretches import Numbered, count_stretches
+from bert_core.examples.full_sentences import document_sentences, full_sentences
+from bert_core.examples.ragged_rows import Int64Array
+from bert_core.examples.segment_pairs import next_sentence_pairs, sentence_order_pairs
+from bert_core.examples.segments import Segments
+from bert_core.examples.stretches import Numbered, count_stretches
 
 SentenceObjective = Literal["next_sentence", "sentence_order", "none"]
 

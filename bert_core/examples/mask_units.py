@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.counter_random import random_bits, uniform
-from bert_core.ragged_rows import Int64Array, ragged_ranges, running_totals
+from bert_core.examples.counter_random import random_bits, uniform
+from bert_core.examples.ragged_rows import Int64Array, ragged_ranges, running_totals
 
 Unit = Literal["token", "word", "span"]
 

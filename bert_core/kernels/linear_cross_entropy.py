@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bert_core.linear import product, weight_gradient
+from bert_core.kernels.linear import product, weight_gradient
 
 # The weight is read anew for each block, so blocks are large: those of a usual batch's predictions, or a few.
 _BLOCK_ROWS = 512

@@ -1,10 +1,10 @@
-"""Rows laid end to end. Alone: pytest tests/bert_core/test_ragged_rows.py"""
+"""Rows laid end to end. Alone: pytest tests/bert_core/examples/test_ragged_rows.py"""
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_core.ragged_rows import ragged_ranges, running_totals
+from bert_core.examples.ragged_rows import ragged_ranges, running_totals
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5)), max_size=10))

@@ -1,4 +1,4 @@
-"""The output layer with its cross entropy. Run alone: pytest tests/bert_core/test_linear_cross_entropy.py"""
+"""The output layer with its cross entropy. Run alone: pytest tests/bert_core/kernels/test_linear_cross_entropy.py"""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,8 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from bert_core import linear_cross_entropy
-from bert_core.linear_cross_entropy import linear_cross_entropy_sums
+from bert_core.kernels import linear_cross_entropy
+from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums
 
 
 def inputs(count: int, vocabulary: int = 50, width: int = 16) -> tuple[list[torch.Tensor], torch.Tensor]:

@@ -1,10 +1,10 @@
-"""Linear layers through other kernels. Run alone: pytest tests/bert_core/test_linear.py"""
+"""Linear layers through other kernels. Run alone: pytest tests/bert_core/kernels/test_linear.py"""
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from bert_core.linear import Linear
+from bert_core.kernels.linear import Linear
 
 
 @pytest.mark.parametrize("bias", [True, False])

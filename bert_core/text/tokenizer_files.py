@@ -9,7 +9,7 @@ from typing import Any
 import tokenizers
 
 from bert_core.errors import TokenizerError
-from bert_core.tokenizer_pipelines import (
+from bert_core.text.tokenizer_pipelines import (
     BYTE_BPE_SPECIAL_TOKENS,
     SPECIAL_TOKENS,
     UNIGRAM_SPECIAL_TOKENS,

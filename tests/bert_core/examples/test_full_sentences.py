@@ -1,11 +1,11 @@
-"""Single sequences, inside documents and across them. Alone: pytest tests/bert_core/test_full_sentences.py"""
+"""Single sequences, inside documents and across them. Alone: pytest tests/bert_core/examples/test_full_sentences.py"""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_core.segments import TokenizedDocuments, lay_out
+from bert_core.examples.segments import TokenizedDocuments, lay_out
 from tests.bert_core.small_documents import all_examples, document_of, documents, times_seen
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.ragged_rows import Int64Array, ragged_ranges
+from bert_core.examples.ragged_rows import Int64Array, ragged_ranges
 
 TokenArray = NDArray[np.uint16] | NDArray[np.uint32]
 

@@ -1,0 +1,1 @@
+"""The network's inner arithmetic, where PyTorch's own is slow or wasteful of memory."""

@@ -1,0 +1,1 @@
+"""From text to ids: loading, training and running tokenizers. No torch."""
