@@ -73,7 +73,10 @@ def _check_stage(spec: Spec, networks: Networks) -> None:
     for task in _tasks(spec):
         from orchestrator.tasks import load_task
 
-        load_task(task).file(spec.split if isinstance(spec, EvaluateSpec) else "train")
+        loaded = load_task(task)
+        loaded.file(spec.split if isinstance(spec, EvaluateSpec) else "train")
+        for path in spec.unlabelled if isinstance(spec, DistillSpec) else ():
+            loaded.without_labels(path)
 
 
 def _stages(spec: Spec) -> Mapping[str, Spec]:
@@ -91,6 +94,8 @@ def input_identity(spec: Spec, settings: Settings) -> list[Any]:
 
         loaded = load_task(task)
         identity += [[split, loaded.fingerprint(split)] for split in loaded.splits]
+        unlabelled = spec.unlabelled if isinstance(spec, DistillSpec) else ()
+        identity += [["unlabelled", loaded.without_labels(path).fingerprint("train")] for path in unlabelled]
     identity += [content_digest(field, name, settings) for field, name in _names(spec)]
     return identity
 
@@ -195,7 +200,11 @@ def _distillation_facts(spec: DistillSpec, networks: Networks) -> Iterator[tuple
     if spec.task is not None:
         task, recipe = load_task(spec.task), spec.recipe
         yield from _task_facts(task)
-        num_steps = Schedule(len(task.examples("train")), recipe.batch_size, recipe.epochs, 1).num_steps
+        num_unlabelled = sum(len(task.without_labels(path).examples("train")) for path in spec.unlabelled)
+        if num_unlabelled:
+            yield "texts without labels", f"{num_unlabelled:,}, which the teacher answers"
+        num_examples = len(task.examples("train")) + num_unlabelled
+        num_steps = Schedule(num_examples, recipe.batch_size, recipe.epochs, 1).num_steps
         yield "steps", f"{_about(task)}{num_steps:,} of {recipe.batch_size:,} examples"
     if spec.pretraining is not None:
         yield from _step_facts(spec.pretraining)

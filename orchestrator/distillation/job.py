@@ -22,7 +22,14 @@ from orchestrator.model_files import describe_model
 from orchestrator.results import DistillResult, MetricEvent
 from orchestrator.specs.distill import DistillSpec
 from orchestrator.storage import join, local_copy
-from orchestrator.tasks import Task, dataset_result, majority_baseline, prediction_rows, write_prediction_rows
+from orchestrator.tasks import (
+    Task,
+    dataset_result,
+    join_features,
+    majority_baseline,
+    prediction_rows,
+    write_prediction_rows,
+)
 
 _TEST_BATCH_SIZE = 64
 
@@ -39,6 +46,8 @@ class DistillJob:
     run_folder: str
     cache: str
     """Where tokenised features lie, on the storage"""
+    unlabelled: tuple[str, ...] = ()
+    """Files of texts that only the teacher answers"""
 
 
 def distill(job: DistillJob, report: Callable[[Sequence[MetricEvent]], None]) -> DistillResult:
@@ -60,6 +69,9 @@ def distill(job: DistillJob, report: Callable[[Sequence[MetricEvent]], None]) ->
     train, validation = (
         prepare_trial_features(task, split, recipe, teacher.tokenizer, job.cache) for split in ("train", "validation")
     )
+    further = [task.without_labels(path) for path in job.unlabelled]
+    texts = [prepare_trial_features(some, "train", recipe, teacher.tokenizer, job.cache) for some in further]
+    seen = join_features([train, *texts])
     theirs = score_model(
         teacher.model,
         task,
@@ -68,12 +80,12 @@ def distill(job: DistillJob, report: Callable[[Sequence[MetricEvent]], None]) ->
         recipe.max_answer_length,
         null_threshold=teacher.record.null_threshold,
     )
-    loss = DistillationLoss(teacher.model, train, spec.objective, recipe.precision)
+    loss = DistillationLoss(teacher.model, seen, spec.objective, recipe.precision, train.num_examples)
     best, predictions_path = train_and_save(
         student,
         teacher.tokenizer,
         task,
-        train,
+        seen,
         validation,
         recipe,
         job.run_folder,
@@ -96,7 +108,10 @@ def distill(job: DistillJob, report: Callable[[Sequence[MetricEvent]], None]) ->
         },
         test_metrics=_test(job),
         predictions_path=predictions_path,
-        datasets=[dataset_result(task, {"train": train, "validation": validation})],
+        datasets=[
+            dataset_result(task, {"train": train, "validation": validation}),
+            *(dataset_result(some, {"train": read}) for some, read in zip(further, texts, strict=True)),
+        ],
         seconds=perf_counter() - begun_at,
     )
 

@@ -50,6 +50,7 @@ def run_distillation(
         init_folder=None if init_from == RANDOM else absolute(resolve_name("init_from", init_from)),
         run_folder=absolute(run_folder),
         cache=join(absolute(storage), "tasks"),
+        unlabelled=tuple(map(absolute, spec.unlabelled)),
     )
     inbox = InboxActor.remote()
     execution = spec.execution

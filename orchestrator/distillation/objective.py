@@ -3,13 +3,13 @@
 Shapes: B examples, W windows, T tokens, C classes, H hidden.
 """
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core.distillation import hidden_cosine_loss, last_hidden_states, soft_span_loss, soft_target_loss
-from bert_core.masking import IGNORED
-from orchestrator.finetuning.heads import Batch, HeadModel, compute_batch_logits, loss_of_logits
+from orchestrator.finetuning.heads import Batch, HeadModel, compute_batch_logits, loss_of_logits, make_batch
 from orchestrator.finetuning.inference import Precision, compute_logits
 from orchestrator.specs.distill import ObjectiveSpec
 from orchestrator.specs.task import Head
@@ -22,12 +22,26 @@ class DistillationLoss:
     A teacher has no dropout, so what it says about a window never changes: its logits are computed here, once, for the
     whole split, and kept in memory (C numbers a window or a token). Its hidden states would be H numbers for each
     token; where they count, they are computed again at each step.
+
+    Args:
+        num_labelled: the examples that have labels, which come first; all when left out. Others count in every part
+            but the labels': each example of a batch has the same weight, whatever it has to say.
     """
 
-    def __init__(self, teacher: HeadModel, features: Features, objective: ObjectiveSpec, precision: Precision) -> None:
+    def __init__(
+        self,
+        teacher: HeadModel,
+        features: Features,
+        objective: ObjectiveSpec,
+        precision: Precision,
+        num_labelled: int | None = None,
+    ) -> None:
         self._teacher, self._features, self._objective = teacher.eval(), features, objective
         needed = objective.soft_targets > 0
         self._logits = torch.from_numpy(compute_logits(teacher, features, precision)) if needed else None
+        self._num_labelled = features.num_examples if num_labelled is None else num_labelled
+        self._is_word = np.zeros(len(features.input_ids), bool)
+        self._is_word[features.word_starts] = True
 
     def __call__(self, head: Head, model: HeadModel, batch: Batch) -> Tensor:
         objective = self._objective
@@ -36,16 +50,34 @@ class DistillationLoss:
         loss = logits.new_zeros(())
         if self._logits is not None:
             by_token = head in ("ner", "qa")
-            rows = torch.from_numpy(self._features.token_index(batch.windows) if by_token else batch.windows)
-            targets = self._logits[rows].to(logits.device).view_as(logits)
-            loss = loss + objective.soft_targets * soft_loss(head, logits, targets, batch, objective.temperature)
+            rows = self._features.token_index(batch.windows) if by_token else batch.windows
+            targets = self._logits[torch.from_numpy(rows)].to(logits.device).view_as(logits)
+            if head == "ner":
+                is_word = torch.from_numpy(self._is_word[rows]).to(logits.device)  # (T,)
+                soft = soft_target_loss(logits[is_word], targets[is_word], objective.temperature)
+            else:
+                soft = soft_loss(head, logits, targets, batch, objective.temperature)
+            loss = loss + objective.soft_targets * soft
         if objective.labels:
-            loss = loss + objective.labels * loss_of_logits(head, model, logits, batch)
+            loss = loss + objective.labels * self._label_loss(head, model, logits, batch)
         if objective.hidden_cosine:
             with torch.no_grad():
                 states = self._teacher.bert.encode(batch.seqs)  # (T, H)
             loss = loss + objective.hidden_cosine * hidden_cosine_loss(seen[-1], states)
         return loss
+
+    def _label_loss(self, head: Head, model: HeadModel, logits: Tensor, batch: Batch) -> Tensor:
+        """The labels' loss of the windows that have labels, times their share of the batch."""
+        features = self._features
+        has_label = features.example_index[batch.windows] < self._num_labelled  # (W,)
+        if has_label.all():
+            return loss_of_logits(head, model, logits, batch)
+        if not has_label.any():
+            return logits.new_zeros(())
+        rows = np.repeat(has_label, features.lengths[batch.windows]) if head in ("ner", "qa") else has_label
+        labelled = make_batch(features, batch.windows[has_label], logits.device)
+        loss = loss_of_logits(head, model, logits[torch.from_numpy(rows).to(logits.device)], labelled)
+        return float(has_label.mean()) * loss
 
 
 def soft_loss(head: Head, logits: Tensor, targets: Tensor, batch: Batch, temperature: float) -> Tensor:
@@ -58,7 +90,4 @@ def soft_loss(head: Head, logits: Tensor, targets: Tensor, batch: Batch, tempera
         logits, targets = (F.pad(values.reshape(-1, 1), (0, 1)) for values in (logits, targets))  # (W·C, 2)
     if head == "multiple_choice":
         logits, targets = (values.view(len(batch.targets), -1) for values in (logits, targets))  # (B, C)
-    if head == "ner":
-        words = batch.targets != IGNORED  # (T,)
-        logits, targets = logits[words], targets[words]
     return soft_target_loss(logits, targets, temperature)

@@ -59,6 +59,11 @@ class DistillSpec(Spec):
     task: TaskSpec | None = identity(
         None, "The task that the teacher was fine-tuned for; the student trains on its texts."
     )
+    unlabelled: tuple[str, ...] = identity(
+        (),
+        "Files of further texts that only the teacher answers: laid out as the task's own, though labels are not read "
+        "and need not be there, or plain text, a line each (`.txt`).",
+    )
     recipe: RecipeSpec = identity(RecipeSpec(), "How the student learns a task; it reads the teacher's tokens.")
     pretraining: PretrainSpec | None = identity(
         None, "How the student of a pretrained model is trained, in place of a task, with the teacher's tokenizer."
@@ -71,11 +76,15 @@ class DistillSpec(Spec):
         if (self.task is None) == (self.pretraining is None):
             both = "neither" if self.task is None else "both"
             raise ValueError(f"task and pretraining: {both} given; give task for a fine-tuned teacher, or pretraining")
-        for name in ("recipe", "threads", "execution") if self.pretraining is not None else ():
+        for name in ("unlabelled", "recipe", "threads", "execution") if self.pretraining is not None else ():
             if getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(
                     f"{name} is for a task; with pretraining its own fields say the same: leave {name} out"
                 )
+        if self.unlabelled and not self.objective.soft_targets + self.objective.hidden_cosine:
+            raise ValueError(
+                "unlabelled texts teach nothing while objective.soft_targets and hidden_cosine are 0; leave them out"
+            )
         section, part = ("recipe", self.recipe) if self.pretraining is None else ("pretraining", self.pretraining)
         if self.num_hidden_layers is not None and part.init_from != RANDOM:
             raise ValueError(

@@ -13,7 +13,7 @@ from orchestrator.tasks.examples import (
     RegressionExample,
 )
 from orchestrator.tasks.feature_cache import dataset_result, keep_features, prepare_features
-from orchestrator.tasks.features import Features, build_features
+from orchestrator.tasks.features import Features, build_features, join_features
 from orchestrator.tasks.predictions import (
     AnswerPrediction,
     ChoicePrediction,
@@ -55,6 +55,7 @@ __all__ = [
     "build_features",
     "dataset_result",
     "decode",
+    "join_features",
     "keep_features",
     "load_task",
     "majority_baseline",

@@ -20,6 +20,8 @@ class ConllReader:
 
     tags: tuple[str, ...] | None = None
     """The tag set; None takes every BIO tag."""
+    labelled: bool = True
+    """Without labels only the first column is read."""
 
     def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
         """The file's sentences in order, tags as BIO."""
@@ -36,11 +38,14 @@ class ConllReader:
         words, tags = [], []
         for number, line in lines:
             fields = line.split("\t") if "\t" in line else line.split()
-            if len(fields) < 2 or not fields[0] or find_bad_tag(fields[-1:], None):
+            has_tag = len(fields) > 1 and not find_bad_tag(fields[-1:], None)
+            if not fields[0] or (self.labelled and not has_tag):
                 bad.found(f"line {number}", f"{line!r} is not a word and, in the last column, a BIO tag")
                 return None
             words.append(fields[0])
             tags.append(fields[-1])
+        if not self.labelled:
+            return NerExample(sentence_id, tuple(words), document=document)
         bio = to_bio(tags)
         for (number, _), tag in zip(lines, bio, strict=True):
             problem = find_bad_tag((tag,), self.tags)

@@ -107,6 +107,24 @@ class Features:
         return {name: getattr(self, name) for name in ARRAYS if getattr(self, name).size}
 
 
+def join_features(parts: Sequence[Features]) -> Features:
+    """Several splits of a task as one, example after example."""
+    first, *others = parts
+    for part in others:
+        places = {
+            "cu_seqlens": part.cu_seqlens[1:] + len(first.input_ids),
+            "example_index": part.example_index + np.int32(first.num_examples),
+            "word_starts": part.word_starts + len(first.input_ids),
+        }
+        arrays = {
+            name: np.concatenate([array, places.get(name, getattr(part, name))])
+            for name, array in first.arrays().items()
+        }
+        counts = {"num_examples": first.num_examples + part.num_examples}
+        first = Features.from_arrays(arrays, first.head, counts)
+    return first
+
+
 def build_features(
     head: Head,
     labels: Sequence[str],

@@ -2,25 +2,27 @@
 
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, TypeGuard
+from typing import Any, ClassVar, TypeGuard
 
 from orchestrator.tasks.bio_tags import find_bad_tag, to_bio
 from orchestrator.tasks.examples import (
     ClassificationExample,
+    Example,
     MultiLabelExample,
     MultipleChoiceExample,
     NerExample,
     RegressionExample,
 )
 from orchestrator.tasks.side_columns import label_text, read_columns
-from orchestrator.tasks.tables import read_rows
-from orchestrator.tasks.text_files import BadRecords
+from orchestrator.tasks.tables import read_plain_rows, read_rows
+from orchestrator.tasks.text_files import BadRecords, plain_name
 
 
 @dataclass(frozen=True)
-class TextTable:
+class TextTable(ABC):
     """One or two columns of text, one of labels, and a person's own columns beside them."""
 
     text_columns: tuple[str, ...]
@@ -29,11 +31,19 @@ class TextTable:
     number_columns: tuple[str, ...] = ()
     category_columns: tuple[str, ...] = ()
     header: bool = True
+    labelled: bool = True
+    """Without labels their column is not read, nor need it be there, and a file may be plain text."""
 
-    def read_records(self, path: str, bad: BadRecords) -> Iterator[tuple[str, dict[str, Any], object]]:
-        """Each record's place, the fields of its `TextExample`, and its label as it stands, which may be missing."""
-        columns = (*self.text_columns, *self.number_columns, *self.category_columns, self.label_column)
-        for number, (place, values) in enumerate(read_rows(path, columns, bad, self.header)):
+    kind: ClassVar[type[ClassificationExample] | type[MultiLabelExample] | type[RegressionExample]]
+    """What a row becomes."""
+
+    def read(self, path: str, bad: BadRecords) -> Iterator[Example]:
+        """The file's examples in order."""
+        texts = (*self.text_columns, *self.number_columns, *self.category_columns)
+        columns = (*texts, self.label_column) if self.labelled else texts
+        is_plain = not self.labelled and plain_name(path).endswith(".txt")
+        rows = read_plain_rows(path, columns, bad) if is_plain else read_rows(path, columns, bad, self.header)
+        for number, (place, values) in enumerate(rows):
             record = dict(zip(columns, values, strict=True))
             try:
                 first, *second = _read_texts(record, self.text_columns)
@@ -41,16 +51,17 @@ class TextTable:
             except ValueError as error:
                 bad.found(place, str(error))
                 continue
-            fields = {"id": str(number), "text": first, "text_pair": second[0] if second else None}
-            yield place, {**fields, "numbers": numbers, "categories": categories}, record[self.label_column]
+            try:
+                label = self.label_fields(record[self.label_column]) if self.labelled else {}
+            except ValueError as error:
+                bad.found(place, f"{self.label_column} {error}")
+                continue
+            pair = second[0] if second else None
+            yield self.kind(str(number), first, pair, numbers=numbers, categories=categories, **label)
 
-    def read_labelled(self, path: str, bad: BadRecords) -> Iterator[tuple[str, dict[str, Any], object]]:
-        """The records whose label is not missing."""
-        for place, fields, label in self.read_records(path, bad):
-            if label is None or label == "":
-                bad.found(place, f"{self.label_column} is empty")
-            else:
-                yield place, fields, label
+    @abstractmethod
+    def label_fields(self, value: object) -> Mapping[str, Any]:
+        """What an example says of its label, by field. Raises: ValueError, saying what is wrong with it."""
 
 
 @dataclass(frozen=True)
@@ -60,16 +71,16 @@ class ClassificationTable(TextTable):
     classes: Mapping[str, str] | None = None
     """Class name by the label in the file; None takes every label as it stands."""
 
-    def read(self, path: str, bad: BadRecords) -> Iterator[ClassificationExample]:
-        """The file's examples in order."""
-        for place, fields, value in self.read_labelled(path, bad):
-            label = label_text(value)
-            if self.classes is not None:
-                if label not in self.classes:
-                    bad.found(place, f"{self.label_column} {value!r} is none of the labels {', '.join(self.classes)}")
-                    continue
-                label = self.classes[label]
-            yield ClassificationExample(**fields, label=label)
+    kind = ClassificationExample
+
+    def label_fields(self, value: object) -> Mapping[str, str]:
+        """The class's name."""
+        label = label_text(_present(value))
+        if self.classes is None:
+            return {"label": label}
+        if label not in self.classes:
+            raise ValueError(f"{value!r} is none of the labels {', '.join(self.classes)}")
+        return {"label": self.classes[label]}
 
 
 @dataclass(frozen=True)
@@ -80,18 +91,15 @@ class MultiLabelTable(TextTable):
     """None takes every label as it stands."""
     separator: str = "|"
 
-    def read(self, path: str, bad: BadRecords) -> Iterator[MultiLabelExample]:
-        """The file's examples in order."""
-        for place, fields, value in self.read_records(path, bad):
-            try:
-                found = tuple(dict.fromkeys(self._parse(value)))
-                unknown = [label for label in found if self.labels is not None and label not in self.labels]
-                if unknown:
-                    raise ValueError(f"has {unknown[0]!r}, which is none of the labels {', '.join(self.labels or ())}")
-            except ValueError as error:
-                bad.found(place, f"{self.label_column} {error}")
-            else:
-                yield MultiLabelExample(**fields, labels=found)
+    kind = MultiLabelExample
+
+    def label_fields(self, value: object) -> Mapping[str, tuple[str, ...]]:
+        """The labels' names, each once."""
+        found = tuple(dict.fromkeys(self._parse(value)))
+        unknown = [label for label in found if self.labels is not None and label not in self.labels]
+        if unknown:
+            raise ValueError(f"has {unknown[0]!r}, which is none of the labels {', '.join(self.labels or ())}")
+        return {"labels": found}
 
     def _parse(self, value: object) -> list[str]:
         """Raises: ValueError when some of it is no label."""
@@ -114,15 +122,11 @@ class MultiLabelTable(TextTable):
 class RegressionTable(TextTable):
     """Reads texts with a number."""
 
-    def read(self, path: str, bad: BadRecords) -> Iterator[RegressionExample]:
-        """The file's examples in order."""
-        for place, fields, label in self.read_labelled(path, bad):
-            try:
-                value = self.value_of(label)
-            except ValueError as error:
-                bad.found(place, f"{self.label_column} {error}")
-                continue
-            yield RegressionExample(**fields, value=value)
+    kind = RegressionExample
+
+    def label_fields(self, value: object) -> Mapping[str, float]:
+        """The number."""
+        return {"value": self.value_of(_present(value))}
 
     def value_of(self, label: object) -> float:
         """The number that a label is. Raises: ValueError, saying what is wrong with it."""
@@ -142,16 +146,17 @@ class MultipleChoiceTable:
     text_columns: tuple[str, ...]
     choice_columns: tuple[str, ...]
     label_column: str
+    labelled: bool = True
 
     def read(self, path: str, bad: BadRecords) -> Iterator[MultipleChoiceExample]:
         """The file's examples in order."""
-        columns = (*self.text_columns, *self.choice_columns, self.label_column)
+        columns = (*self.text_columns, *self.choice_columns, *([self.label_column] if self.labelled else ()))
         for number, (place, values) in enumerate(read_rows(path, columns, bad)):
             record = dict(zip(columns, values, strict=True))
             try:
                 text, *beginning = _read_texts(record, self.text_columns)
                 endings = _read_texts(record, self.choice_columns)
-                right = self._find_right(record[self.label_column])
+                right = self._find_right(record[self.label_column]) if self.labelled else None
             except ValueError as error:
                 bad.found(place, str(error))
                 continue
@@ -178,22 +183,33 @@ class NerTable:
     tags_column: str
     tags: tuple[str, ...] | None = None
     """The tag set; None takes every BIO tag."""
+    labelled: bool = True
 
     def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
         """The file's sentences in order, tags as BIO."""
-        rows = read_rows(path, (self.tokens_column, self.tags_column), bad)
-        for number, (place, (words, tags)) in enumerate(rows):
-            if not _is_texts(words) or not _is_texts(tags):
-                bad.found(place, f"{self.tokens_column} and {self.tags_column} must be lists of text")
-            elif len(words) != len(tags):
+        columns = (self.tokens_column, *([self.tags_column] if self.labelled else ()))
+        for number, (place, values) in enumerate(read_rows(path, columns, bad)):
+            lists = [value for value in values if _is_texts(value)]
+            if len(lists) < len(columns):
+                bad.found(place, f"{' and '.join(columns)} must be lists of text")
+                continue
+            words, tags = lists[0], lists[1] if self.labelled else None
+            if tags is not None and len(words) != len(tags):
                 bad.found(place, f"{len(words)} {self.tokens_column} but {len(tags)} {self.tags_column}")
-            else:
-                bio = to_bio(tags)
-                problem = find_bad_tag(bio, self.tags)
-                if problem:
-                    bad.found(place, problem)
-                elif words:
-                    yield NerExample(str(number), tuple(words), bio)
+                continue
+            bio = () if tags is None else to_bio(tags)
+            problem = find_bad_tag(bio, self.tags)
+            if problem:
+                bad.found(place, problem)
+            elif words:
+                yield NerExample(str(number), tuple(words), bio)
+
+
+def _present(label: object) -> object:
+    """Raises: ValueError when the label is missing."""
+    if label is None or label == "":
+        raise ValueError("is empty")
+    return label
 
 
 def _is_texts(values: object) -> TypeGuard[list[str]]:

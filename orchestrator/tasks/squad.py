@@ -14,13 +14,16 @@ from orchestrator.tasks.text_files import HALF_A_PAIR, BadRecords, has_half_a_pa
 class SquadReader:
     """Reads questions; an answer that does not stand where it says is taken from its nearest occurrence."""
 
+    labelled: bool = True
+    """Without labels no answer is read."""
+
     def read(self, path: str, bad: BadRecords) -> Iterator[QaExample]:
         """The file's questions in order; unanswerable ones (2.0) have no answers."""
         seen: set[str] = set()
         for place, context, record in _questions(path, bad):
             try:
                 question_id, question = str(record["id"]), record["question"]
-                raw = () if record.get("is_impossible") else record["answers"]
+                raw = () if record.get("is_impossible") or not self.labelled else record["answers"]
                 answers = [(str(answer["text"]), int(answer["answer_start"])) for answer in raw]
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 bad.found(place, f"not a question with id, question and answers ({type(error).__name__}: {error})")

@@ -41,6 +41,16 @@ def read_rows(path: str, columns: tuple[str, ...], bad: BadRecords, header: bool
     raise TaskDataError(f"{path}: a table's name ends in .csv, .tsv, .jsonl or .parquet (before .gz, .xz, .zst)")
 
 
+def read_plain_rows(path: str, columns: tuple[str, ...], bad: BadRecords) -> Iterator[Row]:
+    """Each line of plain text as the wanted columns, in the order asked for, with tabs between them."""
+    for number, line in read_lines(path, bad):
+        fields = line.split("\t") if line.strip() else []
+        if fields and len(fields) != len(columns):
+            bad.found(f"line {number}", f"{len(fields)} texts with tabs between them; wanted: {', '.join(columns)}")
+        elif fields:
+            yield f"line {number}", tuple(fields)
+
+
 def has_columns(path: str, columns: Iterable[str], header: bool) -> bool:
     """Whether the first line of a TSV or CSV file has all of `columns`."""
     line = read_decompressed(path).split(b"\n", 1)[0].decode(errors="replace").rstrip("\r")

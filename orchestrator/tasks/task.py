@@ -3,14 +3,14 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import islice
 from typing import Any, Literal, Protocol
 
 from orchestrator.errors import TaskDataError
 from orchestrator.results import Split
 from orchestrator.specs.task import Head, Objective
-from orchestrator.storage import digest_file
+from orchestrator.storage import digest_file, exists
 from orchestrator.tasks.examples import Example
 from orchestrator.tasks.side_columns import NO_COLUMNS, SideColumns
 from orchestrator.tasks.text_files import BadRecords
@@ -99,6 +99,17 @@ class Task:
                 f"give its file as task.files.{split}"
             )
         return self.files[split]
+
+    def without_labels(self, path: str) -> "Task":
+        """The same task with a file of further texts as its only split, train; labels in it are not read.
+
+        Raises: TaskDataError when there is no such file.
+        """
+        if not exists(path):
+            raise TaskDataError(f"unlabelled: there is no file {path}")
+        has_labels = "labelled" in {part.name for part in fields(self.reader)}  # type: ignore[arg-type]
+        reader = replace(self.reader, labelled=False) if has_labels else self.reader  # type: ignore[type-var]
+        return replace(self, id=f"{self.id}_unlabelled", files={"train": path}, reader=reader, max_examples={})
 
     def fingerprint(self, split: Split) -> str:
         """SHA-256 over the files of a split and everything that decides how it is read; reads no example."""

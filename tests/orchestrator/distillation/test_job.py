@@ -47,6 +47,21 @@ def test_a_student_learns_what_the_teacher_says_and_not_what_the_labels_say(clas
     assert classifier.run(objective={"soft_targets": 0.0, "labels": 1.0}).metrics["agreement"] < 0.6
 
 
+def test_texts_without_labels_teach_what_few_labels_do_not(classifier: Bench, tmp_path: Path) -> None:
+    task = classifier.task.model_copy(update={"max_train_examples": 8})
+    few = Bench(task, classifier.teacher, tmp_path)
+    texts = [json.loads(line)["text"] for line in Path(task.files["train"]).read_text().splitlines()]
+    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    agreements = [
+        few.run(unlabelled=[str(tmp_path / name)] if name else [], recipe={"epochs": epochs}).metrics["agreement"]
+        for name, epochs in (("texts.txt", 6.0), ("texts.jsonl", 6.0), ("", 120.0))
+    ]
+    assert agreements[0] == agreements[1] > 0.95 > agreements[2]
+    result = few.run(unlabelled=[str(tmp_path / "texts.txt")], recipe={"epochs": 0.1})
+    assert [dataset.counts["num_train_examples"] for dataset in result.datasets] == [8, 320]
+
+
 def test_hidden_states_alone_make_the_students_like_the_teachers(classifier: Bench) -> None:
     classifier.events.clear()
     classifier.run(objective={"soft_targets": 0.0, "hidden_cosine": 1.0})

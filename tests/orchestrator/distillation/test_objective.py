@@ -4,6 +4,7 @@ Run alone: pytest tests/orchestrator/distillation/test_objective.py
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,9 @@ def example(task: Task, folder: Path) -> tuple[HeadModel, HeadModel, Features]:
     return *models, prepare_trial_features(task, "train", recipes[0], tokenizer, str(folder / "cache"))
 
 
-def written_out(student: HeadModel, teacher: HeadModel, features: Features, objective: ObjectiveSpec) -> Tensor:
+def written_out(
+    student: HeadModel, teacher: HeadModel, features: Features, objective: ObjectiveSpec, num_labelled: int = 1000
+) -> Tensor:
     """Example by example: every choice between classes, places or presence and absence as a distribution of its own."""
     soft, hard, cosines = [], [], []
     for group in GROUPS:
@@ -49,7 +52,8 @@ def written_out(student: HeadModel, teacher: HeadModel, features: Features, obje
         cosines += list(F.cosine_similarity(student.bert.encode(batch.seqs), teacher.bert.encode(batch.seqs)))
         if features.head == "regression":
             soft.append((own - theirs).square().squeeze())
-            hard.append((own - batch.targets).square().squeeze())
+            if group < num_labelled:
+                hard.append((own - batch.targets).square().squeeze())
             continue
         labels = batch.targets.flatten().tolist()
         if features.head == "ner":
@@ -65,9 +69,11 @@ def written_out(student: HeadModel, teacher: HeadModel, features: Features, obje
         for (logits, targets), label in zip(rows, labels, strict=True):
             p, q = (F.softmax(values / objective.temperature, dim=0) for values in (targets, logits))
             soft.append(objective.temperature**2 * (p * (p.log() - q.log())).sum())
-            hard.append(-F.log_softmax(logits, dim=0)[int(label)])
+            if group < num_labelled:
+                hard.append(-F.log_softmax(logits, dim=0)[int(label)])
     parts = [torch.stack(part).mean() for part in (soft, hard, cosines)]
-    return objective.soft_targets * parts[0] + objective.labels * parts[1] + objective.hidden_cosine * (1 - parts[2])
+    labels = objective.labels * float((num_labelled > GROUPS).mean())
+    return objective.soft_targets * parts[0] + labels * parts[1] + objective.hidden_cosine * (1 - parts[2])
 
 
 @pytest.mark.parametrize("weights", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (5, 2, 1)])
@@ -82,6 +88,32 @@ def test_the_loss_is_the_weighted_sum_written_out(head: str, weights: tuple[int,
         found = loss(features.head, student, batch)
         torch.testing.assert_close(found, written_out(student, teacher, features, objective), atol=1e-5, rtol=1e-5)
     assert found > 0.01
+
+
+@pytest.mark.parametrize("head", TASKS)
+def test_texts_without_labels_count_in_all_but_the_labels_loss(head: str, tmp_path: Path) -> None:
+    student, teacher, features = example(load_task(TASKS[head](tmp_path)), tmp_path)
+    objective, num_labelled = ObjectiveSpec(soft_targets=5, labels=2, hidden_cosine=1), 10
+    unlabelled = without_labels(features, num_labelled)
+    loss = DistillationLoss(teacher, unlabelled, objective, "fp32", num_labelled)
+    with torch.no_grad():
+        for groups in (GROUPS, GROUPS[2:]):
+            batch = make_batch(unlabelled, features.windows_of(groups), torch.device("cpu"))
+            found = loss(features.head, student, batch)
+            if len(groups) == 3:
+                expected = written_out(student, teacher, features, objective, num_labelled)
+                torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+            assert found.isfinite()
+
+
+def without_labels(features: Features, num_labelled: int) -> Features:
+    """The features as they are when the examples from a number on have no labels."""
+    labels, tokens = features.labels.copy(), features.token_labels.copy()
+    if labels.size:
+        labels[num_labelled:] = np.nan if labels.dtype.kind == "f" else 0 if labels.ndim > 1 else -100
+    if tokens.size:
+        tokens[features.cu_seqlens[np.searchsorted(features.example_index, num_labelled)] :] = -100
+    return replace(features, labels=labels, token_labels=tokens)
 
 
 def test_the_teacher_does_not_learn(tmp_path: Path) -> None:

@@ -45,5 +45,6 @@ class Bench:
             init_folder=init_folder,
             run_folder=str(self.folder / "run"),
             cache=str(self.folder / "cache"),
+            unlabelled=spec.unlabelled,
         )
         return distill(job, self.events.extend)
