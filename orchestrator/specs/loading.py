@@ -1,7 +1,8 @@
 """From a YAML file and overrides to a validated spec.
 
-`extends: other.yaml` (relative to the file that says so) takes another spec as the base. Then, and for overrides,
-mappings are merged and anything else is replaced; an axis of `space` is replaced whole, and `null` leaves it out.
+`extends: other.yaml` (relative to the file that says so) takes another spec as the base, of a whole file or of a stage.
+Then, and for overrides, mappings are merged and anything else is replaced; an axis of `space` is replaced whole, and
+`null` leaves it out, as it does a variant of a stage.
 Paths inside a spec stay as written; relative ones are meant from the current directory, wherever the spec lies.
 """
 
@@ -15,14 +16,15 @@ from pydantic import ValidationError
 from orchestrator.errors import SpecError
 from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.fields import Spec
+from orchestrator.specs.overrides import Overrides, apply_override, merge, parse_overrides
 from orchestrator.specs.pipeline import AnySpec
-from orchestrator.specs.problems import describe, dotted, nearest, place_of, shown
+from orchestrator.specs.problems import describe, dotted, nearest, place_of, problem_value, shown
 from orchestrator.specs.sweep import SweepSpec
 from orchestrator.specs.task import EvaluateSpec, TaskSpec
-from orchestrator.specs.yaml_text import KeyPath, Place, YamlDocument, parse_value, read_document
+from orchestrator.specs.variants import unfold_variants
+from orchestrator.specs.yaml_text import KeyPath, Place, YamlDocument, read_document
 
 SPEC_KINDS: dict[str, type[AnySpec]] = {cls.model_fields["kind"].default: cls for cls in get_args(AnySpec)}
-Overrides = Sequence[str] | Mapping[str, Any]
 
 
 def load_spec(path: str | Path, overrides: Overrides = ()) -> AnySpec:
@@ -31,8 +33,9 @@ def load_spec(path: str | Path, overrides: Overrides = ()) -> AnySpec:
     Raises: SpecError, naming file, line, field, value and what is allowed.
     """
     document = _read_with_bases(Path(path), ())
-    for key, value, source in _parsed(overrides):
-        _override(document, key, value, Place(source))
+    for key, value, place in parse_overrides(overrides):
+        apply_override(document, key, value, place)
+    unfold_variants(document)
     _drop_axes_left_out(document.values)
     spec = _validate(document)
     return spec.named(Path(path).stem)
@@ -48,8 +51,8 @@ def load_task_spec(task: str, overrides: Sequence[str] = ()) -> TaskSpec:
         spec = load_spec(task, of_task)
     else:
         document = YamlDocument({"kind": "evaluate", "model": "-", "task": {"id": task}}, {})
-        for key, value, source in _parsed(of_task):
-            _override(document, key, value, Place(source))
+        for key, value, place in parse_overrides(of_task):
+            apply_override(document, key, value, place)
         spec = _validate(document)
     if not isinstance(spec, SweepSpec | DistillSpec | EvaluateSpec) or spec.task is None:
         raise SpecError(f"{task} is a spec of kind {spec.kind}, which has no task; give one of kind sweep or evaluate")
@@ -74,18 +77,31 @@ def _read_with_bases(path: Path, above: tuple[Path, ...]) -> YamlDocument:
     if not path.is_file():
         raise SpecError(f"no spec at {path}{_similar_file(path)}")
     document = read_document(path)
-    if "extends" not in document.values:
-        return document
-    base_name = document.values.pop("extends")
-    place = document.places.pop(("extends",))
+    stages = document.values.get("stages")
+    for stage in stages if isinstance(stages, dict) else ():
+        _lay_over_base(document, ("stages", stage), path, (*above, resolved))
+    _lay_over_base(document, (), path, (*above, resolved))
+    return document
+
+
+def _lay_over_base(document: YamlDocument, at: KeyPath, path: Path, above: tuple[Path, ...]) -> None:
+    """Where the mapping at a place of the document `extends` a spec, take over that spec's values below its own."""
+    part = problem_value(document.values, at)
+    if not isinstance(part, dict) or "extends" not in part:
+        return
+    base_name = part.pop("extends")
+    place = place_of((*at, "extends"), document.places)
     if not isinstance(base_name, str):
         raise SpecError(f"{place}: extends is {shown(base_name)}; it must be the file name of another spec")
     base_path = path.parent / base_name
     if not base_path.is_file():
         raise SpecError(f"{place}: extends names {base_path}, which is no file{_similar_file(base_path)}")
-    base = _read_with_bases(base_path, (*above, resolved))
-    _merge(base.values, document.values, ())
-    return YamlDocument(base.values, {**base.places, **document.places})
+    base = _read_with_bases(base_path, above)
+    merge(base.values, part, at)
+    part.clear()
+    part.update(base.values)
+    for key, written in base.places.items():
+        document.places.setdefault((*at, *key), written)
 
 
 def _similar_file(path: Path) -> str:
@@ -98,65 +114,12 @@ def _similar_file(path: Path) -> str:
     return f"; did you mean {path.parent / close[0]}?" if close else ""
 
 
-def _merge(base: dict[str, Any], update: Mapping[str, Any], path: KeyPath) -> None:
-    whole = bool(path) and path[-1] == "space"
-    for key, value in update.items():
-        if isinstance(value, Mapping) and isinstance(base.get(key), dict) and not whole:
-            _merge(base[key], value, (*path, key))
-        else:
-            base[key] = value
-
-
 def _drop_axes_left_out(values: dict[str, Any]) -> None:
     stages = values.get("stages")
     for part in (values, *(stages.values() if isinstance(stages, dict) else ())):
         space = part.get("space") if isinstance(part, dict) else None
         if isinstance(space, dict):
             part["space"] = {name: axis for name, axis in space.items() if axis is not None}
-
-
-def _parsed(overrides: Overrides) -> list[tuple[str, Any, str]]:
-    if isinstance(overrides, Mapping):
-        return [(key, value, f"override {key}") for key, value in overrides.items()]
-    parsed = []
-    for text in overrides:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise SpecError(f"override {text!r} is not KEY=VALUE, such as recipe.learning_rate=3e-5")
-        parsed.append((key.strip(), parse_value(value, f"override {text}"), f"override {text}"))
-    return parsed
-
-
-def _override(document: YamlDocument, key: str, value: Any, place: Place) -> None:
-    """Set one dotted key, making the mappings on its way."""
-    path: KeyPath = ()
-    target: Any = document.values
-    parts = key.split(".")
-    for part in parts[:-1]:
-        step = _step(target, part, dotted((*path, part)), place)
-        path = (*path, step)
-        if isinstance(target, dict) and target.get(step) is None:
-            target[step] = {}
-            document.places[path] = place
-        target = target[step]
-    last = _step(target, parts[-1], key, place)
-    if isinstance(target, dict):
-        _merge(target, {str(last): value}, path)
-    else:
-        target[last] = value
-    document.places[(*path, last)] = place
-
-
-def _step(target: Any, part: str, key: str, place: Place) -> str | int:
-    if isinstance(target, dict) and part:
-        return part
-    if isinstance(target, list):
-        if part.isdecimal() and int(part) < len(target):
-            return int(part)
-        raise SpecError(f"{place}: {key}: the list has entries 0 to {len(target) - 1}")
-    if not part:
-        raise SpecError(f"{place}: the key has an empty part; write it like recipe.learning_rate")
-    raise SpecError(f"{place}: {key}: there is nothing below a value that is {shown(target)}")
 
 
 def _validate(document: YamlDocument) -> AnySpec:

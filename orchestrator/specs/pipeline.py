@@ -1,8 +1,8 @@
 """Several stages in one file; a stage names another's result as `@stage`."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from orchestrator.specs.corpus import CorpusSpec, TokenizerSpec
 from orchestrator.specs.distill import DistillSpec
@@ -22,8 +22,22 @@ class PipelineSpec(Spec):
     title: ClassVar[str] = "run stages that use one another's results"
     kind: Literal["pipeline"] = identity("pipeline", "Selects this kind of spec.")
     stages: dict[str, StageSpec] = identity(
-        doc="Stages by name, in order; `@name` stands for an earlier stage's tokenizer or model.", min_length=1
+        doc="Stages by name, in order; `@name` stands for an earlier stage's tokenizer or model. "
+        "With `extends: FILE` a stage begins as that spec. With `variants: {NAME: {FIELD: VALUE, …}, …}` it becomes a "
+        "stage for each, `stage.NAME`, which differs in those fields; `@stage` in a list then stands for all of them.",
+        min_length=1,
     )
+
+    @model_validator(mode="after")
+    def _variants_differ(self) -> Self:
+        first: dict[tuple[str, str], str] = {}
+        for name, spec in self.stages.items():
+            same = first.setdefault((name.partition(".")[0], spec.fingerprint()), name)
+            if same != name:
+                raise ValueError(
+                    f"stages.{name} asks for what stages.{same} does; change a field of it or leave it out"
+                )
+        return self
 
 
 AnySpec = TokenizerSpec | CorpusSpec | PretrainSpec | SweepSpec | DistillSpec | EvaluateSpec | PipelineSpec

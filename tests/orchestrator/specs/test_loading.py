@@ -66,6 +66,41 @@ def test_extends_is_relative_to_the_file_that_says_so(tmp_path: Path, monkeypatc
     assert spec.corpus.files == ("a.txt",)
 
 
+def test_a_stage_extends_a_file_beside_the_pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sub").mkdir()
+    write(tmp_path / "sub", PRETRAIN.replace("steps: 10", "learning_rate: fast"), "broken.yaml")
+    write(tmp_path / "sub", "extends: broken.yaml\nlearning_rate: 1.0e-3\n", "base.yaml")
+    text = "kind: pipeline\nstages:\n  learn:\n    extends: sub/base.yaml\n    steps: 20\n"
+    monkeypatch.chdir(tmp_path / "sub")
+    spec = load_spec(write(tmp_path, text))
+    assert isinstance(spec, PipelineSpec)
+    stage = spec.stages["learn"]
+    assert isinstance(stage, PretrainSpec)
+    assert (stage.steps, stage.learning_rate, stage.corpus.files) == (20, 1e-3, ("a.txt",))
+    with pytest.raises(SpecError, match=r"broken.yaml:5: stages.learn.learning_rate is 'fast'; it must be a number"):
+        load_spec(write(tmp_path, text.replace("base", "broken")))
+    with pytest.raises(
+        SpecError, match=r"spec.yaml:4: extends names .*bose.yaml, which is no file; did you mean .*base"
+    ):
+        load_spec(write(tmp_path, text.replace("base", "bose")))
+
+
+def test_a_stages_own_base_wins_over_the_extended_pipelines(tmp_path: Path) -> None:
+    write(tmp_path, PRETRAIN, "ten.yaml")
+    write(tmp_path, "extends: ten.yaml\nsteps: 20\n", "twenty.yaml")
+    write(tmp_path, "kind: pipeline\nstages:\n  a: {extends: ten.yaml, seed: 5}\n", "parent.yaml")
+    text = "extends: parent.yaml\nstages:\n  a: &a {extends: twenty.yaml}\n  b: {<<: *a, steps: 30}\n"
+    spec = load_spec(write(tmp_path, text))
+    assert isinstance(spec, PipelineSpec)
+    stages = [(stage.steps, stage.seed) for stage in spec.stages.values() if isinstance(stage, PretrainSpec)]
+    assert stages == [(20, 5), (30, 0)]
+
+
+def test_a_stage_does_not_extend_its_own_pipeline(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"circle: spec.yaml → spec.yaml"):
+        load_spec(write(tmp_path, "kind: pipeline\nstages:\n  a: {extends: spec.yaml}\n"))
+
+
 def test_an_axis_is_replaced_whole_and_null_leaves_it_out(tmp_path: Path) -> None:
     write(tmp_path, SWEEP + "  learning_rate: {choice: [1e-4]}\n", "base.yaml")
     child = "extends: base.yaml\nsearch: random\ntrials: 2\n"
