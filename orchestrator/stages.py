@@ -230,8 +230,21 @@ def _comparison(found: Mapping[str, float]) -> str:
 def _run_evaluate(spec: EvaluateSpec, context: StageContext) -> EvaluationResult:
     from orchestrator.inference import evaluate
 
-    predictions = join(context.run_folder, f"predictions/{spec.split}.jsonl")
-    result = evaluate(spec.model, spec.task, spec.split, context.settings, spec.batch_size, predictions)
+    reranking = None
+    if spec.rerank is not None:
+        from orchestrator.retrieval.reranking import Reranking
+
+        reranking = Reranking(resolve_name("rerank", spec.rerank, context.settings), spec.relevant, spec.candidates)
+    result = evaluate(
+        spec.model,
+        spec.task,
+        spec.split,
+        context.settings,
+        spec.batch_size,
+        join(context.run_folder, f"predictions/{spec.split}.jsonl"),
+        reranking=reranking,
+        on_progress=context.progress.show,
+    )
     scores = "  ".join(f"{name} {value:.4f}" for name, value in result.metrics.items())
     context.progress.say(f"{result.task} ({result.split}, {result.num_examples:,} examples): {scores}")
     return result

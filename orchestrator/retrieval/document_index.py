@@ -7,8 +7,9 @@ vectors/          the vector index
 manifest.json     digests, written last
 """
 
+import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,16 +20,18 @@ from bert_core.errors import CheckpointError, DataError
 from bert_core.manifest import MANIFEST_FILE, check_manifest, write_json, write_manifest
 from bert_core.text_embedding import TextEmbedder
 from bert_core.vector_index import VectorIndex, build_index, load_index, save_index
-from bert_core.whole_files import whole_folder
 from orchestrator.errors import InputError
 from orchestrator.retrieval.documents import DocumentFile
-from orchestrator.storage import digest_file
+from orchestrator.storage import digest_file, exists, local_copy, names_in, written_folder
+from orchestrator.storage.files import is_local, local_path
 
 _INDEX_FILE = "index.json"
 _DOCUMENTS_FILE = "documents.jsonl"
 _OFFSETS_FILE = "offsets.npy"
 _VECTORS = "vectors"
 _TOLD_EVERY = 256
+_INDEX_VERSION = 1
+"""Raised when the same documents would become another index."""
 _REMEDY = "delete the folder and build the index anew"
 
 OnProgress = Callable[[str], None]
@@ -71,30 +74,40 @@ class DocumentIndex:
 
     def search(self, queries: NDArray[np.float32], k: int) -> list[list[FoundDocument]]:
         """The k documents nearest to each query (Q, H), best first. Raises: DataError."""
+        found = self.vectors.search(queries, k)
+        texts = self.texts({hit.id for hits in found for hit in hits})
+        return [[FoundDocument(hit.id, hit.score, texts[hit.id]) for hit in hits] for hits in found]
+
+    def texts(self, ids: Iterable[str]) -> dict[str, str]:
+        """The texts by id of those documents that are in the index."""
+        found: dict[str, str] = {}
         with self._documents.open("rb") as file:
+            for name in ids:
+                if name in self._rows:
+                    file.seek(int(self._offsets[self._rows[name]]))
+                    found[name] = json.loads(file.readline())["text"]
+        return found
 
-            def text_of(name: str) -> str:
-                file.seek(int(self._offsets[self._rows[name]]))
-                text: str = json.loads(file.readline())["text"]
-                return text
 
-            found = self.vectors.search(queries, k)
-            return [[FoundDocument(hit.id, hit.score, text_of(hit.id)) for hit in hits] for hits in found]
+def index_fingerprint(encoder: str, path: str, kind: str) -> str:
+    """SHA-256 of all that decides an index of a file's documents; reads none of them."""
+    values = [_INDEX_VERSION, encoder, digest_file(path), kind]
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()
 
 
 def open_document_index(
-    folder: Path, path: str | None, embedder: TextEmbedder, encoder: str, kind: str, on_progress: OnProgress
+    folder: str, path: str | None, embedder: TextEmbedder, encoder: str, kind: str, on_progress: OnProgress
 ) -> DocumentIndex:
     """The index in a folder, built there first from the documents at `path` when the folder is empty or not there.
 
     Raises: InputError when it is something else, or of other documents or another model;
     CheckpointError when it is not whole.
     """
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+    if not exists(folder) or (is_local(folder) and local_path(folder).is_dir() and not names_in(folder)):
         if path is None:
             raise InputError(f"there is no index at {folder}; give the documents to build it from, with --documents")
         build_document_index(folder, path, embedder, encoder, kind, on_progress)
-    index = DocumentIndex(folder)
+    index = DocumentIndex(local_copy(folder))
     if index.encoder != encoder:
         raise InputError(
             f"{folder} was built with another model, or another length or pooling, so that its vectors mean something "
@@ -106,7 +119,7 @@ def open_document_index(
 
 
 def build_document_index(
-    folder: Path, path: str, embedder: TextEmbedder, encoder: str, kind: str, on_progress: OnProgress
+    folder: str, path: str, embedder: TextEmbedder, encoder: str, kind: str, on_progress: OnProgress
 ) -> None:
     """Embed a file's documents into a new folder, whole or not at all.
 
@@ -133,7 +146,7 @@ def build_document_index(
 
     dimension = embedder.model.config.hidden_size
     on_progress(f"embedding the documents of {path}")
-    with whole_folder(folder) as target:
+    with written_folder(folder) as target:
         try:
             vectors: NDArray[np.float32] = np.fromiter(embed(target), np.dtype((np.float32, dimension)))
         except DataError as error:

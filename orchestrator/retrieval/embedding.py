@@ -7,9 +7,8 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.lib import format as npy
@@ -19,19 +18,18 @@ from bert_core.errors import DataError
 from bert_core.pretrained import WEIGHTS_FILE
 from bert_core.text_embedding import TextEmbedder
 from bert_core.whole_files import write_whole
+from orchestrator.answering.blocks import Answers, LineBlock, json_lines, line_blocks
 from orchestrator.errors import InputError
 from orchestrator.input_lines import check_has, numbered_lines, parse_line
 from orchestrator.storage import digest_file, join, local_copy
 
-_LINES_AT_A_TIME = 2048
 
-
-def load_embedder(folder: str) -> TextEmbedder:
+def load_embedder(folder: str, device: str = "cpu") -> TextEmbedder:
     """The encoder of a model folder, with the pooling that the folder names, else the mean of a text's tokens.
 
     Raises: CheckpointError, TokenizerError.
     """
-    return TextEmbedder.load(local_copy(folder))
+    return TextEmbedder.load(local_copy(folder), device)
 
 
 def embedder_fingerprint(embedder: TextEmbedder, folder: str) -> str:
@@ -42,26 +40,61 @@ def embedder_fingerprint(embedder: TextEmbedder, folder: str) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
+class LineEmbedder:
+    """Answers as JSON lines, an `embedding` beside what the line said, or as rows (H,) of a matrix."""
+
+    def __init__(self, embedder: TextEmbedder, as_matrix: bool = False) -> None:
+        """Vectors alone, as they lie in memory, where a matrix is asked for."""
+        self.embedder = embedder
+        self.as_matrix = as_matrix
+
+    @classmethod
+    def load(cls, folder: str, as_matrix: bool = False, device: str = "cpu") -> Self:
+        """From any encoder's folder. Raises: CheckpointError, TokenizerError."""
+        return cls(load_embedder(folder, device), as_matrix)
+
+    def embed(self, block: LineBlock) -> tuple[list[dict[str, Any]], NDArray[np.float32]]:
+        """What each line says, and the vectors (N, H). Raises: InputError, naming the line."""
+        values = [read_text_line(line, number) for number, line in block.lines]
+        numbers = [number for number, _ in block.lines]
+        return values, embed_texts(self.embedder, [some["text"] for some in values], numbers)
+
+    def __call__(self, block: LineBlock) -> Answers:
+        """The answers, in the lines' order."""
+        num_truncated = self.embedder.num_truncated
+        values, vectors = self.embed(block)
+        if self.as_matrix:
+            data = vectors.tobytes()
+        else:
+            data = json_lines(
+                {**some, "embedding": vector.tolist()} for some, vector in zip(values, vectors, strict=True)
+            )
+        return Answers(data, len(values), self.embedder.num_truncated - num_truncated)
+
+
 def embed_lines(embedder: TextEmbedder, lines: Iterable[str]) -> Iterator[tuple[dict[str, Any], NDArray[np.float32]]]:
     """What each line says and its vector (H,), in order; blank lines are passed over.
 
     A line is a text, or a JSON object with `text`, whose other keys are kept. Raises: InputError, naming the line.
     """
-    remaining = read_text_lines(lines)
-    while chunk := list(islice(remaining, _LINES_AT_A_TIME)):
-        numbers, values = zip(*chunk, strict=True)
-        yield from zip(values, embed_texts(embedder, [some["text"] for some in values], numbers), strict=True)
+    line_embedder = LineEmbedder(embedder)
+    for block in line_blocks(lines):
+        yield from zip(*line_embedder.embed(block), strict=True)
 
 
 def read_text_lines(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """The number of each line that is not blank, and what it says, `text` at least. Raises: InputError."""
-    for number, line in numbered_lines(lines):
-        read = parse_line(line, number)
-        values = {"text": read} if isinstance(read, str) else read
-        check_has("text", values, number)
-        if not isinstance(values["text"], str):
-            raise InputError(f"line {number}: text must be text")
-        yield number, values
+    return ((number, read_text_line(line, number)) for number, line in numbered_lines(lines))
+
+
+def read_text_line(line: str, number: int) -> dict[str, Any]:
+    """What a line says, `text` at least. Raises: InputError, naming the line."""
+    read = parse_line(line, number)
+    values = {"text": read} if isinstance(read, str) else read
+    check_has("text", values, number)
+    if not isinstance(values["text"], str):
+        raise InputError(f"line {number}: text must be text")
+    return values
 
 
 def embed_texts(
@@ -75,22 +108,22 @@ def embed_texts(
         raise InputError(f"{unit} {empty[0]}: the text has no token; leave it out") from None
 
 
-def write_matrix(path: Path, vectors: Iterable[NDArray[np.float32]], dimension: int) -> int:
-    """Vectors (H,), one after the other, as the `.npy` file of a matrix (N, H), whole or not at all; returns N."""
-    num_vectors = 0
+def write_matrix(path: Path, rows: Iterable[bytes], dimension: int) -> int:
+    """Rows of `dimension` float32, any whole number at a time, as the `.npy` file of a matrix (N, H), whole or not at
+    all; returns N."""
+    num_bytes = 0
+    header = {"descr": npy.dtype_to_descr(np.dtype(np.float32)), "fortran_order": False}
 
     def write(temporary: Path) -> None:
-        nonlocal num_vectors
-        header = {"descr": npy.dtype_to_descr(np.dtype(np.float32)), "fortran_order": False}
+        nonlocal num_bytes
         with temporary.open("wb") as file:
             # NumPy leaves room in a header for any number of rows, so that the true one can be written at the end.
             npy.write_array_header_1_0(file, {**header, "shape": (0, dimension)})
-            for vector in vectors:
-                file.write(vector.tobytes())
-                num_vectors += 1
+            for data in rows:
+                num_bytes += file.write(data)
             file.seek(0)
-            npy.write_array_header_1_0(file, {**header, "shape": (num_vectors, dimension)})
+            npy.write_array_header_1_0(file, {**header, "shape": (num_bytes // (4 * dimension), dimension)})
 
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, write)
-    return num_vectors
+    return num_bytes // (4 * dimension)

@@ -59,7 +59,7 @@ def _place_of_label(model: FineTunedModel, asked: Reranking) -> int | None:
     head, labels = model.record.head, ", ".join(model.labels)
     if head == "regression":
         if asked.label is not None:
-            raise InputError(f"{asked.folder} gives a score and has no label {asked.label!r}; leave --relevant out")
+            raise InputError(f"{asked.folder} gives a score and has no label {asked.label!r}; leave relevant out")
         return None
     if head != "classification":
         raise InputError(
@@ -67,6 +67,9 @@ def _place_of_label(model: FineTunedModel, asked: Reranking) -> int | None:
             "for regression or classification"
         )
     if asked.label not in model.labels:
-        what = "say with --relevant" if asked.label is None else f"--relevant {asked.label!r} is none of them; say"
-        raise InputError(f"{asked.folder} knows the labels {labels}; {what} which one marks a document that answers")
+        wrong = "" if asked.label is None else f", and {asked.label!r} is none of them"
+        raise InputError(
+            f"{asked.folder} knows the labels {labels}{wrong}; name the one that marks a document that answers as "
+            "relevant"
+        )
     return model.labels.index(asked.label)

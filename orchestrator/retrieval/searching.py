@@ -4,15 +4,20 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path
 from typing import cast
 
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.results import Split
-from orchestrator.retrieval.document_index import DocumentIndex, FoundDocument, OnProgress, open_document_index
+from orchestrator.retrieval.document_index import (
+    DocumentIndex,
+    FoundDocument,
+    OnProgress,
+    index_fingerprint,
+    open_document_index,
+)
 from orchestrator.retrieval.embedding import embed_texts, embedder_fingerprint, load_embedder
 from orchestrator.retrieval.reranking import Reranker, Reranking
-from orchestrator.storage import local_copy
+from orchestrator.storage import join
 from orchestrator.tasks import QueryExample, RankingPrediction, Task
 from orchestrator.tasks.retrieval import RetrievalReader
 
@@ -57,12 +62,14 @@ def open_searcher(
     reranking: Reranking | None,
     on_progress: OnProgress,
     kind: str = "exact",
+    cache: str | None = None,
 ) -> Iterator[Searcher]:
-    """What searches a folder's index, or a file of documents, whose index is made for this once.
+    """What searches a folder's index, or a file of documents, whose index lies in the cache or is made for this once.
 
     Args:
         index: where the index is, or is to be built.
         kind: of an index that is built: "exact" or "hnsw".
+        cache: where indexes lie by what they were made from, on the storage, and are found again.
 
     Raises: InputError, CheckpointError, ConfigError.
     """
@@ -70,18 +77,29 @@ def open_searcher(
     reranker = None if reranking is None else Reranker(reranking)
     encoder = embedder_fingerprint(embedder, model)
     with tempfile.TemporaryDirectory(prefix="orchestrator-") as scratch:
-        folder = Path(scratch, "index") if index is None else local_copy(index)
-        opened = open_document_index(folder, documents, embedder, encoder, kind, on_progress)
+        if index is None:
+            assert documents is not None, "there is something to search"
+            made = scratch if cache is None else cache
+            index = join(made, index_fingerprint(encoder, documents, kind))
+        opened = open_document_index(index, documents, embedder, encoder, kind, on_progress)
         yield Searcher(embedder, opened, reranker, on_progress)
 
 
 def rank_queries(
-    model: str, task: Task, split: Split, reranking: Reranking | None, on_progress: OnProgress
+    model: str,
+    task: Task,
+    split: Split,
+    reranking: Reranking | None,
+    on_progress: OnProgress,
+    cache: str | None = None,
 ) -> tuple[list[RankingPrediction], dict[str, int]]:
-    """The ranking of the documents for each query of a split, and what was counted of the documents."""
+    """The ranking of the documents for each query of a split, and what was counted of the documents.
+
+    Their vectors stay in the cache, where there is one, for the next time. Raises as `open_searcher`; TaskDataError.
+    """
     reader = cast(RetrievalReader, task.reader)
     queries = cast(Sequence[QueryExample], task.examples(split))
-    with open_searcher(model, reader.documents, None, reranking, on_progress) as searcher:
+    with open_searcher(model, reader.documents, None, reranking, on_progress, cache=cache) as searcher:
         rankings = [
             RankingPrediction(tuple(hit.id for hit in hits), tuple(hit.score for hit in hits))
             for hits in searcher.search([query.text for query in queries], RANKING_DEPTH)

@@ -1,6 +1,8 @@
 """What is learnt: a labelled task, from which files, and the scoring of a model on it."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
+
+from pydantic import model_validator
 
 from orchestrator.specs.fields import Section, Spec, execution, identity
 
@@ -68,4 +70,14 @@ class EvaluateSpec(Spec):
     model: str = identity(doc="The model: a registered name, a run or a folder.")
     task: TaskSpec = identity(doc="The task.")
     split: Literal["train", "validation", "test"] = identity("validation", "The split that is scored.")
+    rerank: str | None = identity(None, "A model fine-tuned on pairs, which scores the first hits again (retrieval).")
+    relevant: str | None = identity(None, "Of a classifier that reranks: the label that counts.")
+    candidates: int = identity(50, "First hits that are reranked.", unit="documents", ge=1)
     batch_size: int = execution(64, "Examples of a forward pass.", unit="examples", ge=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for name in ("relevant", "candidates") if self.rerank is None else ():
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} says how hits are reranked, and there is no rerank; name the model that does")
+        return self

@@ -1,15 +1,25 @@
-"""What a stage says of its data.
+"""What a stage says of its data, and an evaluation that reranks.
 
 Run alone: pytest tests/orchestrator/test_stages.py
 """
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from orchestrator.results import DatasetResult
-from orchestrator.stages import _tell_dataset
+from orchestrator.retrieval.reranking import Reranking
+from orchestrator.retrieval.searching import rank_queries
+from orchestrator.settings import Settings
+from orchestrator.specs import EvaluateSpec, TaskSpec
+from orchestrator.stages import _tell_dataset, run_stage
+from orchestrator.tasks import load_task
+from tests.orchestrator.retrieval.conftest import classifier, collection, documents, encoder
+
+__all__ = ["classifier", "collection", "documents", "encoder"]
 
 
 @pytest.mark.parametrize(("num_held_out", "warned"), [(0, True), (3, False)])
@@ -24,3 +34,29 @@ def test_an_empty_held_out_set_is_warned_of(num_held_out: int, warned: bool) -> 
     context = cast("Any", SimpleNamespace(progress=SimpleNamespace(say=said.append)))
     _tell_dataset(DatasetResult("a.txt", "corpus", "f" * 64, "store", counts, ()), context)
     assert any(line.startswith("warning:") and "held_out_share" in line for line in said) is warned
+
+
+def test_an_evaluation_reranks_as_its_spec_says(
+    encoder: str, classifier: str, collection: TaskSpec, tmp_path: Path
+) -> None:
+    settings = Settings.from_options(str(tmp_path / "home"), None, None, None)
+    progress = SimpleNamespace(say=lambda line: None, show=lambda line: None)
+    context = cast("Any", SimpleNamespace(run_folder=str(tmp_path / "run"), settings=settings, progress=progress))
+    spec = EvaluateSpec(model=encoder, task=collection, rerank=classifier, relevant="yes")
+    run_stage(spec, context)
+    rows = (tmp_path / "run" / "predictions" / "validation.jsonl").read_text().splitlines()
+    plain, reranked = (
+        [
+            list(ranking.documents)
+            for ranking in rank_queries(encoder, load_task(collection), "validation", asked, print)[0]
+        ]
+        for asked in (None, Reranking(classifier, "yes"))
+    )
+    assert [json.loads(row)["prediction"] for row in rows] == reranked
+    assert plain != reranked
+
+
+@pytest.mark.parametrize("idle", [{"relevant": "yes"}, {"candidates": 20}])
+def test_how_to_rerank_needs_a_model_that_does(idle: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="there is no rerank; name the model that does"):
+        EvaluateSpec.model_validate({"model": "m", "task": {"id": "cranfield"}, **idle})

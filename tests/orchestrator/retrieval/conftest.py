@@ -1,4 +1,4 @@
-"""A tiny encoder with random weights, a model of pairs on it, and a few documents."""
+"""A tiny encoder with random weights, a model of pairs on it, a few documents, and queries with judgments."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 from bert_core import BertConfig, BertForSentenceEmbedding, BertForSequenceClassification
 from bert_core.sentence_transformers import SentenceEmbeddingConfig
 from bert_core.text.tokenizer_training import train_wordpiece
+from orchestrator.specs import TaskSpec
 
 WORDS = "cats rest on the mat and wings lift planes while rain falls into a cold river near old stones"
 DOCUMENTS = [
@@ -16,6 +17,8 @@ DOCUMENTS = [
     {"_id": "c", "title": "", "text": ""},
     {"_id": "d", "text": "rain falls into a cold river"},
 ]
+QUERIES = [{"_id": "q1", "text": "a cold mat"}, {"_id": "q2", "text": "planes"}]
+JUDGMENTS = ["query-id\tcorpus-id\tscore", "q1\ta\t1", "q1\tb\t0", "q1\tc\t1", "q2\tb\t4"]
 CONFIG = {
     "hidden_size": 16,
     "num_hidden_layers": 1,
@@ -53,6 +56,17 @@ def documents(tmp_path: Path) -> str:
     path = tmp_path / "documents.jsonl"
     path.write_text("\n\n".join(json.dumps(document) for document in DOCUMENTS))
     return str(path)
+
+
+@pytest.fixture
+def collection(documents: str, tmp_path: Path) -> TaskSpec:
+    """A task of two queries over these documents, one of whose relevant documents has no text."""
+    folder = tmp_path / "collection"
+    folder.mkdir()
+    Path(documents).rename(folder / "corpus.jsonl")
+    (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in QUERIES))
+    (folder / "qrels.tsv").write_text("\n".join(JUDGMENTS) + "\n")
+    return TaskSpec(id="own", head="retrieval", folder=str(folder))
 
 
 def _encoder(folder: Path, seed: int) -> str:

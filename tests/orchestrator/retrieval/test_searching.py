@@ -1,4 +1,4 @@
-"""Searching: an index is built once and searched again by the same model alone; reranking orders the first hits.
+"""Searching: an index is built once and searched again by the same model alone, a task's as well; reranking.
 
 Alone: .venv/bin/pytest tests/orchestrator/retrieval/test_searching.py
 """
@@ -14,7 +14,9 @@ from orchestrator.inference import predict
 from orchestrator.retrieval.document_index import FoundDocument
 from orchestrator.retrieval.embedding import load_embedder
 from orchestrator.retrieval.reranking import Reranker, Reranking
-from orchestrator.retrieval.searching import open_searcher
+from orchestrator.retrieval.searching import open_searcher, rank_queries
+from orchestrator.specs import TaskSpec
+from orchestrator.tasks import load_task
 
 QUERIES = ["a cold mat", "planes"]
 TEXTS = {"a": "cats rest on the mat", "b": "wings lift planes", "d": "rain falls into a cold river"}
@@ -107,6 +109,25 @@ def test_a_query_without_tokens_is_named(encoder: str, documents: str) -> None:
         list(searcher.search(["cats", "\u200b\x00"], 1))
 
 
+def test_documents_of_a_task_are_embedded_once_for_a_model(
+    encoder: str, other_encoder: str, collection: TaskSpec, tmp_path: Path
+) -> None:
+    task, cache = load_task(collection), tmp_path / "kept"
+
+    def rank(model: str) -> tuple[object, bool]:
+        said: list[str] = []
+        found = rank_queries(model, task, "validation", None, said.append, str(cache))
+        return found, any(line.startswith("embedding") for line in said)
+
+    first = rank_queries(encoder, task, "validation", None, quiet)
+    assert [rank(encoder), rank(encoder)] == [(first, True), (first, False)]
+    assert rank(other_encoder)[1]
+    with Path(str(collection.folder), "corpus.jsonl").open("a") as file:
+        file.write('\n{"_id": "e", "text": "old stones"}\n')
+    assert rank(encoder)[1]
+    assert len(list(cache.iterdir())) == 3
+
+
 @pytest.mark.parametrize("label", [None, "yes"])
 def test_reranked_hits_have_the_scores_of_the_pairs(
     label: str | None, encoder: str, scorer: str, classifier: str, documents: str
@@ -136,8 +157,8 @@ def test_hits_beyond_the_candidates_stay_as_they_were(encoder: str, scorer: str,
     ("model", "label", "complaint"),
     [
         ("scorer", "yes", "gives a score and has no label 'yes'"),
-        ("classifier", None, "knows the labels no, yes; say with --relevant which one"),
-        ("classifier", "maybe", "'maybe' is none of them"),
+        ("classifier", None, "knows the labels no, yes; name the one that marks a document that answers as relevant"),
+        ("classifier", "maybe", "knows the labels no, yes, and 'maybe' is none of them"),
         ("encoder", None, "is a model for embedding"),
     ],
 )

@@ -1,0 +1,48 @@
+"""Pairs that a reranker learns from: a query with a document that is relevant, and with others that rank beside it.
+
+A cross-encoder orders what a first model has found, so its negatives are drawn from there (Gao, Dai and Callan 2021,
+"Rethink Training of BERT Rerankers", section 3); documents that nobody has judged count as not relevant.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+from orchestrator.results import Split
+from orchestrator.retrieval.document_index import OnProgress
+from orchestrator.retrieval.searching import open_searcher
+from orchestrator.tasks import QueryExample, Task
+from orchestrator.tasks.retrieval import RetrievalReader
+
+RELEVANT = "yes"
+NOT_RELEVANT = "no"
+
+
+def mine_pairs(
+    model: str,
+    task: Task,
+    split: Split,
+    negatives: int,
+    candidates: int,
+    on_progress: OnProgress,
+    cache: str | None = None,
+) -> Iterator[dict[str, str]]:
+    """For each relevant document of each query of a split: `query`, `document` and `relevant`, yes; then so many of no.
+
+    These are drawn from the first `candidates` that the model finds and that are not relevant, none twice for a query,
+    fewer where there are fewer. The draw depends on the query's id alone.
+
+    Raises: InputError, CheckpointError, TaskDataError.
+    """
+    reader = cast(RetrievalReader, task.reader)
+    queries = cast(Sequence[QueryExample], task.examples(split))
+    with open_searcher(model, reader.documents, None, None, on_progress, cache=cache) as searcher:
+        rankings = searcher.search([query.text for query in queries], candidates)
+        for number, (query, hits) in enumerate(zip(queries, rankings, strict=True), start=1):
+            on_progress(f"mined the hits of query {number:,} of {len(queries):,}")
+            relevant = searcher.index.texts(name for name, gain in query.gains.items() if gain > 0)
+            others = [hit.text for hit in hits if query.gains.get(hit.id, 0) <= 0]
+            drawn = random.Random(query.id).sample(others, min(negatives * len(relevant), len(others)))
+            for texts, answer in ((relevant.values(), RELEVANT), (drawn, NOT_RELEVANT)):
+                for text in texts:
+                    yield {"query": query.text, "document": text, "relevant": answer}

@@ -1,0 +1,42 @@
+"""Pairs for a reranker: relevant documents, and others drawn from what a first model finds.
+
+Alone: .venv/bin/pytest tests/orchestrator/retrieval/test_mining.py
+"""
+
+from orchestrator.retrieval.mining import mine_pairs
+from orchestrator.specs import TaskSpec
+from orchestrator.tasks import load_task
+
+TEXTS = {"a": "cats rest on the mat", "b": "wings lift planes", "d": "rain falls into a cold river"}
+
+
+def mine(encoder: str, collection: TaskSpec, negatives: int, candidates: int) -> dict[tuple[str, str], list[str]]:
+    """Documents by query and by whether they are relevant."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for pair in mine_pairs(encoder, load_task(collection), "validation", negatives, candidates, lambda line: None):
+        found.setdefault((pair["query"], pair["relevant"]), []).append(pair["document"])
+    return found
+
+
+def test_negatives_are_hits_that_are_not_relevant(encoder: str, collection: TaskSpec) -> None:
+    found = mine(encoder, collection, negatives=5, candidates=3)
+    assert found.keys() == {(query, answer) for query in ("a cold mat", "planes") for answer in ("yes", "no")}
+    assert found["a cold mat", "yes"] == [TEXTS["a"]], "the other relevant document has no text"
+    assert found["planes", "yes"] == [TEXTS["b"]]
+    assert sorted(found["a cold mat", "no"]) == sorted([TEXTS["b"], TEXTS["d"]])
+    assert sorted(found["planes", "no"]) == sorted([TEXTS["a"], TEXTS["d"]])
+
+
+def test_negatives_are_as_many_as_asked_and_drawn_alike_again(encoder: str, collection: TaskSpec) -> None:
+    found = mine(encoder, collection, negatives=1, candidates=3)
+    assert {key: len(documents) for key, documents in found.items()} == dict.fromkeys(found, 1)
+    assert mine(encoder, collection, negatives=1, candidates=3) == found
+
+
+def test_relevant_documents_need_not_be_found(encoder: str, collection: TaskSpec) -> None:
+    found = mine(encoder, collection, negatives=5, candidates=1)
+    assert {key: len(documents) for key, documents in found.items() if key[1] == "yes"} == {
+        ("a cold mat", "yes"): 1,
+        ("planes", "yes"): 1,
+    }
+    assert sum(len(documents) for key, documents in found.items() if key[1] == "no") <= 2
