@@ -84,6 +84,10 @@ class BertConfig:
     """What a head for a task reads: a layer's output, or the last four's sum or concatenation, or a learnt mixture."""
     token_decoder: str = "softmax"
     """How a classifier of tokens chooses: each for itself, "softmax", or the best sequence, "crf"."""
+    num_recurrent_layers: int = 0
+    """Layers of a bidirectional LSTM in front of a classifier of tokens (Devlin et al. 2018, section 5.3: two)."""
+    recurrent_size: int | None = None
+    """Their width, both directions together; `hidden_size` when None."""
     extra_features: int = 0
     """Numbers beside the summary of a sequence that a classifier of sequences reads."""
     model_type: str = "bert"
@@ -197,6 +201,11 @@ class BertConfig:
     def summary_width(self) -> int:
         """Width of a sequence's summary."""
         return self.head_width if self.pooler_activation is None else self.hidden_size
+
+    @property
+    def token_width(self) -> int:
+        """Width of what a classifier of tokens reads."""
+        return (self.recurrent_size or self.hidden_size) if self.num_recurrent_layers else self.head_width
 
     @property
     def head_dropout_prob(self) -> float:

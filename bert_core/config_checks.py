@@ -32,7 +32,12 @@ _COUNTS = (
     "max_position_embeddings",
     "embedding_size",
     "num_hidden_groups",
+    "recurrent_size",
 )
+
+_COUNTS_OR_NONE = ("embedding_size", "num_hidden_groups", "recurrent_size")
+
+_COUNTS_FROM_ZERO = ("type_vocab_size", "position_offset", "num_recurrent_layers", "extra_features")
 
 _POSITIVE = ("initializer_range", "layer_norm_eps", "rotary_base")
 
@@ -52,12 +57,12 @@ _SHARES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dr
 
 def check_config(config: "BertConfig") -> None:
     """Raises: ConfigError, naming the field, its value and what it may be."""
-    for name in _COUNTS:
-        value = getattr(config, name)
-        if value is None and name in ("embedding_size", "num_hidden_groups"):
+    for name in (*_COUNTS, *_COUNTS_FROM_ZERO):
+        value, least = getattr(config, name), int(name in _COUNTS)
+        if value is None and name in _COUNTS_OR_NONE:
             continue
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ConfigError(f"{name} is {value!r}; it must be a whole number of at least 1")
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ConfigError(f"{name} is {value!r}; it must be a whole number of at least {least}")
     for name in _SHARES:
         value = getattr(config, name)
         if value is not None and not (_is_number(value) and 0 <= value < 1):
@@ -75,8 +80,6 @@ def check_config(config: "BertConfig") -> None:
             raise ConfigError(f"{name} {getattr(config, name)!r} is not known; use one of {names}")
     if config.model_type not in FAMILIES:
         raise ConfigError(f"model_type is {config.model_type!r}; known are {', '.join(FAMILIES)}")
-    if config.extra_features < 0:
-        raise ConfigError(f"extra_features is {config.extra_features}; 0 stands for a classifier of text alone")
     _check_layers(config)
     _check_vocabulary(config)
 
@@ -92,6 +95,11 @@ def _check_layers(config: "BertConfig") -> None:
     num_layers = config.num_hidden_layers
     if config.num_hidden_groups is not None and config.num_hidden_groups > num_layers:
         raise ConfigError(f"num_hidden_groups {config.num_hidden_groups} is more than the {num_layers} layers")
+    if config.num_recurrent_layers and config.token_width % 2:
+        raise ConfigError(
+            f"recurrent layers {config.token_width} wide cannot be split over two directions; "
+            "make recurrent_size an even number"
+        )
     if config.head_input.endswith("four") and num_layers < 4:
         raise ConfigError(f"head_input {config.head_input!r} needs four layers; the model has {num_layers}")
 
@@ -99,8 +107,6 @@ def _check_layers(config: "BertConfig") -> None:
 def _check_vocabulary(config: "BertConfig") -> None:
     if config.pad_token_id is not None and not 0 <= config.pad_token_id < config.vocab_size:
         raise ConfigError(f"pad_token_id {config.pad_token_id} lies outside a vocabulary of {config.vocab_size}")
-    if config.type_vocab_size < 0:
-        raise ConfigError(f"type_vocab_size is {config.type_vocab_size}; 0 stands for a model without token types")
     if config.max_seq_length < 1:
         raise ConfigError(
             f"max_position_embeddings {config.max_position_embeddings} leaves no position behind the first "

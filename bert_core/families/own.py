@@ -43,6 +43,8 @@ OWN = Family(
             "zeroes_padding",
             "head_input",
             "token_decoder",
+            "num_recurrent_layers",
+            "recurrent_size",
             "extra_features",
         )
     },

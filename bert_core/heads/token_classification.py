@@ -1,6 +1,7 @@
 """A class for each token, or a path of tags over the words of a sentence.
 
-Shapes: B sequences, S slots of a padded row, T tokens, K words, H hidden, C classes.
+Shapes: B sequences, S slots of a padded row, T tokens, K words, W width of what the head reads, R of the recurrent
+layers, C classes.
 """
 
 import torch.nn.functional as F
@@ -15,21 +16,39 @@ from bert_core.masking import IGNORED
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
 from bert_core.pretrained import PretrainedModel
+from bert_core.recurrent_layers import RecurrentLayers
 
 
 class BertForTokenClassification(PretrainedModel):
-    """A class for each token; with `token_decoder` "crf" a conditional random field over words' first sub-tokens."""
+    """A class for each token; with `token_decoder` "crf" a conditional random field over words' first sub-tokens.
+
+    With `num_recurrent_layers` a bidirectional LSTM goes over a sequence's tokens in front of the classifier, as in the
+    feature-based approach of Devlin et al. 2018, section 5.3.
+    """
 
     def build(self, config: BertConfig) -> None:
         self.bert = BertModel(config, seed=None, with_pooler=False)
         self.dropout = Dropout(config.token_dropout_prob)
-        self.classifier = nn.Linear(config.head_width, config.num_labels)
+        self.recurrent = None
+        if config.num_recurrent_layers:
+            widths = (config.head_width, config.token_width)
+            self.recurrent = RecurrentLayers(*widths, config.num_recurrent_layers, config.token_dropout_prob)
+        self.classifier = nn.Linear(config.token_width, config.num_labels)
         labels = [config.id2label[number] for number in range(config.num_labels)]
         self.crf = LinearChainCrf(labels) if config.token_decoder == "crf" else None
 
+    def initialise(self, seed: int) -> None:
+        """Draw all weights anew; recurrent ones in a way of their own."""
+        super().initialise(seed)
+        if self.recurrent is not None:
+            self.recurrent.initialise(seed)
+
     def packed_logits(self, seqs: PackedSequences) -> Tensor:
         """(T, C)"""
-        logits: Tensor = self.classifier(self.dropout(self.bert.head_states(seqs)))
+        states = self.dropout(self.bert.head_states(seqs))  # (T, W)
+        if self.recurrent is not None:
+            states = self.dropout(self.recurrent(states, seqs))  # (T, R)
+        logits: Tensor = self.classifier(states)
         return logits
 
     def compute_loss(self, logits: Tensor, labels: Tensor, seqs: PackedSequences) -> Tensor:

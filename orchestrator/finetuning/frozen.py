@@ -21,18 +21,22 @@ from orchestrator.tasks import Features, keep_features
 
 _STATES_VERSION = 1
 """Raised when the same layers would give other outputs."""
+_ABOVE = ("id2label", "problem_type", "token_decoder", "num_recurrent_layers", "recurrent_size", "extra_features")
+"""Fields of a configuration that concern the head alone."""
 _MAX_TOKENS = 8_192
 """Slots of a batch through the encoder, were it padded: bounds the memory that all layers' outputs take."""
 
 
 def freeze(splits: Sequence[Features], model: HeadModel, precision: Precision, cache: str) -> list[Features]:
     """Splits with the outputs that the model's head reads, from the cache or computed and kept there."""
-    arithmetic = asdict(replace(model.config, id2label={0: ""}, problem_type=None).with_dropout(0.0))
+    config = asdict(model.config.with_dropout(0.0))
+    arithmetic = {name: value for name, value in config.items() if name not in _ABOVE}
     place = [next(model.parameters()).device.type, torch.get_num_threads()]  # both decide the last bits
     encoder = [_STATES_VERSION, _digest(model), arithmetic, precision, place]
 
     def freeze_one(features: Features) -> Features:
-        key = hashlib.sha256(json.dumps([features.fingerprint, *encoder], sort_keys=True).encode()).hexdigest()
+        parts = [features.fingerprint, *encoder, _reads_every_token(model, features)]
+        key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
         return keep_features(
             cache, key, features.head, features.split, lambda: compute_states(features, model, precision)
         )
@@ -45,7 +49,7 @@ def compute_states(features: Features, model: HeadModel, precision: Precision = 
     """The features of the tokens that the head reads, with what the encoder gives for them."""
     model.eval()
     device = next(model.parameters()).device
-    rows = _rows(features)
+    rows = np.arange(len(features.input_ids)) if _reads_every_token(model, features) else _rows(features)
     states: NDArray[np.float32] | None = None
     for windows in length_batches(features.lengths, len(rows), _MAX_TOKENS):
         seqs = make_batch(features, windows, device).seqs
@@ -61,10 +65,12 @@ def compute_states(features: Features, model: HeadModel, precision: Precision = 
     return _reduced(features, rows, states)
 
 
+def _reads_every_token(model: HeadModel, features: Features) -> bool:
+    return features.head == "qa" or model.config.num_recurrent_layers > 0
+
+
 def _rows(features: Features) -> NDArray[np.int64]:
-    """The tokens that the head reads, ascending; each window's first is among them."""
-    if features.head == "qa":
-        return np.arange(len(features.input_ids))
+    """The tokens that are classified, ascending; each window's first is among them."""
     firsts = features.cu_seqlens[:-1]
     labelled = np.flatnonzero(features.token_labels != IGNORED)
     return np.unique(np.concatenate([firsts, labelled, features.word_starts]))

@@ -130,9 +130,14 @@ def _config(
         config = build_config(model, tokenizer.vocab_size, tokenizer.pad_id)
     else:
         config = BertConfig.from_pretrained(init_folder)
-    decoder = recipe.token_decoder if head == "ner" else "softmax"
-    # The borders' head is pretraining's alone.
-    config = replace(config, token_decoder=decoder, head_input=recipe.head_input, span_boundary_objective=False)
+    config = replace(
+        config,
+        token_decoder=recipe.token_decoder,
+        num_recurrent_layers=recipe.num_recurrent_layers,
+        recurrent_size=recipe.recurrent_size,
+        head_input=recipe.head_input,
+        span_boundary_objective=False,  # a head of pretraining's alone
+    )
     if recipe.dropout is not None:
         config = config.with_dropout(recipe.dropout)
     if head == "regression":

@@ -27,7 +27,10 @@ _CONCERNED: Mapping[str, tuple[tuple[Head, ...], str]] = {
     **dict.fromkeys(
         ("frozen", "unfreeze_every_epochs", "head_input"), (_HEADS_ABOVE, "an embedding has no head above its encoder")
     ),
-    **dict.fromkeys(("token_decoder", "context"), (("ner",), "it is for words and their tags (ner)")),
+    **dict.fromkeys(
+        ("token_decoder", "num_recurrent_layers", "recurrent_size", "context"),
+        (("ner",), "it is for words and their tags (ner)"),
+    ),
     **dict.fromkeys(
         ("doc_stride", "max_query_length", "max_answer_length"), (("qa",), "it is for questions on passages (qa)")
     ),
@@ -155,6 +158,8 @@ def check_space(spec: SweepSpec, head: Head) -> None:
     for name in UNFROZEN_FIELDS if True in listed_values(spec, "frozen") else ():
         if listed_values(spec, name) != (RecipeSpec.model_fields[name].default,):
             raise SpecError(f"frozen and {name} contradict one another; sweep over them in two specs")
+    if 0 in listed_values(spec, "num_recurrent_layers") and listed_values(spec, "recurrent_size") != (None,):
+        raise SpecError("recurrent_size says nothing where num_recurrent_layers is 0; sweep over them in two specs")
     plan_trials(spec, {name: value_at(axis, 0.382) for name, axis in spec.space.items()}, 0)
     if head == "retrieval":
         raise SpecError("task.head: a retrieval task is evaluated, not learnt; learn pairs with head: embedding")

@@ -53,6 +53,12 @@ class RecipeSpec(Section):
     token_decoder: Literal["softmax", "crf"] = identity(
         "softmax", "Each word's tag alone, or a sentence's path of tags: a linear-chain CRF within BIO (ner)."
     )
+    num_recurrent_layers: int = identity(
+        0, "Layers of a bidirectional LSTM between what the head reads and the tags; 0 for none (ner).", ge=0
+    )
+    recurrent_size: int | None = identity(
+        None, "Width of those layers, both directions together; hidden_size when left out (ner).", ge=2
+    )
     pooling: Literal["mean", "cls", "max"] | None = identity(
         None, "How tokens become one vector; as the model's folder says, else their mean, when left out (embedding)."
     )
@@ -69,4 +75,8 @@ class RecipeSpec(Section):
         for name in UNFROZEN_FIELDS if self.frozen else ():
             if getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"frozen and {name} contradict one another; leave one out")
+        if self.recurrent_size is not None and self.recurrent_size % 2:
+            raise ValueError(f"recurrent_size {self.recurrent_size} is for two directions; make it an even number")
+        if self.recurrent_size is not None and self.num_recurrent_layers == 0:
+            raise ValueError("recurrent_size says nothing without num_recurrent_layers; raise that, or leave it out")
         return self

@@ -1,6 +1,7 @@
 """Points, trials and their keys. Run alone: pytest tests/orchestrator/finetuning/test_search_space.py"""
 
 import pytest
+from pydantic import ValidationError
 
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.search_space import (
@@ -11,7 +12,7 @@ from orchestrator.finetuning.search_space import (
     random_points,
     value_at,
 )
-from orchestrator.specs import SweepSpec
+from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.axes import Choice, IntUniform, LogUniform, Uniform
 from orchestrator.specs.task import Head
 
@@ -115,6 +116,24 @@ def test_frozen_trials_with_a_rate_for_each_layer_are_refused() -> None:
     check_space(sweep(sets), "classification")
     with pytest.raises(SpecError, match="frozen and layer_learning_rate_decay contradict"):
         check_space(sweep(sets, space={"frozen": [False, True]}), "classification")
+
+
+def test_a_width_of_layers_that_some_trials_lack_is_refused() -> None:
+    spec = sweep({"recurrent_size": 16, "num_recurrent_layers": 1}, space={"num_recurrent_layers": [1, 0]})
+    with pytest.raises(SpecError, match="recurrent_size says nothing where num_recurrent_layers is 0"):
+        check_space(spec, "ner")
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"recurrent_size": 16}, "says nothing without num_recurrent_layers"),
+        ({"recurrent_size": 15, "num_recurrent_layers": 1}, "15 is for two directions; make it an even number"),
+    ],
+)
+def test_a_width_that_cannot_be_is_refused(fields: dict[str, int], complaint: str) -> None:
+    with pytest.raises(ValidationError, match=complaint):
+        RecipeSpec.model_validate(fields)
 
 
 def test_most_evaluations_are_those_of_the_longest_trial() -> None:

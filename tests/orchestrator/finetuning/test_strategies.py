@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from bert_core.config import BertConfig
 from bert_core.heads import BertForPreTraining
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.frozen import compute_states
 from orchestrator.finetuning.heads import build_model
 from orchestrator.finetuning.inference import compute_logits
@@ -58,6 +59,31 @@ def test_kept_outputs_give_the_logits_of_the_whole_model(head: Head, head_input:
         assert len(kept.input_ids) < len(features.input_ids)
         logits, from_kept = logits[features.word_starts], from_kept[kept.word_starts]
     np.testing.assert_allclose(from_kept, logits, atol=1e-5)
+
+
+def test_outputs_kept_for_recurrent_layers_are_those_of_every_token(tmp_path: Path) -> None:
+    task = load_task(tiny_tasks.ner(tmp_path))
+    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
+    recipe = RecipeSpec(num_recurrent_layers=2, recurrent_size=16, token_decoder="crf")
+    model = build_model("ner", task.labels, recipe, None, tokenizer).eval()
+    features = build_features("ner", task.labels, task.examples("train")[:40], tokenizer, max_seq_length=16)
+    kept = compute_states(features, model)
+    np.testing.assert_allclose(compute_logits(model, kept), compute_logits(model, features), atol=1e-5)
+
+
+def test_recurrent_layers_learn_over_a_frozen_encoder_and_share_what_it_gave(tmp_path: Path) -> None:
+    save_encoder(tmp_path / "encoder", tiny_tasks.load_tokenizer(tmp_path))
+    bench = Bench(tiny_tasks.ner(tmp_path), tmp_path, {"encoder": str(tmp_path / "encoder")})
+    changes = {"init_from": "encoder", "tokenizer": None, "frozen": True, "head_input": "concat_last_four"}
+    result = bench.run(**changes, epochs=16.0, learning_rate=1e-2, num_recurrent_layers=2, recurrent_size=32)
+    assert result.state == "COMPLETED", result.error
+    assert result.metrics["f1"] > 0.95
+    again, _ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+    assert again["f1"] == result.metrics["f1"]
+    assert load_fine_tuned(Path(bench.model_folder)).model.config.token_width == 32
+    num_kept = len(list(Path(bench.job.cache).rglob("states.npy")))
+    bench.run(**changes, epochs=0.1, num_recurrent_layers=1, token_decoder="crf")
+    assert len(list(Path(bench.job.cache).rglob("states.npy"))) == num_kept
 
 
 @pytest.mark.parametrize("head", TASKS)
