@@ -4,8 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bert_core.errors import BertCoreError
 from orchestrator.cluster import Processes
 from orchestrator.corpus.files import find_files
+from orchestrator.errors import OrchestratorError
 from orchestrator.names import content_digest, resolve_name
 from orchestrator.network_config import build_config
 from orchestrator.planned_networks import Networks
@@ -44,12 +46,18 @@ class PlanRow:
 def check_inputs(spec: Spec, settings: Settings) -> None:
     """See that every file, tokenizer and model that a spec names is there and fits, as far as that is known yet.
 
-    Raises: SpecError, CorpusError, TaskDataError, TokenizerError, NotFoundError, each naming what is missing or wrong.
+    Raises: SpecError, ConfigError, CorpusError, TaskDataError, TokenizerError, NotFoundError, each naming what is
+        missing or wrong, and the stage.
     """
     stages = _stages(spec)
     check_references(stages)
-    for stage in stages.values():
-        _check_stage(stage, Networks(stages, settings))
+    for name, stage in stages.items():
+        try:
+            _check_stage(stage, Networks(stages, settings))
+        except (OrchestratorError, BertCoreError) as error:
+            if not isinstance(spec, PipelineSpec):
+                raise
+            raise type(error)(f"stages.{name}: {error}") from error
 
 
 def _check_stage(spec: Spec, networks: Networks) -> None:

@@ -13,11 +13,15 @@ from typing import Any
 import pytest
 
 from bert_core.config import BertConfig
+from bert_core.errors import ConfigError
 from orchestrator.errors import CorpusError, InputError, RunFailedError, SpecError
 from orchestrator.pipeline import plan_spec, resume_run, run_spec
 from orchestrator.registry import Registry
+from orchestrator.results import Result
 from orchestrator.settings import Settings
+from orchestrator.specs import Spec
 from orchestrator.specs.loading import load_spec
+from orchestrator.stages import StageContext, run_stage
 from orchestrator.storage import digest_file
 
 SEED = 20261120
@@ -102,6 +106,42 @@ def test_a_pipeline_runs_is_recorded_and_is_not_done_twice(
         assert len(registry.runs(trials=False)) == 5, "only the pipeline's own row is new"
 
     assert resume_run(record.id, settings=settings).finished_at == record.finished_at
+
+
+@pytest.mark.ray
+def test_variants_of_a_stage_are_runs_of_their_own_that_a_sweep_tells_apart(
+    ray_cluster: None, laboratory: tuple[Path, Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, settings = laboratory
+    overrides = ["stages.model.steps=6", "stages.model.variants={tokens: {}, spans: {mask_unit: span}}"]
+    overrides += ['stages.task.space.init_from=["@model"]', "stages.task.recipe.epochs=1"]
+
+    def run_but_spans(spec: Spec, context: StageContext) -> Result:
+        if spec.name.endswith(".spans"):
+            raise KeyboardInterrupt
+        return run_stage(spec, context)
+
+    started: list[str] = []
+    monkeypatch.setattr("orchestrator.pipeline.run_stage", run_but_spans)
+    with pytest.raises(KeyboardInterrupt):
+        run_spec(load_spec(path, overrides), settings=settings, on_started=started.append)
+    monkeypatch.setattr("orchestrator.pipeline.run_stage", run_stage)
+    assert resume_run(started[0], settings=settings).state == "COMPLETED"
+    with Registry(settings.registry) as registry:
+        models = [registry.run(run_id) for run_id in registry.runs("kind = 'pretrain'", sort="created_at")["id"]]
+        assert [(run.name, run.attempt) for run in models] == [("small/model.tokens", 1), ("small/model.spans", 2)]
+        starts = ["small/model.spans@1", "small/model.tokens@1"]
+        assert sorted(registry.runs("kind = 'trial'")["params.init_from"]) == starts
+        assert len(registry.runs("params.init_from = 'small/model.spans@1'")) == 1
+        assert sorted(registry.leaderboard("own")["init_from"]) == starts
+
+    run_spec(load_spec(path, [*overrides, "stages.model.variants.spans.steps=8"]), settings=settings)
+    with Registry(settings.registry) as registry:
+        counts = registry.runs(trials=False)["name"].value_counts().to_dict()
+        again = ("small", "small/model.spans", "small/task")
+        assert counts == dict.fromkeys(again, 2) | {"small/words": 1, "small/model.tokens": 1}
+        newest = registry.runs("kind = 'trial'", sort="-created_at", limit=2)
+        assert sorted(newest["params.init_from"]) == ["small/model.spans@2", "small/model.tokens@1"]
 
 
 @pytest.mark.ray
@@ -190,6 +230,13 @@ def test_a_stage_that_is_not_there_is_named(laboratory: tuple[Path, Settings]) -
         run_spec(load_spec(path, ["stages.model.tokenizer=@wrods"]), settings=settings)
 
 
+def test_a_variant_that_does_not_fit_is_named(laboratory: tuple[Path, Settings]) -> None:
+    path, settings = laboratory
+    variants = "stages.model.variants={plain: {}, odd: {model.num_attention_heads: 3}}"
+    with pytest.raises(ConfigError, match=r"stages\.model\.odd: hidden_size 32 cannot be split over 3 heads"):
+        run_spec(load_spec(path, [variants]), settings=settings)
+
+
 def test_a_plan_tells_steps_trials_sizes_and_resources(laboratory: tuple[Path, Settings]) -> None:
     path, settings = laboratory
     overrides = ["stages.task.space.batch_size=[8, 16]", "stages.task.space.epochs=[1, 4]"]
@@ -205,6 +252,15 @@ def test_a_plan_tells_steps_trials_sizes_and_resources(laboratory: tuple[Path, S
     assert rows["task", "steps of a trial"] == "2 to 16"
     assert rows["task", "parameters"] == "504,704, and a small head"
     assert rows["task", "memory of a trial"] == "8.1 MB and activations"
+
+
+def test_a_plan_has_each_variant_of_a_stage(laboratory: tuple[Path, Settings]) -> None:
+    path, settings = laboratory
+    spec = load_spec(path, ["stages.model.variants={one: {}, two: {model.num_hidden_layers: 2}}"])
+    rows = {(row.stage, row.what): row.value for row in plan_spec(spec, settings=settings)}
+    assert rows["model.one", "parameters"] == "38,058"
+    assert rows["model.two", "parameters"] == "50,762"
+    assert rows["task", "trials"] == "3 (3 points × 1 seeds)"
 
 
 def test_a_plan_knows_the_size_of_a_model_to_continue(laboratory: tuple[Path, Settings], tmp_path: Path) -> None:
