@@ -7,18 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.specs import PretrainSpec, SweepSpec
+from orchestrator.specs import PipelineSpec, PretrainSpec, SweepSpec
 from orchestrator.specs.loading import load_spec
 from tests.shared_data import shared_file
 
 FOLDER = Path(__file__).parents[3] / "experiments"
 EXPERIMENTS = sorted(FOLDER.glob("*.yaml"))
 EXPECTED = {
-    "ablation_full_sentences",
-    "ablation_no_next_sentence",
-    "ablation_sentence_order",
-    "ablation_spans",
-    "ablation_whole_words",
+    "ablate_objectives",
     "pretrain_base",
     "pretrain_tiny_wikipedia",
     "sweep_conll2003",
@@ -47,21 +43,31 @@ def test_the_base_schedule_is_the_papers() -> None:
     assert (spec.global_batch_size, spec.learning_rate, spec.warmup_share) == (256, 1e-4, 0.01)
 
 
-@pytest.mark.parametrize(
-    ("name", "fields"),
-    [
-        ("ablation_no_next_sentence", {"sentence_objective"}),
-        ("ablation_sentence_order", {"sentence_objective"}),
-        ("ablation_full_sentences", {"sentence_objective", "cross_documents"}),
-        ("ablation_whole_words", {"mask_unit"}),
-        ("ablation_spans", {"mask_unit"}),
-    ],
-)
-def test_an_ablation_differs_in_its_fields_alone_and_is_another_experiment(name: str, fields: set[str]) -> None:
-    base, ablation = load_spec(FOLDER / "pretrain_tiny_wikipedia.yaml"), load_spec(FOLDER / f"{name}.yaml")
-    changed = {field for field in PretrainSpec.model_fields if getattr(ablation, field) != getattr(base, field)}
-    assert changed == fields | {"name"}
-    assert ablation.fingerprint() != base.fingerprint()
+def test_the_objectives_differ_in_their_fields_alone_and_every_sweep_compares_them_all() -> None:
+    base, spec = load_spec(FOLDER / "pretrain_tiny_wikipedia.yaml"), load_spec(FOLDER / "ablate_objectives.yaml")
+    assert isinstance(spec, PipelineSpec)
+    encoders = {name: stage for name, stage in spec.stages.items() if isinstance(stage, PretrainSpec)}
+    changed = {
+        name.removeprefix("encoder."): {
+            field
+            for field in PretrainSpec.model_fields
+            if getattr(stage.named(base.name), field) != getattr(base, field)
+        }
+        for name, stage in encoders.items()
+    }
+    assert changed == {
+        "next_sentence": set(),
+        "sentence_order": {"sentence_objective"},
+        "one_document": {"sentence_objective"},
+        "full_sentences": {"sentence_objective", "cross_documents"},
+        "words": {"mask_unit"},
+        "spans": {"mask_unit"},
+        "borders": {"mask_unit", "model"},
+        "mask_only": {"mask_mix"},
+    }
+    sweeps = [stage for stage in spec.stages.values() if isinstance(stage, SweepSpec)]
+    assert [stage.task.id for stage in sweeps] == ["conll2003", "squad", "mrpc"]
+    assert {stage.space["init_from"] for stage in sweeps} == {(*(f"@{name}" for name in encoders), "random")}
 
 
 @pytest.mark.parametrize(
