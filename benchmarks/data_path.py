@@ -26,9 +26,11 @@ from bert_core.examples.segments import Segments, TokenizedDocuments, lay_out
 from bert_core.examples.sentence_objectives import SegmentConfig, build_segments, count_examples
 from bert_core.examples.stretches import Numbered
 from bert_core.masking import MaskingConfig, mask_tokens
+from bert_core.text.segment_layout import SegmentLayout
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PAD, _, CLS, SEP, MASK = range(len(SPECIALS))
+LAYOUT = SegmentLayout(CLS, (SEP,), SEP, type_of_second=1)
 VOCAB_SIZE = 30_522
 NUM_SENTENCES = 40_000
 
@@ -50,7 +52,7 @@ class OurSide:
         self, documents: TokenizedDocuments, num_examples: int, width: int, segments: SegmentConfig, unit: Unit
     ) -> None:
         self.documents, self.width, self.segments = documents, width, segments
-        counts = count_examples(np.diff(documents.document_ends), width, segments)
+        counts = count_examples(np.diff(documents.document_ends), width, LAYOUT, segments)
         all_documents = np.arange(documents.num_documents + 1)
         self.sections = all_documents[[0, -1]] if segments.cross_documents else all_documents
         self.section = np.repeat(np.arange(len(counts)), counts)
@@ -65,8 +67,7 @@ class OurSide:
             self.documents,
             self._segments(epoch),
             self.masking,
-            cls_id=CLS,
-            sep_id=SEP,
+            layout=LAYOUT,
             seed=0,
             epoch=epoch,
             example=self.example,
@@ -74,7 +75,7 @@ class OurSide:
 
     def cut(self) -> list[dict[str, list[int]]]:
         """The same pairs unmasked, one by one, as a collator takes them."""
-        laid = lay_out(self.documents, self._segments(0), cls_id=CLS, sep_id=SEP)
+        laid = lay_out(self.documents, self._segments(0), LAYOUT)
         return [
             {
                 "input_ids": laid.input_ids[start:end].tolist(),
@@ -86,7 +87,7 @@ class OurSide:
 
     def _segments(self, epoch: int) -> Segments:
         where = (self.sections, self.section[self.example], self.ordinal[self.example])
-        numbered = Numbered(self.documents, *where, self.example, max_seq_length=self.width, seed=0, epoch=epoch)
+        numbered = Numbered(self.documents, *where, self.example, self.width, LAYOUT, seed=0, epoch=epoch)
         return build_segments(numbered, self.segments)
 
 

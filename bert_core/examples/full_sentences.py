@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from bert_core.examples.counter_random import integers
 from bert_core.examples.ragged_rows import Int64Array, ragged_ranges
 from bert_core.examples.segments import Segments
-from bert_core.examples.stretches import NUM_SINGLE_SPECIALS, Numbered, Stretches, document_stretches, stretches
+from bert_core.examples.stretches import Numbered, Stretches, document_stretches, stretches
 
 _NO_LABELS: NDArray[np.int8] = np.zeros(0, np.int8)
 
 
 def document_sentences(numbered: Numbered, short_sequence_probability: float) -> Segments:
     """Sentences of one document, up to its end at most: DOC-SENTENCES."""
-    documents, capacity = numbered.documents, numbered.max_seq_length - NUM_SINGLE_SPECIALS
+    documents, capacity = numbered.documents, numbered.single_capacity
     found = document_stretches(numbered, numbered.targets(capacity, short_sequence_probability))
     begin, end = _cut(numbered, documents.sentence_offsets, found, capacity)
     return Segments(begin, end - begin, np.arange(len(begin) + 1), _NO_LABELS)
@@ -29,7 +29,7 @@ def full_sentences(numbered: Numbered, short_sequence_probability: float) -> Seg
     The next document is the next of `numbered.documents`. Places are counted with a separator after each document,
     which is what keeps a sequence within its limit.
     """
-    documents, capacity = numbered.documents, numbered.max_seq_length - NUM_SINGLE_SPECIALS
+    documents, capacity = numbered.documents, numbered.single_capacity
     borders = documents.separated_offsets
     document_begins = borders[documents.document_offsets]  # and the end of the last
     section_begins = document_begins[numbered.section_offsets]

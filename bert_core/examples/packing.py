@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bert_core.examples.segments import Segments, TokenizedDocuments, lay_out
 from bert_core.masking import MaskingConfig, choose_masks
+from bert_core.text.segment_layout import SegmentLayout
 
 
 @dataclass(frozen=True)
@@ -69,14 +70,13 @@ def build_packed_batch(
     segments: Segments,
     masking: MaskingConfig,
     *,
-    cls_id: int,
-    sep_id: int,
+    layout: SegmentLayout,
     seed: int,
     epoch: int,
     example: NDArray[np.int64],
 ) -> PackedBatch:
     """Lay the examples end to end and mask them; each example's part is a function of its own number."""
-    laid = lay_out(documents, segments, cls_id=cls_id, sep_id=sep_id)
+    laid = lay_out(documents, segments, layout)
     input_ids, continues = laid.input_ids, None
     if masking.unit != "token" and masking.continues_word is not None:
         continues = masking.continues_word[input_ids]

@@ -17,7 +17,7 @@ from bert_core.errors import DataError
 from bert_core.examples.counter_random import integers, uniform
 from bert_core.examples.ragged_rows import Int64Array
 from bert_core.examples.segments import Segments, TokenizedDocuments
-from bert_core.examples.stretches import NUM_PAIR_SPECIALS, Numbered, document_stretches, reach
+from bert_core.examples.stretches import Numbered, document_stretches, reach
 
 
 def next_sentence_pairs(numbered: Numbered, short_sequence_probability: float) -> Segments:
@@ -28,7 +28,7 @@ def next_sentence_pairs(numbered: Numbered, short_sequence_probability: float) -
     documents, keys = numbered.documents, numbered.keys
     if documents.num_documents < 2:
         raise DataError("next-sentence prediction draws a random B from another document; here is only one document")
-    capacity = numbered.max_seq_length - NUM_PAIR_SPECIALS
+    capacity = numbered.pair_capacity
     targets = numbered.targets(capacity, short_sequence_probability)
     stretches = document_stretches(numbered, targets)
     first, last = stretches.first, stretches.last
@@ -54,7 +54,7 @@ def sentence_order_pairs(numbered: Numbered, short_sequence_probability: float) 
     and calls the pair swapped, which asks for the topic again.) Examples come from documents of two tokens or more.
     """
     keys, offsets = numbered.keys, numbered.documents.sentence_offsets
-    capacity = numbered.max_seq_length - NUM_PAIR_SPECIALS
+    capacity = numbered.pair_capacity
     targets = numbered.targets(capacity, short_sequence_probability)
     stretches = document_stretches(numbered, targets)
     first, last = stretches.first, stretches.last

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bert_core.examples.ragged_rows import Int64Array, ragged_ranges
+from bert_core.text.segment_layout import SegmentLayout
 
 TokenArray = NDArray[np.uint16] | NDArray[np.uint32]
 
@@ -68,7 +69,7 @@ class Segments:
 
     @property
     def is_pairs(self) -> bool:
-        """Whether an example is a pair, whose second segment has token type 1."""
+        """Whether an example is a pair of segments."""
         return len(self.sentence_labels) > 0
 
 
@@ -82,22 +83,28 @@ class LaidOut:
     is_special: NDArray[np.bool_]  # (T,)
 
 
-def lay_out(documents: TokenizedDocuments, segments: Segments, *, cls_id: int, sep_id: int) -> LaidOut:
-    """[CLS] segment [SEP] for every example, and segment [SEP] again for each of its further segments."""
-    closed = np.append(0, np.cumsum(segments.lengths + 1))  # (K + 1,) where a segment begins, were there no [CLS]
+def lay_out(documents: TokenizedDocuments, segments: Segments, layout: SegmentLayout) -> LaidOut:
+    """Every example's segments in its layout; several of one sequence each with the suffix behind it."""
+    last = segments.example_offsets[1:] - 1  # (n,) each example's last segment
+    after = np.full(len(segments.lengths), len(layout.between) if segments.is_pairs else 1)  # (K,)
+    after[last] = 1
+    closed = np.append(0, np.cumsum(segments.lengths + after))  # (K + 1,) where a segment begins, without prefixes
     num_before = np.arange(len(segments.example_offsets))
     cu_seqlens = closed[segments.example_offsets] + num_before
     begins = closed[:-1] + np.repeat(num_before[1:], np.diff(segments.example_offsets))
+    ends = begins + segments.lengths
 
     input_ids = np.empty(cu_seqlens[-1], np.int32)
     tokens = documents.tokens[ragged_ranges(segments.starts, segments.lengths)]
     input_ids[ragged_ranges(begins, segments.lengths)] = tokens
     is_special = np.zeros(len(input_ids), bool)
-    for places, special_id in ((cu_seqlens[:-1], cls_id), (begins + segments.lengths, sep_id)):
-        input_ids[places] = special_id
-        is_special[places] = True
     token_type_ids = np.zeros(len(input_ids), np.int8)
+    specials = [(cu_seqlens[:-1], layout.prefix), (ends[last] if segments.is_pairs else ends, layout.suffix)]
     if segments.is_pairs:
+        specials += [(ends[::2] + place, token_id) for place, token_id in enumerate(layout.between)]
         second = segments.lengths[1::2] + 1
-        token_type_ids[ragged_ranges(cu_seqlens[1:] - second, second)] = 1
+        token_type_ids[ragged_ranges(cu_seqlens[1:] - second, second)] = layout.type_of_second
+    for places, token_id in specials:
+        input_ids[places] = token_id
+        is_special[places] = True
     return LaidOut(input_ids, token_type_ids, cu_seqlens.astype(np.int32), is_special)

@@ -9,6 +9,7 @@ from bert_core.examples.ragged_rows import Int64Array
 from bert_core.examples.segment_pairs import next_sentence_pairs, sentence_order_pairs
 from bert_core.examples.segments import Segments
 from bert_core.examples.stretches import Numbered, count_stretches
+from bert_core.text.segment_layout import SegmentLayout
 
 SentenceObjective = Literal["next_sentence", "sentence_order", "none"]
 
@@ -35,13 +36,16 @@ def build_segments(numbered: Numbered, config: SegmentConfig) -> Segments:
     return _PAIRS.get(config.sentence_objective, singles)(numbered, config.short_sequence_probability)
 
 
-def count_examples(document_lengths: Int64Array, max_seq_length: int, config: SegmentConfig) -> Int64Array:
+def count_examples(
+    document_lengths: Int64Array, max_seq_length: int, layout: SegmentLayout, config: SegmentConfig
+) -> Int64Array:
     """Examples an epoch takes from each section of documents of so many tokens that lie together: (num_sections,).
 
     Each document is a section, or all of them are one where sequences cross their borders. A document of one token
     has no order, so it gives no example to that objective.
     """
+    capacity = max_seq_length - layout.num_pair_specials
     if config.cross_documents:
-        return count_stretches((document_lengths + 1).sum(keepdims=True), max_seq_length)
-    counts = count_stretches(document_lengths, max_seq_length)
+        return count_stretches((document_lengths + 1).sum(keepdims=True), capacity)
+    counts = count_stretches(document_lengths, capacity)
     return counts * (document_lengths > 1) if config.sentence_objective == "sentence_order" else counts

@@ -15,11 +15,7 @@ from numpy.typing import NDArray
 from bert_core.examples.counter_random import derive_key, integers, random_bits, uniform
 from bert_core.examples.ragged_rows import Int64Array
 from bert_core.examples.segments import TokenizedDocuments
-
-NUM_PAIR_SPECIALS = 3
-"""[CLS] A [SEP] B [SEP]"""
-NUM_SINGLE_SPECIALS = 2
-"""[CLS] A [SEP]"""
+from bert_core.text.segment_layout import NUM_SINGLE_SPECIALS, SegmentLayout
 
 
 @dataclass(frozen=True)
@@ -33,8 +29,19 @@ class Numbered:
     ordinal: Int64Array  # (n,) which of that section's examples it is
     example: Int64Array  # (n,) numbers that tell the examples of an epoch apart
     max_seq_length: int
+    layout: SegmentLayout
     seed: int
     epoch: int
+
+    @property
+    def pair_capacity(self) -> int:
+        """Tokens of both segments of a pair at most."""
+        return self.max_seq_length - self.layout.num_pair_specials
+
+    @property
+    def single_capacity(self) -> int:
+        """Tokens of a sequence without pairs at most."""
+        return self.max_seq_length - NUM_SINGLE_SPECIALS
 
     @cached_property
     def keys(self) -> NDArray[np.uint64]:
@@ -58,10 +65,12 @@ class Stretches:
     is_held: NDArray[np.bool_]  # (n,) whether it was moved back to end where it may at most
 
 
-def count_stretches(lengths: Int64Array, max_seq_length: int) -> Int64Array:
-    """Examples an epoch takes from sections of so many tokens: as many as make each token seen about once."""
-    filled = max_seq_length - NUM_PAIR_SPECIALS
-    return np.maximum(1, (2 * lengths + filled) // (2 * filled))
+def count_stretches(lengths: Int64Array, pair_capacity: int) -> Int64Array:
+    """Examples an epoch takes from sections of so many tokens: as many as make each token seen about once.
+
+    Pairs decide, also where there are none, so that sentence objectives that are compared have equal epochs.
+    """
+    return np.maximum(1, (2 * lengths + pair_capacity) // (2 * pair_capacity))
 
 
 def document_stretches(numbered: Numbered, targets: Int64Array) -> Stretches:
@@ -86,7 +95,7 @@ def stretches(
     back, and the stretch then goes up to that bound, so that ends are seen as well and stretches come out full.
     """
     (begin, end), (low, high) = section, bounds
-    count = count_stretches(end - begin, numbered.max_seq_length)
+    count = count_stretches(end - begin, numbered.pair_capacity)
     share = (numbered.ordinal + uniform(numbered.keys, 2)) * ((end - begin) / count)
     start = begin + (share - targets / 2).astype(np.int64)
     latest = np.maximum(high - targets, low)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, models
 
 from bert_core.errors import TokenizerError
+from bert_core.text.segment_layout import SegmentLayout
 from bert_core.text.tokenizer_files import read_tokenizer
 from bert_core.text.word_pieces import CONTINUATION_MARK, continues_word
 from bert_core.whole_files import write_whole_text
@@ -115,6 +116,11 @@ class Tokenizer:
     def type_of_second(self) -> int:
         """The token type of a pair's second text and the separator after it; 0 where the model has one type only."""
         return int(self._backend.encode("", "").type_ids[-1]) if self._backend.post_processor else 1
+
+    @property
+    def segment_layout(self) -> SegmentLayout:
+        """Where its special tokens stand among segments."""
+        return SegmentLayout(self.cls_id, (self.sep_id,) * self.num_separators, self.sep_id, self.type_of_second)
 
     @cached_property
     def continues_word(self) -> NDArray[np.bool_]:

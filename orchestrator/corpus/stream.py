@@ -22,6 +22,7 @@ from bert_core.examples.segments import TokenizedDocuments
 from bert_core.examples.sentence_objectives import SegmentConfig, build_segments, count_examples
 from bert_core.examples.stretches import Numbered
 from bert_core.masking import MaskingConfig
+from bert_core.text.segment_layout import SegmentLayout
 from orchestrator.corpus.token_store import StoreSplit, TokenStore
 from orchestrator.corpus.windows import (
     EpochLayout,
@@ -70,8 +71,7 @@ class StreamConfig:
     global_batch_size: int
     window_shards: int
     masking: MaskingConfig
-    cls_id: int
-    sep_id: int
+    layout: SegmentLayout
     segments: SegmentConfig = field(default_factory=SegmentConfig)
 
     @property
@@ -105,8 +105,8 @@ class ExampleStream:
         """Number the examples; reads the documents' lengths."""
         lengths = [store.document_lengths(shard) for shard in range(store.num_shards)]
         counts = tuple(
-            np.array([count_examples(shard, max_seq_length, config.segments).sum() for shard in lengths], np.int64)
-            for max_seq_length, _ in config.phases
+            np.array([count_examples(each, width, config.layout, config.segments).sum() for each in lengths], np.int64)
+            for width, _ in config.phases
         )
         return ExampleStream(store, config, counts, np.array([len(shard) for shard in lengths], np.int64))
 
@@ -166,8 +166,9 @@ class ExampleStream:
     ) -> PackedBatch:
         config, seed = self.config, self._phase_key(phase)
         max_seq_length = config.phases[phase][0]
+        shards = layout.windows[number]
         key = WindowKey(
-            self.store.fingerprint, layout.windows[number], max_seq_length, config.segments, store=self.store
+            self.store.fingerprint, shards, max_seq_length, config.layout, config.segments, store=self.store
         )
         window = load_window(key)
         order = window_order(seed, epoch, number, int(window.example_offsets[-1]))
@@ -180,6 +181,7 @@ class ExampleStream:
             example - window.example_offsets[section],
             example=positions,
             max_seq_length=max_seq_length,
+            layout=config.layout,
             seed=seed,
             epoch=epoch,
         )
@@ -187,8 +189,7 @@ class ExampleStream:
             window.documents,
             build_segments(numbered, config.segments),
             config.masking,
-            cls_id=config.cls_id,
-            sep_id=config.sep_id,
+            layout=config.layout,
             seed=seed,
             epoch=epoch,
             example=positions,

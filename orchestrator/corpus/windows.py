@@ -14,6 +14,7 @@ from bert_core.examples.counter_random import derive_key, permutation
 from bert_core.examples.ragged_rows import Int64Array
 from bert_core.examples.segments import TokenizedDocuments
 from bert_core.examples.sentence_objectives import SegmentConfig, count_examples
+from bert_core.text.segment_layout import SegmentLayout
 
 
 class ShardReader(Protocol):
@@ -78,6 +79,7 @@ class WindowKey:
     fingerprint: str
     shards: tuple[int, ...]
     max_seq_length: int
+    layout: SegmentLayout
     segments: SegmentConfig
     store: ShardReader = field(compare=False)
 
@@ -86,7 +88,9 @@ class WindowKey:
 def load_window(key: WindowKey) -> Window:
     """Read a window's shards and number their examples."""
     shards = [key.store.read_documents(shard) for shard in key.shards]
-    counts = [count_examples(np.diff(shard.document_ends), key.max_seq_length, key.segments) for shard in shards]
+    counts = [
+        count_examples(np.diff(shard.document_ends), key.max_seq_length, key.layout, key.segments) for shard in shards
+    ]
     sizes = [shard.num_documents if key.segments.cross_documents else 1 for shard in shards]
     sections = np.repeat(sizes, [len(count) for count in counts])  # documents of each
     offsets = (np.append(0, np.cumsum(values)) for values in (sections, np.concatenate(counts)))

@@ -76,16 +76,9 @@ def build_stream(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) 
         global_batch_size=spec.global_batch_size,
         window_shards=spec.shuffle_window_shards,
         masking=build_masking(spec, tokenizer),
-        cls_id=tokenizer.cls_id,
-        sep_id=tokenizer.sep_id,
+        layout=tokenizer.segment_layout,
         segments=SegmentConfig(spec.sentence_objective, spec.cross_documents, spec.short_sequence_probability),
     )
-    if spec.sentence_objective != "none" and tokenizer.num_separators != 1:
-        raise SpecError(
-            f"sentence_objective is {spec.sentence_objective}, and the tokenizer lays pairs out with "
-            f"{tokenizer.num_separators} separators, as RoBERTa does, which is pretrained without pairs; set it to "
-            "none, or use a WordPiece or Unigram tokenizer"
-        )
     if shards.num_shards == 0:
         raise CorpusError("the corpus has no documents to train on; name more files or lower held_out_share")
     stream = ExampleStream.open(shards, config)

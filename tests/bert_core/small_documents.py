@@ -6,6 +6,10 @@ from bert_core.examples.ragged_rows import ragged_ranges
 from bert_core.examples.segments import Segments, TokenizedDocuments
 from bert_core.examples.sentence_objectives import SegmentConfig, build_segments, count_examples
 from bert_core.examples.stretches import Numbered
+from bert_core.text.segment_layout import SegmentLayout
+
+BERT = SegmentLayout(prefix=2, between=(3,), suffix=3, type_of_second=1)
+ROBERTA = SegmentLayout(prefix=0, between=(2, 2), suffix=2, type_of_second=0)
 
 
 def documents(num_documents: int = 40, seed: int = 0, longest: int = 30) -> TokenizedDocuments:
@@ -23,6 +27,7 @@ def all_examples(
     length: int = 64,
     objective: str = "next_sentence",
     *,
+    layout: SegmentLayout = BERT,
     cross_documents: bool = False,
     short: float = 0.1,
     seed: int = 1,
@@ -31,12 +36,12 @@ def all_examples(
 ) -> tuple[np.ndarray, Segments]:
     """Each example's section and the segments of an epoch's examples, or of those numbers alone."""
     config = SegmentConfig(objective, cross_documents, short)  # type: ignore[arg-type]
-    counts = count_examples(np.diff(docs.document_ends), length, config)
+    counts = count_examples(np.diff(docs.document_ends), length, layout, config)
     sections = np.array([0, docs.num_documents]) if cross_documents else np.arange(docs.num_documents + 1)
     section = np.repeat(np.arange(len(counts)), counts)
     ordinal = np.concatenate([np.arange(count) for count in counts])
     example = np.arange(len(section)) if only is None else only
-    numbered = Numbered(docs, sections, section[example], ordinal[example], example, length, seed, epoch)
+    numbered = Numbered(docs, sections, section[example], ordinal[example], example, length, layout, seed, epoch)
     return section[example], build_segments(numbered, config)
 
 

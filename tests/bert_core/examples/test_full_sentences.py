@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_core.examples.segments import TokenizedDocuments, lay_out
-from tests.bert_core.small_documents import all_examples, document_of, documents, times_seen
+from tests.bert_core.small_documents import BERT, all_examples, document_of, documents, times_seen
 
 
 @given(st.booleans(), st.integers(1, 30), st.integers(8, 128), st.integers(1, 40), st.integers(0, 10_000))
@@ -16,7 +16,7 @@ def test_sequences_fit_and_are_never_empty(
 ) -> None:
     docs = documents(num_documents, seed, longest + 1)
     _, segments = all_examples(docs, length, "none", cross_documents=cross, seed=seed)
-    laid = lay_out(docs, segments, cls_id=2, sep_id=3)
+    laid = lay_out(docs, segments, BERT)
     assert not segments.is_pairs
     assert np.diff(laid.cu_seqlens).max() <= length
     assert segments.lengths.min() >= 1
@@ -46,9 +46,9 @@ def test_sequences_across_documents_go_on_with_the_next_one() -> None:
 def test_sequences_across_documents_are_full() -> None:
     docs = documents(longest=6)
     _, segments = all_examples(docs, objective="none", cross_documents=True, short=0.0)
-    lengths = np.diff(lay_out(docs, segments, cls_id=2, sep_id=3).cu_seqlens)
+    lengths = np.diff(lay_out(docs, segments, BERT).cu_seqlens)
     assert lengths.min() >= 63  # a sequence that would end with the next document's separator alone does not
-    within = lay_out(docs, all_examples(docs, objective="none", short=0.0)[1], cls_id=2, sep_id=3)
+    within = lay_out(docs, all_examples(docs, objective="none", short=0.0)[1], BERT)
     assert np.diff(within.cu_seqlens).mean() < 50
 
 

@@ -8,9 +8,9 @@ import pytest
 from bert_core.examples.mask_units import Unit
 from bert_core.examples.packing import PackedBatch, build_packed_batch
 from bert_core.masking import MaskingConfig
-from tests.bert_core.small_documents import all_examples, documents
+from tests.bert_core.small_documents import BERT, all_examples, documents
 
-CLS, SEP = 2, 3
+CLS, SEP = BERT.prefix, BERT.suffix
 MASKING = MaskingConfig(vocab_size=50_000, mask_token_id=4)
 
 
@@ -21,8 +21,7 @@ def batch(masking: MaskingConfig = MASKING, **changes: object) -> PackedBatch:
         docs,
         pairs,
         masking,
-        cls_id=CLS,
-        sep_id=SEP,
+        layout=BERT,
         seed=1,
         epoch=0,
         example=np.arange(len(document)),

@@ -1,5 +1,7 @@
 """Sentence pairs. Alone: pytest tests/bert_core/examples/test_segment_pairs.py"""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,8 @@ from bert_core.errors import DataError
 from bert_core.examples.segment_pairs import _truncate
 from bert_core.examples.segments import Segments, TokenizedDocuments
 from bert_core.examples.sentence_objectives import SegmentConfig, count_examples
-from tests.bert_core.small_documents import all_examples, document_of, documents, times_seen
+from bert_core.text.segment_layout import SegmentLayout
+from tests.bert_core.small_documents import BERT, ROBERTA, all_examples, document_of, documents, times_seen
 
 OBJECTIVES = ("next_sentence", "sentence_order")
 
@@ -19,13 +22,31 @@ def sides(pairs: Segments) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
     return pairs.starts[::2], pairs.lengths[::2], pairs.starts[1::2], pairs.lengths[1::2]
 
 
-@given(st.sampled_from(OBJECTIVES), st.integers(2, 30), st.integers(8, 128), st.integers(0, 10_000))
+@given(
+    st.sampled_from(OBJECTIVES),
+    st.sampled_from([BERT, ROBERTA]),
+    st.integers(2, 30),
+    st.integers(8, 128),
+    st.integers(0, 10_000),
+)
 @settings(max_examples=60, deadline=None)
-def test_pairs_fit_and_are_never_empty(objective: str, num_documents: int, length: int, seed: int) -> None:
-    _, pairs = all_examples(documents(num_documents, seed), length, objective, seed=seed)
+def test_pairs_fit_and_are_never_empty(
+    objective: str, layout: SegmentLayout, num_documents: int, length: int, seed: int
+) -> None:
+    _, pairs = all_examples(documents(num_documents, seed), length, objective, layout=layout, seed=seed)
     _, a_lengths, _, b_lengths = sides(pairs)
-    assert (a_lengths + b_lengths <= length - 3).all()
+    assert (a_lengths + b_lengths <= length - layout.num_pair_specials).all()
     assert pairs.lengths.min() >= 1
+
+
+@given(st.sampled_from([BERT, ROBERTA]), st.integers(1, 10_000), st.integers(8, 512))
+@settings(max_examples=60, deadline=None)
+def test_examples_of_a_document_are_its_tokens_over_the_tokens_of_a_pair(
+    layout: SegmentLayout, num_tokens: int, length: int
+) -> None:
+    count = count_examples(np.array([num_tokens]), length, layout, SegmentConfig()).item()
+    specials = 4 if layout is ROBERTA else 3
+    assert count == max(1, math.floor(num_tokens / (length - specials) + 0.5))
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -91,8 +112,8 @@ def test_a_single_sentence_is_split_at_any_of_its_tokens() -> None:
 
 def test_a_document_of_one_token_has_no_order() -> None:
     lengths = np.array([1, 2, 500, 1])
-    assert count_examples(lengths, 64, SegmentConfig("sentence_order")).tolist() == [0, 1, 8, 0]
-    assert count_examples(lengths, 64, SegmentConfig()).tolist() == [1, 1, 8, 1]
+    assert count_examples(lengths, 64, BERT, SegmentConfig("sentence_order")).tolist() == [0, 1, 8, 0]
+    assert count_examples(lengths, 64, BERT, SegmentConfig()).tolist() == [1, 1, 8, 1]
 
 
 def test_segments_fill_the_target_where_the_document_is_long_enough() -> None:

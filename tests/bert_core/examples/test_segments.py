@@ -1,30 +1,43 @@
 """Examples laid out from segments. Alone: pytest tests/bert_core/examples/test_segments.py"""
 
 import numpy as np
-import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bert_core.examples.segments import TokenizedDocuments, lay_out
-from tests.bert_core.small_documents import all_examples, documents
+from bert_core.text.segment_layout import SegmentLayout
+from tests.bert_core.small_documents import BERT, ROBERTA, all_examples, documents
 
-CLS, SEP = 2, 3
+LAYOUTS = (BERT, ROBERTA, SegmentLayout(prefix=7, between=(8, 9, 6), suffix=5, type_of_second=1))
 
 
-@pytest.mark.parametrize(
-    ("objective", "cross"), [("next_sentence", False), ("sentence_order", False), ("none", False), ("none", True)]
+@given(
+    st.sampled_from(LAYOUTS),
+    st.sampled_from([("next_sentence", False), ("sentence_order", False), ("none", False), ("none", True)]),
+    st.integers(2, 20),
+    st.integers(8, 100),
+    st.integers(0, 10_000),
 )
-def test_examples_are_laid_out_as_bert_reads_them(objective: str, cross: bool) -> None:
-    docs = documents()
-    _, segments = all_examples(docs, objective=objective, cross_documents=cross)
-    laid = lay_out(docs, segments, cls_id=CLS, sep_id=SEP)
+@settings(max_examples=60, deadline=None)
+def test_examples_are_laid_out_token_by_token(
+    layout: SegmentLayout, objective: tuple[str, bool], num_documents: int, length: int, seed: int
+) -> None:
+    docs = documents(num_documents, seed)
+    _, segments = all_examples(docs, length, objective[0], layout=layout, cross_documents=objective[1])
+    laid = lay_out(docs, segments, layout)
+    assert np.diff(laid.cu_seqlens).max() <= length
     for row, (begin, end) in enumerate(zip(laid.cu_seqlens[:-1], laid.cu_seqlens[1:], strict=True)):
-        ids, types = [CLS], [0]
-        for number, place in enumerate(range(*segments.example_offsets[row : row + 2])):
+        ids, types = [layout.prefix], [0]
+        places = range(*segments.example_offsets[row : row + 2])
+        for place in places:
             part = docs.tokens[segments.starts[place] :][: segments.lengths[place]].tolist()
-            ids += [*part, SEP]
-            types += [number if segments.is_pairs else 0] * (len(part) + 1)
+            closing = layout.between if segments.is_pairs and place != places[-1] else (layout.suffix,)
+            ids += [*part, *closing]
+            second = segments.is_pairs and place == places[-1]
+            types += [layout.type_of_second * second] * (len(part) + len(closing))
         assert laid.input_ids[begin:end].tolist() == ids
         assert laid.token_type_ids[begin:end].tolist() == types
-        assert (laid.is_special[begin:end] == np.isin(ids, [CLS, SEP])).all()
+        assert (laid.is_special[begin:end] == (np.array(ids) < 10)).all()
 
 
 def test_documents_concatenate_in_order() -> None:

@@ -175,11 +175,13 @@ def test_the_layout_of_a_pair_is_that_of_transformers(tmp_path: Path, algorithm:
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     a, b = ours.encode_ids(["two boats", "home"])
     pair = theirs("two boats", "home", return_token_type_ids=True)
-    between = [ours.sep_id] * ours.num_separators
-    assert pair["input_ids"] == [ours.cls_id, *a, *between, *b, ours.sep_id]
-    num_first = 1 + len(a) + len(between)
-    assert pair["token_type_ids"] == [0] * num_first + [ours.type_of_second] * (len(b) + 1)
-    assert ("token_type_ids" in theirs("two boats")) == (ours.type_of_second == 1)
+    layout = ours.segment_layout
+    assert pair["input_ids"] == [layout.prefix, *a, *layout.between, *b, layout.suffix]
+    assert len(pair["input_ids"]) == len(a) + len(b) + layout.num_pair_specials
+    num_first = 1 + len(a) + len(layout.between)
+    assert pair["token_type_ids"] == [0] * num_first + [layout.type_of_second] * (len(b) + 1)
+    assert theirs("two boats")["input_ids"] == [layout.prefix, *a, layout.suffix]
+    assert ("token_type_ids" in theirs("two boats")) == (layout.type_of_second == 1)
     assert (ours.num_separators, ours.type_of_second) == ((2, 0) if algorithm == "byte_bpe" else (1, 1))
 
 

@@ -1,0 +1,51 @@
+"""Pairs of a tokenizer with two separators, from the corpus to the answer. Alone:
+pytest tests/orchestrator/pretraining/test_byte_level_pairs.py"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from bert_core.text.tokenizer_training import train_byte_bpe
+from orchestrator.corpus.stream import SplitShards
+from orchestrator.inference import next_sentence
+from orchestrator.pretraining.job import build_held_out, build_stream
+from orchestrator.results import Event, MetricEvent
+from tests.orchestrator.pretraining.small_run import WORDS, make_job, make_store, run
+
+
+@pytest.mark.parametrize("objective", ["next_sentence", "sentence_order"])
+def test_a_bert_of_byte_level_pieces_is_pretrained_on_pairs(tmp_path: Path, objective: str) -> None:
+    tokenizer = train_byte_bpe([" ".join(WORDS)] * 20, vocab_size=320)
+    job = make_job(tmp_path, sentence_objective=objective)
+    store = make_store(tmp_path / "pieces", tokenizer)
+    train, held_out = SplitShards(store, "train"), SplitShards(store, "held_out")
+    stream = build_stream(job.spec, train, tokenizer)
+    job = replace(job, tokenizer=tokenizer, stream=stream, held_out=build_held_out(job.spec, held_out, tokenizer))
+
+    ((_, batch),) = stream.batches(range(1))
+    sequence = batch.input_ids[: batch.cu_seqlens[1]]
+    assert sequence[0] == tokenizer.cls_id
+    separators = np.flatnonzero(sequence == tokenizer.sep_id)
+    assert len(separators) == 3
+    assert separators[1] == separators[0] + 1
+    assert separators[2] == len(sequence) - 1
+    assert not batch.token_type_ids.any()  # as in what transformers is given for such a tokenizer
+
+    events: list[Event] = []
+    loop = run(job, events.append)
+    losses = [e.values["loss"] for e in events if isinstance(e, MetricEvent) and e.split == "train"]
+    assert losses[-1] < 0.8 * losses[0]
+
+    folder = tmp_path / "model"
+    loop.model.save_pretrained(folder)
+    tokenizer.save(folder)
+    texts = "badan kefel badan kefel", "kefel badan"
+    theirs = transformers.BertForPreTraining.from_pretrained(folder).eval()
+    with torch.no_grad():
+        encoded = transformers.AutoTokenizer.from_pretrained(folder)(*texts, return_tensors="pt")
+        expected = theirs(**encoded).seq_relationship_logits.softmax(-1)[0, 0].item()
+    assert next_sentence(str(folder), *texts).probability == pytest.approx(expected, abs=1e-5)
