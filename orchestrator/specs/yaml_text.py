@@ -107,7 +107,7 @@ def _parse(text: str, source: str) -> tuple[Any, dict[KeyPath, Place]]:
             return None, places
         _check_size(node, source, {}, [])
         _note_places(node, (), source, places)
-        return loader.construct_document(node), places
+        return _apart(loader.construct_document(node)), places
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = Place(source, None if mark is None else mark.line + 1)
@@ -116,6 +116,13 @@ def _parse(text: str, source: str) -> tuple[Any, dict[KeyPath, Place]]:
         raise SpecError(f"{source}: not valid YAML: {error}") from error
     except RecursionError as error:
         raise SpecError(f"{source}: nested too deeply for a spec") from error
+
+
+def _apart(value: Any) -> Any:
+    """The same values, those of an alias once for each place: what is changed at one of them is meant for that one."""
+    if isinstance(value, dict):
+        return {key: _apart(item) for key, item in value.items()}
+    return [_apart(item) for item in value] if isinstance(value, list) else value
 
 
 def _check_size(node: yaml.Node, source: str, sizes: dict[int, int], above: list[int]) -> int:

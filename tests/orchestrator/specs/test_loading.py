@@ -46,6 +46,15 @@ def test_an_override_reaches_into_the_stages_of_a_pipeline(tmp_path: Path) -> No
     assert stage.recipe.epochs == 2.0
 
 
+def test_an_override_of_an_aliased_value_reaches_the_place_it_names_alone(tmp_path: Path) -> None:
+    stage = "{kind: sweep, task: {id: sst2, folder: data}, recipe: {tokenizer: t}, space: SPACE}\n"
+    text = "kind: pipeline\nstages:\n" + "".join(
+        f"  {name}: {stage.replace('SPACE', space)}" for name, space in (("a", "&both {epochs: [1]}"), ("b", "*both"))
+    )
+    spec = load_spec(write(tmp_path, text), ["stages.b.space.epochs.0=2"])
+    assert [stage["space"] for stage in spec_values(spec)["stages"].values()] == [{"epochs": [1]}, {"epochs": [2]}]
+
+
 def test_extends_merges_mappings_and_replaces_lists(tmp_path: Path) -> None:
     write(tmp_path, SWEEP.replace("pretrained", "other\n  epochs: 5") + "seeds: [1, 2]\n", "base.yaml")
     spec = load_spec(write(tmp_path, "extends: base.yaml\nrecipe: {batch_size: 64}\nseeds: [3]\n"))
