@@ -1,7 +1,9 @@
-"""What sentence embeddings are trained on, computed in float32.
+"""What sentence embeddings are trained on, computed in float32, autocast or not.
 
 Shapes: B pairs, N candidates, H hidden, C classes.
 """
+
+import math
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +13,11 @@ from bert_core.errors import DataError
 
 
 def in_batch_negatives_loss(
-    queries: Tensor, candidates: Tensor, temperature: float = 0.05, symmetric: bool = False
+    queries: Tensor,
+    candidates: Tensor,
+    temperature: float = 0.05,
+    symmetric: bool = False,
+    is_positive: Tensor | None = None,
 ) -> Tensor:
     """Mean cross entropy of finding each query's own candidate among all: (B, H), (N, H) → scalar.
 
@@ -20,16 +26,37 @@ def in_batch_negatives_loss(
     sentence-transformers' "multiple negatives ranking" is a temperature of 0.05). `symmetric` adds the way back, each
     of the B candidates finding its query, and halves the sum (Radford et al. 2021, figure 3).
 
+    Args:
+        is_positive: (B, N) bool, which candidates are right for a query beside its own, as `find_positives` tells. They
+            are not among its negatives: without them, text that a batch holds twice would be pushed away from itself.
+
     Raises: DataError when there are fewer candidates than queries.
     """
     if candidates.shape[0] < queries.shape[0]:
         raise DataError(f"{queries.shape[0]} queries for {candidates.shape[0]} candidates; each query needs its own")
-    scores = F.normalize(queries.float(), dim=-1) @ F.normalize(candidates.float(), dim=-1).T / temperature  # (B, N)
+    with torch.autocast(queries.device.type, enabled=False):
+        cosines = F.normalize(queries.float(), dim=-1) @ F.normalize(candidates.float(), dim=-1).T
+    scores = cosines / temperature  # (B, N)
+    if is_positive is not None:
+        scores = scores.masked_fill(is_positive.clone().fill_diagonal_(False), -math.inf)
     own = torch.arange(queries.shape[0], device=scores.device)  # (B,)
     loss = F.cross_entropy(scores, own)
     if not symmetric:
         return loss
     return (loss + F.cross_entropy(scores[:, : len(own)].T, own)) / 2
+
+
+def find_positives(queries: Tensor, candidates: Tensor) -> Tensor:
+    """Which candidates are right for each query, from numbers that say which texts are equal: (B,), (N,) → (B, N).
+
+    Those with the text of its own candidate, and of the candidates of queries with the same text.
+
+    >>> find_positives(torch.tensor([7, 8, 7]), torch.tensor([1, 2, 3, 1])).int().tolist()
+    [[1, 0, 1, 1], [0, 1, 0, 0], [1, 0, 1, 1]]
+    """
+    same_query = queries[:, None] == queries  # (B, B)
+    same_candidate = candidates[: len(queries), None] == candidates  # (B, N)
+    return (same_query.float() @ same_candidate.float()) > 0
 
 
 def cosine_regression_loss(first: Tensor, second: Tensor, scores: Tensor) -> Tensor:
@@ -52,7 +79,8 @@ class PairClassifier(nn.Module):
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
         """Logits: (B, H), (B, H) → (B, C)"""
         u, v = first.float(), second.float()
-        return F.linear(torch.cat([u, v, (u - v).abs()], dim=-1), self.weight.float())
+        with torch.autocast(u.device.type, enabled=False):
+            return F.linear(torch.cat([u, v, (u - v).abs()], dim=-1), self.weight.float())
 
     def loss(self, first: Tensor, second: Tensor, labels: Tensor) -> Tensor:
         """Mean cross entropy: (B, H), (B, H), (B,) → scalar"""

@@ -16,7 +16,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bert_core.config import BertConfig
-from bert_core.embedding_losses import PairClassifier, cosine_regression_loss, in_batch_negatives_loss
+from bert_core.embedding_losses import (
+    PairClassifier,
+    cosine_regression_loss,
+    find_positives,
+    in_batch_negatives_loss,
+)
 from bert_core.errors import CheckpointError
 from bert_core.heads import BertForSentenceEmbedding
 from bert_core.packed_sequences import PackedSequences
@@ -68,12 +73,14 @@ class DualEncoder(BertForSentenceEmbedding):
         return self.packed_embeddings(seqs)
 
     def compute_loss(self, embeddings: Tensor, targets: Tensor) -> Tensor:
-        """The objective's loss: (2B, H), (B,) → scalar; partners need no targets."""
+        """The objective's loss: (2B, H), (B,) → scalar; the targets of partners are their texts' numbers, (B, 2)."""
         first, second = embeddings[0::2], embeddings[1::2]
         if self.objective == "cosine":
             return cosine_regression_loss(first, second, targets)
         if self.objective == "in_batch_negatives":
-            return in_batch_negatives_loss(first, second, self.temperature)
+            return in_batch_negatives_loss(
+                first, second, self.temperature, is_positive=find_positives(*targets.unbind(1))
+            )
         assert self.classifier is not None, "judge_by has seen to it"
         return self.classifier.loss(first, second, targets)
 

@@ -66,8 +66,8 @@ class Batch:
 
     seqs: PackedSequences
     targets: Tensor
-    """(W,) classes or values, (W, C) labels, (W / C,) places of right choices, (T,) tags, or (W, 2) first and last
-    token of the answer within the window"""
+    """(W,) classes or values, (W, C) labels, (W / C,) places of right choices, (T,) tags, (W, 2) first and last token
+    of the answer within the window, or (W / 2, 2) numbers of texts that belong together"""
     windows: NDArray[np.int64]
     """(W,) which windows of the features these are"""
     extra: Tensor | None = None

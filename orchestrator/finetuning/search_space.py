@@ -17,7 +17,7 @@ from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.axes import Axis, Choice, IntUniform, LogUniform, Scalar, Uniform
 from orchestrator.specs.problems import rule_of
 from orchestrator.specs.recipe import UNFROZEN_FIELDS
-from orchestrator.specs.task import Head
+from orchestrator.specs.task import Head, Objective
 
 Point = Mapping[str, Scalar]
 """A value for each axis of the space."""
@@ -151,9 +151,9 @@ def plan_trials(spec: SweepSpec, point: Point, point_number: int) -> list[TrialP
     return plans
 
 
-def check_space(spec: SweepSpec, head: Head) -> None:
+def check_space(spec: SweepSpec, head: Head, objective: Objective | None = None) -> None:
     """Refuse, before anything runs, a range whose inner values its field cannot take, fields that contradict one
-    another somewhere in the space, and fields that do not concern the task's head. Raises: SpecError.
+    another somewhere in the space, and fields that do not concern the task's head or objective. Raises: SpecError.
     """
     for name in UNFROZEN_FIELDS if True in listed_values(spec, "frozen") else ():
         if listed_values(spec, name) != (RecipeSpec.model_fields[name].default,):
@@ -164,15 +164,23 @@ def check_space(spec: SweepSpec, head: Head) -> None:
     if head == "retrieval":
         raise SpecError("task.head: a retrieval task is evaluated, not learnt; learn pairs with head: embedding")
     check_recipe(spec.recipe, head, spec.space)
+    if objective not in (None, "in_batch_negatives"):
+        reason = f"it is for finding partners (in_batch_negatives); the task's objective is {objective}"
+        _refuse_given("temperature", spec.recipe, spec.space, reason)
 
 
 def check_recipe(recipe: RecipeSpec, head: Head, axes: Container[str] = ()) -> None:
     """Refuse fields that do not concern the task's head, set or varied as one of the axes. Raises: SpecError."""
     for name, (heads, reason) in _CONCERNED.items():
-        value = getattr(recipe, name)
-        if head not in heads and (name in axes or value != RecipeSpec.model_fields[name].default):
-            section, given = ("space", "the axis") if name in axes else ("recipe", repr(value))
-            raise SpecError(f"{section}.{name}: {reason}; the task's head is {head}: leave {given} out")
+        if head not in heads:
+            _refuse_given(name, recipe, axes, f"{reason}; the task's head is {head}")
+
+
+def _refuse_given(name: str, recipe: RecipeSpec, axes: Container[str], reason: str) -> None:
+    value = getattr(recipe, name)
+    if name in axes or value != RecipeSpec.model_fields[name].default:
+        section, given = ("space", "the axis") if name in axes else ("recipe", repr(value))
+        raise SpecError(f"{section}.{name}: {reason}: leave {given} out")
 
 
 def most_evaluations(spec: SweepSpec) -> int:

@@ -72,7 +72,7 @@ def run_sweep(
     # Tune gives each trial a working folder of its own.
     run_folder, storage = absolute(run_folder), absolute(storage)
     task = load_task(spec.task)
-    check_space(spec, task.head)
+    check_space(spec, task.head, task.objective)
     task = replace(task, files={split: absolute(path) for split, path in task.files.items()})
     task.file("train")  # a task without one cannot be learnt
     cache = join(storage, "tasks")

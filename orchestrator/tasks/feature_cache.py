@@ -24,7 +24,7 @@ from orchestrator.tasks.task import Task
 from orchestrator.tasks.windows import Array
 
 _MANIFEST = "manifest.json"
-_FEATURES_VERSION = 2
+_FEATURES_VERSION = 3
 """Raised when the same examples would become other arrays."""
 
 

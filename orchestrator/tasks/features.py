@@ -47,7 +47,9 @@ class Features:
     token_type_ids: NDArray[np.int8]  # (T,)
     cu_seqlens: NDArray[np.int64]  # (W+1,)
     example_index: NDArray[np.int32]  # (W,), ascending
-    labels: NDArray[np.generic]  # (N,) int32 class numbers or places, float32 values; (N, C) 0 or 1 (multi_label)
+    labels: NDArray[np.generic]
+    """(N,) int32 class numbers or places, float32 values; (N, C) 0 or 1 (multi_label); (N, 2) numbers of two texts that
+    belong together (embedding), equal where their tokens are."""
     extra: NDArray[np.float32]  # (N, E) what a person's own columns say
     token_labels: NDArray[np.int32]  # (T,) tag numbers on first sub-tokens, -100 elsewhere (ner)
     word_starts: NDArray[np.int64]  # one per word of the split, in order: its first sub-token (ner)

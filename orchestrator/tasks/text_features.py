@@ -57,11 +57,12 @@ def build_choice_windows(
 def build_dual_windows(
     examples: Sequence[TextExample], labels: Sequence[str], tokenizer: Tokenizer, max_seq_length: int
 ) -> Windows:
-    """Two windows per example, one for each of its texts."""
+    """Two windows per example, one for each of its texts; what belongs together is labelled by its texts' numbers."""
     texts = [(text, None) for example in examples for text in (example.text, example.text_pair or "")]
     arrays, is_cut = _build_windows(texts, tokenizer, max_seq_length)
     arrays["example_index"] = np.repeat(np.arange(len(examples), dtype=np.int32), 2)
-    arrays["labels"] = _label_array(examples, labels)
+    is_match = isinstance(examples[0], MatchExample)
+    arrays["labels"] = _number_texts(arrays).reshape(-1, 2) if is_match else _label_array(examples, labels)
     return Windows(arrays, {"num_truncated": int(is_cut.reshape(-1, 2).any(axis=1).sum())})
 
 
@@ -110,6 +111,13 @@ def _lengths(sequences: Sequence[list[int]]) -> NDArray[np.int64]:
     return np.fromiter(map(len, sequences), np.int64, count=len(sequences))
 
 
+def _number_texts(arrays: Mapping[str, Array]) -> NDArray[np.int32]:
+    """A number for each window, the same for those that a model cannot tell apart: (W,)."""
+    texts = np.split(arrays["input_ids"], arrays["cu_seqlens"][1:-1])
+    numbers: dict[bytes, int] = {}
+    return np.array([numbers.setdefault(text.tobytes(), len(numbers)) for text in texts], np.int32)
+
+
 def _label_array(examples: Sequence[TextExample], labels: Sequence[str]) -> NDArray[np.generic]:
     number = {label: i for i, label in enumerate(labels)}
     dtype = np.float32 if isinstance(examples[0], RegressionExample) else np.int32
@@ -117,12 +125,10 @@ def _label_array(examples: Sequence[TextExample], labels: Sequence[str]) -> NDAr
 
 
 def _label_value(example: TextExample, number: Mapping[str, int]) -> float | list[bool]:
-    """A value, NaN if unknown; a class's number, IGNORED if unknown or none; for each label whether it is there."""
+    """A value, NaN if unknown; a class's number, IGNORED if unknown; for each label whether it is there."""
     if isinstance(example, RegressionExample):
         return math.nan if example.value is None else example.value
     if isinstance(example, MultiLabelExample):
         return [label in (example.labels or ()) for label in number]
-    if isinstance(example, MatchExample):
-        return IGNORED
     assert isinstance(example, ClassificationExample), "an example of another kind of task"
     return IGNORED if example.label is None else number[example.label]

@@ -7,9 +7,16 @@ import math
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
-from bert_core.embedding_losses import PairClassifier, cosine_regression_loss, in_batch_negatives_loss
+from bert_core.embedding_losses import (
+    PairClassifier,
+    cosine_regression_loss,
+    find_positives,
+    in_batch_negatives_loss,
+)
 from bert_core.errors import DataError
 
 
@@ -21,12 +28,18 @@ def cosine(u: Tensor, v: Tensor) -> Tensor:
     return (u * v).sum() / ((u * u).sum() * (v * v).sum()).sqrt()
 
 
-def ranking_loss(queries: Tensor, candidates: Tensor, temperature: float) -> Tensor:
-    """Henderson et al. (2017), equation 6, with cosines over a temperature."""
+def ranking_loss(
+    queries: Tensor, candidates: Tensor, temperature: float, texts: tuple[str, str] | None = None
+) -> Tensor:
+    """Henderson et al. (2017), equation 6, with cosines over a temperature; `texts` are a letter for each vector."""
     losses = []
     for i, query in enumerate(queries):
-        scores = [cosine(query, candidate) / temperature for candidate in candidates]
-        losses.append(torch.stack([score.exp() for score in scores]).sum().log() - scores[i])
+        negatives = [j for j in range(len(candidates)) if j != i]
+        if texts is not None:
+            right = {second for first, second in zip(*texts, strict=False) if first == texts[0][i]}
+            negatives = [j for j in negatives if texts[1][j] not in right]
+        scores = {j: cosine(query, candidates[j]) / temperature for j in (i, *negatives)}
+        losses.append(torch.stack([score.exp() for score in scores.values()]).sum().log() - scores[i])
     return torch.stack(losses).mean()
 
 
@@ -48,6 +61,43 @@ def test_the_symmetric_loss_is_the_mean_of_both_ways_without_the_further_negativ
     ours = in_batch_negatives_loss(queries, candidates, temperature=0.2, symmetric=True)
     theirs = (ranking_loss(queries, candidates, 0.2) + ranking_loss(candidates[:4], queries, 0.2)) / 2
     assert_same(ours, theirs, queries, candidates)
+
+
+def numbers(text: str) -> Tensor:
+    return torch.tensor([ord(letter) for letter in text])
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.text("abc", min_size=4, max_size=4), st.text("abcd", min_size=4, max_size=6))
+def test_what_is_right_as_well_is_no_negative(first: str, second: str) -> None:
+    queries, candidates = vectors(4, 6), vectors(len(second), 6, seed=1)
+    is_positive = find_positives(numbers(first), numbers(second))
+    ours = in_batch_negatives_loss(queries, candidates, temperature=0.5, is_positive=is_positive)
+    assert_same(ours, ranking_loss(queries, candidates, 0.5, (first, second)), queries, candidates)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.text("abc", min_size=4, max_size=4), st.text("abcd", min_size=4, max_size=4))
+def test_it_is_none_on_the_way_back_either(first: str, second: str) -> None:
+    queries, candidates = vectors(4, 6), vectors(4, 6, seed=1)
+    is_positive = find_positives(numbers(first), numbers(second))
+    ours = in_batch_negatives_loss(queries, candidates, 0.5, symmetric=True, is_positive=is_positive)
+    losses = []
+    for j, candidate in enumerate(candidates):
+        wrong = [i for i in range(4) if not is_positive[i, j]]
+        scores = torch.stack([cosine(queries[i], candidate) / 0.5 for i in (j, *wrong)])
+        losses.append(scores.logsumexp(0) - scores[0])
+    theirs = (ranking_loss(queries, candidates, 0.5, (first, second)) + torch.stack(losses).mean()) / 2
+    assert_same(ours, theirs, queries, candidates)
+
+
+def test_texts_that_all_differ_give_the_very_same_bits() -> None:
+    queries, candidates = vectors(5, 6), vectors(7, 6, seed=1)
+    is_positive = find_positives(numbers("abcde"), numbers("fghijkl"))
+    losses = [in_batch_negatives_loss(queries, candidates, is_positive=given) for given in (None, is_positive)]
+    assert torch.equal(*losses)
+    gradients = [torch.autograd.grad(loss, (queries, candidates)) for loss in losses]
+    assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))
 
 
 def test_lengths_of_vectors_do_not_matter_to_the_ranking() -> None:
@@ -92,15 +142,21 @@ def test_a_classifier_is_drawn_from_its_seed_alone() -> None:
     assert not torch.equal(PairClassifier(6, 3, seed=5).weight, weight)
 
 
-def test_losses_are_float32_for_vectors_of_half_precision() -> None:
+def test_losses_are_float32_for_vectors_of_half_precision_and_under_autocast() -> None:
     first, second = vectors(4, 6).bfloat16(), vectors(4, 6, seed=1).bfloat16()
     classifier = PairClassifier(6, 3).bfloat16()
-    for loss in (
-        in_batch_negatives_loss(first, second),
-        cosine_regression_loss(first, second, torch.zeros(4)),
-        classifier.loss(first, second, torch.zeros(4)),
-    ):
-        assert loss.dtype == torch.float32
+
+    def losses() -> list[Tensor]:
+        return [
+            in_batch_negatives_loss(first, second),
+            cosine_regression_loss(first, second, torch.zeros(4)),
+            classifier.loss(first, second, torch.zeros(4)),
+        ]
+
+    plain = losses()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert all(torch.equal(loss, other) for loss, other in zip(losses(), plain, strict=True))
+    assert {loss.dtype for loss in plain} == {torch.float32}
 
 
 @pytest.mark.parametrize("objective", ["ranking", "regression", "classification"])

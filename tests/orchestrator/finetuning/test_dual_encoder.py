@@ -20,12 +20,15 @@ from bert_core.text_embedding import TextEmbedder
 from orchestrator.errors import InputError, SpecError, TaskDataError
 from orchestrator.finetuning.dual_encoder import CLASSIFIER_FILE, DualEncoder
 from orchestrator.finetuning.evaluation import evaluate_model
+from orchestrator.finetuning.heads import make_batch
 from orchestrator.finetuning.search_space import check_space
 from orchestrator.inference import predict
 from orchestrator.specs import SweepSpec, TaskSpec
 from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.task import Head
-from orchestrator.tasks import RegressionExample, load_task
+from orchestrator.tasks import RegressionExample, build_features, load_task
+from orchestrator.tasks.examples import MatchExample
+from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.test_trial import Bench
 from tests.orchestrator.finetuning.tiny_tasks import FILLERS, NAMES
 from tests.shared_data import shared_file
@@ -114,7 +117,10 @@ def test_loss_and_outputs_agree_with_their_definitions() -> None:
     np.testing.assert_allclose(model.compare(vectors.numpy()), cosines.diagonal(), atol=1e-6)
     model.judge_by("in_batch_negatives")
     expected = F.cross_entropy(cosines / 0.05, torch.arange(3))
-    torch.testing.assert_close(model.compute_loss(vectors, scores), expected)
+    torch.testing.assert_close(model.compute_loss(vectors, torch.arange(6).view(3, 2)), expected)
+    texts = torch.tensor([[0, 1], [2, 3], [0, 4]])  # the first query has a second candidate, the third one likewise
+    alone = cosines.masked_fill(torch.tensor([[0, 0, 1], [0, 0, 0], [1, 0, 0]]).bool(), -torch.inf)
+    torch.testing.assert_close(model.compute_loss(vectors, texts), F.cross_entropy(alone / 0.05, torch.arange(3)))
     assert (model.compare(vectors.numpy()) == cosines.argsort(dim=1, descending=True).numpy()).all()
     with pytest.raises(SpecError, match="no classifier of pairs"):
         model.judge_by("classification")
@@ -122,6 +128,15 @@ def test_loss_and_outputs_agree_with_their_definitions() -> None:
     model.judge_by("classification")
     logits = torch.cat([first, second, (first - second).abs()], dim=1) @ model.classifier.weight.T
     np.testing.assert_allclose(model.compare(vectors.numpy()), logits.detach(), atol=1e-6)
+
+
+def test_texts_of_equal_tokens_have_one_number(tmp_path: Path) -> None:
+    texts = [("anna", "bruno"), ("clara", "Bruno"), ("anna", "dario"), ("bruno", "anna anna anna"), ("x", "anna anna")]
+    examples = [MatchExample(str(number), *pair) for number, pair in enumerate(texts)]
+    features = build_features("embedding", (), examples, tiny_tasks.load_tokenizer(tmp_path), max_seq_length=4)
+    assert features.labels.tolist() == [[0, 1], [2, 1], [0, 3], [1, 4], [5, 4]]
+    batch = make_batch(features, features.windows_of(np.array([2, 0])), torch.device("cpu"))
+    assert batch.targets.tolist() == [[0, 3], [0, 1]]
 
 
 def test_a_trial_repeats_exactly(tmp_path: Path) -> None:
@@ -177,6 +192,16 @@ def test_a_sweep_without_a_head_to_learn_is_refused(head: Head, fields: dict[str
     assert isinstance(spec, SweepSpec)
     with pytest.raises(SpecError, match=complaint):
         check_space(spec, head)
+
+
+@pytest.mark.parametrize("changes", [{"recipe": {"temperature": 0.1}}, {"space": {"temperature": [0.1, 0.05]}}])
+def test_a_temperature_is_for_a_softmax_over_a_batch(changes: dict[str, Any]) -> None:
+    recipe = {"tokenizer": "t", **changes.get("recipe", {})}
+    spec = parse_spec({"kind": "sweep", "task": {"id": "own"}, **changes, "recipe": recipe})
+    assert isinstance(spec, SweepSpec)
+    with pytest.raises(SpecError, match=r"temperature: it is for finding partners .* objective is cosine: leave"):
+        check_space(spec, "embedding", "cosine")
+    check_space(spec, "embedding", "in_batch_negatives")
 
 
 def test_a_broken_classifier_of_pairs_is_refused(tmp_path: Path) -> None:
