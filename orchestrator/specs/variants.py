@@ -74,7 +74,7 @@ def _unfold_names(value: Any, field: str, path: KeyPath, members: Members, place
     if found:
         raise SpecError(
             f"{place_of(path, places)}: {dotted(path)} is {shown(value)}, which has variants; "
-            f"name one, {' or '.join(found)}, or list it in `space`"
+            f"name one ({', '.join(found)}), or list it in `space`"
         )
     return value
 

@@ -142,8 +142,8 @@ def test_an_unfolded_pipeline_survives_the_way_through_plain_values(pipeline: Pa
         ("stages.encoder.variants.words.variants={}", "stages.encoder.words.variants is no field of this spec"),
         (
             "stages.ner.recipe.init_from=@encoder",
-            "init_from=@encoder: stages.ner.recipe.init_from is '@encoder', which has variants; name one, "
-            "@encoder.tokens or @encoder.words or @encoder.borders",
+            "init_from=@encoder: stages.ner.recipe.init_from is '@encoder', which has variants; name one "
+            "(@encoder.tokens, @encoder.words, @encoder.borders), or list it in `space`",
         ),
         (
             "stages.encoder.variants.borders.mask_unit=word",
