@@ -27,11 +27,13 @@ from bert_core.examples.sentence_objectives import SegmentConfig, build_segments
 from bert_core.examples.stretches import Numbered
 from bert_core.masking import MaskingConfig, mask_tokens
 from bert_core.text.segment_layout import SegmentLayout
+from bert_core.text.word_pieces import MARKS, WordPieces
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PAD, _, CLS, SEP, MASK = range(len(SPECIALS))
 LAYOUT = SegmentLayout(CLS, (SEP,), SEP, type_of_second=1)
 VOCAB_SIZE = 30_522
+WORD_PIECES = WordPieces(MARKS[0], np.arange(VOCAB_SIZE) % 5 == 0)
 NUM_SENTENCES = 40_000
 
 
@@ -58,7 +60,7 @@ class OurSide:
         self.section = np.repeat(np.arange(len(counts)), counts)
         self.ordinal = np.arange(len(self.section)) - np.repeat(counts.cumsum() - counts, counts)
         self.example = np.random.default_rng(1).permutation(len(self.section))[:num_examples]
-        self.masking = MaskingConfig(VOCAB_SIZE, MASK, unit=unit, continues_word=np.arange(VOCAB_SIZE) % 5 == 0)
+        self.masking = MaskingConfig(VOCAB_SIZE, MASK, unit=unit, word_pieces=WORD_PIECES)
 
     def packed_next(self, epochs: Iterator[int]) -> PackedBatch:
         """The examples of one more epoch, laid end to end, masked."""

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from bert_core.errors import DataError
 from bert_core.examples.counter_random import derive_key, integers, random_bits, uniform
 from bert_core.examples.mask_units import UNITS, Unit, find_words
+from bert_core.text.word_pieces import WordPieces
 
 IGNORED = -100
 """A label that takes no part in a loss."""
@@ -31,8 +32,8 @@ class MaskingConfig:
     """Shares of the chosen tokens that become [MASK], become a random token, stay as they are. (The table of Devlin et
     al. 2019, appendix C.2, has the other order: MASK, SAME, RND.)"""
     unit: Unit = "token"
-    continues_word: NDArray[np.bool_] | None = field(default=None, compare=False, repr=False)
-    """(vocab_size,) whether a token goes on with the word before it; without it every token is a word."""
+    word_pieces: WordPieces | None = field(default=None, compare=False, repr=False)
+    """Which tokens belong to one word; without it every token is a word."""
 
 
 def mask_tokens(

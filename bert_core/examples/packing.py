@@ -78,8 +78,8 @@ def build_packed_batch(
     """Lay the examples end to end and mask them; each example's part is a function of its own number."""
     laid = lay_out(documents, segments, layout)
     input_ids, continues = laid.input_ids, None
-    if masking.unit != "token" and masking.continues_word is not None:
-        continues = masking.continues_word[input_ids]
+    if masking.unit != "token" and masking.word_pieces is not None:
+        continues = masking.word_pieces.continue_word(input_ids)
     positions, replacements = choose_masks(
         input_ids,
         laid.cu_seqlens,

@@ -12,15 +12,13 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import tokenizers
-from numpy.typing import NDArray
 from tokenizers import Encoding, models
 
 from bert_core.errors import TokenizerError
 from bert_core.text.segment_layout import SegmentLayout
 from bert_core.text.tokenizer_files import read_tokenizer
-from bert_core.text.word_pieces import CONTINUATION_MARK, continues_word
+from bert_core.text.word_pieces import WordPieces, find_word_pieces
 from bert_core.whole_files import write_whole_text
 
 
@@ -123,21 +121,19 @@ class Tokenizer:
         return SegmentLayout(self.cls_id, (self.sep_id,) * self.num_separators, self.sep_id, self.type_of_second)
 
     @cached_property
-    def continues_word(self) -> NDArray[np.bool_]:
-        """For each id whether its token goes on with a word: (V,). Raises: TokenizerError where none is marked."""
-        return continues_word([self._backend.id_to_token(i) or "" for i in range(self.vocab_size)], self._ids.values())
+    def word_pieces(self) -> WordPieces:
+        """Which tokens belong to one word. Raises: TokenizerError where the vocabulary does not tell."""
+        tokens = [self._backend.id_to_token(i) or "" for i in range(self.vocab_size)]
+        return find_word_pieces(self._definition, tokens, self._ids.values())
 
     def surface(self, token_id: int) -> tuple[str, bool]:
         """What a token adds to a text, and whether it goes on with the word before it."""
-        try:
-            goes_on = bool(self.continues_word[token_id])
-        except TokenizerError:  # nothing is marked: every token is a word
-            goes_on = False
-        token = self.token(token_id)
         text = self.decode([token_id], skip_special_tokens=False).strip()
-        return (
-            text.removeprefix(CONTINUATION_MARK) if goes_on and token.startswith(CONTINUATION_MARK) else text
-        ), goes_on
+        try:
+            pieces = self.word_pieces
+        except TokenizerError:  # nothing is marked: every token is a word
+            return text, False
+        return pieces.mark.strip(text), not pieces.mark.at_end and bool(pieces.joined[token_id])
 
     def token(self, token_id: int) -> str:
         """The token of an id. Raises: TokenizerError for an id outside the vocabulary."""

@@ -8,6 +8,7 @@ import pytest
 from bert_core.examples.mask_units import Unit
 from bert_core.examples.packing import PackedBatch, build_packed_batch
 from bert_core.masking import MaskingConfig
+from bert_core.text.word_pieces import MARKS, WordMark, WordPieces
 from tests.bert_core.small_documents import BERT, all_examples, documents
 
 CLS, SEP = BERT.prefix, BERT.suffix
@@ -83,11 +84,13 @@ def test_separators_inside_a_sequence_are_never_predicted() -> None:
 
 
 @pytest.mark.parametrize("unit", ["word", "span"])
-def test_words_are_hidden_whole_by_the_vocabularys_table(unit: Unit) -> None:
-    continues = (np.arange(50_000) % 3 == 0) & (np.arange(50_000) > SEP)
-    packed = batch(replace(MASKING, unit=unit, continues_word=continues))
+@pytest.mark.parametrize("mark", [MARKS[0], MARKS[-1]], ids=["joined with the one before", "joined with the next"])
+def test_words_are_hidden_whole_by_the_vocabularys_marks(unit: Unit, mark: WordMark) -> None:
+    joined = (np.arange(50_000) % 3 == 0) & (np.arange(50_000) > SEP)
+    packed = batch(replace(MASKING, unit=unit, word_pieces=WordPieces(mark, joined)))
     original, hidden = restored(packed), np.zeros(len(packed.input_ids), bool)
     hidden[packed.masked_positions] = True
-    same_word = continues[original[1:]] & ~np.isin(original[:-1], [CLS, SEP])
+    same_word = joined[original[:-1] if mark.at_end else original[1:]]
+    same_word &= ~np.isin(original[:-1], [CLS, SEP]) & ~np.isin(original[1:], [CLS, SEP])
     assert same_word.sum() > 1000
     assert (hidden[1:] == hidden[:-1])[same_word].all()

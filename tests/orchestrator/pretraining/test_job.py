@@ -64,10 +64,10 @@ def test_documents_of_one_token_have_no_order(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_table_of_words_is_made_where_a_unit_needs_it() -> None:
     tokenizer = make_tokenizer()
-    assert build_masking(spec(), tokenizer).continues_word is None
-    table = build_masking(spec(mask_unit="span"), tokenizer).continues_word
-    assert table is not None
-    pieces = [tokenizer.token(number) for number in np.flatnonzero(table)]
+    assert build_masking(spec(), tokenizer).word_pieces is None
+    word_pieces = build_masking(spec(mask_unit="span"), tokenizer).word_pieces
+    assert word_pieces is not None
+    pieces = [tokenizer.token(number) for number in np.flatnonzero(word_pieces.joined)]
     assert len(pieces) > 5
     assert all(piece.startswith("##") for piece in pieces)
 
