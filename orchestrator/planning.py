@@ -73,7 +73,8 @@ def _check_stage(spec: Spec, networks: Networks) -> None:
         from orchestrator.finetuning.search_space import check_space
         from orchestrator.tasks import load_task
 
-        check_space(spec, load_task(spec.task).head)
+        learnt = load_task(spec.task)
+        check_space(spec, learnt.head, learnt.objective)
     if isinstance(spec, PretrainSpec | SweepSpec | DistillSpec):
         networks.check_start(spec)
     if isinstance(spec, DistillSpec):
