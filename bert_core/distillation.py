@@ -52,12 +52,26 @@ def hidden_cosine_loss(student_hidden: Tensor, teacher_hidden: Tensor) -> Tensor
 
     Raises: DataError when the states differ in width.
     """
-    if student_hidden.shape != teacher_hidden.shape:
-        raise DataError(
-            f"hidden states have the shapes {tuple(student_hidden.shape)} and {tuple(teacher_hidden.shape)}; "
-            "a cosine needs a student of the teacher's hidden_size"
-        )
+    _check_widths("hidden states", student_hidden, teacher_hidden)
     return 1.0 - F.cosine_similarity(student_hidden.float(), teacher_hidden.float(), dim=-1).mean()
+
+
+def vector_loss(student_vectors: Tensor, teacher_vectors: Tensor) -> Tensor:
+    """Squared distance of the two vectors of a text, mean over texts: (B, H), (B, H) → scalar.
+
+    Reimers and Gurevych 2020, section 2. Of vectors of length 1 it is 2 · (1 − cosine).
+    Raises: DataError when the vectors differ in width.
+    """
+    _check_widths("vectors", student_vectors, teacher_vectors)
+    return (student_vectors.float() - teacher_vectors.float()).square().sum(dim=-1).mean()
+
+
+def _check_widths(what: str, student: Tensor, teacher: Tensor) -> None:
+    if student.shape != teacher.shape:
+        raise DataError(
+            f"{what} have the shapes {tuple(student.shape)} and {tuple(teacher.shape)}; "
+            "they are compared number by number, which needs a student of the teacher's hidden_size"
+        )
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from orchestrator.results import (
     DistillResult,
     EvaluationResult,
     Event,
+    MessageEvent,
     MetricEvent,
     ModelResult,
     PretrainResult,
@@ -191,11 +192,14 @@ def _run_distill(spec: DistillSpec, context: StageContext) -> DistillResult | Pr
         if isinstance(event, MetricEvent) and event.split == "validation":
             scores = "  ".join(f"{name} {value:.4f}" for name, value in event.values.items())
             context.progress.show(f"step {event.step:,}  {scores}")
+        elif isinstance(event, MessageEvent):
+            context.progress.say(event.text if event.level == "info" else f"{event.level}: {event.text}")
 
     context.progress.show("the teacher answers the training split")
     result = run_distillation(
         spec,
         run_folder=context.run_folder,
+        attempt=context.attempt,
         storage=context.settings.storage,
         resolve_name=partial(resolve_name, settings=context.settings),
         on_event=on_event,

@@ -7,11 +7,13 @@ from typing import cast
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from bert_core.metrics import regression_metrics
 from orchestrator.finetuning.batch_order import length_batches
 from orchestrator.finetuning.heads import HeadModel, compute_batch_logits, make_batch
+from orchestrator.finetuning.inference import compute_logits
 from orchestrator.tasks import (
     AnswerPrediction,
     ChoicePrediction,
@@ -39,6 +41,12 @@ def agreement(student: Sequence[Prediction], teacher: Sequence[Prediction]) -> f
         return regression_metrics(*values)["pearson"]
     own, theirs = ([part for one in side for part in _decided(one)] for side in (student, teacher))
     return fmean(part == other for part, other in zip(own, theirs, strict=True))
+
+
+def vector_agreement(student: HeadModel, teacher: HeadModel, features: Features) -> float:
+    """The mean cosine of both's vectors of a text."""
+    own, theirs = (torch.from_numpy(compute_logits(model, features)) for model in (student, teacher))  # (2N, H)
+    return float(F.cosine_similarity(own, theirs, dim=-1).mean())
 
 
 def _decided(prediction: Prediction) -> Sequence[object]:

@@ -2,6 +2,7 @@
 
 Files, in the run's folder:
     model                    the student at its best step, as any fine-tuned model
+    checkpoints.json         where an interrupted training goes on, as in pretraining; goes when all is done
     predictions.jsonl        its predictions on the validation split
     predictions/test.jsonl   and on the test split, where there is one
 """
@@ -12,14 +13,17 @@ from time import perf_counter
 
 import torch
 
-from orchestrator.distillation.comparison import agreement, compare_sizes, compare_speeds
+from orchestrator.distillation.comparison import agreement, compare_sizes, compare_speeds, vector_agreement
 from orchestrator.distillation.objective import DistillationLoss
 from orchestrator.distillation.student import build_student
+from orchestrator.finetuning.dual_encoder import DualEncoder
 from orchestrator.finetuning.evaluation import evaluate_model, score_model, with_labels_of
+from orchestrator.finetuning.kept_training import KeptTraining
 from orchestrator.finetuning.model_folder import load_fine_tuned
 from orchestrator.finetuning.trial import baseline_metrics, prepare_trial_features, train_and_save
 from orchestrator.model_files import describe_model
-from orchestrator.results import DistillResult, MetricEvent
+from orchestrator.pretraining.checkpoints import Checkpoints
+from orchestrator.results import DistillResult, Event
 from orchestrator.specs.distill import DistillSpec
 from orchestrator.storage import join, local_copy
 from orchestrator.tasks import (
@@ -48,12 +52,14 @@ class DistillJob:
     """Where tokenised features lie, on the storage"""
     unlabelled: tuple[str, ...] = ()
     """Files of texts that only the teacher answers"""
+    attempt: int = 1
 
 
-def distill(job: DistillJob, report: Callable[[Sequence[MetricEvent]], None]) -> DistillResult:
+def distill(job: DistillJob, report: Callable[[Sequence[Event]], None]) -> DistillResult:
     """Train the student and compare it with its teacher; `report` is told of each evaluation.
 
-    The same job gives the same weights, bit by bit, as fine-tuning does; measured speeds differ.
+    The same job gives the same weights, bit by bit, as fine-tuning does; measured speeds differ. One that was
+    interrupted goes on from its last evaluation, and ends with the same weights as well.
 
     Raises: SpecError, CheckpointError, TokenizerError, TaskDataError where teacher, student and task do not go
         together; CollapsedError; what `report` raises.
@@ -64,6 +70,8 @@ def distill(job: DistillJob, report: Callable[[Sequence[MetricEvent]], None]) ->
     device = torch.device("cuda" if spec.execution.gpus else "cpu")
     teacher = load_fine_tuned(local_copy(job.teacher_folder))
     task = with_labels_of(teacher, job.task, spec.teacher)
+    if isinstance(teacher.model, DualEncoder) and task.objective is not None:
+        teacher.model.judge_by(task.objective)
     student = build_student(spec, teacher, task, job.init_folder).to(device)
     teacher.model.to(device)
     train, validation = (
@@ -81,6 +89,12 @@ def distill(job: DistillJob, report: Callable[[Sequence[MetricEvent]], None]) ->
         null_threshold=teacher.record.null_threshold,
     )
     loss = DistillationLoss(teacher.model, seen, spec.objective, recipe.precision, train.num_examples)
+    identity = {
+        "the spec": spec.fingerprint(),
+        "the data": [read.fingerprint for read in (train, validation, *texts)],
+        "the teacher": describe_model(job.teacher_folder, task.head).digest,
+    }
+    kept = KeptTraining(Checkpoints(job.run_folder, job.attempt, keep=1), identity, report)
     best, predictions_path = train_and_save(
         student,
         teacher.tokenizer,
@@ -89,10 +103,16 @@ def distill(job: DistillJob, report: Callable[[Sequence[MetricEvent]], None]) ->
         validation,
         recipe,
         job.run_folder,
-        lambda events, score, number: report(events),
+        lambda events, score, number: kept.report(events),
         loss,
+        kept,
     )
     own = best.evaluation.scored
+    student.to(device)
+    if task.head == "embedding":
+        alike = vector_agreement(student, teacher.model, validation)
+    else:
+        alike = agreement(own.predictions, theirs.predictions)
     return DistillResult(
         task=task.id,
         metric=task.metric,
@@ -102,9 +122,9 @@ def distill(job: DistillJob, report: Callable[[Sequence[MetricEvent]], None]) ->
             **own.metrics,
             **teacher_metrics(theirs.metrics),
             **baseline_metrics(majority_baseline(task, "validation")),
-            "agreement": agreement(own.predictions, theirs.predictions),
+            "agreement": alike,
             **compare_sizes(student, teacher.model),
-            **compare_speeds(student.to(device), teacher.model, validation),
+            **compare_speeds(student, teacher.model, validation),
         },
         test_metrics=_test(job),
         predictions_path=predictions_path,

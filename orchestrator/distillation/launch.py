@@ -10,6 +10,7 @@ import ray
 from bert_core.errors import BertCoreError
 from orchestrator.distillation.job import DistillJob, distill
 from orchestrator.errors import OrchestratorError, RunFailedError
+from orchestrator.pretraining.checkpoints import delete_checkpoints
 from orchestrator.pretraining.inbox import InboxActor
 from orchestrator.pretraining.launch import last_line
 from orchestrator.results import DistillResult, Event
@@ -26,11 +27,13 @@ def run_distillation(
     spec: DistillSpec,
     *,
     run_folder: str,
+    attempt: int,
     storage: str,
     resolve_name: Callable[[str, str], str],
     on_event: Callable[[Event], None],
 ) -> DistillResult:
-    """Carry out a distillation on the connected Ray. A process that dies begins anew; so does a resumed run.
+    """Carry out a distillation on the connected Ray. A process that dies goes on from its last evaluation; so does a
+    resumed run.
 
     Args:
         storage: for what runs share.
@@ -51,6 +54,7 @@ def run_distillation(
         run_folder=absolute(run_folder),
         cache=join(absolute(storage), "tasks"),
         unlabelled=tuple(map(absolute, spec.unlabelled)),
+        attempt=attempt,
     )
     inbox = InboxActor.remote()
     execution = spec.execution
@@ -63,6 +67,7 @@ def run_distillation(
         outcome = _follow(work, inbox, on_event)
     if isinstance(outcome, Exception):
         raise outcome
+    delete_checkpoints(job.run_folder)
     return outcome
 
 

@@ -3,12 +3,21 @@
 Shapes: B examples, W windows, T tokens, C classes, H hidden.
 """
 
+from tempfile import TemporaryFile
+
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
-from bert_core.distillation import hidden_cosine_loss, last_hidden_states, soft_span_loss, soft_target_loss
+from bert_core.distillation import (
+    hidden_cosine_loss,
+    last_hidden_states,
+    soft_span_loss,
+    soft_target_loss,
+    vector_loss,
+)
 from orchestrator.finetuning.heads import Batch, HeadModel, compute_batch_logits, loss_of_logits, make_batch
 from orchestrator.finetuning.inference import Precision, compute_logits
 from orchestrator.specs.distill import ObjectiveSpec
@@ -19,9 +28,9 @@ from orchestrator.tasks import Features
 class DistillationLoss:
     """The loss of a batch of a training split, called as `fine_tune` calls a task's own.
 
-    A teacher has no dropout, so what it says about a window never changes: its logits are computed here, once, for the
-    whole split, and kept in memory (C numbers a window or a token). Its hidden states would be H numbers for each
-    token; where they count, they are computed again at each step.
+    A teacher has no dropout, so what it says about a window never changes: its logits, or its vectors, are computed
+    here, once, for the whole split, and kept in a file that goes with this object. Its hidden states would be H numbers
+    for each token; where they count, they are computed again at each step.
 
     Args:
         num_labelled: the examples that have labels, which come first; all when left out. Others count in every part
@@ -37,8 +46,9 @@ class DistillationLoss:
         num_labelled: int | None = None,
     ) -> None:
         self._teacher, self._features, self._objective = teacher.eval(), features, objective
-        needed = objective.soft_targets > 0
-        self._logits = torch.from_numpy(compute_logits(teacher, features, precision)) if needed else None
+        self._logits: Tensor | None = None
+        if objective.soft_targets:
+            self._logits = torch.from_numpy(compute_logits(teacher, features, precision, allocate=_in_a_file))
         self._num_labelled = features.num_examples if num_labelled is None else num_labelled
         self._is_word = np.zeros(len(features.input_ids), bool)
         self._is_word[features.word_starts] = True
@@ -80,8 +90,16 @@ class DistillationLoss:
         return float(has_label.mean()) * loss
 
 
+def _in_a_file(shape: tuple[int, int], dtype: type[np.float32]) -> NDArray[np.float32]:
+    """An array in a nameless file, of which memory holds what it has room for."""
+    with TemporaryFile() as file:
+        return np.memmap(file, dtype, "w+", shape=shape).view(np.ndarray)
+
+
 def soft_loss(head: Head, logits: Tensor, targets: Tensor, batch: Batch, temperature: float) -> Tensor:
-    """How far a student's logits are from its teacher's: mean over examples, labels, words or answers' two ends."""
+    """How far a student's logits are from its teacher's: mean over examples, labels, texts or answers' two ends."""
+    if head == "embedding":
+        return vector_loss(logits, targets)
     if head == "regression":
         return F.mse_loss(logits, targets)
     if head == "qa":

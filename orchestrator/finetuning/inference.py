@@ -3,6 +3,7 @@
 Shapes: W windows, T tokens, K words, C classes.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
@@ -32,9 +33,17 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
 
 @torch.inference_mode()
 def compute_logits(
-    model: HeadModel, features: Features, precision: Precision = "fp32", batch_size: int = 64
+    model: HeadModel,
+    features: Features,
+    precision: Precision = "fp32",
+    batch_size: int = 64,
+    allocate: Callable[[tuple[int, int], type[np.float32]], NDArray[np.float32]] = np.empty,
 ) -> NDArray[np.float32]:
-    """The model's outputs without dropout: (W, C) for sequences, (W, 1) for choices, (T, C) for tokens."""
+    """The model's outputs without dropout: (W, C) for sequences, (W, 1) for choices, (T, C) for tokens.
+
+    Args:
+        allocate: gives the array that is filled, from its shape and type; in memory when left out.
+    """
     was_training = model.training
     model.eval()
     device = next(model.parameters()).device
@@ -46,7 +55,7 @@ def compute_logits(
             values = compute_batch_logits(model, make_batch(features, windows, device)).cpu().numpy()
         values = values.reshape(len(values), -1)
         if logits is None:
-            logits = np.empty((rows, values.shape[1]), np.float32)
+            logits = allocate((rows, values.shape[1]), np.float32)
         logits[features.token_index(windows) if by_token else windows] = values
     model.train(was_training)
     assert logits is not None, "a split has at least one example"

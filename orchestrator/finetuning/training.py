@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import count, islice
 from typing import Generic, TypeVar
 
@@ -19,6 +19,7 @@ from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.batch_order import Schedule, epoch_batches
 from orchestrator.finetuning.heads import Batch, HeadModel, compute_loss, make_batch
 from orchestrator.finetuning.inference import autocast
+from orchestrator.finetuning.kept_training import KeptTraining, Standing
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import Head
 from orchestrator.tasks import Features
@@ -66,6 +67,7 @@ def fine_tune(
     evaluate: Callable[[], tuple[float, Scored]],
     on_evaluation: Callable[[Evaluation[Scored], float], None],
     loss: Loss = compute_loss,
+    kept: KeptTraining | None = None,
 ) -> Best[Scored]:
     """Train the model by its recipe; it ends with the best step's weights.
 
@@ -76,8 +78,9 @@ def fine_tune(
         evaluate: gives the model's score on validation data, higher being better, and what comes with it.
         on_evaluation: told of each evaluation and the best score so far; raising ends the training.
         loss: what is made smaller, of a batch; the labels' loss when left out.
+        kept: keeps the training after each evaluation, and says from where to go on.
 
-    Raises: CollapsedError when the loss is not finite.
+    Raises: CollapsedError when the loss is not finite; CheckpointError when what was kept cannot be used.
     """
     schedule = Schedule(len(features.group_lengths), recipe.batch_size, recipe.epochs, recipe.evaluations_per_epoch)
     optimizer = build_optimizer(
@@ -86,10 +89,14 @@ def fine_tune(
     num_warmup = round(recipe.warmup_share * schedule.num_steps)
     meter = _Meter()
     best: Best[Scored] | None = None
-    stale = 0
+    num_done = stale = 0
+    standing = None if kept is None else kept.restore(model, optimizer)
+    if standing is not None:
+        num_done = schedule.num_steps if standing.is_last else standing.step
+        stale, best = standing.stale, _best_again(model, standing, evaluate)
     evaluation_numbers = {step: number for number, step in enumerate(schedule.evaluation_steps, start=1)}
     model.train()
-    for step, groups in enumerate(islice(_batches(features, recipe), schedule.num_steps), start=1):
+    for step, groups in enumerate(islice(_batches(features, recipe), num_done, schedule.num_steps), start=num_done + 1):
         if recipe.unfreeze_every_epochs is not None:
             thaw(model, math.floor((step - 1) / (recipe.unfreeze_every_epochs * schedule.steps_per_epoch)))
         factor = linear_warmup_decay(step - 1, schedule.num_steps, num_warmup)
@@ -115,11 +122,24 @@ def fine_tune(
         if best is None or is_better:
             best = Best(evaluation, _copy_weights(model))
         on_evaluation(evaluation, best.evaluation.score)
+        if kept is not None:
+            values = {part.name: getattr(best.evaluation, part.name) for part in fields(Evaluation)}
+            values.pop("scored")
+            kept.save(model, optimizer, Standing(step, evaluation.is_last, stale, values, best.weights))
         if evaluation.is_last:
             break
         meter.restart()
     assert best is not None, "the last step is always evaluated"
     model.load_state_dict(best.weights)
+    return best
+
+
+def _best_again(model: HeadModel, standing: Standing, evaluate: Callable[[], tuple[float, Scored]]) -> Best[Scored]:
+    """The best evaluation of a training that goes on, with what comes with its score, which is not kept."""
+    weights = _copy_weights(model)
+    model.load_state_dict(standing.best_weights)
+    best = Best(Evaluation(**standing.best, scored=evaluate()[1]), dict(standing.best_weights))
+    model.load_state_dict(weights)
     return best
 
 

@@ -19,6 +19,7 @@ from orchestrator.errors import OrchestratorError
 from orchestrator.finetuning.evaluation import Scored, score_model
 from orchestrator.finetuning.frozen import freeze
 from orchestrator.finetuning.heads import HeadModel, build_model, compute_loss
+from orchestrator.finetuning.kept_training import KeptTraining
 from orchestrator.finetuning.model_folder import record_of, save_model_folder
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.training import Best, Evaluation, Loss, fine_tune
@@ -138,10 +139,12 @@ def train_and_save(
     folder: str,
     report: Report,
     loss: Loss = compute_loss,
+    kept: KeptTraining | None = None,
 ) -> tuple[Best[Scored], str]:
     """Train a model by its recipe; the best step's weights go to `folder`/model, the predictions beside them.
 
-    Returns the best evaluation and where its predictions lie. Raises: CollapsedError; what `report` raises.
+    Returns the best evaluation and where its predictions lie. Raises: CollapsedError; what `report` raises;
+    CheckpointError when what was `kept` of an interrupted training cannot be used.
     """
     steps_per_epoch = -(-len(train.group_lengths) // recipe.batch_size)
 
@@ -152,7 +155,7 @@ def train_and_save(
     def on_evaluation(evaluation: Evaluation[Scored], best_score: float) -> None:
         report(_events(evaluation, steps_per_epoch), None if evaluation.is_last else best_score, evaluation.number)
 
-    best = fine_tune(model, train, recipe, evaluate, on_evaluation, loss)
+    best = fine_tune(model, train, recipe, evaluate, on_evaluation, loss, kept)
     save_model_folder(
         model.cpu(), tokenizer, record_of(task, recipe, best.evaluation.scored.null_threshold), join(folder, "model")
     )

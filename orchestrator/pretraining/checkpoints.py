@@ -33,6 +33,12 @@ POINTER = "checkpoints.json"
 FOLDER = "checkpoints"
 
 
+def delete_checkpoints(run_folder: str) -> None:
+    """Remove all checkpoints of a run that has no more use for them, the pointer first."""
+    delete(join(run_folder, POINTER))
+    delete(join(run_folder, FOLDER))
+
+
 @dataclass(frozen=True)
 class Checkpoints:
     """The checkpoints of one run, as one attempt sees them."""

@@ -17,7 +17,7 @@ class ObjectiveSpec(Section):
     soft_targets: float = identity(
         1.0,
         "Weight of the divergence from the teacher's softened outputs, over classes, tokens, an answer's places or the "
-        "vocabulary; in regression, from its values.",
+        "vocabulary; in regression, from its values; the squared distance from its vectors (embedding).",
         ge=0.0,
     )
     labels: float = identity(0.0, "Weight of the loss of the task's labels, or of masked tokens.", ge=0.0)
@@ -38,7 +38,7 @@ class DistillExecutionSpec(Section):
 
     cpus: float = execution(1.0, "Ray CPUs.", unit="CPUs", gt=0.0)
     gpus: float = execution(0.0, "Ray GPUs; a fraction shares one.", unit="GPUs", ge=0.0)
-    max_failures: int = execution(1, "Times it is begun anew after its process died.", ge=0)
+    max_failures: int = execution(1, "Times it goes on after its process died.", ge=0)
 
 
 class DistillSpec(Spec):

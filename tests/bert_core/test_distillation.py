@@ -17,6 +17,7 @@ from bert_core.distillation import (
     soft_span_loss,
     soft_target_loss,
     student_of,
+    vector_loss,
 )
 from bert_core.errors import ConfigError, DataError
 from bert_core.heads import (
@@ -88,7 +89,7 @@ def test_cosine_is_a_tokens_mean_and_knows_no_length() -> None:
 
 def test_cosine_of_unequal_widths_is_refused() -> None:
     with pytest.raises(
-        DataError, match=r"\(6, 8\) and \(6, 4\); a cosine needs a student of the teacher's hidden_size"
+        DataError, match=r"hidden states have .* \(6, 8\) and \(6, 4\); .* needs a student of the teach"
     ):
         hidden_cosine_loss(torch.ones(6, 8), torch.ones(6, 4))
 
@@ -171,3 +172,13 @@ def test_a_students_dropout_is_its_own() -> None:
 def test_a_student_as_deep_as_its_teacher_is_refused(num_layers: int) -> None:
     with pytest.raises(ConfigError, match=rf"num_hidden_layers {num_layers} must be at least 1 and below .* 3"):
         student_of(teacher_of(BertForSequenceClassification, 3), num_layers)
+
+
+def test_the_vectors_loss_is_the_mean_squared_distance_and_of_unit_vectors_the_cosines() -> None:
+    student, teacher = two_sides(5, 8)
+    distances = torch.stack([torch.dist(a, b) ** 2 for a, b in zip(student, teacher, strict=True)])
+    torch.testing.assert_close(vector_loss(student, teacher), distances.mean())
+    student, teacher = F.normalize(student, dim=-1), F.normalize(teacher, dim=-1)
+    torch.testing.assert_close(vector_loss(student, teacher), 2 * hidden_cosine_loss(student, teacher))
+    with pytest.raises(DataError, match=r"vectors have the shapes \(5, 8\) and \(5, 4\)"):
+        vector_loss(student, teacher[:, :4])

@@ -5,7 +5,6 @@ Run alone: pytest tests/orchestrator/distillation/test_job.py
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,15 +14,17 @@ from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, TokenizerError
 from bert_core.heads import BertForPreTraining
 from bert_core.text.tokenizer_training import train_wordpiece
-from orchestrator.distillation.student import build_student
 from orchestrator.errors import SpecError
+from orchestrator.finetuning.dual_encoder import DualEncoder
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.model_folder import load_fine_tuned
+from orchestrator.results import MetricEvent
 from orchestrator.specs import TaskSpec
 from orchestrator.storage import digest_file
 from orchestrator.tasks import load_task
 from tests.orchestrator.distillation.tiny_distillation import Bench, train_teacher
 from tests.orchestrator.finetuning import tiny_tasks
+from tests.orchestrator.finetuning.test_dual_encoder import pairs
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,8 @@ def test_texts_without_labels_teach_what_few_labels_do_not(classifier: Bench, tm
 def test_hidden_states_alone_make_the_students_like_the_teachers(classifier: Bench) -> None:
     classifier.events.clear()
     classifier.run(objective={"soft_targets": 0.0, "hidden_cosine": 1.0})
-    losses = [event.values["loss"] for event in classifier.events if event.split == "train"]
+    measured = [event for event in classifier.events if isinstance(event, MetricEvent)]
+    losses = [event.values["loss"] for event in measured if event.split == "train"]
     assert losses[0] > 0.3 > 0.1 > losses[-1]
 
 
@@ -88,6 +90,30 @@ def test_a_student_of_each_head_agrees_with_its_teacher(head: str, tmp_path: Pat
     assert result.metrics[metric] > 0.8 > result.metrics[f"baseline.{metric}"]
     student = load_fine_tuned(Path(result.model.folder))
     assert student.model.config.token_decoder == ("crf" if head == "crf" else "softmax")
+
+
+@pytest.mark.parametrize(
+    ("objective", "metric"),
+    [("cosine", "spearman"), ("classification", "accuracy"), ("in_batch_negatives", "mrr_at_10")],
+)
+def test_a_students_vectors_come_to_be_its_teachers(objective: str, metric: str, tmp_path: Path) -> None:
+    task = pairs(tmp_path / "task", objective)
+    bench = Bench(task, train_teacher(task, tmp_path, pooling="max"), tmp_path)
+    before, after = (bench.run(recipe={"epochs": epochs}).metrics for epochs in (0.01, 4.0))
+    assert before["agreement"] < 0.7 < 0.95 < after["agreement"]
+    assert after[metric] == pytest.approx(after[f"teacher.{metric}"], abs=0.1)
+    student = load_fine_tuned(bench.folder / "run/model").model
+    assert isinstance(student, DualEncoder)
+    assert student.embedding.pooling == "max"
+
+
+def test_vectors_of_unequal_width_are_refused(tmp_path: Path) -> None:
+    task = pairs(tmp_path / "task", "cosine")
+    bench = Bench(task, train_teacher(task, tmp_path, epochs=0.1), tmp_path)
+    with pytest.raises(
+        SpecError, match=r"objective\.soft_targets compares vectors, .* 256 wide in the student and 128 in teacher"
+    ):
+        bench.run(recipe={"size": "mini"})
 
 
 def test_a_student_of_fewer_layers_is_a_fine_tuned_model_like_others(classifier: Bench) -> None:
@@ -162,15 +188,6 @@ def test_a_teacher_with_other_labels_is_refused(classifier: Bench, tmp_path: Pat
 def test_a_teacher_without_a_head_is_refused(classifier: Bench, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="has no head for a task"):
         Bench(classifier.task, save_start(tmp_path, ""), tmp_path).run()
-
-
-def test_a_task_of_vectors_is_refused(classifier: Bench) -> None:
-    teacher = load_fine_tuned(Path(classifier.teacher))
-    task = replace(load_task(classifier.task), head="embedding")
-    with pytest.raises(
-        SpecError, match=r"task words is one of vectors \(embedding\), which a student cannot be taught"
-    ):
-        build_student(classifier.spec(), teacher, task, None)
 
 
 def test_texts_longer_than_the_teacher_reads_are_refused(classifier: Bench) -> None:

@@ -71,6 +71,7 @@ def follow(folder: Path, on_event: Callable[[Event], None] = lambda event: None)
     launch.run_distillation(
         spec,
         run_folder=str(folder / "run"),
+        attempt=1,
         storage=str(folder / "storage"),
         resolve_name=lambda field, name: str(folder / name),
         on_event=on_event,

@@ -1,12 +1,14 @@
 """A teacher of a tiny task, and a bench that distils it in this process."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.distillation.job import DistillJob, distill
 from orchestrator.finetuning.heads import build_model
 from orchestrator.finetuning.trial import prepare_trial_features, train_and_save
-from orchestrator.results import DistillResult, MetricEvent
+from orchestrator.results import DistillResult, Event
 from orchestrator.specs import DistillSpec, TaskSpec
+from orchestrator.storage import delete
 from orchestrator.tasks import load_task
 from tests.orchestrator.finetuning import tiny_tasks
 
@@ -19,7 +21,7 @@ def train_teacher(task_spec: TaskSpec, folder: Path, **recipe_fields: object) ->
         prepare_trial_features(task, split, recipe, tokenizer, str(folder / "cache"))
         for split in ("train", "validation")
     )
-    model = build_model(task.head, task.labels, recipe, None, tokenizer, task.columns.width)
+    model = build_model(task.head, task.labels, recipe, None, tokenizer, task.columns.width, task.objective)
     path = str(folder / "teacher")
     train_and_save(model, tokenizer, task, train, validation, recipe, path, lambda events, score, number: None)
     return f"{path}/model"
@@ -30,14 +32,17 @@ class Bench:
 
     def __init__(self, task: TaskSpec, teacher: str, folder: Path) -> None:
         self.task, self.teacher, self.folder = task, teacher, folder
-        self.events: list[MetricEvent] = []
+        self.events: list[Event] = []
 
     def spec(self, **fields: object) -> DistillSpec:
         recipe = {**tiny_tasks.RECIPE.model_dump(), "epochs": 6.0, **fields.pop("recipe", {})}  # type: ignore[dict-item]
         return DistillSpec.model_validate({"teacher": "teacher", "task": self.task, "recipe": recipe, **fields})
 
-    def run(self, init_folder: str | None = None, **fields: object) -> DistillResult:
+    def run(self, init_folder: str | None = None, attempt: int = 1, **fields: object) -> DistillResult:
+        """A first attempt begins with an empty folder."""
         spec = self.spec(**fields)
+        if attempt == 1:
+            delete(str(self.folder / "run"))
         job = DistillJob(
             spec=spec,
             task=load_task(spec.task),
@@ -46,5 +51,10 @@ class Bench:
             run_folder=str(self.folder / "run"),
             cache=str(self.folder / "cache"),
             unlabelled=spec.unlabelled,
+            attempt=attempt,
         )
-        return distill(job, self.events.extend)
+        return distill(job, self.report)
+
+    def report(self, events: Sequence[Event]) -> None:
+        """Keep what a distillation reports."""
+        self.events += events
