@@ -7,6 +7,16 @@ from pathlib import Path
 from typing import Any, Self
 
 from bert_core.config_checks import check_config
+from bert_core.config_choices import (
+    FeedForward,
+    HeadStates,
+    HiddenActivation,
+    NormPlacement,
+    PoolerActivation,
+    PositionEmbedding,
+    ProblemType,
+    TokenDecoder,
+)
 from bert_core.errors import CheckpointError, ConfigError
 from bert_core.families import FAMILIES, MODERN, OWN, Family
 from bert_core.sizes import shape_of
@@ -26,8 +36,8 @@ class BertConfig:
     num_hidden_layers: int = 12
     num_attention_heads: int = 12
     intermediate_size: int = 3072
-    hidden_act: str = "gelu"
-    """Activation inside the feed-forward layer: one of ACTIVATIONS; "gelu" is the exact one, by erf."""
+    hidden_act: HiddenActivation = "gelu"
+    """Activation inside the feed-forward layer; "gelu" is the exact one, by erf."""
     hidden_dropout_prob: float = 0.1
     attention_probs_dropout_prob: float = 0.1
     classifier_dropout: float | None = None
@@ -45,28 +55,28 @@ class BertConfig:
     """Its embedding starts at zero and gets no gradient as an input."""
     id2label: Mapping[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
     """Names of the classes of a classification head."""
-    problem_type: str | None = None
-    """One of PROBLEM_TYPES; None lets the labels decide, as in Hugging Face."""
+    problem_type: ProblemType | None = None
+    """What a classifier of sequences learns; None lets the labels decide, as in Hugging Face."""
 
     embedding_size: int | None = None
     """Width of the embeddings, which a matrix then widens to `hidden_size` (Lan et al. 2020, section 3.1)."""
     num_hidden_groups: int | None = None
     """Layers that have weights of their own, each used for a run of layers (same place); None: every layer."""
-    position_embedding_type: str = "absolute"
+    position_embedding_type: PositionEmbedding = "absolute"
     """"absolute" (learned), "rotary" (Su et al. 2021) or "alibi" (Press et al. 2022)."""
     position_offset: int = 0
     """Row of the first position in the table of learned positions."""
     rotary_base: float = 10000.0
     """Base of the wavelengths of rotary positions (θ of section 3.2.2)."""
-    feed_forward: str = "mlp"
+    feed_forward: FeedForward = "mlp"
     """"mlp", or "gated": act(x·W)·(x·V) (Shazeer 2020)."""
-    norm_placement: str = "post"
+    norm_placement: NormPlacement = "post"
     """LayerNorm behind each addition, "post", or in front of each sub-layer, "pre" (Xiong et al. 2020)."""
     final_norm: bool = True
     """Whether an encoder with "pre" ends in a LayerNorm."""
     use_bias: bool = True
     """Whether the layers' matrices and norms have biases."""
-    pooler_activation: str | None = "tanh"
+    pooler_activation: PoolerActivation | None = "tanh"
     """Of the layer that summarises a sequence from its first token; None: the first token's state is the summary."""
     prediction_transform: bool = True
     """Whether the masked-token head has a layer of its own before the output matrix."""
@@ -80,9 +90,9 @@ class BertConfig:
     """Whether a classifier of tokens has the hidden layers' dropout and not the classifier's."""
     zeroes_padding: bool = False
     """Whether padding is zero behind each layer, which the padded form of an answer's head sees."""
-    head_input: str = "last"
+    head_input: HeadStates = "last"
     """What a head for a task reads: a layer's output, or the last four's sum or concatenation, or a learnt mixture."""
-    token_decoder: str = "softmax"
+    token_decoder: TokenDecoder = "softmax"
     """How a classifier of tokens chooses: each for itself, "softmax", or the best sequence, "crf"."""
     num_recurrent_layers: int = 0
     """Layers of a bidirectional LSTM in front of a classifier of tokens (Devlin et al. 2018, section 5.3: two)."""
@@ -237,7 +247,7 @@ class BertConfig:
             answer_dropout=probability if self.answer_dropout else 0.0,
         )
 
-    def with_labels(self, labels: Sequence[str], problem_type: str | None = None) -> Self:
+    def with_labels(self, labels: Sequence[str], problem_type: ProblemType | None = None) -> Self:
         """The same model with the classes of a task.
 
         >>> BertConfig().with_labels(["negative", "positive"]).label2id

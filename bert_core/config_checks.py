@@ -1,26 +1,32 @@
 """What the numbers of a model must be to be a model."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
+from bert_core.config_choices import (
+    FeedForward,
+    HeadStates,
+    HiddenActivation,
+    NormPlacement,
+    PoolerActivation,
+    PositionEmbedding,
+    ProblemType,
+    TokenDecoder,
+)
 from bert_core.errors import ConfigError
 from bert_core.families import FAMILIES
 
 if TYPE_CHECKING:
     from bert_core.config import BertConfig
 
-ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu")
-
-PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
-
 _CHOICES: dict[str, tuple[str | None, ...]] = {
-    "hidden_act": ACTIVATIONS,
-    "problem_type": (None, *PROBLEM_TYPES),
-    "position_embedding_type": ("absolute", "rotary", "alibi"),
-    "feed_forward": ("mlp", "gated"),
-    "norm_placement": ("post", "pre"),
-    "pooler_activation": ("tanh", "relu", None),
-    "head_input": ("last", "second_to_last", "sum_last_four", "concat_last_four", "mixture", "embeddings"),
-    "token_decoder": ("softmax", "crf"),
+    "hidden_act": get_args(HiddenActivation),
+    "problem_type": (None, *get_args(ProblemType)),
+    "position_embedding_type": get_args(PositionEmbedding),
+    "feed_forward": get_args(FeedForward),
+    "norm_placement": get_args(NormPlacement),
+    "pooler_activation": (*get_args(PoolerActivation), None),
+    "head_input": get_args(HeadStates),
+    "token_decoder": get_args(TokenDecoder),
 }
 
 _COUNTS = (

@@ -11,13 +11,14 @@ Written as sentence-transformers 2 to 6 read it; read as any of them wrote it.
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from bert_core.config_choices import Pooling
 from bert_core.errors import CheckpointError, ConfigError
 from bert_core.manifest import write_json
 
 MODULES_FILE = "modules.json"
-POOLINGS = ("mean", "cls", "max")
+POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 
 _POOLING_FILE = "1_Pooling/config.json"
 _LENGTH_FILE = "sentence_bert_config.json"
@@ -38,7 +39,7 @@ class SentenceEmbeddingConfig:
     Raises: ConfigError, naming the field.
     """
 
-    pooling: str = "mean"
+    pooling: Pooling = "mean"
     """One of POOLINGS (Reimers and Gurevych 2019, section 3)."""
     normalize: bool = False
     """Whether vectors are scaled to length 1."""
@@ -125,16 +126,17 @@ def _check_fixed(folder: Path) -> None:
                 )
 
 
-def _read_pooling(file: Path) -> str:
+def _read_pooling(file: Path) -> Pooling:
     """From `pooling_mode` (version 6) or the `pooling_mode_…` flags (before)."""
     values = _read(file, dict)
     prefix = "pooling_mode_"
     flags = [name.removeprefix(prefix) for name, on in values.items() if name.startswith(prefix) and on is True]
     modes = values.get("pooling_mode", [flag.removesuffix("s").removesuffix("_token") for flag in flags])
     modes = [modes] if isinstance(modes, str) else modes
-    if not isinstance(modes, list) or len(modes) != 1 or modes[0] not in POOLINGS:
+    chosen = [pooling for pooling in POOLINGS if modes == [pooling]]
+    if not chosen:
         raise CheckpointError(f"{file} asks for the pooling {modes}; one of {', '.join(POOLINGS)} can be done here")
-    return str(modes[0])
+    return chosen[0]
 
 
 def _read_max_seq_length(folder: Path) -> int | None:

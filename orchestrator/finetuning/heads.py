@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bert_core.config import BertConfig
+from bert_core.config_choices import ProblemType
 from bert_core.families import ENCODER
 from bert_core.heads import (
     BertForMultipleChoice,
@@ -54,7 +55,7 @@ HEAD_MODELS: Mapping[Head, type[HeadModel]] = {
 }
 
 
-_PROBLEM_TYPES: Mapping[Head, str] = {
+_PROBLEM_TYPES: Mapping[Head, ProblemType] = {
     "classification": "single_label_classification",
     "multi_label": "multi_label_classification",
 }

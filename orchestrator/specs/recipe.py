@@ -4,6 +4,7 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
+from bert_core.config_choices import HeadStates, Pooling, TokenDecoder
 from orchestrator.specs.fields import Section, identity
 from orchestrator.specs.network import Family, Size
 
@@ -29,8 +30,8 @@ class RecipeSpec(Section):
     frozen: bool = identity(
         False, "Only the head learns, on the encoder's outputs, which are computed once for all trials."
     )
-    head_input: Literal["last", "second_to_last", "sum_last_four", "concat_last_four", "mixture", "embeddings"] = (
-        identity("last", "What the head reads: a layer's output, the last four's, or a learnt mixture of all.")
+    head_input: HeadStates = identity(
+        "last", "What the head reads: a layer's output, the last four's, or a learnt mixture of all."
     )
     layer_learning_rate_decay: float = identity(
         1.0, "Each layer's learning rate is this times that of the layer above it; 1 for one rate.", gt=0.0, le=1.0
@@ -50,7 +51,7 @@ class RecipeSpec(Section):
         "What a window shows: a sentence alone, or as much of its document around it as fits, where the file marks "
         "documents with `-DOCSTART-` (ner).",
     )
-    token_decoder: Literal["softmax", "crf"] = identity(
+    token_decoder: TokenDecoder = identity(
         "softmax", "Each word's tag alone, or a sentence's path of tags: a linear-chain CRF within BIO (ner)."
     )
     num_recurrent_layers: int = identity(
@@ -59,7 +60,7 @@ class RecipeSpec(Section):
     recurrent_size: int | None = identity(
         None, "Width of those layers, both directions together; hidden_size when left out (ner).", ge=2
     )
-    pooling: Literal["mean", "cls", "max"] | None = identity(
+    pooling: Pooling | None = identity(
         None, "How tokens become one vector; as the model's folder says, else their mean, when left out (embedding)."
     )
     temperature: float = identity(

@@ -1,7 +1,7 @@
 """The encoder, against transformers. Run alone: pytest tests/bert_core/test_model.py"""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_core.config import BertConfig
-from bert_core.config_checks import ACTIVATIONS
+from bert_core.config_choices import HiddenActivation
 from bert_core.errors import DataError
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
@@ -30,7 +30,7 @@ def configs(draw: st.DrawFn) -> BertConfig:
         num_attention_heads=heads,
         num_hidden_layers=draw(st.integers(1, 3)),
         intermediate_size=draw(st.integers(1, 50)),
-        hidden_act=draw(st.sampled_from(ACTIVATIONS)),
+        hidden_act=draw(st.sampled_from(get_args(HiddenActivation))),
         type_vocab_size=draw(st.integers(1, 3)),
         pad_token_id=draw(st.sampled_from([None, 0, 4])),
     )

@@ -10,6 +10,7 @@ EVERYTHING_HEAVY = frozenset({"ray", "torch", "sqlalchemy", "pandas", "transform
 TEXT_HALF = (
     "bert_core.config",
     "bert_core.config_checks",
+    "bert_core.config_choices",
     "bert_core.errors",
     "bert_core.examples",
     "bert_core.families",

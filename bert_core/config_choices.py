@@ -1,0 +1,13 @@
+"""The choices that a model is made of: what the fields of `BertConfig` and of a spec may say. No torch in here."""
+
+from typing import Literal
+
+HiddenActivation = Literal["gelu", "gelu_new", "relu", "silu"]
+ProblemType = Literal["regression", "single_label_classification", "multi_label_classification"]
+PositionEmbedding = Literal["absolute", "rotary", "alibi"]
+FeedForward = Literal["mlp", "gated"]
+NormPlacement = Literal["post", "pre"]
+PoolerActivation = Literal["tanh", "relu"]
+HeadStates = Literal["last", "second_to_last", "sum_last_four", "concat_last_four", "mixture", "embeddings"]
+TokenDecoder = Literal["softmax", "crf"]
+Pooling = Literal["mean", "cls", "max"]
