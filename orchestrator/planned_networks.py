@@ -55,15 +55,17 @@ class Networks:
         from orchestrator.finetuning.search_space import check_recipe
         from orchestrator.tasks import load_task
 
+        head = None
         if spec.pretraining is not None:
             self._check_tokenizer(spec.teacher, spec.pretraining.tokenizer)
         if spec.task is not None:
             task = load_task(spec.task)
-            check_recipe(spec.recipe, task.head)
+            head = task.head
+            check_recipe(spec.recipe, head)
             self._check_teacher(spec.teacher, task)
         student, teacher = self._student(spec), self._named(spec.teacher)
         if student is not None and teacher is not None:
-            check_widths(spec, student, teacher)
+            check_widths(spec, student, teacher, head)
 
     def check_start(self, spec: PretrainSpec | SweepSpec | DistillSpec) -> None:
         """See that the models to start from read what the spec gives them, and have the layers that the head reads.
@@ -119,27 +121,43 @@ class Networks:
 
     def _check_teacher(self, teacher: str, task: "Task") -> None:
         """See that a teacher was, or will be, fine-tuned for a task; its weights are not read."""
+        from bert_core.pretrained import WEIGHTS_FILE
         from bert_core.text.tokenization import Tokenizer
+        from orchestrator.finetuning.dual_encoder import CLASSIFIER_FILE, DualEncoder
         from orchestrator.finetuning.evaluation import with_labels_of
         from orchestrator.finetuning.heads import HEAD_MODELS
         from orchestrator.finetuning.model_folder import FineTunedModel, read_record
-        from orchestrator.tasks import load_task
 
         if teacher.startswith(STAGE_MARK):
-            stage = self.stages[teacher.removeprefix(STAGE_MARK)]
-            learnt = stage.task if isinstance(stage, SweepSpec | DistillSpec) else None
-            head = "no task" if learnt is None else load_task(learnt).head
-            if head != task.head:
-                raise SpecError(
-                    f"teacher {teacher} makes a model for {head}, task {task.id} needs one for {task.head}; "
-                    f"name a stage that fine-tunes for {task.head}"
-                )
+            self._check_stage_of_teacher(teacher, task)
             return
-        folder = local_copy(resolve_name("teacher", teacher, self.settings))
+        folder = local_copy(resolve_name("teacher", teacher, self.settings), skip=(WEIGHTS_FILE,))
         config = BertConfig.from_pretrained(folder)
         record = read_record(folder, config)
         model = HEAD_MODELS[record.head](config, seed=None)  # without storage: only its labels are asked for
         with_labels_of(FineTunedModel(model, Tokenizer.load(folder), record), task, teacher)
+        if isinstance(model, DualEncoder) and task.objective is not None and not (folder / CLASSIFIER_FILE).exists():
+            model.judge_by(task.objective)
+
+    def _check_stage_of_teacher(self, teacher: str, task: "Task") -> None:
+        """See that a stage's task has the head, the labels and the columns of the one that its model is to teach."""
+        from orchestrator.tasks import load_task
+
+        stage = self.stages[teacher.removeprefix(STAGE_MARK)]
+        learnt = load_task(stage.task) if isinstance(stage, SweepSpec | DistillSpec) and stage.task else None
+        head = "no task" if learnt is None else learnt.head
+        if learnt is None or head != task.head:
+            raise SpecError(
+                f"teacher {teacher} makes a model for {head}, task {task.id} needs one for {task.head}; "
+                f"name a stage that fine-tunes for {task.head}"
+            )
+        pairs = {"labels": (learnt.labels, task.labels), "columns": (learnt.columns.names, task.columns.names)}
+        for what, (theirs, own) in pairs.items():
+            if set(theirs) != set(own):
+                raise SpecError(
+                    f"teacher {teacher} will know the {what} {', '.join(theirs) or 'none'}; task {task.id} has "
+                    f"{', '.join(own) or 'none'}: give both stages the same task"
+                )
 
     def _check_tokenizer(self, init_from: str, tokenizer: str) -> None:
         from bert_core.text.tokenization import Tokenizer
@@ -156,15 +174,16 @@ class Networks:
         return None if vocab_size is None else build_config(spec.model, vocab_size)
 
     def _trials(self, spec: SweepSpec) -> Iterator[BertConfig | None]:
-        from orchestrator.finetuning.search_space import listed_values
+        from orchestrator.finetuning.search_space import listed_values, value_bounds
 
         models = [str(name) for name in listed_values(spec, "init_from")]
         yield from (self._named(name) for name in models if name != RANDOM)
         if RANDOM in models:
+            num_positions = max(512, int(value_bounds(spec, "max_seq_length")[1]))
             axes = (listed_values(spec, name) for name in ("size", "family", "tokenizer"))
             for size, family, tokenizer in product(*axes):
                 vocab_size = self._vocab_size(str(tokenizer))
-                changes = {"vocab_size": vocab_size}
+                changes = {"vocab_size": vocab_size, "max_position_embeddings": num_positions}
                 yield None if vocab_size is None else BertConfig.from_size(str(size), str(family), **changes)
 
     def _student(self, spec: DistillSpec) -> BertConfig | None:
@@ -186,7 +205,12 @@ class Networks:
             folder = resolve_name("init_from", name, self.settings)
             return BertConfig.from_dict(read_json(join(folder, CONFIG_FILE)))
         stage = self.stages[name.removeprefix(STAGE_MARK)]
-        return self._pretraining(stage) if isinstance(stage, PretrainSpec) else None
+        if isinstance(stage, PretrainSpec):
+            return self._pretraining(stage)
+        if isinstance(stage, DistillSpec):
+            return self._student(stage)
+        first, *others = self._trials(stage) if isinstance(stage, SweepSpec) else (None,)
+        return first if all(config == first for config in others) else None
 
     def _vocab_size(self, name: str) -> int | None:
         from bert_core.text.tokenization import Tokenizer

@@ -13,6 +13,7 @@ from bert_core.examples.sentence_objectives import SegmentConfig
 from bert_core.heads import BertForPreTraining
 from bert_core.losses import PretrainingSums
 from bert_core.masking import MaskingConfig
+from bert_core.pretrained import WEIGHTS_FILE
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_files import TOKENIZER_FILES
 from orchestrator.corpus.stream import ExampleStream, StreamConfig
@@ -122,7 +123,7 @@ def build_held_out(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer
 
 def check_start(init_folder: str, tokenizer: Tokenizer) -> None:
     """See that a model to continue from reads this tokenizer's ids. Raises: TokenizerError."""
-    folder = local_copy(init_folder)
+    folder = local_copy(init_folder, skip=(WEIGHTS_FILE,))
     tokenizer.check_fits(BertConfig.from_pretrained(folder).vocab_size)
     if any((folder / name).exists() for name in TOKENIZER_FILES):
         tokenizer.check_agrees(Tokenizer.load(folder))

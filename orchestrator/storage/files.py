@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -123,10 +123,13 @@ def digest_file(path: str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
-def local_copy(path: str) -> Path:
+def local_copy(path: str, skip: Collection[str] = ()) -> Path:
     """The same file or folder on this machine: itself where it is local, else a download.
 
     Downloads go when the process ends.
+
+    Args:
+        skip: names of files in a folder that need not be downloaded.
     """
     if is_local(path):
         return local_path(path)
@@ -135,7 +138,12 @@ def local_copy(path: str) -> Path:
     if filesystem.isfile(plain):
         filesystem.get_file(plain, str(target / Path(plain).name))
         return target / Path(plain).name
-    filesystem.get(plain.rstrip("/") + "/", f"{target}/", recursive=True)
+    root = plain.rstrip("/") + "/"
+    for file in filesystem.find(root):
+        name = str(file).removeprefix(root)
+        if name not in skip:
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            filesystem.get_file(file, str(target / name))
     return target
 
 

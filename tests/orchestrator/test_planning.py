@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, ConfigError, TokenizerError
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.errors import CorpusError, NotFoundError, SpecError, TaskDataError
-from orchestrator.planning import check_inputs, plan_rows
+from orchestrator.planning import check_inputs, input_identity, plan_rows
 from orchestrator.registry import Registry
 from orchestrator.results import ModelResult
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
+from orchestrator.storage import write_bytes
 
 CORPUS = {"files": ["corpus.txt"]}
 TOKENIZER = {"kind": "tokenizer", "corpus": CORPUS, "vocab_size": 100}
@@ -154,6 +156,82 @@ def test_a_teacher_of_something_else(settings: Settings, architecture: str, mess
 def test_a_stage_whose_model_cannot_teach_the_task(settings: Settings) -> None:
     with pytest.raises(SpecError, match="teacher @model makes a model for no task, task own needs one for classific"):
         check(settings, model=PRETRAIN, student={**DISTILL, "teacher": "@model"})
+
+
+def test_a_stage_that_learns_other_labels_than_the_student(settings: Settings) -> None:
+    with pytest.raises(
+        SpecError, match="teacher @large will know the labels a, b; task own has b, c: give both stages"
+    ):
+        others = {**SWEEP["task"], "labels": ["b", "c"]}
+        check(settings, large=SWEEP, student={**DISTILL, "teacher": "@large", "task": others})
+
+
+def test_what_a_sweep_or_a_distillation_will_make_is_known_where_all_trials_are_alike(settings: Settings) -> None:
+    deep = {**SWEEP, "recipe": {"tokenizer": "words", "size": "4x128", "max_seq_length": 600}}
+    half = {**DISTILL, "teacher": "@deep", "num_hidden_layers": 2, "recipe": {"max_seq_length": 600}}
+    check(settings, deep=deep, half=half)
+    with pytest.raises(ConfigError, match="num_hidden_layers 4 must be at least 1 and below the teacher's 4"):
+        check(settings, deep=deep, same={**half, "num_hidden_layers": 4})
+    with pytest.raises(ConfigError, match="num_hidden_layers 2 must be at least 1 and below the teacher's 2"):
+        check(settings, deep=deep, half=half, quarter={**half, "teacher": "@half"})
+    with pytest.raises(SpecError, match=r"recipe\.max_seq_length 601 is longer than the 600 positions of @deep"):
+        check(settings, deep=deep, next={**SWEEP, "recipe": {"init_from": "@deep", "max_seq_length": 601}})
+    head = {"init_from": "@half", "head_input": "sum_last_four"}
+    with pytest.raises(SpecError, match="sum_last_four needs four layers, and init_from @half has 2"):
+        check(settings, deep=deep, half=half, next={**SWEEP, "recipe": head})
+    check(settings, any={**deep, "space": {"size": ["tiny", "4x128"]}}, half={**half, "teacher": "@any"})
+
+
+PAIRS = {
+    **{"id": "pairs", "head": "embedding", "text_columns": ["text", "label"], "label_column": "label"},
+    **{"objective": "classification", "labels": ["a", "b"], "files": FILES},
+}
+
+
+def test_an_embedding_teacher(settings: Settings) -> None:
+    config = json.loads(Path("short/config.json").read_text())
+    Path("short/config.json").write_text(json.dumps({**config, "architectures": ["BertModel"]}))
+    Path("short/modules.json").write_text("[]")
+    cosine = {**PAIRS, "objective": "cosine", "score_range": [0, 1]}
+    cosine.pop("labels")
+    check(settings, student={**DISTILL, "task": cosine})
+    with pytest.raises(SpecError, match=r"objective\.soft_targets compares vectors, .* 256 wide .* and 128 in short"):
+        check(settings, student={**DISTILL, "task": cosine, "recipe": {"max_seq_length": 40, "size": "mini"}})
+    with pytest.raises(SpecError, match="this model has no classifier of pairs"):
+        check(settings, student={**DISTILL, "task": PAIRS})
+
+
+def test_a_teacher_elsewhere_is_planned_without_its_weights(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in Path("short").iterdir():
+        write_bytes(f"memory://planned/short/{path.name}", path.read_bytes())
+    write_bytes("memory://planned/short/model.safetensors", b"never read")
+    fetched: list[str] = []
+    get_file = MemoryFileSystem.get_file
+
+    def note(system: MemoryFileSystem, path: str, *rest: Any, **options: Any) -> None:
+        fetched.append(Path(path).name)
+        get_file(system, path, *rest, **options)
+
+    monkeypatch.setattr(MemoryFileSystem, "get_file", note)
+    check(settings, student={**DISTILL, "teacher": "memory://planned/short"})
+    assert "config.json" in fetched
+    assert "model.safetensors" not in fetched
+
+
+def test_texts_without_labels_are_planned_and_must_be_there(settings: Settings) -> None:
+    Path("texts.txt").write_text("a cat\na dog\na cat sat\n")
+    spec = {**DISTILL, "unlabelled": ["texts.txt"], "recipe": {"max_seq_length": 40, "batch_size": 1, "epochs": 1}}
+    rows = {row.what: row.value for row in plan_rows(parse_spec(spec), settings)}
+    assert rows["texts without labels"] == "3, which the teacher answers"
+    assert rows["steps"] == "5 of 1 examples"
+    Path("short/model.safetensors").write_bytes(b"weights")
+    before = input_identity(parse_spec(spec), settings)
+    Path("texts.txt").write_text("a cat\n")
+    assert input_identity(parse_spec(spec), settings) != before
+    with pytest.raises(TaskDataError, match=r"unlabelled: there is no file absent\.txt"):
+        check(settings, student={**DISTILL, "unlabelled": ["absent.txt"]})
 
 
 def test_fields_of_a_students_recipe_that_its_head_has_no_use_for(settings: Settings) -> None:

@@ -122,6 +122,8 @@ def test_a_local_folder_is_its_own_copy_and_another_is_fetched(root: str) -> Non
     copy = storage.local_copy(folder)
     assert (copy / "a.bin").read_bytes() == DATA
     assert (copy / "deep" / "b.bin").read_bytes() == b"b"
+    small = storage.local_copy(folder, skip=("a.bin",))
+    assert (small / "a.bin").exists() == ("memory" not in root)
     file = storage.local_copy(storage.join(folder, "a.bin"))
     assert (file.name, file.read_bytes()) == ("a.bin", DATA)
 
