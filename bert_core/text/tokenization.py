@@ -1,4 +1,4 @@
-"""Text to word pieces and back: any `tokenizer.json` or `vocab.txt`.
+"""Text to word pieces and back: any `tokenizer.json`, BERT's `vocab.txt`, RoBERTa's `vocab.json` and `merges.txt`.
 
 A `Tokenizer` never changes after it is made, adds no special tokens of its own and pickles as its JSON. In a process
 that received one by pickle (a Ray worker, one of many) the library's own threads are switched off.
@@ -35,7 +35,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a folder that holds `tokenizer.json` or `vocab.txt`, or such a file. Raises: TokenizerError."""
+        """Read a folder that holds one of TOKENIZER_FILES, or such a file. Raises: TokenizerError."""
         backend, special_tokens, file = read_tokenizer(Path(path))
         return cls(backend, special_tokens, origin=str(file))
 

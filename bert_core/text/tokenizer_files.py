@@ -1,23 +1,32 @@
 """A tokenizer's files: where they are, what they hold, and the `tokenizers` pipeline that they describe."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import tokenizers
+from tokenizers import models, pre_tokenizers
 
 from bert_core.errors import TokenizerError
 from bert_core.text.tokenizer_pipelines import (
     BYTE_BPE_SPECIAL_TOKENS,
     SPECIAL_TOKENS,
     UNIGRAM_SPECIAL_TOKENS,
+    build_byte_bpe,
+    build_herbert,
     build_wordpiece,
 )
 
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
-"""Either makes a folder a tokenizer's."""
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json")
+"""Any of them makes a folder a tokenizer's: whole, WordPiece, or BPE with merges.txt beside it."""
+_UNREADABLE = ("sentencepiece.bpe.model", "spiece.model", "tokenizer.model", "bpe.codes")
+_PUT_WHOLE = (
+    "put a tokenizer.json beside it: the one that the model is published with, or that transformers writes with "
+    "save_pretrained"
+)
 _XLM_SPECIAL_TOKENS = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<special1>"}
 _KNOWN_SPECIAL_TOKENS = (SPECIAL_TOKENS, UNIGRAM_SPECIAL_TOKENS, BYTE_BPE_SPECIAL_TOKENS, _XLM_SPECIAL_TOKENS)
 """Of BERT, ALBERT, RoBERTa (CamemBERT, PhoBERT, XLM-R) and XLM (Flaubert)."""
@@ -27,8 +36,12 @@ def read_tokenizer(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, str], Pa
     """The pipeline, its special tokens by role, and the file it came from. Raises: TokenizerError."""
     file = _find_file(path)
     config = _read_config(file.parent)
-    whole = file.suffix == ".json"
-    backend = _read_backend(file) if whole else _build_from_vocabulary(_read_vocabulary(file), config)
+    if file.name == "vocab.json":
+        backend = _build_bpe(file, config)
+    elif file.suffix == ".json":
+        backend = _read_backend(file)
+    else:
+        backend = _build_from_vocabulary(_read_vocabulary(file), config)
     return backend, _find_special_tokens(backend, config), file
 
 
@@ -37,11 +50,18 @@ def _find_file(path: Path) -> Path:
         for name in TOKENIZER_FILES:
             if (path / name).is_file():
                 return path / name
-        raise TokenizerError(f"{path} holds neither tokenizer.json nor vocab.txt; name a folder that holds a tokenizer")
+        for name in _UNREADABLE:
+            if (path / name).is_file():
+                raise TokenizerError(f"{path / name} alone is not read here; {_PUT_WHOLE}")
+        raise TokenizerError(
+            f"{path} holds neither {' nor '.join(TOKENIZER_FILES)}; name a folder that holds a tokenizer"
+        )
     if not path.exists():
-        raise TokenizerError(f"there is no tokenizer at {path}; name a folder with tokenizer.json or vocab.txt")
+        raise TokenizerError(f"there is no tokenizer at {path}; name a folder with {' or '.join(TOKENIZER_FILES)}")
+    if path.name in _UNREADABLE:
+        raise TokenizerError(f"{path} alone is not read here; {_PUT_WHOLE}, and name the folder")
     if path.suffix not in (".json", ".txt"):
-        raise TokenizerError(f"{path} is neither a tokenizer.json nor a vocab.txt")
+        raise TokenizerError(f"{path} is neither a {' nor a '.join(TOKENIZER_FILES)}")
     return path
 
 
@@ -63,6 +83,8 @@ def _read_backend(file: Path) -> tokenizers.Tokenizer:
 
 def _read_vocabulary(file: Path) -> dict[str, int]:
     tokens = _read_text(file).removesuffix("\n").split("\n")
+    if all(re.fullmatch(r"\S+ \d+\s*", token) for token in tokens):
+        raise TokenizerError(f"{file} is a list of pieces and counts, as PhoBERT's, and no WordPiece; {_PUT_WHOLE}")
     vocabulary = {token.rstrip("\r"): i for i, token in enumerate(tokens)}
     if len(vocabulary) < len(tokens):
         twice = next(token for token, count in Counter(tokens).items() if count > 1)
@@ -73,17 +95,48 @@ def _read_vocabulary(file: Path) -> dict[str, int]:
 def _read_config(folder: Path) -> dict[str, Any]:
     config: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        file = folder / name
-        if not file.is_file():
-            continue
-        try:
-            values = json.loads(_read_text(file))
-        except json.JSONDecodeError as error:
-            raise TokenizerError(f"{file} is not whole JSON: {error}; fetch the tokenizer again") from error
-        if not isinstance(values, dict):
-            raise TokenizerError(f"{file} must hold one JSON object")
-        config |= values
+        if (folder / name).is_file():
+            config |= _read_object(folder / name)
     return config
+
+
+def _read_object(file: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(_read_text(file))
+    except json.JSONDecodeError as error:
+        raise TokenizerError(f"{file} is not whole JSON: {error}; fetch the tokenizer again") from error
+    if not isinstance(values, dict):
+        raise TokenizerError(f"{file} must hold one JSON object")
+    return values
+
+
+def _build_bpe(file: Path, config: Mapping[str, Any]) -> tokenizers.Tokenizer:
+    """RoBERTa's pipeline, or HerBERT's; of another one the vocabulary does not tell how text becomes words."""
+    vocabulary = _read_object(file)
+    is_byte_level = vocabulary.keys() >= set(pre_tokenizers.ByteLevel.alphabet())
+    if not is_byte_level and not _tokenizer_class(file.parent, config).startswith("Herbert"):
+        raise TokenizerError(
+            f"{file} lacks bytes that RoBERTa's has, so text is cut into words in a way that it does not tell "
+            "(FlauBERT and XLM: by Moses); make a tokenizer.json of it with the tokenizers library and put it there"
+        )
+    merges_file = file.parent / "merges.txt"
+    special_tokens = {role: _named_token(config, role) or token for role, token in BYTE_BPE_SPECIAL_TOKENS.items()}
+    for role, token in special_tokens.items():
+        if token not in vocabulary:
+            raise TokenizerError(f"{file} has no {role} token {token!r}; name the one it has in tokenizer_config.json")
+    try:
+        vocabulary, merges = models.BPE.read_file(str(file), str(merges_file))
+        if not is_byte_level:
+            return build_herbert(vocabulary, merges, special_tokens)
+        prefix_space = bool(config.get("add_prefix_space", False))
+        return build_byte_bpe(vocabulary, merges, False, special_tokens, prefix_space)
+    except Exception as error:  # the library raises bare Exceptions
+        raise TokenizerError(f"{file} and {merges_file} make no BPE: {error}; fetch both again") from error
+
+
+def _tokenizer_class(folder: Path, config: Mapping[str, Any]) -> str:
+    model = folder / "config.json"  # HerBERT's names the class there
+    return str(config.get("tokenizer_class") or (_read_object(model) if model.is_file() else {}).get("tokenizer_class"))
 
 
 def _build_from_vocabulary(vocabulary: dict[str, int], config: Mapping[str, Any]) -> tokenizers.Tokenizer:

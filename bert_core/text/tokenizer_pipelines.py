@@ -1,4 +1,4 @@
-"""The three pipelines from text to pieces: normaliser, pre-tokenizer, model, decoder, and where special tokens go.
+"""The pipelines from text to pieces: normaliser, pre-tokenizer, model, decoder, and where special tokens go.
 
 | pipeline | as in | special tokens, ids from 0 | a pair |
 | --- | --- | --- | --- |
@@ -39,23 +39,44 @@ def build_wordpiece(
 
 
 def build_byte_bpe(
-    vocabulary: Mapping[str, int], merges: Sequence[tuple[str, str]], lowercase: bool
+    vocabulary: Mapping[str, int],
+    merges: Sequence[tuple[str, str]],
+    lowercase: bool,
+    special_tokens: Mapping[str, str] = BYTE_BPE_SPECIAL_TOKENS,
+    prefix_space: bool = True,
 ) -> tokenizers.Tokenizer:
     """RoBERTa's pipeline: no byte is unknown, and a space belongs to the piece after it.
 
-    A first word gets the space that it would have elsewhere (`add_prefix_space`), since sentences are cut one by one
-    and a word must have the same pieces wherever it stands. Offsets leave the space out.
+    A first word gets the space that it would have elsewhere (`prefix_space`), since sentences are cut one by one and a
+    word must have the same pieces wherever it stands; RoBERTa as published gives it none. Offsets leave the space out.
     """
     backend = tokenizers.Tokenizer(models.BPE(vocab=dict(vocabulary), merges=list(merges)))
     if lowercase:
         backend.normalizer = _uncased()
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space)
     backend.decoder = decoders.ByteLevel()
-    cls, sep = BYTE_BPE_SPECIAL_TOKENS["cls"], BYTE_BPE_SPECIAL_TOKENS["sep"]
+    cls, sep = special_tokens["cls"], special_tokens["sep"]
     backend.post_processor = processors.RobertaProcessing(
-        (sep, vocabulary[sep]), (cls, vocabulary[cls]), trim_offsets=True, add_prefix_space=True
+        (sep, vocabulary[sep]), (cls, vocabulary[cls]), trim_offsets=True, add_prefix_space=prefix_space
     )
-    _add_special_tokens(backend, BYTE_BPE_SPECIAL_TOKENS)
+    _add_special_tokens(backend, special_tokens)
+    return backend
+
+
+def build_herbert(
+    vocabulary: Mapping[str, int], merges: Sequence[tuple[str, str]], special_tokens: Mapping[str, str]
+) -> tokenizers.Tokenizer:
+    """HerBERT's pipeline (Mroczkowski et al. 2021): words as BERT cuts them, then BPE with a mark at a word's end."""
+    suffix = "</w>"
+    model = models.BPE(
+        vocab=dict(vocabulary), merges=list(merges), unk_token=special_tokens["unk"], end_of_word_suffix=suffix
+    )
+    backend = tokenizers.Tokenizer(model)
+    backend.normalizer = normalizers.BertNormalizer(lowercase=False, strip_accents=False)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.BPEDecoder(suffix=suffix)
+    backend.post_processor = _bert_layout(vocabulary, special_tokens)
+    _add_special_tokens(backend, special_tokens)
     return backend
 
 
@@ -78,8 +99,8 @@ def build_unigram(pieces: Sequence[tuple[str, float]], lowercase: bool) -> token
     return backend
 
 
-def _bert_layout(vocabulary: Mapping[str, int]) -> Any:
-    cls, sep = SPECIAL_TOKENS["cls"], SPECIAL_TOKENS["sep"]
+def _bert_layout(vocabulary: Mapping[str, int], special_tokens: Mapping[str, str] = SPECIAL_TOKENS) -> Any:
+    cls, sep = special_tokens["cls"], special_tokens["sep"]
     return processors.TemplateProcessing(
         single=f"{cls} $A {sep}",
         pair=f"{cls} $A {sep} $B:1 {sep}:1",

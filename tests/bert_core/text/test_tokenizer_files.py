@@ -1,0 +1,141 @@
+"""Tokenizers from vocab.json and merges.txt, and files that are refused.
+
+Run alone: pytest tests/bert_core/text/test_tokenizer_files.py
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tokenizers
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import models, pre_tokenizers, trainers
+
+from bert_core.errors import TokenizerError
+from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenizer_pipelines import BYTE_BPE_SPECIAL_TOKENS
+from bert_core.text.tokenizer_training import train_byte_bpe
+
+TEXTS = [
+    "The lighthouse keeper walked along the northern shore, counting boats.",
+    "Zażółć gęślą jaźń; the keeper's 27 boats don't 'll go home!",
+] * 5
+TRICKY = [
+    "", " ", "\n", "  two  spaces ", "\ttab\r\nline", "don't we'LL I'm 're", "a<mask>b <mask>. <s>x</s><pad>",
+    "27,500.3 %", "\u00a0no break\u2028line\u200bzero", "汉字かな 가나다 🤗👩\u200d👧", "É é e\u0301 ﬁ Ⅸ",
+    "\x00\x07 control", "▁Ġ </w> @@ ##",
+]  # fmt: skip
+ANY_TEXT = st.text(st.one_of(st.sampled_from("the boats' lx27ż,.\n "), st.characters(codec="utf-8")), max_size=30)
+
+
+def write_bpe(folder: Path, model: dict) -> None:
+    (folder / "vocab.json").write_text(json.dumps(model["vocab"], ensure_ascii=False), encoding="utf-8")
+    lines = "".join(f"{left} {right}\n" for left, right in model["merges"])
+    (folder / "merges.txt").write_text(f"#version: 0.2\n{lines}", encoding="utf-8")
+    # As the published tokenizer.json of RoBERTa has it.
+    (folder / "special_tokens_map.json").write_text('{"mask_token": {"content": "<mask>", "lstrip": true}}')
+
+
+def write_roberta(folder: Path) -> None:
+    write_bpe(folder, json.loads(train_byte_bpe(TEXTS, 400)._backend.to_str())["model"])
+    (folder / "config.json").write_text('{"model_type": "roberta"}')
+
+
+def write_herbert(folder: Path) -> None:
+    backend = tokenizers.Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special_tokens = list(BYTE_BPE_SPECIAL_TOKENS.values())
+    trainer = trainers.BpeTrainer(
+        vocab_size=200, special_tokens=special_tokens, end_of_word_suffix="</w>", show_progress=False
+    )
+    backend.train_from_iterator(TEXTS, trainer)
+    write_bpe(folder, json.loads(backend.to_str())["model"])
+    (folder / "config.json").write_text('{"model_type": "bert", "tokenizer_class": "HerbertTokenizerFast"}')
+
+
+@pytest.mark.parametrize("prefix_space", [False, True])
+@pytest.mark.parametrize(
+    ("write", "theirs"),
+    [(write_roberta, transformers.RobertaTokenizer), (write_herbert, transformers.HerbertTokenizer)],
+)
+def test_a_vocabulary_and_its_merges_cut_as_transformers_does(
+    tmp_path: Path, write: Callable[[Path], None], theirs: type, prefix_space: bool
+) -> None:
+    write(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"add_prefix_space": prefix_space}))
+    ours, reference = Tokenizer.load(tmp_path), theirs.from_pretrained(tmp_path)
+
+    def compare(text: str) -> None:
+        expected = reference(text, add_special_tokens=False, return_offsets_mapping=True)
+        (encoding,) = ours.encode_batch([text])
+        assert encoding.ids == expected["input_ids"]
+        assert encoding.offsets == expected["offset_mapping"]
+
+    for text in (*TEXTS, *TRICKY):
+        compare(text)
+    given(ANY_TEXT)(settings(max_examples=100, deadline=None)(compare))()
+    pair = reference("two boats", "home", return_token_type_ids=True)
+    a, b = (encoding.ids for encoding in ours.encode_batch(["two boats", "home"]))
+    layout = ours.segment_layout
+    assert pair["input_ids"] == [layout.prefix, *a, *layout.between, *b, layout.suffix]
+    assert pair["token_type_ids"][-1] == layout.type_of_second
+    assert ours.decode(a) == reference.decode(a)
+    ours.save(tmp_path / "whole")
+    assert Tokenizer.load(tmp_path / "whole").fingerprint == ours.fingerprint
+
+
+def _no_merges(folder: Path) -> str:
+    (folder / "merges.txt").unlink()
+    return r"vocab\.json and .*merges\.txt make no BPE: .*; fetch both again"
+
+
+def _strange_merge(folder: Path) -> str:
+    (folder / "merges.txt").write_text("#version: 0.2\nqqq zzz\n")
+    return r"make no BPE: .*qqq.*; fetch both again"
+
+
+def _no_mask(folder: Path) -> str:
+    (folder / "vocab.json").write_text((folder / "vocab.json").read_text().replace("<mask>", "<other>"))
+    return r"vocab\.json has no mask token '<mask>'; name the one it has in tokenizer_config\.json"
+
+
+def _words_by_moses(folder: Path) -> str:
+    write_herbert(folder)
+    (folder / "config.json").write_text('{"model_type": "flaubert"}')
+    return r"vocab\.json lacks bytes that RoBERTa's has.*make a tokenizer\.json"
+
+
+def _only(name: str) -> Callable[[Path], str]:
+    def leave(folder: Path) -> str:
+        (folder / "vocab.json").rename(folder / name)
+        return rf"{name} alone is not read here; put a tokenizer\.json beside it"
+
+    return leave
+
+
+def _phobert(folder: Path) -> str:
+    (folder / "vocab.json").unlink()
+    (folder / "vocab.txt").write_text(", 1034245\n. 1006223\nlà 301252\nTr@@ 52\n")
+    (folder / "bpe.codes").write_text("n g</w> 120\n")
+    return r"vocab\.txt is a list of pieces and counts, as PhoBERT's, and no WordPiece; put a tokenizer\.json"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [_no_merges, _strange_merge, _no_mask, _words_by_moses, _phobert, _only("spiece.model"), _only("bpe.codes")],
+)
+def test_what_cannot_be_read_exactly_is_refused_with_its_remedy(tmp_path: Path, change: Callable[[Path], str]) -> None:
+    write_roberta(tmp_path)
+    message = change(tmp_path)
+    with pytest.raises(TokenizerError, match=message) as caught:
+        Tokenizer.load(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_a_sentencepiece_model_that_is_named_itself_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "spiece.model").touch()
+    with pytest.raises(TokenizerError, match="save_pretrained, and name the folder"):
+        Tokenizer.load(tmp_path / "spiece.model")
