@@ -1,7 +1,7 @@
 """Pairs that a reranker learns from: a query with a document that is relevant, and with others that rank beside it.
 
-A cross-encoder orders what a first model has found, so its negatives are drawn from there (Gao, Dai and Callan 2021,
-"Rethink Training of BERT Rerankers", section 3); documents that nobody has judged count as not relevant.
+A cross-encoder orders what a first model has found, so its negatives are drawn from there (Gao, Dai and Callan 2021);
+documents that nobody has judged count as not relevant.
 """
 
 import random
