@@ -20,6 +20,7 @@ from orchestrator.specs import TaskSpec
 from orchestrator.specs.distill import ObjectiveSpec
 from orchestrator.tasks import Features, Task, load_task
 from tests.orchestrator.finetuning import tiny_tasks
+from tests.orchestrator.finetuning.test_dual_encoder import pairs
 
 TASKS: dict[str, Callable[[Path], TaskSpec]] = {
     "classification": tiny_tasks.classification,
@@ -29,6 +30,7 @@ TASKS: dict[str, Callable[[Path], TaskSpec]] = {
     "regression": tiny_tasks.regression,
     "ner": tiny_tasks.ner,
     "qa": tiny_tasks.qa,
+    "embedding": lambda folder: pairs(folder, "cosine"),
 }
 GROUPS = np.array([7, 2, 30])
 
@@ -37,7 +39,9 @@ def example(task: Task, folder: Path) -> tuple[HeadModel, HeadModel, Features]:
     """Two models of random weights, far from one another, and the training split's features."""
     tokenizer, width = tiny_tasks.load_tokenizer(folder), task.columns.width
     recipes = [tiny_tasks.RECIPE.model_copy(update={"seed": seed, "initializer_range": 0.2}) for seed in (1, 2)]
-    models = (build_model(task.head, task.labels, recipe, None, tokenizer, width).eval() for recipe in recipes)
+    models = (
+        build_model(task.head, task.labels, recipe, None, tokenizer, width, task.objective).eval() for recipe in recipes
+    )
     return *models, prepare_trial_features(task, "train", recipes[0], tokenizer, str(folder / "cache"))
 
 
@@ -54,6 +58,11 @@ def written_out(
             soft.append((own - theirs).square().squeeze())
             if group < num_labelled:
                 hard.append((own - batch.targets).square().squeeze())
+            continue
+        if features.head == "embedding":
+            soft += list((own - theirs).square().sum(dim=1))
+            if group < num_labelled:
+                hard.append((F.cosine_similarity(own[:1], own[1:]) - batch.targets).square().squeeze())
             continue
         labels = batch.targets.flatten().tolist()
         if features.head == "ner":
