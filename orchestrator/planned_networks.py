@@ -4,9 +4,9 @@ A later stage of a pipeline may start from what an earlier one will make: its si
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bert_core.config import CONFIG_FILE, BertConfig
 from orchestrator.errors import SpecError
@@ -36,14 +36,16 @@ class Networks:
         return None if config is None else sum(p.numel() for p in BertForPreTraining(config, seed=None).parameters())
 
     def trial_parameters(self, spec: SweepSpec) -> int | None:
-        """Weights of the largest encoder that a trial may have."""
-        counts = [_encoder_parameters(config) for config in self._trials(spec)]
-        return max((count for count in counts if count is not None), default=None)
+        """Weights of the largest encoder that a trial may have, and of recurrent layers on it."""
+        known = [config for config in self._trials(spec) if config is not None]
+        counts = [_encoder_parameters(config) + _recurrent_parameters(config, spec) for config in known]
+        return max(counts, default=None)
 
     def distillation_parameters(self, spec: DistillSpec) -> tuple[int | None, int | None]:
         """Weights of the student's encoder and of the teacher's."""
-        student, teacher = self._student(spec), self._named(spec.teacher)
-        return _encoder_parameters(student), _encoder_parameters(teacher)
+        configs = (self._student(spec), self._named(spec.teacher))
+        student, teacher = (None if config is None else _encoder_parameters(config) for config in configs)
+        return student, teacher
 
     def check_student(self, spec: DistillSpec) -> None:
         """See that the student is smaller where it must be, and as wide where it must be, and that the teacher was
@@ -223,7 +225,20 @@ class Networks:
         return self._vocab_size(stage.tokenizer) if isinstance(stage, PretrainSpec) else None
 
 
-def _encoder_parameters(config: BertConfig | None) -> int | None:
+def _recurrent_parameters(config: BertConfig, spec: SweepSpec) -> int:
+    from bert_core.heads import BertForTokenClassification
+    from orchestrator.finetuning.search_space import listed_values, value_bounds
+
+    num_layers = int(value_bounds(spec, "num_recurrent_layers")[1])
+    counts = [0]
+    for head_input, size in product(*(listed_values(spec, name) for name in ("head_input", "recurrent_size"))):
+        head: dict[str, Any] = {"head_input": head_input, "recurrent_size": size, "num_recurrent_layers": num_layers}
+        model = BertForTokenClassification(replace(config, **head), seed=None)
+        counts.append(0 if model.recurrent is None else sum(p.numel() for p in model.recurrent.parameters()))
+    return max(counts)
+
+
+def _encoder_parameters(config: BertConfig) -> int:
     from bert_core.model import BertModel
 
-    return None if config is None else sum(p.numel() for p in BertModel(config, seed=None).parameters())
+    return sum(p.numel() for p in BertModel(config, seed=None).parameters())

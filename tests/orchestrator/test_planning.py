@@ -295,3 +295,17 @@ def test_a_registered_model_whose_folder_is_gone(settings: Settings) -> None:
         registry.register_model("base", ModelResult("/gone/model", "d" * 64, 1, "pretraining"), run)
     with pytest.raises(NotFoundError, match="init_from: the folder of base, /gone/model, is gone"):
         check(settings, model={**PRETRAIN, "init_from": "base"})
+
+
+def test_recurrent_layers_count_among_a_trials_weights(settings: Settings) -> None:
+    Path("task.conll").write_text("anna B-PER\n\nsat O\n")
+    task = {"id": "own", "head": "ner", "files": {"train": "task.conll", "validation": "task.conll"}}
+    space = {"num_recurrent_layers": [0, 1, 2], "head_input": ["last", "mixture"]}
+
+    def parameters(**fields: Any) -> int:
+        spec = parse_spec({**SWEEP, "task": task, **fields})
+        rows = {row.what: row.value for row in plan_rows(spec, settings)}
+        return int(rows["parameters"].removesuffix(", and a small head").replace(",", ""))
+
+    layer = 2 * 4 * 64 * (128 + 64 + 2)  # directions, gates, their width, what each reads and two biases
+    assert parameters(space=space) == parameters() + 2 * layer
