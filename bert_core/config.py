@@ -98,6 +98,8 @@ class BertConfig:
     """Layers of a bidirectional LSTM in front of a classifier of tokens (Devlin et al. 2018, section 5.3: two)."""
     recurrent_size: int | None = None
     """Their width, both directions together; `hidden_size` when None."""
+    choices_by_labels: bool = False
+    """Whether the summary of a choice becomes `num_labels` numbers before these become its score."""
     extra_features: int = 0
     """Numbers beside the summary of a sequence that a classifier of sequences reads."""
     model_type: str = "bert"

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from bert_core.config import CONFIG_FILE, BertConfig
-from bert_core.errors import CheckpointError, ConfigError
+from bert_core.errors import CheckpointError
 from bert_core.families import ENCODER
 from bert_core.manifest import MANIFEST_FILE, check_manifest, write_json, write_manifest
 from bert_core.weight_names import WeightNames
@@ -41,8 +41,6 @@ class PretrainedModel(nn.Module):
     def __init__(self, config: BertConfig, seed: int | None = 0) -> None:
         """Weights drawn from `seed`; None leaves them without storage, for a model that becomes part of another."""
         super().__init__()
-        if type(self).__name__ in config.family.lacking:
-            raise ConfigError(f"{config.model_type} has no {type(self).__name__} here; start from another family")
         self.config = config
         with torch.device("meta"):  # nothing is drawn from torch's global generator
             self.build(config)

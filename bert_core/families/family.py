@@ -68,8 +68,6 @@ class Family:
     """Classes in transformers by the class here, where not `class_prefix` and the rest."""
     has_base_pooler: bool = True
     """Whether the encoder alone has a pooler."""
-    lacking: tuple[str, ...] = ()
-    """Heads here that it has in another shape in transformers."""
 
     def read(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Fields of BertConfig from those of a config.json. Raises: ConfigError for what cannot be built here."""

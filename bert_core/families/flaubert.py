@@ -50,7 +50,10 @@ FLAUBERT = _Flaubert(
         r"layers\.(\d+)\.output_norm\.": r"layer_norm2.\1.",
         r"prediction\.bias$": "pred_layer.proj.bias",
     },
-    head_weights={"BertForSequenceClassification": {r"classifier\.": "sequence_summary.summary."}},
+    head_weights={
+        "BertForSequenceClassification": {r"classifier\.": "sequence_summary.summary."},
+        "BertForMultipleChoice": {r"summary\.": "sequence_summary.summary.", r"classifier\.": "logits_proj."},
+    },
     fields={
         "hidden_size": "emb_dim",
         "num_hidden_layers": "n_layers",
@@ -70,6 +73,7 @@ FLAUBERT = _Flaubert(
         "sentence_head": False,
         "tokens_drop_as_hidden": True,
         "zeroes_padding": True,
+        "choices_by_labels": True,
     },
     defaults={
         "vocab_size": 30145,
@@ -96,5 +100,4 @@ FLAUBERT = _Flaubert(
         "BertForQuestionAnswering": "FlaubertForQuestionAnsweringSimple",
     },
     has_base_pooler=False,
-    lacking=("BertForMultipleChoice",),  # two matrices one after the other, with nothing between
 )

@@ -45,6 +45,7 @@ OWN = Family(
             "token_decoder",
             "num_recurrent_layers",
             "recurrent_size",
+            "choices_by_labels",
             "extra_features",
         )
     },

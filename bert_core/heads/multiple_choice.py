@@ -1,6 +1,6 @@
 """The best of several continuations, each read together with what it continues (Devlin et al. 2018, section 4.4: SWAG).
 
-Shapes: B questions, C choices of each, S slots of a padded row, H hidden.
+Shapes: B questions, C choices of each, S slots of a padded row, H hidden, K labels.
 """
 
 import torch.nn.functional as F
@@ -22,12 +22,16 @@ class BertForMultipleChoice(PretrainedModel):
     def build(self, config: BertConfig) -> None:
         self.bert = BertModel(config, seed=None, with_pooler=True)
         self.dropout = Dropout(config.head_dropout_prob)
-        self.classifier = nn.Linear(config.summary_width, 1)
+        if config.choices_by_labels:
+            self.summary = nn.Linear(config.summary_width, config.num_labels)
+        self.classifier = nn.Linear(config.num_labels if config.choices_by_labels else config.summary_width, 1)
 
     def packed_logits(self, seqs: PackedSequences) -> Tensor:
         """One score for each sequence: (B·C,)"""
-        pooled = self.bert.pool(self.bert.head_states(seqs), seqs)  # (B·C, H)
-        return self.classifier(self.dropout(pooled)).squeeze(-1)  # type: ignore[no-any-return]
+        pooled = self.dropout(self.bert.pool(self.bert.head_states(seqs), seqs))  # (B·C, H)
+        if self.config.choices_by_labels:
+            pooled = self.summary(pooled)  # (B·C, K)
+        return self.classifier(pooled).squeeze(-1)  # type: ignore[no-any-return]
 
     def forward(
         self,
