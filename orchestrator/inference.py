@@ -3,13 +3,11 @@
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bert_core.errors import CheckpointError
 from orchestrator.errors import InputError, NotFoundError
-from orchestrator.input_lines import numbered_lines
 from orchestrator.results import EvaluationResult, Split
 from orchestrator.settings import Settings
 from orchestrator.specs import TaskSpec
@@ -18,7 +16,6 @@ from orchestrator.storage import exists, join, local_copy, written_folder
 if TYPE_CHECKING:
     from orchestrator.retrieval.reranking import Reranking
 
-_LINES_AT_A_TIME = 256
 MODEL_FILE = "config.json"
 
 
@@ -135,18 +132,12 @@ def predict(folder: str, lines: Iterable[str], batch_size: int = 64) -> Iterator
 
     Raises: InputError, naming the line.
     """
-    from orchestrator.finetuning.evaluation import predict_examples
-    from orchestrator.finetuning.model_folder import load_fine_tuned
-    from orchestrator.task_lines import read_line, to_answer, to_example
+    from orchestrator.answering.blocks import line_blocks
+    from orchestrator.answering.predicting import Predictor
 
-    model = load_fine_tuned(local_copy(folder))
-    task = model.task()
-    numbered = numbered_lines(lines)
-    while chunk := list(islice(numbered, _LINES_AT_A_TIME)):
-        inputs = [read_line(line, number, task) for number, line in chunk]
-        examples = [to_example(values, number, task) for values, (number, _) in zip(inputs, chunk, strict=True)]
-        for values, prediction in zip(inputs, predict_examples(model, examples, batch_size), strict=True):
-            yield {**values, **to_answer(prediction, task)}
+    predictor = Predictor.load(folder, batch_size)
+    for block in line_blocks(lines):
+        yield from predictor.predict(block)
 
 
 def fill_mask(folder: str, text: str, top_k: int = 5) -> list[FilledMask]:

@@ -3,11 +3,42 @@
 A byte that is not UTF-8 is expected as the lone surrogate that `errors="surrogateescape"` makes of it.
 """
 
+import io
 import json
+import lzma
+import zlib
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import IO, Any
+
+import zstandard
+from fsspec.compression import compr
+from fsspec.utils import infer_compression
 
 from orchestrator.errors import InputError
+from orchestrator.storage.files import open_read
+
+
+def read_lines(path: str) -> Iterator[str]:
+    """The lines of a file, a path or URI, decompressed by its ending; only a line feed ends one.
+
+    Raises: InputError for one that cannot be read.
+    """
+    try:
+        with (
+            open_read(path) as raw,
+            _decompressed(raw, path) as data,
+            io.TextIOWrapper(data, "utf-8-sig", errors="surrogateescape", newline="\n") as lines,
+        ):
+            yield from lines
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path} cannot be read ({reason}); check the path, or fetch the file again") from None
+
+
+def _decompressed(raw: IO[bytes], path: str) -> IO[bytes]:
+    kind = infer_compression(path)
+    file: IO[bytes] = compr[kind](raw, mode="rb") if kind else raw
+    return file
 
 
 def numbered_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from bert_core.config import BertConfig
 from bert_core.errors import DataError
 from bert_core.pretrained import WEIGHTS_FILE
 from bert_core.text_embedding import TextEmbedder
@@ -30,6 +31,11 @@ def load_embedder(folder: str, device: str = "cpu") -> TextEmbedder:
     Raises: CheckpointError, TokenizerError.
     """
     return TextEmbedder.load(local_copy(folder), device)
+
+
+def embedding_size(folder: str) -> int:
+    """Numbers of a vector by a model folder's encoder. Raises: CheckpointError."""
+    return BertConfig.from_pretrained(local_copy(folder)).hidden_size
 
 
 def embedder_fingerprint(embedder: TextEmbedder, folder: str) -> str:

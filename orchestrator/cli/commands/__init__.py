@@ -2,12 +2,13 @@
 
 import click
 
+from orchestrator.cli.commands.answering import embed, predict
 from orchestrator.cli.commands.records import leaderboard, query, runs
 from orchestrator.cli.commands.running import demo, plan, resume, run, submit
-from orchestrator.cli.commands.searching import embed, search
+from orchestrator.cli.commands.searching import search
 from orchestrator.cli.commands.text import corpus, tokenizer
 from orchestrator.cli.commands.upkeep import db, doctor, schema
-from orchestrator.cli.commands.using import evaluate, fill_mask, models, next_sentence, predict
+from orchestrator.cli.commands.using import evaluate, fill_mask, models, next_sentence
 
 ALL: tuple[click.Command, ...] = (
     demo,

@@ -1,10 +1,8 @@
 """The file that `-o` names: looked at before long work begins, written whole or not at all while answers come."""
 
-import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -34,17 +32,18 @@ def place_of(output: str) -> Path:
     return path.absolute() if _is_stream(path) else path.resolve()
 
 
-def write_json_lines(rows: Iterable[Mapping[str, Any]], output: str | None) -> None:
-    """A JSON object a line, as they come: to stdout where `output` is None or "-", to a device or a pipe, to a file.
+def write_pieces(pieces: Iterable[bytes], output: str | None) -> None:
+    """One after the other, as they come: to stdout where `output` is None or "-", to a device or a pipe, to a file.
 
-    A file stands only when the last row is written; until then, and where a row cannot be had, it stays as it was.
+    A file stands only when the last piece is written; until then, and where a piece cannot be had, it stays as it was.
     """
     from bert_core.whole_files import write_whole
 
     def write(target: Path | str) -> None:
-        with click.open_file(str(target), "w", encoding="utf-8") as file:
-            for row in rows:
-                click.echo(json.dumps(row, ensure_ascii=False), file=file)
+        with click.open_file(str(target), "wb") as file:
+            for piece in pieces:
+                file.write(piece)
+                file.flush()
 
     if output is None or output == "-":
         write("-")

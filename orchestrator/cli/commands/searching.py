@@ -1,14 +1,13 @@
-"""`embed`, `search`: texts as vectors, and documents that answer a query."""
+"""`search`: documents that answer a query."""
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from orchestrator.cli.commands.output_files import check_output, place_of, write_json_lines
+from orchestrator.cli.commands.output_files import check_output
 from orchestrator.cli.frame import LabCommand, current_settings, reading_options
 from orchestrator.cli.output import show_rows, tell
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SHOWN_CHARACTERS = 100
-_JSON_LINES = ("", ".json", ".jsonl")
 
 
 def reranking_options(command: F) -> F:
@@ -64,58 +62,6 @@ def changing_line() -> Iterator[Callable[[str], None]]:
         yield progress.show
     finally:
         progress.close()
-
-
-@click.command(
-    cls=LabCommand,
-    example='echo "A charming film." | orchestrator embed my-encoder\n'
-    "orchestrator embed my-encoder texts.jsonl -o vectors.npy",
-)
-@click.argument("model", metavar="MODEL")
-@click.argument("file", type=click.File("r", encoding="utf-8", errors="surrogateescape"), default="-")
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    help="Instead of stdout: .npy a matrix, a row for each text; .jsonl, .json the lines.",
-)
-def embed(model: str, file: IO[str], output: str | None) -> None:
-    """One vector for each line of text.
-
-    Lines come from FILE or stdin: text, or JSON objects with text. Results are JSON lines with an embedding beside
-    what the line said. MODEL is any encoder; a sentence-transformers folder says how its tokens are pooled, for others
-    it is their mean. Blank lines are passed over.
-    """
-    from orchestrator.errors import InputError
-    from orchestrator.inference import resolve_model
-
-    from_stdin = file.name in ("-", "<stdin>")
-    if from_stdin and sys.stdin.isatty():
-        tell("reading from the terminal; end with Ctrl-D")
-    if output not in (None, "-") and Path(output).suffix.lower() not in (".npy", *_JSON_LINES):
-        raise InputError(f"{output}: vectors are written as .npy or .jsonl; name a file that ends so")
-    check_output(output)
-    folder = resolve_model(model, current_settings())
-    try:
-        _write_embeddings(folder, file, output)
-    except InputError as error:
-        raise error if from_stdin else InputError(f"{file.name}: {error}") from None
-
-
-def _write_embeddings(folder: str, lines: IO[str], output: str | None) -> None:
-    from orchestrator.retrieval.embedding import embed_lines, load_embedder, write_matrix
-
-    embedder = load_embedder(folder)
-    rows = embed_lines(embedder, lines)
-    if output is not None and output.lower().endswith(".npy"):
-        dimension = embedder.model.config.hidden_size
-        num_vectors = write_matrix(place_of(output), (vector for _, vector in rows), dimension)
-        tell(f"wrote {output}: {counted(num_vectors, 'vector')} of {dimension} numbers")
-    else:
-        write_json_lines(({**values, "embedding": vector.tolist()} for values, vector in rows), output)
-    if embedder.num_truncated:
-        longer = counted(embedder.num_truncated, "text")
-        tell(f"only the first {embedder.max_seq_length} tokens of {longer} were read")
 
 
 @click.command(

@@ -1,12 +1,10 @@
-"""`models`, `evaluate`, `predict`, `fill-mask`, `next-sentence`: models and what they say."""
+"""`models`, `evaluate`, `fill-mask`, `next-sentence`: models and what they say."""
 
-import sys
 from dataclasses import asdict
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.commands.output_files import check_output, write_json_lines
 from orchestrator.cli.commands.searching import changing_line, reranking_of, reranking_options
 from orchestrator.cli.frame import LabCommand, LabGroup, current_settings, overrides_argument, reading_options
 from orchestrator.cli.output import show_record, show_rows, show_text, tell
@@ -139,36 +137,6 @@ def _check_known(task: "TaskSpec") -> None:
             f"no known task is called {task.id!r}{nearest(task.id, KNOWN_TASKS)} "
             "(a task of one's own needs head=… and files.validation=…)"
         )
-
-
-@click.command(
-    cls=LabCommand,
-    example='echo "A charming film." | orchestrator predict my-model\n'
-    "orchestrator predict my-qa-model questions.jsonl -o answers.jsonl",
-)
-@click.argument("model", metavar="MODEL")
-@click.argument("file", type=click.File("r", encoding="utf-8", errors="surrogateescape"), default="-")
-@click.option("--batch-size", type=click.IntRange(1), default=64, show_default=True, help="Examples of a forward pass.")
-@click.option("-o", "--output", metavar="FILE", help="Instead of stdout.")
-def predict(model: str, file: IO[str], batch_size: int, output: str | None) -> None:
-    """A fine-tuned model's answer to each line of text.
-
-    Lines come from FILE or stdin, answers are JSON lines. A line is text (two texts with a tab between them; words for
-    NER), or a JSON object with text and text_pair (and the model's own columns by name, null for missing), text and
-    choices, words, or question and context.
-    """
-    from orchestrator import inference
-    from orchestrator.errors import InputError
-
-    from_stdin = file.name in ("-", "<stdin>")
-    if from_stdin and sys.stdin.isatty():
-        tell("reading from the terminal; end with Ctrl-D")
-    check_output(output)
-    folder = inference.resolve_model(model, current_settings())
-    try:
-        write_json_lines(inference.predict(folder, file, batch_size), output)
-    except InputError as error:
-        raise error if from_stdin else InputError(f"{file.name}: {error}") from None
 
 
 @click.command("fill-mask", cls=LabCommand, example='orchestrator fill-mask my-model "Paris is the [MASK] of France."')

@@ -46,13 +46,14 @@ def test_lines_are_read_as_they_are_needed(encoder: str) -> None:
 @pytest.mark.parametrize("num_vectors", [0, 1, 12_345])
 def test_a_matrix_is_read_by_numpy(num_vectors: int, tmp_path: Path) -> None:
     rows = np.random.default_rng(0).random((num_vectors, 3), dtype=np.float32)
-    assert write_matrix(tmp_path / "m.npy", iter(rows), 3) == num_vectors
+    pieces = (some.tobytes() for some in np.array_split(rows, 4))
+    assert write_matrix(tmp_path / "m.npy", pieces, 3) == num_vectors
     np.testing.assert_array_equal(np.load(tmp_path / "m.npy"), rows)
 
 
 def test_a_matrix_that_breaks_off_leaves_no_file(tmp_path: Path) -> None:
     def rows() -> object:
-        yield np.zeros(3, np.float32)
+        yield np.zeros(3, np.float32).tobytes()
         raise InputError("line 2")
 
     with pytest.raises(InputError):
