@@ -13,20 +13,23 @@ from time import perf_counter
 
 import torch
 
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.distillation.comparison import agreement, compare_sizes, compare_speeds, vector_agreement
 from orchestrator.distillation.objective import DistillationLoss
 from orchestrator.distillation.student import build_student
 from orchestrator.finetuning.dual_encoder import DualEncoder
-from orchestrator.finetuning.evaluation import evaluate_model, score_model, with_labels_of
+from orchestrator.finetuning.evaluation import Scored, evaluate_model, score_model, with_labels_of
+from orchestrator.finetuning.heads import HeadModel
 from orchestrator.finetuning.kept_training import KeptTraining
 from orchestrator.finetuning.model_folder import load_fine_tuned
 from orchestrator.finetuning.trial import baseline_metrics, prepare_trial_features, train_and_save
 from orchestrator.model_files import describe_model
 from orchestrator.pretraining.checkpoints import Checkpoints
-from orchestrator.results import DistillResult, Event
+from orchestrator.results import DatasetResult, DistillResult, Event
 from orchestrator.specs.distill import DistillSpec
 from orchestrator.storage import join, local_copy
 from orchestrator.tasks import (
+    Features,
     Task,
     dataset_result,
     join_features,
@@ -68,7 +71,8 @@ def distill(job: DistillJob, report: Callable[[Sequence[Event]], None]) -> Disti
     spec, recipe = job.spec, job.spec.recipe
     torch.set_num_threads(spec.threads)
     device = torch.device("cuda" if spec.execution.gpus else "cpu")
-    teacher = load_fine_tuned(local_copy(job.teacher_folder))
+    teacher_folder = local_copy(job.teacher_folder)
+    teacher = load_fine_tuned(teacher_folder)
     task = with_labels_of(teacher, job.task, spec.teacher)
     if isinstance(teacher.model, DualEncoder) and task.objective is not None:
         teacher.model.judge_by(task.objective)
@@ -77,9 +81,8 @@ def distill(job: DistillJob, report: Callable[[Sequence[Event]], None]) -> Disti
     train, validation = (
         prepare_trial_features(task, split, recipe, teacher.tokenizer, job.cache) for split in ("train", "validation")
     )
-    further = [task.without_labels(path) for path in job.unlabelled]
-    texts = [prepare_trial_features(some, "train", recipe, teacher.tokenizer, job.cache) for some in further]
-    seen = join_features([train, *texts])
+    unlabelled = [_read_unlabelled(job, task.without_labels(path), teacher.tokenizer) for path in job.unlabelled]
+    seen = join_features([train, *(features for features, _ in unlabelled)])
     theirs = score_model(
         teacher.model,
         task,
@@ -91,8 +94,8 @@ def distill(job: DistillJob, report: Callable[[Sequence[Event]], None]) -> Disti
     loss = DistillationLoss(teacher.model, seen, spec.objective, recipe.precision, train.num_examples)
     identity = {
         "the spec": spec.fingerprint(),
-        "the data": [read.fingerprint for read in (train, validation, *texts)],
-        "the teacher": describe_model(job.teacher_folder, task.head).digest,
+        "the data": [part.fingerprint for part in (train, validation, *(features for features, _ in unlabelled))],
+        "the teacher": describe_model(str(teacher_folder), task.head).digest,
     }
     kept = KeptTraining(Checkpoints(job.run_folder, job.attempt, keep=1), identity, report)
     best, predictions_path = train_and_save(
@@ -107,33 +110,42 @@ def distill(job: DistillJob, report: Callable[[Sequence[Event]], None]) -> Disti
         loss,
         kept,
     )
-    own = best.evaluation.scored
-    student.to(device)
-    if task.head == "embedding":
-        alike = vector_agreement(student, teacher.model, validation)
-    else:
-        alike = agreement(own.predictions, theirs.predictions)
     return DistillResult(
         task=task.id,
         metric=task.metric,
         model=describe_model(join(job.run_folder, "model"), task.head),
         best_step=best.evaluation.step,
         metrics={
-            **own.metrics,
+            **best.evaluation.scored.metrics,
             **teacher_metrics(theirs.metrics),
             **baseline_metrics(majority_baseline(task, "validation")),
-            "agreement": alike,
-            **compare_sizes(student, teacher.model),
-            **compare_speeds(student, teacher.model, validation),
+            **_compare(student.to(device), teacher.model, validation, best.evaluation.scored, theirs),
         },
         test_metrics=_test(job),
         predictions_path=predictions_path,
         datasets=[
             dataset_result(task, {"train": train, "validation": validation}),
-            *(dataset_result(some, {"train": read}) for some, read in zip(further, texts, strict=True)),
+            *(dataset for _, dataset in unlabelled),
         ],
         seconds=perf_counter() - begun_at,
     )
+
+
+def _read_unlabelled(job: DistillJob, texts: Task, tokenizer: Tokenizer) -> tuple[Features, DatasetResult]:
+    """Texts as the model reads them, and what is recorded of them; the texts themselves go."""
+    features = prepare_trial_features(texts, "train", job.spec.recipe, tokenizer, job.cache)
+    return features, dataset_result(texts, {"train": features})
+
+
+def _compare(
+    student: HeadModel, teacher: HeadModel, validation: Features, own: Scored, theirs: Scored
+) -> dict[str, float]:
+    """Agreement of predictions, or of vectors where the task is one of embeddings; sizes and speeds."""
+    if validation.head == "embedding":
+        alike = vector_agreement(student, teacher, validation)
+    else:
+        alike = agreement(own.predictions, theirs.predictions)
+    return {"agreement": alike, **compare_sizes(student, teacher), **compare_speeds(student, teacher, validation)}
 
 
 def teacher_metrics(scores: Mapping[str, float]) -> dict[str, float]:
