@@ -67,7 +67,8 @@ def changing_line() -> Iterator[Callable[[str], None]]:
 @click.command(
     cls=LabCommand,
     example='orchestrator search my-encoder "lift of a wing" --documents corpus.jsonl\n'
-    "orchestrator search my-encoder --index index/ -f json < queries.txt",
+    "orchestrator search my-encoder --index index/ -f json < queries.txt\n"
+    'orchestrator search my-encoder "lift of a wing" --index index/ --rerank my-pair-model --relevant yes',
 )
 @click.argument("model", metavar="MODEL")
 @click.argument("queries", metavar="[QUERY ...]", nargs=-1)
@@ -92,7 +93,8 @@ def search(
 ) -> None:
     """The documents nearest to each query.
 
-    Nearest by the cosine of their vectors, which lie in an index or are made anew.
+    Nearest by the cosine of their vectors, which lie in an index or are made anew. With --rerank the first hits are put
+    in order by a model that reads query and document together, and their score is that model's.
 
     Queries are arguments, or lines of stdin where there are none. MODEL is any encoder; an index can be searched with
     the model alone that built it.
