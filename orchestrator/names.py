@@ -1,14 +1,15 @@
 """What the names in a spec lead to: folders of models and tokenizers, and the bits that lie there."""
 
+from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenizer_files import TOKENIZER_FILES
 from orchestrator.errors import NotFoundError
 from orchestrator.inference import MODEL_FILE, resolve_model
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
 from orchestrator.specs.references import STAGE_MARK, TOKENIZER_FIELDS, SpecT, replace_names
-from orchestrator.storage import digest_file, exists, join
+from orchestrator.storage import digest_file, exists, join, local_copy
 from orchestrator.storage.files import absolute
 
-_TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
 _WEIGHTS = "model.safetensors"
 
 
@@ -21,8 +22,8 @@ def is_place(field: str, name: str) -> bool:
         return True
     if field not in TOKENIZER_FIELDS:
         return False
-    is_file = name.endswith(_TOKENIZER_FILES) and exists(name)
-    return is_file or any(exists(join(name, file)) for file in _TOKENIZER_FILES)
+    is_file = name.endswith(TOKENIZER_FILES) and exists(name)
+    return is_file or any(exists(join(name, file)) for file in TOKENIZER_FILES)
 
 
 def resolve_tokenizer(name: str, settings: Settings) -> str:
@@ -35,7 +36,7 @@ def resolve_tokenizer(name: str, settings: Settings) -> str:
     try:
         return resolve_model(name, settings)
     except NotFoundError:
-        what = f"{name} has neither {' nor '.join(_TOKENIZER_FILES)}" if exists(name) else f"nothing at {name}"
+        what = f"{name} has neither {' nor '.join(TOKENIZER_FILES)}" if exists(name) else f"nothing at {name}"
         raise NotFoundError(
             f"{what}, and no model of that name; make one with: orchestrator tokenizer train FILES --to {name}"
         ) from None
@@ -77,7 +78,5 @@ def content_digest(field: str, name: str, settings: Settings) -> str:
     """Of the weights or the tokenizer that a name leads to."""
     path = resolve_name(field, name, settings)
     if field in TOKENIZER_FIELDS:
-        path = next((join(path, file) for file in _TOKENIZER_FILES if exists(join(path, file))), path)
-    else:
-        path = join(path, _WEIGHTS)
-    return digest_file(path)
+        return Tokenizer.load(local_copy(path, skip=(_WEIGHTS,))).fingerprint
+    return digest_file(join(path, _WEIGHTS))

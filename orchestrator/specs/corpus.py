@@ -75,7 +75,9 @@ class CorpusSpec(Spec):
     title: ClassVar[str] = "tokenise text into a token store"
     kind: Literal["corpus"] = identity("corpus", "Selects this kind of spec.")
     corpus: TextSource = identity(doc="The text.")
-    tokenizer: str = identity(doc="A folder with tokenizer.json or vocab.txt, such a file, or a model's name.")
+    tokenizer: str = identity(
+        doc="A folder with tokenizer.json, vocab.txt, or vocab.json and merges.txt; such a file, or a model's name."
+    )
     held_out_share: float = identity(
         0.01, "Documents kept out of training, chosen by a hash of their text.", unit="share", ge=0.0, le=0.5
     )

@@ -3,13 +3,15 @@
 Alone: pytest tests/orchestrator/test_names.py
 """
 
+import json
 from pathlib import Path
 
 import pytest
+from tokenizers import pre_tokenizers
 
 from orchestrator.errors import NotFoundError
 from orchestrator.jobs import with_absolute_paths
-from orchestrator.names import pin_names, resolve_name
+from orchestrator.names import content_digest, pin_names, resolve_name
 from orchestrator.registry import Registry
 from orchestrator.results import ModelResult
 from orchestrator.settings import Settings
@@ -65,3 +67,13 @@ def test_a_tilde_is_the_home_folder(settings: Settings, tmp_path: Path) -> None:
     assert with_absolute_paths({"model": "~/mine"}) == {"model": f"{tmp_path}/mine"}
     with pytest.raises(NotFoundError, match="there is no folder ~/nothing"):
         resolve_name("model", "~/nothing", settings)
+
+
+def test_a_tokenizers_digest_covers_the_merges_beside_its_vocabulary(settings: Settings, tmp_path: Path) -> None:
+    tokens = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *sorted(pre_tokenizers.ByteLevel.alphabet()), "th", "he"]
+    digests = set()
+    for merge in ("t h", "h e", "t h"):
+        (tmp_path / "vocab.json").write_text(json.dumps({token: i for i, token in enumerate(tokens)}))
+        (tmp_path / "merges.txt").write_text(f"#version: 0.2\n{merge}\n")
+        digests.add(content_digest("tokenizer", str(tmp_path), settings))
+    assert len(digests) == 2

@@ -186,7 +186,10 @@ def test_a_plan_refuses_input_that_is_not_there(command: Command, tmp_path: Path
     [
         ("./words", "tokenizer: nothing at ./words, and no model of that name; make one with: "),
         ("words", "tokenizer: nothing at words, and no model of that name; make one with: "),
-        ("home", "tokenizer: home has neither tokenizer.json nor vocab.txt, and no model of that name; make"),
+        (
+            "home",
+            "tokenizer: home has neither tokenizer.json nor vocab.txt nor vocab.json, and no model of that name; make",
+        ),
     ],
 )
 def test_a_plan_says_how_to_make_a_tokenizer_that_is_not_there(
