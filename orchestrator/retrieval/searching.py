@@ -79,8 +79,8 @@ def open_searcher(
     with tempfile.TemporaryDirectory(prefix="orchestrator-") as scratch:
         if index is None:
             assert documents is not None, "there is something to search"
-            made = scratch if cache is None else cache
-            index = join(made, index_fingerprint(encoder, documents, kind))
+            in_cache = cache and join(cache, index_fingerprint(encoder, documents, kind))
+            index = in_cache or join(scratch, "index")
         opened = open_document_index(index, documents, embedder, encoder, kind, on_progress)
         yield Searcher(embedder, opened, reranker, on_progress)
 
