@@ -18,7 +18,6 @@ from orchestrator.answering.blocks import Answerer, Answers, answer_blocks, line
 from orchestrator.corpus.data_context import MAX_RETRIES, data_context
 from orchestrator.errors import ClusterError, InputError, OrchestratorError
 from orchestrator.input_lines import read_lines
-from orchestrator.pretraining.launch import last_line
 from orchestrator.storage import exists
 from orchestrator.storage.files import absolute
 
@@ -68,6 +67,8 @@ def answer_on_ray(
                 raise row["item"]
             yield row["item"]
     except RayError as error:
+        from orchestrator.pretraining.launch import last_line  # with Ray Train, which no worker should wait for
+
         raise ClusterError(f"a worker failed: {last_line(error)}; where memory ran out, use fewer --workers") from error
 
 

@@ -6,6 +6,7 @@ Alone: .venv/bin/pytest tests/orchestrator/answering/test_files.py
 import os
 import shutil
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -37,13 +38,14 @@ def file(tmp_path: Path) -> Path:
 
 
 class Killed:
-    """Answers with the line; the process that meets `die` dies, the first time."""
+    """Answers with the lines; the process that meets `die` dies, the first time or always."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, always: bool = False) -> None:
         self.died = Path(folder) / "died"
+        self.always = always
 
     def __call__(self, block: LineBlock) -> Answers:
-        if any("die" in line for _, line in block.lines) and not self.died.exists():
+        if any("die" in line for _, line in block.lines) and (self.always or not self.died.exists()):
             self.died.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return Answers("".join(line for _, line in block.lines).encode(), len(block.lines))
@@ -83,6 +85,13 @@ def test_the_lines_of_a_worker_that_dies_are_answered_once(
     found = b"".join(answers.data for answers in answer_file(Killed, str(tmp_path), str(file), settings, 2))
     assert (tmp_path / "died").exists()
     assert found == file.read_bytes()
+
+
+@pytest.mark.ray
+def test_a_line_that_kills_every_worker_ends_the_work(ray_cluster: None, settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("die\n")
+    with pytest.raises(ClusterError, match="a worker failed: .*; where memory ran out, use fewer --workers"):
+        list(answer_file(partial(Killed, always=True), str(tmp_path), str(tmp_path / "lines.txt"), settings, 1))
 
 
 @pytest.mark.ray
