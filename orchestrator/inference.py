@@ -96,12 +96,13 @@ def evaluate(
     found: Sequence[Prediction]
     counts: dict[str, int] = {}
     if loaded.head == "retrieval":
-        from orchestrator.retrieval.searching import rank_queries
+        from orchestrator.retrieval.searching import INDEXES, rank_queries
 
-        found, counts = rank_queries(folder, loaded, split, reranking, on_progress)
+        kept = join(settings.storage, INDEXES)
+        found, counts = rank_queries(folder, loaded, split, reranking, on_progress, kept)
         metrics = score(loaded, split, found)
     elif reranking is not None:
-        raise InputError(f"task {loaded.id} is no retrieval: it has no hits to score again; leave --rerank out")
+        raise InputError(f"task {loaded.id} is no retrieval: it has no hits to score again; leave rerank out")
     else:
         metrics, found = evaluate_model(folder, loaded, split, batch_size, join(settings.storage, "tasks"))
     if predictions is not None:

@@ -22,6 +22,8 @@ from orchestrator.tasks import QueryExample, RankingPrediction, Task
 from orchestrator.tasks.retrieval import RetrievalReader
 
 _QUERIES_AT_A_TIME = 256
+INDEXES = "indexes"
+"""The folder of the storage where the indexes of tasks' documents are kept."""
 RANKING_DEPTH = 100
 """Documents of a ranking that is scored: enough for the deepest cut-off."""
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from orchestrator.errors import SpecError
 from orchestrator.specs.fields import Section, Spec
 
-MODEL_FIELDS = ("init_from", "model", "teacher")
+MODEL_FIELDS = ("init_from", "model", "teacher", "rerank")
 TOKENIZER_FIELDS = ("tokenizer",)
 STAGE_MARK = "@"
 RANDOM = "random"
@@ -18,6 +18,7 @@ _MAKERS = {
     "init_from": ("pretrain", "sweep", "distill"),
     "model": ("sweep", "distill"),
     "teacher": ("pretrain", "sweep", "distill"),
+    "rerank": ("sweep", "distill"),
     "tokenizer": ("tokenizer", "pretrain", "sweep", "distill"),
 }
 """The kinds of stages whose result a field can use; what is scored has a task's head."""

@@ -181,5 +181,6 @@ def written_folder(folder: str) -> Iterator[Path]:
         scratch = Path(name)
         yield scratch
         delete(folder)
-        for file in sorted(scratch.iterdir(), key=lambda file: (file.name == MANIFEST_NAME, file.name)):
-            write_bytes(join(folder, file.name), file.read_bytes())
+        files = {path.relative_to(scratch).as_posix(): path for path in scratch.rglob("*") if path.is_file()}
+        for name in sorted(files, key=lambda name: (name == MANIFEST_NAME, name)):
+            write_bytes(join(folder, name), files[name].read_bytes())

@@ -117,7 +117,7 @@ class Task:
             "version": _READING_VERSION,
             "file": digest_file(self.file(split)),
             "shared_files": [digest_file(path) for path in self.shared_files],
-            "reader": [type(self.reader).__name__, asdict(self.reader)],  # type: ignore[call-overload]
+            "reader": [type(self.reader).__name__, self._reader_values()],
             "head": self.head,
             "labels": self.labels,
             "columns": asdict(self.columns),
@@ -125,6 +125,11 @@ class Task:
             "on_bad_record": self.on_bad_record,
         }
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+    def _reader_values(self) -> dict[str, Any]:
+        """How the reader reads; the files that it is told of count by their contents, not by where they lie."""
+        values: dict[str, Any] = asdict(self.reader)  # type: ignore[call-overload]
+        return {name: value for name, value in values.items() if value not in self.shared_files}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_read": {}}

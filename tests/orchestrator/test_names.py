@@ -47,6 +47,10 @@ def test_a_registered_model_on_a_file_uri_is_found_and_pinned(settings: Settings
     assert pin_names(spec_of("base"), settings).model == "base@1"
 
 
+def test_a_model_that_reranks_is_pinned_too(settings: Settings) -> None:
+    assert pin_names(spec_of("base").model_copy(update={"rerank": "base"}), settings).rerank == "base@1"
+
+
 def test_a_folder_of_notes_does_not_hide_the_registered_model(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "place" / "base").mkdir()
     assert resolve_name("init_from", "base", settings) == f"{tmp_path}/lab/model"

@@ -36,14 +36,24 @@ def test_an_empty_held_out_set_is_warned_of(num_held_out: int, warned: bool) -> 
     assert any(line.startswith("warning:") and "held_out_share" in line for line in said) is warned
 
 
+def evaluation_context(folder: Path, said: list[str]) -> Any:
+    settings = Settings.from_options(str(folder / "home"), None, None, None)
+    progress = SimpleNamespace(say=said.append, show=said.append)
+    return SimpleNamespace(run_folder=str(folder / "run"), settings=settings, progress=progress)
+
+
+def test_an_evaluation_embeds_documents_once(encoder: str, collection: TaskSpec, tmp_path: Path) -> None:
+    said: list[list[str]] = [[], []]
+    results = [run_stage(EvaluateSpec(model=encoder, task=collection), evaluation_context(tmp_path, s)) for s in said]
+    assert results[0] == results[1]
+    assert [any(line.startswith("embedding the documents") for line in lines) for lines in said] == [True, False]
+
+
 def test_an_evaluation_reranks_as_its_spec_says(
     encoder: str, classifier: str, collection: TaskSpec, tmp_path: Path
 ) -> None:
-    settings = Settings.from_options(str(tmp_path / "home"), None, None, None)
-    progress = SimpleNamespace(say=lambda line: None, show=lambda line: None)
-    context = cast("Any", SimpleNamespace(run_folder=str(tmp_path / "run"), settings=settings, progress=progress))
     spec = EvaluateSpec(model=encoder, task=collection, rerank=classifier, relevant="yes")
-    run_stage(spec, context)
+    run_stage(spec, evaluation_context(tmp_path, []))
     rows = (tmp_path / "run" / "predictions" / "validation.jsonl").read_text().splitlines()
     plain, reranked = (
         [

@@ -4,6 +4,7 @@ Alone: .venv/bin/pytest tests/orchestrator/retrieval/test_searching.py
 """
 
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -54,6 +55,13 @@ def test_an_index_is_built_once_and_needs_the_documents_no_more(encoder: str, do
     assert Path(index, "manifest.json").stat().st_mtime_ns == made_at
     with open_searcher(encoder, None, index, None, quiet) as searcher:
         assert searcher.index.counts == {"num_documents": 3, "num_empty_documents": 1, "num_truncated_documents": 0}
+
+
+def test_an_index_on_an_object_store_is_searched_again(encoder: str, documents: str) -> None:
+    index = f"memory://{uuid4().hex}/index"
+    first = search(encoder, documents, index)
+    Path(documents).unlink()
+    assert search(encoder, None, index) == first
 
 
 def test_an_index_of_another_model_or_other_documents_is_refused(

@@ -128,6 +128,17 @@ def test_a_local_folder_is_its_own_copy_and_another_is_fetched(root: str) -> Non
     assert (file.name, file.read_bytes()) == ("a.bin", DATA)
 
 
+def test_a_written_folder_has_its_folders_too(root: str) -> None:
+    folder = storage.join(root, "index")
+    for text in ("old", "new"):
+        with storage.written_folder(folder) as scratch:
+            (scratch / "deep").mkdir()
+            for name in (f"{text}.txt", "manifest.json", "deep/manifest.json"):
+                (scratch / name).write_text(text)
+    assert storage.names_in(folder) == ["deep", "manifest.json", "new.txt"]
+    assert storage.read_bytes(storage.join(folder, "deep", "manifest.json")) == b"new"
+
+
 def test_names_in_a_folder(root: str) -> None:
     assert storage.names_in(root) == []
     for name in ("b", "a/deep", ".hidden"):

@@ -62,6 +62,15 @@ def test_every_file_of_a_collection_is_in_its_fingerprint(name: str, tmp_path: P
     assert task.fingerprint("validation") != before
 
 
+def test_a_collection_that_has_moved_is_the_same(tmp_path: Path) -> None:
+    tasks = []
+    for place in ("here", "there"):
+        (tmp_path / place).mkdir()
+        tasks.append(load_task(collection(tmp_path / place)))
+    here, there = (task.fingerprint("validation") for task in tasks)
+    assert here == there
+
+
 def test_columns_of_a_collection_are_refused(tmp_path: Path) -> None:
     spec = collection(tmp_path).model_copy(update={"text_columns": ("text",)})
     with pytest.raises(SpecError, match=r"task\.text_columns: a task with head: retrieval has no use for it"):
