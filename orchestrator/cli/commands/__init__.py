@@ -3,6 +3,7 @@
 import click
 
 from orchestrator.cli.commands.answering import embed, predict
+from orchestrator.cli.commands.mining import mine
 from orchestrator.cli.commands.records import leaderboard, query, runs
 from orchestrator.cli.commands.running import demo, plan, resume, run, submit
 from orchestrator.cli.commands.searching import search
@@ -26,6 +27,7 @@ ALL: tuple[click.Command, ...] = (
     next_sentence,
     embed,
     search,
+    mine,
     corpus,
     tokenizer,
     schema,

@@ -110,7 +110,7 @@ def evaluate(
     from orchestrator.specs.loading import load_task_spec
 
     spec = load_task_spec(task, overrides)
-    _check_known(spec)
+    check_known(spec)
     settings = current_settings()
     with changing_line() as show:
         result = inference.evaluate(
@@ -127,7 +127,8 @@ def evaluate(
     show_record(record | dict(result.counts) | dict(result.metrics), form, output)
 
 
-def _check_known(task: "TaskSpec") -> None:
+def check_known(task: "TaskSpec") -> None:
+    """Raise NotFoundError for a task that is neither known nor a person's own."""
     from orchestrator.errors import NotFoundError
     from orchestrator.specs.problems import nearest
     from orchestrator.tasks.catalogue import KNOWN_TASKS

@@ -1,0 +1,70 @@
+"""`mine`: pairs that a reranker learns from."""
+
+import json
+
+import click
+
+from orchestrator.cli.commands.output_files import check_output, write_pieces
+from orchestrator.cli.commands.searching import changing_line
+from orchestrator.cli.commands.using import check_known
+from orchestrator.cli.frame import LabCommand, current_settings, overrides_argument
+
+
+@click.command(
+    cls=LabCommand,
+    example="orchestrator mine my-encoder own head=retrieval folder=collection -o pairs.jsonl\n"
+    "orchestrator mine my-encoder own head=retrieval folder=collection --split validation -o held_out.jsonl",
+)
+@click.argument("model", metavar="MODEL")
+@click.argument("task", metavar="TASK")
+@overrides_argument
+@click.option(
+    "--split",
+    type=click.Choice(["train", "validation", "test"]),
+    default="train",
+    show_default=True,
+    help="The split whose queries are asked.",
+)
+@click.option(
+    "--negatives", type=click.IntRange(1), default=1, show_default=True, help="For each relevant document of a query."
+)
+@click.option(
+    "--candidates", type=click.IntRange(1), default=50, show_default=True, help="First hits that these come from."
+)
+@click.option("-o", "--output", metavar="FILE", help="Write there instead of to stdout.")
+def mine(
+    model: str,
+    task: str,
+    overrides: tuple[str, ...],
+    split: str,
+    negatives: int,
+    candidates: int,
+    output: str | None,
+) -> None:
+    """Pairs for a reranker to learn from.
+
+    Each relevant document of a query is a pair, and so are others drawn from the first hits of MODEL, any encoder.
+    TASK is a retrieval task's id with folder=DIR, or a spec file with one. Results are JSON lines with query, document
+    and relevant, yes or no: what a sweep learns with head: classification, text_columns: [query, document] and
+    label_column: relevant. Its model goes to `search --rerank MODEL --relevant yes`.
+    """
+    from orchestrator.errors import InputError
+    from orchestrator.inference import resolve_model
+    from orchestrator.retrieval.mining import mine_pairs
+    from orchestrator.retrieval.searching import INDEXES
+    from orchestrator.specs.loading import load_task_spec
+    from orchestrator.storage import join
+    from orchestrator.tasks import load_task
+
+    spec = load_task_spec(task, overrides)
+    check_known(spec)
+    check_output(output)
+    loaded = load_task(spec)
+    if loaded.head != "retrieval":
+        raise InputError(f"task {loaded.id} is no retrieval: it has no documents to find; name a collection")
+    settings = current_settings()
+    folder = resolve_model(model, settings)
+    with changing_line() as show:
+        kept = join(settings.storage, INDEXES)
+        pairs = mine_pairs(folder, loaded, split, negatives, candidates, show, kept)  # type: ignore[arg-type]
+        write_pieces((json.dumps(pair, ensure_ascii=False).encode() + b"\n" for pair in pairs), output)
