@@ -56,8 +56,10 @@ def answer_on_ray(
                 batch_size=None,
                 num_cpus=1,
                 num_gpus=num_gpus,
-                # All begin at once; that a short file has nothing for some of them is no fault.
-                compute=ActorPoolStrategy(min_size=1, max_size=num_workers, initial_size=num_workers),
+                # All begin at once, and the first one up leaves blocks to the others; a short file has none for some.
+                compute=ActorPoolStrategy(
+                    min_size=1, max_size=num_workers, initial_size=num_workers, max_tasks_in_flight_per_actor=2
+                ),
                 max_task_retries=MAX_RETRIES,
             )
         )
