@@ -69,3 +69,9 @@ class ClusterError(OrchestratorError):
     """Ray cannot be reached, or cannot give what was asked."""
 
     exit_status = 5
+
+
+def last_line(error: BaseException) -> str:
+    """What an error that came through Ray says in the end, without the traceback before it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

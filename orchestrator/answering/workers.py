@@ -16,7 +16,7 @@ from ray.exceptions import RayError
 from bert_core.errors import BertCoreError
 from orchestrator.answering.blocks import Answerer, Answers, answer_blocks, line_blocks
 from orchestrator.corpus.data_context import MAX_RETRIES, data_context
-from orchestrator.errors import ClusterError, InputError, OrchestratorError
+from orchestrator.errors import ClusterError, InputError, OrchestratorError, last_line
 from orchestrator.input_lines import read_lines
 from orchestrator.storage import exists
 from orchestrator.storage.files import absolute
@@ -69,8 +69,6 @@ def answer_on_ray(
                 raise row["item"]
             yield row["item"]
     except RayError as error:
-        from orchestrator.pretraining.launch import last_line  # with Ray Train, which no worker should wait for
-
         raise ClusterError(f"a worker failed: {last_line(error)}; where memory ran out, use fewer --workers") from error
 
 

@@ -9,10 +9,9 @@ import ray
 
 from bert_core.errors import BertCoreError
 from orchestrator.distillation.job import DistillJob, distill
-from orchestrator.errors import OrchestratorError, RunFailedError
+from orchestrator.errors import OrchestratorError, RunFailedError, last_line
 from orchestrator.pretraining.checkpoints import delete_checkpoints
 from orchestrator.pretraining.inbox import InboxActor
-from orchestrator.pretraining.launch import last_line
 from orchestrator.results import DistillResult, Event
 from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.references import RANDOM

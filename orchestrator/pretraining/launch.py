@@ -16,7 +16,7 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
-from orchestrator.errors import ClusterError, RunFailedError, RunStoppedError
+from orchestrator.errors import ClusterError, RunFailedError, RunStoppedError, last_line
 from orchestrator.model_files import describe_model
 from orchestrator.pretraining.inbox import InboxActor
 from orchestrator.pretraining.job import PretrainJob, StepLoss, build_held_out, build_stream, check_start
@@ -196,9 +196,3 @@ def _drain(inbox: Any, on_event: Callable[[Event], None], run_id: str) -> None:
         if isinstance(event, Exception):
             raise event
         on_event(event)
-
-
-def last_line(error: BaseException) -> str:
-    """What an error that came through Ray says in the end, without the traceback before it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
