@@ -20,7 +20,7 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
-from bert_core.examples.mask_units import Unit
+from bert_core.config_choices import MaskUnit
 from bert_core.examples.packing import PackedBatch, build_packed_batch
 from bert_core.examples.segments import Segments, TokenizedDocuments, lay_out
 from bert_core.examples.sentence_objectives import SegmentConfig, build_segments, count_examples
@@ -51,7 +51,7 @@ class OurSide:
     """Examples by number from documents; every fifth token of the vocabulary goes on with a word."""
 
     def __init__(
-        self, documents: TokenizedDocuments, num_examples: int, width: int, segments: SegmentConfig, unit: Unit
+        self, documents: TokenizedDocuments, num_examples: int, width: int, segments: SegmentConfig, unit: MaskUnit
     ) -> None:
         self.documents, self.width, self.segments = documents, width, segments
         counts = count_examples(np.diff(documents.document_ends), width, LAYOUT, segments)

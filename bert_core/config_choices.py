@@ -1,4 +1,7 @@
-"""The choices that a model is made of: what the fields of `BertConfig` and of a spec may say. No torch in here."""
+"""The choices that a model and its examples are made of: what the fields of configurations and of specs may say.
+
+In one file without torch and numpy, as the command line reads specs at its start.
+"""
 
 from typing import Literal
 
@@ -11,3 +14,5 @@ PoolerActivation = Literal["tanh", "relu"]
 HeadStates = Literal["last", "second_to_last", "sum_last_four", "concat_last_four", "mixture", "embeddings"]
 TokenDecoder = Literal["softmax", "crf"]
 Pooling = Literal["mean", "cls", "max"]
+SentenceObjective = Literal["next_sentence", "sentence_order", "none"]
+MaskUnit = Literal["token", "word", "span"]

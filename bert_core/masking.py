@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bert_core.config_choices import MaskUnit
 from bert_core.errors import DataError
 from bert_core.examples.counter_random import derive_key, integers, random_bits, uniform
-from bert_core.examples.mask_units import UNITS, Unit, find_words
+from bert_core.examples.mask_units import UNITS, find_words
 from bert_core.text.word_pieces import WordPieces
 
 IGNORED = -100
@@ -31,7 +32,7 @@ class MaskingConfig:
     mix: Mix = (0.8, 0.1, 0.1)
     """Shares of the chosen tokens that become [MASK], become a random token, stay as they are. (The table of Devlin et
     al. 2019, appendix C.2, has the other order: MASK, SAME, RND.)"""
-    unit: Unit = "token"
+    unit: MaskUnit = "token"
     word_pieces: WordPieces | None = field(default=None, compare=False, repr=False)
     """Which tokens belong to one word; without it every token is a word."""
 
@@ -47,7 +48,7 @@ def mask_tokens(
     example: ArrayLike,
     mlm_probability: float = 0.15,
     mix: Mix = (0.8, 0.1, 0.1),
-    unit: Unit = "token",
+    unit: MaskUnit = "token",
     word_ids: NDArray[np.integer] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Masked ids and labels (-100 where nothing is predicted), shaped as `input_ids`: one row (S,) or rows (N, S).

@@ -6,15 +6,13 @@ of tokens. Which words a row loses is a function of its key and of its own words
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bert_core.config_choices import MaskUnit
 from bert_core.examples.counter_random import random_bits, uniform
 from bert_core.examples.ragged_rows import Int64Array, ragged_ranges, running_totals
-
-Unit = Literal["token", "word", "span"]
 
 MAX_SPAN_WORDS = 10
 SPAN_LENGTH_SHARES = 0.8 ** np.arange(MAX_SPAN_WORDS) / (0.8 ** np.arange(MAX_SPAN_WORDS)).sum()
@@ -128,7 +126,7 @@ def choose_spans(words: Words, keys: NDArray[np.uint64]) -> Choice:
     )
 
 
-UNITS: Mapping[Unit, Callable[[Words, NDArray[np.uint64]], Choice]] = {
+UNITS: Mapping[MaskUnit, Callable[[Words, NDArray[np.uint64]], Choice]] = {
     "token": choose_tokens,
     "word": choose_words,
     "span": choose_spans,

@@ -2,16 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
+from bert_core.config_choices import SentenceObjective
 from bert_core.examples.full_sentences import document_sentences, full_sentences
 from bert_core.examples.ragged_rows import Int64Array
 from bert_core.examples.segment_pairs import next_sentence_pairs, sentence_order_pairs
 from bert_core.examples.segments import Segments
 from bert_core.examples.stretches import Numbered, count_stretches
 from bert_core.text.segment_layout import SegmentLayout
-
-SentenceObjective = Literal["next_sentence", "sentence_order", "none"]
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ from bert_core.distillation import (
     vector_loss,
 )
 from orchestrator.finetuning.heads import Batch, HeadModel, compute_batch_logits, loss_of_logits, make_batch
-from orchestrator.finetuning.inference import Precision, compute_logits
+from orchestrator.finetuning.inference import compute_logits
 from orchestrator.specs.distill import ObjectiveSpec
+from orchestrator.specs.network import Precision
 from orchestrator.specs.task import Head
 from orchestrator.tasks import Features
 

@@ -8,9 +8,10 @@ from bert_core.heads import BertForTokenClassification
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.dual_encoder import DualEncoder
 from orchestrator.finetuning.heads import HeadModel
-from orchestrator.finetuning.inference import Precision, compute_logits, decode_tags
+from orchestrator.finetuning.inference import compute_logits, decode_tags
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
 from orchestrator.results import Split
+from orchestrator.specs.network import Precision
 from orchestrator.storage import local_copy
 from orchestrator.tasks import (
     AnswerPrediction,

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from bert_core.masking import IGNORED
 from orchestrator.finetuning.batch_order import length_batches
 from orchestrator.finetuning.heads import HeadModel, make_batch
-from orchestrator.finetuning.inference import Precision, autocast
+from orchestrator.finetuning.inference import autocast
+from orchestrator.specs.network import Precision
 from orchestrator.tasks import Features, keep_features
 
 _STATES_VERSION = 1

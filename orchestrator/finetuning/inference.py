@@ -5,7 +5,7 @@ Shapes: W windows, T tokens, K words, C classes.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from bert_core.heads import BertForTokenClassification
 from bert_core.masking import IGNORED
 from orchestrator.finetuning.batch_order import length_batches
 from orchestrator.finetuning.heads import HeadModel, compute_batch_logits, make_batch
+from orchestrator.specs.network import Precision
 from orchestrator.tasks import Features
 
 _MAX_SLOTS = 16_384
@@ -22,8 +23,6 @@ _MAX_SLOTS = 16_384
 
 _MAX_SENTENCES = 512
 """Sentences that are decoded at a time."""
-
-Precision = Literal["fp32", "bf16"]
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:

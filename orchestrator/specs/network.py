@@ -27,6 +27,8 @@ def has_sentence_head(family: str) -> bool:
 
 Size = Annotated[str, AfterValidator(known_size)]
 Family = Literal["bert", "roberta", "distilbert", "albert", "flaubert", "modern"]
+Precision = Literal["fp32", "bf16"]
+"""The arithmetic of forward and backward; weights are fp32."""
 
 
 class ModelSpec(Section):

@@ -5,9 +5,10 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
+from bert_core.config_choices import MaskUnit, SentenceObjective
 from orchestrator.specs.corpus import TextSource
 from orchestrator.specs.fields import Section, Spec, execution, identity
-from orchestrator.specs.network import ModelSpec, has_sentence_head
+from orchestrator.specs.network import ModelSpec, Precision, has_sentence_head
 
 
 class Phase(Section):
@@ -64,7 +65,7 @@ class PretrainSpec(Spec):
     micro_batch_size: int | None = identity(
         None, "Examples of one forward pass of a worker; its whole part of the batch when left out.", ge=1
     )
-    sentence_objective: Literal["next_sentence", "sentence_order", "none"] = identity(
+    sentence_objective: SentenceObjective = identity(
         "next_sentence",
         "Beside the masked tokens: does B follow A (BERT), which of them comes first (ALBERT), or nothing (RoBERTa).",
     )
@@ -73,7 +74,7 @@ class PretrainSpec(Spec):
     )
     short_sequence_probability: float = identity(0.1, "Share of shorter sequences.", unit="share", ge=0.0, le=1.0)
     mlm_probability: float = identity(0.15, "Share of tokens to predict.", unit="share", gt=0.0, lt=1.0)
-    mask_unit: Literal["token", "word", "span"] = identity(
+    mask_unit: MaskUnit = identity(
         "token", "What is masked at a time: tokens, whole words, or spans of 1 to 10 words (SpanBERT)."
     )
     mask_mix: tuple[float, float, float] = identity(
@@ -86,7 +87,7 @@ class PretrainSpec(Spec):
     adam_betas: tuple[float, float] = identity((0.9, 0.999), "AdamW's moment decays.")
     adam_epsilon: float = identity(1e-6, "AdamW's epsilon.", gt=0.0)
     max_grad_norm: float = identity(1.0, "Gradients are clipped to this norm.", gt=0.0)
-    precision: Literal["fp32", "bf16"] = identity("fp32", "Arithmetic of forward and backward.")
+    precision: Precision = identity("fp32", "Arithmetic of forward and backward.")
     threads_per_worker: int = identity(1, "Threads of a CPU worker; changes rounding, hence part of identity.", ge=1)
 
     execution: ExecutionSpec = execution(ExecutionSpec(), "How it is carried out.")

@@ -6,7 +6,7 @@ from pydantic import model_validator
 
 from bert_core.config_choices import HeadStates, Pooling, TokenDecoder
 from orchestrator.specs.fields import Section, identity
-from orchestrator.specs.network import Family, Size
+from orchestrator.specs.network import Family, Precision, Size
 
 Context = Literal["sentence", "document"]
 
@@ -68,7 +68,7 @@ class RecipeSpec(Section):
     )
     evaluations_per_epoch: int = identity(1, "Validation scores taken in each epoch.", ge=1)
     patience: int | None = identity(None, "Stop after so many evaluations without a better score.", ge=1)
-    precision: Literal["fp32", "bf16"] = identity("fp32", "Arithmetic of forward and backward.")
+    precision: Precision = identity("fp32", "Arithmetic of forward and backward.")
     seed: int = identity(0, "Decides head, order and dropout.", ge=0, lt=2**32)
 
     @model_validator(mode="after")

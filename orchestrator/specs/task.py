@@ -4,6 +4,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
+from orchestrator.results import Split
 from orchestrator.specs.fields import Section, Spec, execution, identity
 
 Head = Literal["classification", "multi_label", "multiple_choice", "regression", "ner", "qa", "embedding", "retrieval"]
@@ -20,7 +21,7 @@ class TaskSpec(Section):
         "qrels.tsv or qrels/dev.tsv; compressed or not.",
     )
     head: Head | None = identity(None, "Kind of head; a known task has its own.")
-    files: dict[Literal["train", "validation", "test"], str] = identity(
+    files: dict[Split, str] = identity(
         {},
         "A file per split: CSV, TSV, JSONL, Parquet, CoNLL columns (word first, BIO tag last), SQuAD JSON; "
         "also compressed.",
@@ -69,7 +70,7 @@ class EvaluateSpec(Spec):
     kind: Literal["evaluate"] = identity("evaluate", "Selects this kind of spec.")
     model: str = identity(doc="The model: a registered name, a run or a folder.")
     task: TaskSpec = identity(doc="The task.")
-    split: Literal["train", "validation", "test"] = identity("validation", "The split that is scored.")
+    split: Split = identity("validation", "The split that is scored.")
     rerank: str | None = identity(None, "A model fine-tuned on pairs, which scores the first hits again (retrieval).")
     relevant: str | None = identity(None, "Of a classifier that reranks: the label that counts.")
     candidates: int = identity(50, "First hits that are reranked.", unit="documents", ge=1)

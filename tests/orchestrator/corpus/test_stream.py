@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from bert_core.config_choices import SentenceObjective
 from bert_core.examples.packing import PackedBatch
 from bert_core.examples.segments import TokenizedDocuments
-from bert_core.examples.sentence_objectives import SegmentConfig, SentenceObjective
+from bert_core.examples.sentence_objectives import SegmentConfig
 from bert_core.masking import MaskingConfig
 from orchestrator.corpus import windows
 from orchestrator.corpus.stream import ExampleStream, StreamConfig
