@@ -183,9 +183,10 @@ def next_sentence(folder: str, first: str, second: str) -> NextSentence:
     a, b = tokenizer.encode_ids([first, second])
     if not a or not b:
         raise InputError("next-sentence needs two texts with at least one word each")
-    ids = [tokenizer.cls_id, *a, *[tokenizer.sep_id] * tokenizer.num_separators, *b, tokenizer.sep_id]
+    layout = tokenizer.segment_layout
+    ids = [layout.prefix, *a, *layout.between, *b, layout.suffix]
     _check_length(len(ids), model.config.max_seq_length)
-    types = [0] * (len(ids) - len(b) - 1) + [tokenizer.type_of_second] * (len(b) + 1)
+    types = [0] * (len(ids) - len(b) - 1) + [layout.type_of_second] * (len(b) + 1)
     seqs = PackedSequences.from_lengths(torch.tensor(ids), torch.tensor(types), torch.tensor([0, len(ids)]))
     with torch.inference_mode():
         logits = model.next_sentence(model.bert.pool(model.bert.encode(seqs), seqs))  # (1, 2)

@@ -18,7 +18,7 @@ class SegmentLayout:
     suffix: int
     """Ends the last segment, and each document that a sequence without pairs runs on from."""
     type_of_second: int
-    """Token type of B and of the suffix after it; all before them have type 0."""
+    """Token type of B and of the suffix after it, 0 where a model has one type only; all before them have type 0."""
 
     @property
     def num_pair_specials(self) -> int:

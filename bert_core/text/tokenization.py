@@ -16,7 +16,7 @@ import tokenizers
 from tokenizers import Encoding, models
 
 from bert_core.errors import TokenizerError
-from bert_core.text.segment_layout import SegmentLayout
+from bert_core.text.segment_layout import NUM_SINGLE_SPECIALS, SegmentLayout
 from bert_core.text.tokenizer_files import read_tokenizer
 from bert_core.text.word_pieces import WordPieces, find_word_pieces
 from bert_core.whole_files import write_whole_text
@@ -47,7 +47,7 @@ class Tokenizer:
         config: dict[str, Any] = {f"{role}_token": token for role, token in self._special_tokens.items()}
         # The general class takes tokenizer.json as it is; a family's own (RobertaTokenizer, say) builds it anew.
         config |= {"tokenizer_class": "BertTokenizer" if wordpiece else "PreTrainedTokenizerFast"}
-        types = ["token_type_ids"] if self.type_of_second else []
+        types = ["token_type_ids"] if self.segment_layout.type_of_second else []
         config |= {"model_input_names": ["input_ids", *types, "attention_mask"]}
         if wordpiece:
             normalizer = self._definition["normalizer"] or {}
@@ -105,20 +105,12 @@ class Tokenizer:
         return self._ids["mask"]
 
     @cached_property
-    def num_separators(self) -> int:
-        """Separators between the texts of a pair: 2 for `<s> a </s></s> b </s>`, 1 for `[CLS] a [SEP] b [SEP]`."""
-        num_special: int = self._backend.num_special_tokens_to_add(is_pair=True)
-        return max(1, num_special - 2)
-
-    @cached_property
-    def type_of_second(self) -> int:
-        """The token type of a pair's second text and the separator after it; 0 where the model has one type only."""
-        return int(self._backend.encode("", "").type_ids[-1]) if self._backend.post_processor else 1
-
-    @property
     def segment_layout(self) -> SegmentLayout:
-        """Where its special tokens stand among segments."""
-        return SegmentLayout(self.cls_id, (self.sep_id,) * self.num_separators, self.sep_id, self.type_of_second)
+        """Where its special tokens stand among segments: as its own pipeline puts them, or as BERT's."""
+        num_special: int = self._backend.num_special_tokens_to_add(is_pair=True)
+        num_between = max(1, num_special - NUM_SINGLE_SPECIALS)
+        type_of_second = int(self._backend.encode("", "").type_ids[-1]) if self._backend.post_processor else 1
+        return SegmentLayout(self.cls_id, (self.sep_id,) * num_between, self.sep_id, type_of_second)
 
     @cached_property
     def word_pieces(self) -> WordPieces:

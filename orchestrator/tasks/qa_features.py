@@ -31,22 +31,22 @@ def build_qa_windows(
     Raises: SpecError when a question leaves no room for its passage.
     """
     ids, offsets, segments, example_index, positions = [], [], [], [], []
-    sep = np.array([tokenizer.sep_id], np.int32)
+    layout = tokenizer.segment_layout
+    suffix = np.array([layout.suffix], np.int32)
     num_misaligned = 0
     for index, (example, query, passage) in enumerate(_encode(examples, tokenizer)):
-        between = [tokenizer.sep_id] * tokenizer.num_separators
-        prefix = np.array([tokenizer.cls_id, *query[:max_query_length], *between], np.int32)
+        prefix = np.array([layout.prefix, *query[:max_query_length], *layout.between], np.int32)
         room = max_seq_length - len(prefix) - 1
         if room < 1:
             raise SpecError(
                 f"recipe.max_seq_length {max_seq_length} leaves no room for a passage after a question of "
-                f"{len(prefix) - 1 - len(between)} tokens; raise it, or lower recipe.max_query_length"
+                f"{len(prefix) - 1 - len(layout.between)} tokens; raise it, or lower recipe.max_query_length"
             )
         span = answer_tokens(passage[1], example.answers[0]) if example.answers else None
         num_misaligned += bool(example.answers) and span is None
         off_passage = np.full((len(prefix), 2), -1, np.int32)
         for begin, end in passage_windows(len(passage[0]), room, doc_stride):
-            ids += [prefix, passage[0][begin:end], sep]
+            ids += [prefix, passage[0][begin:end], suffix]
             offsets += [off_passage, passage[1][begin:end], off_passage[:1]]
             segments.append((len(prefix), end - begin + 1))
             example_index.append(index)
@@ -58,7 +58,7 @@ def build_qa_windows(
     return Windows(
         arrays={
             "input_ids": np.concatenate(ids),
-            "token_type_ids": segment_types(lengths, tokenizer.type_of_second),
+            "token_type_ids": segment_types(lengths, layout.type_of_second),
             "cu_seqlens": cumulative(lengths.sum(axis=1)),
             "example_index": np.array(example_index, np.int32),
             "start_positions": np.ascontiguousarray(start_positions),

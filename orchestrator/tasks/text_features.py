@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bert_core.masking import IGNORED
+from bert_core.text.segment_layout import NUM_SINGLE_SPECIALS
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.tasks.examples import (
     ClassificationExample,
@@ -74,18 +75,19 @@ def _build_windows(
     second = _encode(tokenizer, [pair or "" for _, pair in pairs])
     is_pair = np.array([pair is not None for _, pair in pairs])
     whole_a, whole_b = _lengths(first), _lengths(second)
-    num_between = tokenizer.num_separators * is_pair
-    kept_a, kept_b = truncate_longest_first(whole_a, whole_b, max_seq_length - 2 - num_between)
-    cls, sep, between = [tokenizer.cls_id], [tokenizer.sep_id], [tokenizer.sep_id] * tokenizer.num_separators
-    pieces: Iterator[list[int]] = chain.from_iterable(
-        (cls, a[:num_a], between, b[:num_b], sep) if pair else (cls, a[:num_a], sep)
+    layout = tokenizer.segment_layout
+    num_between = len(layout.between) * is_pair
+    kept_a, kept_b = truncate_longest_first(whole_a, whole_b, max_seq_length - NUM_SINGLE_SPECIALS - num_between)
+    prefix, suffix = [layout.prefix], [layout.suffix]
+    pieces: Iterator[Sequence[int]] = chain.from_iterable(
+        (prefix, a[:num_a], layout.between, b[:num_b], suffix) if pair else (prefix, a[:num_a], suffix)
         for a, b, num_a, num_b, pair in zip(first, second, kept_a, kept_b, is_pair, strict=True)
     )
     segments = np.stack([kept_a + np.where(is_pair, 1 + num_between, 2), kept_b + is_pair], axis=1)  # (W, 2)
     cu_seqlens = cumulative(segments.sum(axis=1))
     arrays: dict[str, Array] = {
         "input_ids": np.fromiter(chain.from_iterable(pieces), np.int32, count=int(cu_seqlens[-1])),
-        "token_type_ids": segment_types(segments, tokenizer.type_of_second),
+        "token_type_ids": segment_types(segments, layout.type_of_second),
         "cu_seqlens": cu_seqlens,
     }
     return arrays, (kept_a < whole_a) | (kept_b < whole_b)

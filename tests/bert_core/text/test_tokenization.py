@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_core.errors import TokenizerError
+from bert_core.text.segment_layout import SegmentLayout
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_files import _KNOWN_SPECIAL_TOKENS
 from bert_core.text.tokenizer_training import TRAINERS, train_wordpiece
@@ -182,14 +183,14 @@ def test_the_layout_of_a_pair_is_that_of_transformers(tmp_path: Path, algorithm:
     assert pair["token_type_ids"] == [0] * num_first + [layout.type_of_second] * (len(b) + 1)
     assert theirs("two boats")["input_ids"] == [layout.prefix, *a, layout.suffix]
     assert ("token_type_ids" in theirs("two boats")) == (layout.type_of_second == 1)
-    assert (ours.num_separators, ours.type_of_second) == ((2, 0) if algorithm == "byte_bpe" else (1, 1))
+    assert (len(layout.between), layout.type_of_second) == ((2, 0) if algorithm == "byte_bpe" else (1, 1))
 
 
 def test_a_pipeline_without_a_layout_has_that_of_bert(folder: Path) -> None:
     definition = json.loads((folder / "tokenizer.json").read_text()) | {"post_processor": None}
     (folder / "tokenizer.json").write_text(json.dumps(definition))
     plain = Tokenizer.load(folder)
-    assert (plain.num_separators, plain.type_of_second) == (1, 1)
+    assert plain.segment_layout == SegmentLayout(plain.cls_id, (plain.sep_id,), plain.sep_id, type_of_second=1)
 
 
 def test_a_tokenizer_saved_by_transformers_loads(folder: Path, tmp_path: Path, uncased: Tokenizer) -> None:

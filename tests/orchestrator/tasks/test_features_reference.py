@@ -41,7 +41,7 @@ def test_passages_are_cut_into_the_same_windows(passages: list[Any], both: Both)
     num_windows = 0
     for example in passages:
         ours = build_features("qa", (), [example], tokenizer, max_seq_length=160, doc_stride=40)
-        room = 160 - len(tokenizer.encode_ids([example.question])[0]) - 2 - tokenizer.num_separators
+        room = 160 - len(tokenizer.encode_ids([example.question])[0]) - tokenizer.segment_layout.num_pair_specials
         theirs = reference(
             example.question,
             example.context,
@@ -88,7 +88,7 @@ def test_pairs_become_the_same_tokens(both: Both, max_seq_length: int) -> None:
     ours = build_features(
         "classification", ("not_equivalent", "equivalent"), pairs, tokenizer, max_seq_length=max_seq_length
     )
-    even = (max_seq_length - 2 - tokenizer.num_separators) % 2 == 0
+    even = (max_seq_length - tokenizer.segment_layout.num_pair_specials) % 2 == 0
     assert (ours.counts["num_truncated"] == 0) == (max_seq_length == 512)
     num_equal = 0
     for window, pair in enumerate(pairs):
