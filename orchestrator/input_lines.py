@@ -21,7 +21,7 @@ from orchestrator.storage.files import open_read
 def read_lines(path: str) -> Iterator[str]:
     """The lines of a file, a path or URI, decompressed by its ending; only a line feed ends one.
 
-    Raises: InputError for one that cannot be read.
+    Raises: InputError for one that is not there or cannot be read.
     """
     try:
         with (
@@ -30,6 +30,8 @@ def read_lines(path: str) -> Iterator[str]:
             io.TextIOWrapper(data, "utf-8-sig", errors="surrogateescape", newline="\n") as lines,
         ):
             yield from lines
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}; check the path") from None
     except (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{path} cannot be read ({reason}); check the path, or fetch the file again") from None

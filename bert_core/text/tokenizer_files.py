@@ -73,10 +73,9 @@ def _read_text(file: Path) -> str:
 
 
 def _read_backend(file: Path) -> tokenizers.Tokenizer:
+    text = _read_text(file)
     try:
-        return tokenizers.Tokenizer.from_str(_read_text(file))
-    except TokenizerError:
-        raise
+        return tokenizers.Tokenizer.from_str(text)
     except Exception as error:  # the library raises bare Exceptions
         raise TokenizerError(f"{file} is not a whole tokenizer.json: {error}; fetch or train it again") from error
 

@@ -3,16 +3,11 @@
 A line is a text, or an object with `text`, perhaps `title`, and `_id` (as in BEIR) or `id`; else it goes by its number.
 """
 
-import lzma
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import fsspec
-import zstandard
-
 from orchestrator.errors import InputError
-from orchestrator.input_lines import numbered_lines, parse_line
+from orchestrator.input_lines import numbered_lines, parse_line, read_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,28 +30,18 @@ class DocumentFile:
         """Raises: InputError, naming file and line, also where an id stands twice."""
         seen: set[str] = set()
         self.num_empty = 0
-        try:
-            with fsspec.open(
-                self.path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="\n", compression="infer"
-            ) as file:
-                for number, line in numbered_lines(file):
-                    document = _read_document(line, number)
-                    if document.id in seen:
-                        raise InputError(f"line {number}: the id {document.id!r} stands twice; give each its own")
-                    seen.add(document.id)
-                    if document.text:
-                        yield document
-                    else:
-                        self.num_empty += 1
-        except InputError as error:
-            raise InputError(f"{self.path}: {error}") from None
-        except FileNotFoundError:
-            raise InputError(f"there is no file {self.path}; check the path") from None
-        except (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise InputError(
-                f"{self.path} cannot be read ({reason}); check the path, or fetch the file again"
-            ) from None
+        for number, line in numbered_lines(read_lines(self.path)):
+            try:
+                document = _read_document(line, number)
+                if document.id in seen:
+                    raise InputError(f"line {number}: the id {document.id!r} stands twice; give each its own")
+            except InputError as error:
+                raise InputError(f"{self.path}: {error}") from None
+            seen.add(document.id)
+            if document.text:
+                yield document
+            else:
+                self.num_empty += 1
 
 
 def _read_document(line: str, number: int) -> Document:

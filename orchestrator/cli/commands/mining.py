@@ -1,7 +1,5 @@
 """`mine`: pairs that a reranker learns from."""
 
-import json
-
 import click
 
 from orchestrator.cli.commands.output_files import check_output, write_pieces
@@ -48,6 +46,7 @@ def mine(
     and relevant, yes or no: what a sweep learns with head: classification, text_columns: [query, document] and
     label_column: relevant. Its model goes to `search --rerank MODEL --relevant yes`.
     """
+    from orchestrator.answering.blocks import json_lines
     from orchestrator.errors import InputError
     from orchestrator.inference import resolve_model
     from orchestrator.retrieval.mining import mine_pairs
@@ -67,4 +66,4 @@ def mine(
     with changing_line() as show:
         kept = join(settings.storage, INDEXES)
         pairs = mine_pairs(folder, loaded, split, negatives, candidates, show, kept)  # type: ignore[arg-type]
-        write_pieces((json.dumps(pair, ensure_ascii=False).encode() + b"\n" for pair in pairs), output)
+        write_pieces((json_lines([pair]) for pair in pairs), output)
