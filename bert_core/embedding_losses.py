@@ -49,14 +49,15 @@ def in_batch_negatives_loss(
 def find_positives(queries: Tensor, candidates: Tensor) -> Tensor:
     """Which candidates are right for each query, from numbers that say which texts are equal: (B,), (N,) → (B, N).
 
-    Those with the text of its own candidate, and of the candidates of queries with the same text.
+    Those with the text of its own candidate, of the candidates of queries with the same text, and its own text.
 
-    >>> find_positives(torch.tensor([7, 8, 7]), torch.tensor([1, 2, 3, 1])).int().tolist()
-    [[1, 0, 1, 1], [0, 1, 0, 0], [1, 0, 1, 1]]
+    >>> find_positives(torch.tensor([7, 8, 7]), torch.tensor([1, 2, 3, 1, 8])).int().tolist()
+    [[1, 0, 1, 1, 0], [0, 1, 0, 0, 1], [1, 0, 1, 1, 0]]
     """
     same_query = queries[:, None] == queries  # (B, B)
     same_candidate = candidates[: len(queries), None] == candidates  # (B, N)
-    return (same_query.float() @ same_candidate.float()) > 0
+    is_partner = (same_query.float() @ same_candidate.float()) > 0
+    return is_partner | (queries[:, None] == candidates)
 
 
 def cosine_regression_loss(first: Tensor, second: Tensor, scores: Tensor) -> Tensor:

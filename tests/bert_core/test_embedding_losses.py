@@ -36,7 +36,7 @@ def ranking_loss(
     for i, query in enumerate(queries):
         negatives = [j for j in range(len(candidates)) if j != i]
         if texts is not None:
-            right = {second for first, second in zip(*texts, strict=False) if first == texts[0][i]}
+            right = {second for first, second in zip(*texts, strict=False) if first == texts[0][i]} | {texts[0][i]}
             negatives = [j for j in negatives if texts[1][j] not in right]
         scores = {j: cosine(query, candidates[j]) / temperature for j in (i, *negatives)}
         losses.append(torch.stack([score.exp() for score in scores.values()]).sum().log() - scores[i])
