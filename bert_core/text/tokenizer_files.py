@@ -128,7 +128,9 @@ def _build_bpe(file: Path, config: Mapping[str, Any]) -> tokenizers.Tokenizer:
         if not is_byte_level:
             return build_herbert(vocabulary, merges, special_tokens)
         prefix_space = bool(config.get("add_prefix_space", False))
-        return build_byte_bpe(vocabulary, merges, False, special_tokens, prefix_space)
+        return build_byte_bpe(
+            vocabulary, merges, lowercase=False, special_tokens=special_tokens, prefix_space=prefix_space
+        )
     except Exception as error:  # the library raises bare Exceptions
         raise TokenizerError(f"{file} and {merges_file} make no BPE: {error}; fetch both again") from error
 

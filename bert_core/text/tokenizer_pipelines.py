@@ -4,6 +4,7 @@
 | --- | --- | --- | --- |
 | WordPiece | BERT (Devlin et al. 2019) | `[PAD] [UNK] [CLS] [SEP] [MASK]` | `[CLS] a [SEP] b [SEP]` |
 | byte-level BPE | RoBERTa (Liu et al. 2019) | `<s> <pad> </s> <unk> <mask>` | `<s> a </s></s> b </s>` |
+| BPE of words | HerBERT (Mroczkowski et al. 2021) | `<s> <pad> </s> <unk> <mask>` | `<s> a </s> b </s>` |
 | Unigram | ALBERT (Lan et al. 2020) | `<pad> <unk> [CLS] [SEP] [MASK]` | `[CLS] a [SEP] b [SEP]` |
 
 fairseq numbers `<mask>` last; here it stands at 4, so that the special tokens are the same for any vocabulary size.

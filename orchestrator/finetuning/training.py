@@ -123,9 +123,7 @@ def fine_tune(
             best = Best(evaluation, _copy_weights(model))
         on_evaluation(evaluation, best.evaluation.score)
         if kept is not None:
-            values = {part.name: getattr(best.evaluation, part.name) for part in fields(Evaluation)}
-            values.pop("scored")
-            kept.save(model, optimizer, Standing(step, evaluation.is_last, stale, values, best.weights))
+            kept.save(model, optimizer, _standing(evaluation, stale, best))
         if evaluation.is_last:
             break
         meter.restart()
@@ -134,8 +132,14 @@ def fine_tune(
     return best
 
 
+def _standing(evaluation: Evaluation[Scored], stale: int, best: Best[Scored]) -> Standing:
+    """How a training stands after an evaluation; what comes with the best score is not kept, but made again."""
+    values = {part.name: getattr(best.evaluation, part.name) for part in fields(Evaluation) if part.name != "scored"}
+    return Standing(evaluation.step, evaluation.is_last, stale, values, best.weights)
+
+
 def _best_again(model: HeadModel, standing: Standing, evaluate: Callable[[], tuple[float, Scored]]) -> Best[Scored]:
-    """The best evaluation of a training that goes on, with what comes with its score, which is not kept."""
+    """The best evaluation of a training that goes on, with what comes with its score."""
     weights = _copy_weights(model)
     model.load_state_dict(standing.best_weights)
     best = Best(Evaluation(**standing.best, scored=evaluate()[1]), dict(standing.best_weights))

@@ -110,7 +110,10 @@ class Features:
 
 
 def join_features(parts: Sequence[Features]) -> Features:
-    """Several splits of a task as one, example after example."""
+    """Several splits of a task as one, example after example.
+
+    Numbers of equal texts (embedding) agree within a split alone: it is the first that is learnt by them.
+    """
     first, *others = parts
     for part in others:
         places = {

@@ -106,7 +106,7 @@ class Task:
         Raises: TaskDataError when there is no such file.
         """
         if not exists(path):
-            raise TaskDataError(f"unlabelled: there is no file {path}")
+            raise TaskDataError(f"unlabelled: there is no file {path}; check the path")
         has_labels = "labelled" in {part.name for part in fields(self.reader)}  # type: ignore[arg-type]
         reader = replace(self.reader, labelled=False) if has_labels else self.reader  # type: ignore[type-var]
         return replace(self, id=f"{self.id}_unlabelled", files={"train": path}, reader=reader, max_examples={})

@@ -132,7 +132,7 @@ def test_every_weight_learns_under_autocast_as_one_of_the_head(decoder: str) -> 
     assert {depths(model)[name] for name in names} == {depths(model)["classifier.weight"]} == {3}
 
 
-def test_dropout_acts_in_front_of_between_and_behind_the_layers() -> None:
+def test_dropout_acts_between_layers_alone() -> None:
     layers = new_layers(dropout=0.5).train()
     hidden, seqs = torch.ones(4, 6), packed([4])
     torch.manual_seed(0)
