@@ -181,6 +181,7 @@ def written_folder(folder: str) -> Iterator[Path]:
         scratch = Path(name)
         yield scratch
         delete(folder)
+        filesystem, plain = fsspec.core.url_to_fs(folder)
         files = {path.relative_to(scratch).as_posix(): path for path in scratch.rglob("*") if path.is_file()}
         for name in sorted(files, key=lambda name: (name == MANIFEST_NAME, name)):
-            write_bytes(join(folder, name), files[name].read_bytes())
+            filesystem.put_file(str(files[name]), join(plain, name))  # piece by piece: a file may exceed the memory
