@@ -88,6 +88,7 @@ def test_the_lines_of_a_worker_that_dies_are_answered_once(
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 def test_a_line_that_kills_every_worker_ends_the_work(ray_cluster: None, settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("die\n")
     with pytest.raises(ClusterError, match=r"a worker failed: .*; where memory ran out, use fewer --workers"):
