@@ -29,8 +29,8 @@ def mine_pairs(
 ) -> Iterator[dict[str, str]]:
     """For each relevant document of each query of a split: `query`, `document` and `relevant`, yes; then so many of no.
 
-    These are drawn from the first `candidates` that the model finds and that are not relevant, none twice for a query,
-    fewer where there are fewer. The draw depends on the query's id alone.
+    These are drawn from the first `candidates` that the model finds and that are not relevant, no text twice for a
+    query nor one of a relevant document, fewer where there are fewer. The draw depends on the query's id alone.
 
     Raises: InputError, CheckpointError, TaskDataError.
     """
@@ -41,7 +41,8 @@ def mine_pairs(
         for number, (query, hits) in enumerate(zip(queries, rankings, strict=True), start=1):
             on_progress(f"mined the hits of query {number:,} of {len(queries):,}")
             relevant = searcher.index.texts(name for name, gain in query.gains.items() if gain > 0)
-            others = [hit.text for hit in hits if query.gains.get(hit.id, 0) <= 0]
+            found = dict.fromkeys(hit.text for hit in hits if query.gains.get(hit.id, 0) <= 0)
+            others = [text for text in found if text not in relevant.values()]
             drawn = random.Random(query.id).sample(others, min(negatives * len(relevant), len(others)))
             for texts, answer in ((relevant.values(), RELEVANT), (drawn, NOT_RELEVANT)):
                 for text in texts:

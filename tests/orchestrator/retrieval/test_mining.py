@@ -3,6 +3,9 @@
 Alone: .venv/bin/pytest tests/orchestrator/retrieval/test_mining.py
 """
 
+import json
+from pathlib import Path
+
 from orchestrator.retrieval.mining import mine_pairs
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import load_task
@@ -40,3 +43,14 @@ def test_relevant_documents_need_not_be_found(encoder: str, collection: TaskSpec
         ("planes", "yes"): 1,
     }
     assert sum(len(documents) for key, documents in found.items() if key[1] == "no") <= 2
+
+
+def test_a_text_that_a_collection_holds_twice_is_no_negative_of_its_own_query(
+    encoder: str, collection: TaskSpec
+) -> None:
+    copies = [{"_id": f"copy {number}", "text": TEXTS[name]} for number, name in enumerate("aadd")]
+    assert collection.folder is not None
+    with (Path(collection.folder) / "corpus.jsonl").open("a") as file:
+        file.writelines("\n" + json.dumps(copy) for copy in copies)
+    found = mine(encoder, collection, negatives=5, candidates=9)
+    assert sorted(found["a cold mat", "no"]) == sorted([TEXTS["b"], TEXTS["d"]])
