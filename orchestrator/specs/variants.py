@@ -34,9 +34,12 @@ def unfold_variants(document: YamlDocument) -> None:
             continue
         at = ("stages", stage, "variants")
         for variant in _mapping(part["variants"], at, document.places, "of names to mappings of fields"):
-            name = f"{stage}.{variant}"
+            name, place = f"{stage}.{variant}", place_of((*at, variant), document.places)
+            if not variant or "." in str(variant):
+                raise SpecError(
+                    f"{place}: {dotted(at)} has {shown(variant)}, which is no name; give the variant one without dots"
+                )
             if name in written:
-                place = place_of((*at, variant), document.places)
                 raise SpecError(f"{place}: a stage {name} is there already; give the variant another name")
             stages[name] = deepcopy(part)
             _vary(document, stage, variant)

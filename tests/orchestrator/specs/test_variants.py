@@ -137,6 +137,11 @@ def test_an_unfolded_pipeline_survives_the_way_through_plain_values(pipeline: Pa
         ),
         ("stages.encoder.variants.wrods=null", "stages.encoder.variants.wrods is None; it must be a mapping of fields"),
         ("stages.encoder.variants.words=5", "words=5: stages.encoder.variants.words is 5; it must be a mapping"),
+        (
+            "stages.encoder.variants={w.5: {steps: 5}}",
+            "stages.encoder.variants has 'w.5', which is no name; give the variant one without dots",
+        ),
+        ("stages.encoder.variants={'': {steps: 5}}", "stages.encoder.variants has '', which is no name"),
         ("stages.encoder.variants=[words]", "stages.encoder.variants is ['words']; it must be a mapping of names"),
         ("stages.encoder.variants.same={mask_unit: token}", "stages.encoder.same asks for what stages.encoder.tokens"),
         ("stages.encoder.variants.words.variants={}", "stages.encoder.words.variants is no field of this spec"),
