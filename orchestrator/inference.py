@@ -15,6 +15,7 @@ from orchestrator.storage import exists, join, local_copy, written_folder
 
 if TYPE_CHECKING:
     from orchestrator.retrieval.reranking import Reranking
+    from orchestrator.tasks import Task
 
 MODEL_FILE = "config.json"
 
@@ -93,6 +94,8 @@ def evaluate(
 
     folder = resolve_model(model, settings)
     loaded = load_task(task)
+    if reranking is not None:
+        check_reranks(loaded)
     found: Sequence[Prediction]
     counts: dict[str, int] = {}
     if loaded.head == "retrieval":
@@ -101,13 +104,17 @@ def evaluate(
         kept = join(settings.storage, INDEXES)
         found, counts = rank_queries(folder, loaded, split, reranking, on_progress, kept)
         metrics = score(loaded, split, found)
-    elif reranking is not None:
-        raise InputError(f"task {loaded.id} is no retrieval: it has no hits to score again; leave rerank out")
     else:
         metrics, found = evaluate_model(folder, loaded, split, batch_size, join(settings.storage, "tasks"))
     if predictions is not None:
         write_prediction_rows(predictions, prediction_rows(loaded, split, found))
     return EvaluationResult(loaded.id, split, metrics, len(found), predictions, counts)
+
+
+def check_reranks(task: "Task") -> None:
+    """See that a task has hits that a reranker can score. Raises: InputError."""
+    if task.head != "retrieval":
+        raise InputError(f"task {task.id} is no retrieval: it has no hits to score again; leave rerank out")
 
 
 def export_model(model: str, target: str, settings: Settings) -> str:

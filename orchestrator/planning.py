@@ -8,6 +8,7 @@ from bert_core.errors import BertCoreError
 from orchestrator.cluster import Processes
 from orchestrator.corpus.files import find_files
 from orchestrator.errors import OrchestratorError
+from orchestrator.inference import check_reranks
 from orchestrator.names import content_digest, resolve_name
 from orchestrator.network_config import build_config
 from orchestrator.planned_networks import Networks
@@ -84,6 +85,8 @@ def _check_stage(spec: Spec, networks: Networks) -> None:
 
         loaded = load_task(task)
         loaded.file(spec.split if isinstance(spec, EvaluateSpec) else "train")
+        if isinstance(spec, EvaluateSpec) and spec.rerank is not None:
+            check_reranks(loaded)
         for path in spec.unlabelled if isinstance(spec, DistillSpec) else ():
             loaded.without_labels(path)
 

@@ -14,7 +14,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, ConfigError, TokenizerError
 from bert_core.text.tokenizer_training import train_wordpiece
-from orchestrator.errors import CorpusError, NotFoundError, SpecError, TaskDataError
+from orchestrator.errors import CorpusError, InputError, NotFoundError, SpecError, TaskDataError
 from orchestrator.planning import check_inputs, input_identity, plan_rows
 from orchestrator.registry import Registry
 from orchestrator.results import ModelResult
@@ -79,6 +79,12 @@ def test_a_split_that_the_task_lacks(settings: Settings, stage: dict[str, Any], 
     task = {**TASK, "files": {"validation": "task.csv"}}
     with pytest.raises(TaskDataError, match=rf"no labelled {split} split.*task\.files\.{split}"):
         check(settings, stage={**stage, "task": task})
+
+
+def test_a_reranker_of_a_task_without_hits(settings: Settings) -> None:
+    score = {"kind": "evaluate", "model": "short", "task": SWEEP["task"], "rerank": "short", "relevant": "a"}
+    with pytest.raises(InputError, match=r"stages\.score: task own is no retrieval: .*; leave rerank out"):
+        check(settings, score=score)
 
 
 @pytest.mark.parametrize(
