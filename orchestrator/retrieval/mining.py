@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+from orchestrator.errors import InputError
 from orchestrator.results import Split
 from orchestrator.retrieval.document_index import OnProgress
 from orchestrator.retrieval.searching import open_searcher
@@ -32,18 +33,24 @@ def mine_pairs(
     These are drawn from the first `candidates` that the model finds and that are not relevant, no text twice for a
     query nor one of a relevant document, fewer where there are fewer. The draw depends on the query's id alone.
 
-    Raises: InputError, CheckpointError, TaskDataError.
+    Raises: InputError, also where no relevant document of the split has a text; CheckpointError, TaskDataError.
     """
     reader = cast(RetrievalReader, task.reader)
     queries = cast(Sequence[QueryExample], task.examples(split))
     with open_searcher(model, reader.documents, None, None, on_progress, cache=cache) as searcher:
-        rankings = searcher.search([query.text for query in queries], candidates)
+        rankings, any_relevant = searcher.search([query.text for query in queries], candidates), False
         for number, (query, hits) in enumerate(zip(queries, rankings, strict=True), start=1):
             on_progress(f"mined the hits of query {number:,} of {len(queries):,}")
             relevant = searcher.index.texts(name for name, gain in query.gains.items() if gain > 0)
+            any_relevant = any_relevant or bool(relevant)
             found = dict.fromkeys(hit.text for hit in hits if query.gains.get(hit.id, 0) <= 0)
             others = [text for text in found if text not in relevant.values()]
             drawn = random.Random(query.id).sample(others, min(negatives * len(relevant), len(others)))
             for texts, answer in ((relevant.values(), RELEVANT), (drawn, NOT_RELEVANT)):
                 for text in texts:
                     yield {"query": query.text, "document": text, "relevant": answer}
+        if not any_relevant:
+            raise InputError(
+                f"none of the documents that {task.file(split)} calls relevant has a text in {reader.documents}; "
+                "check that both name documents alike"
+            )

@@ -6,6 +6,9 @@ Alone: .venv/bin/pytest tests/orchestrator/retrieval/test_mining.py
 import json
 from pathlib import Path
 
+import pytest
+
+from orchestrator.errors import InputError
 from orchestrator.retrieval.mining import mine_pairs
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import load_task
@@ -54,3 +57,10 @@ def test_a_text_that_a_collection_holds_twice_is_no_negative_of_its_own_query(
         file.writelines("\n" + json.dumps(copy) for copy in copies)
     found = mine(encoder, collection, negatives=5, candidates=9)
     assert sorted(found["a cold mat", "no"]) == sorted([TEXTS["b"], TEXTS["d"]])
+
+
+def test_judgments_of_other_documents_are_told(encoder: str, collection: TaskSpec) -> None:
+    assert collection.folder is not None
+    (Path(collection.folder) / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq1\tD17\t1\nq2\tc\t1\n")
+    with pytest.raises(InputError, match=r"qrels\.tsv calls relevant has a text in .*corpus\.jsonl; check that both"):
+        mine(encoder, collection, negatives=1, candidates=3)
