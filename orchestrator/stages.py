@@ -12,7 +12,6 @@ from orchestrator.progress import Progress, TrainingStatus, duration
 from orchestrator.recorder import Recorder
 from orchestrator.registry.trials import trial_id
 from orchestrator.results import (
-    CheckpointEvent,
     DatasetResult,
     DistillResult,
     EvaluationResult,
@@ -122,8 +121,8 @@ def _pretrain_callbacks(spec: PretrainSpec, context: StageContext) -> dict[str, 
         context.recorder.events(context.run_id, [event])
         if isinstance(event, MetricEvent):
             (context.progress.show if event.split == "train" else context.progress.say)(status.line(event))
-        elif not isinstance(event, CheckpointEvent):
-            context.progress.say(event.text if event.level == "info" else f"{event.level}: {event.text}")
+        elif isinstance(event, MessageEvent):
+            _tell_message(event, context)
 
     def on_dataset(dataset: DatasetResult) -> None:
         context.recorder.dataset(context.run_id, dataset)
@@ -193,7 +192,7 @@ def _run_distill(spec: DistillSpec, context: StageContext) -> DistillResult | Pr
             scores = "  ".join(f"{name} {value:.4f}" for name, value in event.values.items())
             context.progress.show(f"step {event.step:,}  {scores}")
         elif isinstance(event, MessageEvent):
-            context.progress.say(event.text if event.level == "info" else f"{event.level}: {event.text}")
+            _tell_message(event, context)
 
     context.progress.show("the teacher answers the training split")
     result = run_distillation(
@@ -281,6 +280,10 @@ def _tokenising(progress: Progress) -> Callable[[int, int], None]:
         progress.show(f"tokenising: {done_bytes / 1e6:,.0f} of {total_bytes / 1e6:,.0f} MB read")
 
     return tell
+
+
+def _tell_message(event: MessageEvent, context: StageContext) -> None:
+    context.progress.say(event.text if event.level == "info" else f"{event.level}: {event.text}")
 
 
 def _tell_dataset(dataset: DatasetResult, context: StageContext) -> None:

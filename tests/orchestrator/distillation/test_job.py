@@ -24,7 +24,6 @@ from orchestrator.storage import digest_file
 from orchestrator.tasks import load_task
 from tests.orchestrator.distillation.tiny_distillation import Bench, train_teacher
 from tests.orchestrator.finetuning import tiny_tasks
-from tests.orchestrator.finetuning.test_dual_encoder import pairs
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +96,7 @@ def test_a_student_of_each_head_agrees_with_its_teacher(head: str, tmp_path: Pat
     [("cosine", "spearman"), ("classification", "accuracy"), ("in_batch_negatives", "mrr_at_10")],
 )
 def test_a_students_vectors_come_to_be_its_teachers(objective: str, metric: str, tmp_path: Path) -> None:
-    task = pairs(tmp_path / "task", objective)
+    task = tiny_tasks.pairs(tmp_path / "task", objective)
     bench = Bench(task, train_teacher(task, tmp_path, pooling="max"), tmp_path)
     before, after = (bench.run(recipe={"epochs": epochs}).metrics for epochs in (0.01, 4.0))
     assert before["agreement"] < 0.7 < 0.95 < after["agreement"]
@@ -108,7 +107,7 @@ def test_a_students_vectors_come_to_be_its_teachers(objective: str, metric: str,
 
 
 def test_vectors_of_unequal_width_are_refused(tmp_path: Path) -> None:
-    task = pairs(tmp_path / "task", "cosine")
+    task = tiny_tasks.pairs(tmp_path / "task", "cosine")
     bench = Bench(task, train_teacher(task, tmp_path, epochs=0.1), tmp_path)
     with pytest.raises(
         SpecError, match=r"objective\.soft_targets compares vectors, .* 256 wide in the student and 128 in teacher"

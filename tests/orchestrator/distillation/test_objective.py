@@ -20,7 +20,6 @@ from orchestrator.specs import TaskSpec
 from orchestrator.specs.distill import ObjectiveSpec
 from orchestrator.tasks import Features, Task, load_task
 from tests.orchestrator.finetuning import tiny_tasks
-from tests.orchestrator.finetuning.test_dual_encoder import pairs
 
 TASKS: dict[str, Callable[[Path], TaskSpec]] = {
     "classification": tiny_tasks.classification,
@@ -30,7 +29,7 @@ TASKS: dict[str, Callable[[Path], TaskSpec]] = {
     "regression": tiny_tasks.regression,
     "ner": tiny_tasks.ner,
     "qa": tiny_tasks.qa,
-    "embedding": lambda folder: pairs(folder, "cosine"),
+    "embedding": lambda folder: tiny_tasks.pairs(folder, "cosine"),
 }
 GROUPS = np.array([7, 2, 30])
 

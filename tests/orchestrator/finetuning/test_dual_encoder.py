@@ -4,7 +4,6 @@ Alone: .venv/bin/pytest tests/orchestrator/finetuning/test_dual_encoder.py
 """
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -30,40 +29,7 @@ from orchestrator.tasks import RegressionExample, build_features, load_task
 from orchestrator.tasks.examples import MatchExample
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.test_trial import Bench
-from tests.orchestrator.finetuning.tiny_tasks import FILLERS, NAMES
 from tests.shared_data import shared_file
-
-FIELDS: dict[str, dict[str, Any]] = {
-    "cosine": {"label_column": "score", "score_range": (1.0, 5.0)},
-    "classification": {"label_column": "class"},
-    "in_batch_negatives": {},
-}
-
-
-def pairs(folder: Path, objective: str, **fields: Any) -> TaskSpec:
-    """Two texts that name the same person or not; where they belong together, the same two persons in order."""
-    rng = random.Random(0)
-
-    def text(*names: str) -> str:
-        return " ".join([*rng.choices(FILLERS, k=rng.randrange(2, 5)), *names])
-
-    def record() -> dict[str, object]:
-        if objective == "in_batch_negatives":
-            names = rng.sample(NAMES, 2)
-            return {"a": text(*names), "b": text(*names)}
-        first = rng.choice(NAMES[:2])
-        second = rng.choice(NAMES[:2])
-        same = first == second
-        return {"a": text(first), "b": text(second), "score": 5 if same else 1, "class": "same" if same else "other"}
-
-    files = {}
-    folder.mkdir(parents=True, exist_ok=True)
-    for split, count in (("train", 480), ("validation", 60)):
-        path = folder / f"{split}.jsonl"
-        path.write_text("".join(json.dumps(record()) + "\n" for _ in range(count)))
-        files[split] = str(path)
-    values = {"text_columns": ("a", "b"), "objective": objective, **FIELDS[objective], **fields}
-    return TaskSpec.model_validate({"id": "persons", "head": "embedding", "files": files, **values})
 
 
 @pytest.mark.parametrize(
@@ -73,7 +39,7 @@ def pairs(folder: Path, objective: str, **fields: Any) -> TaskSpec:
 def test_each_objective_learns_and_is_found_again_in_its_folder(
     objective: str, metric: str, least: float, tmp_path: Path
 ) -> None:
-    bench = Bench(pairs(tmp_path, objective), tmp_path)
+    bench = Bench(tiny_tasks.pairs(tmp_path, objective), tmp_path)
     assert bench.task.metric == metric
     result = bench.run(epochs=8.0)
     assert result.state == "COMPLETED", result.error
@@ -86,7 +52,7 @@ def test_each_objective_learns_and_is_found_again_in_its_folder(
 
 
 def test_the_folder_embeds_texts_as_in_training(tmp_path: Path) -> None:
-    bench = Bench(pairs(tmp_path, "cosine"), tmp_path)
+    bench = Bench(tiny_tasks.pairs(tmp_path, "cosine"), tmp_path)
     result = bench.run(epochs=1.0, pooling="max", max_seq_length=16)
     assert result.state == "COMPLETED", result.error
     embedder = TextEmbedder.load(bench.model_folder)
@@ -100,7 +66,7 @@ def test_the_folder_embeds_texts_as_in_training(tmp_path: Path) -> None:
 
 
 def test_a_model_that_finds_partners_is_asked_otherwise(tmp_path: Path) -> None:
-    bench = Bench(pairs(tmp_path, "in_batch_negatives"), tmp_path)
+    bench = Bench(tiny_tasks.pairs(tmp_path, "in_batch_negatives"), tmp_path)
     bench.run(epochs=0.1)
     with pytest.raises(InputError, match="with `embed` or `search`"):
         list(predict(bench.model_folder, ["a\tb"]))
@@ -140,7 +106,7 @@ def test_texts_of_equal_tokens_have_one_number(tmp_path: Path) -> None:
 
 
 def test_a_trial_repeats_exactly(tmp_path: Path) -> None:
-    bench = Bench(pairs(tmp_path, "in_batch_negatives"), tmp_path)
+    bench = Bench(tiny_tasks.pairs(tmp_path, "in_batch_negatives"), tmp_path)
     assert bench.run(epochs=1.0).metrics == bench.run(epochs=1.0).metrics
 
 
@@ -160,19 +126,19 @@ def test_a_task_that_does_not_say_what_its_pairs_are_is_refused(
     objective: str, fields: dict[str, Any], complaint: str, tmp_path: Path
 ) -> None:
     with pytest.raises(SpecError, match=complaint):
-        load_task(pairs(tmp_path, objective, **fields))
+        load_task(tiny_tasks.pairs(tmp_path, objective, **fields))
 
 
 def test_a_task_for_embeddings_names_its_objective(tmp_path: Path) -> None:
-    spec = pairs(tmp_path, "cosine").model_copy(update={"objective": None, "score_range": None})
+    spec = tiny_tasks.pairs(tmp_path, "cosine").model_copy(update={"objective": None, "score_range": None})
     with pytest.raises(SpecError, match="say cosine"):
         load_task(spec)
 
 
 def test_a_score_outside_its_range_and_a_missing_text_are_named(tmp_path: Path) -> None:
     with pytest.raises(TaskDataError, match=r"line \d+: score 5 is not from 0 to 4"):
-        load_task(pairs(tmp_path, "cosine", score_range=(0.0, 4.0))).examples("train")
-    task = load_task(pairs(tmp_path, "in_batch_negatives"))
+        load_task(tiny_tasks.pairs(tmp_path, "cosine", score_range=(0.0, 4.0))).examples("train")
+    task = load_task(tiny_tasks.pairs(tmp_path, "in_batch_negatives"))
     Path(task.file("train")).write_text('{"a": "x", "b": "y"}\n{"a": "x", "b": " "}\n')
     with pytest.raises(TaskDataError, match="line 2: a or b holds no text"):
         task.examples("train")
@@ -205,7 +171,7 @@ def test_a_temperature_is_for_a_softmax_over_a_batch(changes: dict[str, Any]) ->
 
 
 def test_a_broken_classifier_of_pairs_is_refused(tmp_path: Path) -> None:
-    bench = Bench(pairs(tmp_path, "classification"), tmp_path)
+    bench = Bench(tiny_tasks.pairs(tmp_path, "classification"), tmp_path)
     bench.run(epochs=0.1)
     Path(bench.model_folder, CLASSIFIER_FILE).write_bytes(b"no weights")
     with pytest.raises(CheckpointError, match="pair_classifier"):

@@ -19,6 +19,13 @@ RECIPE = RecipeSpec(learning_rate=2e-3, batch_size=16, epochs=4.0, max_seq_lengt
 """Lets a tiny model learn these tasks from random weights."""
 
 
+_PAIR_FIELDS: dict[str, dict[str, Any]] = {
+    "cosine": {"label_column": "score", "score_range": (1.0, 5.0)},
+    "classification": {"label_column": "class"},
+    "in_batch_negatives": {},
+}
+
+
 def save_tokenizer(folder: Path) -> str:
     words = [*FILLERS, *NAMES, "good", "bad", "mr", "plus", "what", "is", "it"]
     tokenizer = train_wordpiece([" ".join(words)] * 3, vocab_size=300, min_frequency=1)
@@ -125,6 +132,32 @@ def qa(folder: Path, unanswerable: bool = False) -> TaskSpec:
             folder / f"{split}.json", json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]})
         )
     return TaskSpec(id="names", head="qa", files=files)
+
+
+def pairs(folder: Path, objective: str, **fields: Any) -> TaskSpec:
+    """Two texts that name the same person or not; where they belong together, the same two persons in order."""
+    rng = random.Random(0)
+
+    def text(*names: str) -> str:
+        return " ".join([*rng.choices(FILLERS, k=rng.randrange(2, 5)), *names])
+
+    def record() -> dict[str, object]:
+        if objective == "in_batch_negatives":
+            names = rng.sample(NAMES, 2)
+            return {"a": text(*names), "b": text(*names)}
+        first = rng.choice(NAMES[:2])
+        second = rng.choice(NAMES[:2])
+        same = first == second
+        return {"a": text(first), "b": text(second), "score": 5 if same else 1, "class": "same" if same else "other"}
+
+    files = {}
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, count in (("train", 480), ("validation", 60)):
+        path = folder / f"{split}.jsonl"
+        path.write_text("".join(json.dumps(record()) + "\n" for _ in range(count)))
+        files[split] = str(path)
+    values = {"text_columns": ("a", "b"), "objective": objective, **_PAIR_FIELDS[objective], **fields}
+    return TaskSpec.model_validate({"id": "persons", "head": "embedding", "files": files, **values})
 
 
 def _table(folder: Path, head: str, record: object, num_train: int, **fields: Any) -> TaskSpec:
