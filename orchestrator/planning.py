@@ -1,6 +1,7 @@
 """What a spec needs and does, found out before anything is started; what could not run is refused here."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -53,12 +54,19 @@ def check_inputs(spec: Spec, settings: Settings) -> None:
     stages = _stages(spec)
     check_references(stages)
     for name, stage in stages.items():
-        try:
+        with _naming_stage(spec, name):
             _check_stage(stage, Networks(stages, settings))
-        except (OrchestratorError, BertCoreError) as error:
-            if not isinstance(spec, PipelineSpec):
-                raise
-            raise type(error)(f"stages.{name}: {error}") from error
+
+
+@contextmanager
+def _naming_stage(spec: Spec, name: str) -> Iterator[None]:
+    """What is wrong with a stage of a pipeline is said with its name."""
+    try:
+        yield
+    except (OrchestratorError, BertCoreError) as error:
+        if not isinstance(spec, PipelineSpec):
+            raise
+        raise type(error)(f"stages.{name}: {error}") from error
 
 
 def _check_stage(spec: Spec, networks: Networks) -> None:
@@ -145,11 +153,13 @@ def needed_processes(spec: Spec) -> list[Processes]:
 
 
 def plan_rows(spec: Spec, settings: Settings) -> list[PlanRow]:
-    """The plan of a spec, stage by stage."""
+    """The plan of a spec, stage by stage. Raises: TaskDataError for a task's file that cannot be read, and the like."""
     stages = _stages(spec)
     rows = []
     for stage, inner in stages.items():
-        facts = [*_facts(inner, Networks(stages, settings)), ("resources", _resources_text(needed_resources(inner)))]
+        with _naming_stage(spec, stage):
+            facts = [*_facts(inner, Networks(stages, settings))]
+        facts.append(("resources", _resources_text(needed_resources(inner))))
         rows += [PlanRow(stage, what, value) for what, value in facts]
     return rows
 

@@ -236,6 +236,10 @@ def test_texts_without_labels_are_planned_and_must_be_there(settings: Settings) 
     assert input_identity(parse_spec(spec), settings) != before
     with pytest.raises(TaskDataError, match=r"unlabelled: there is no file absent\.txt"):
         check(settings, student={**DISTILL, "unlabelled": ["absent.txt"]})
+    Path("empty.txt").touch()
+    stages = {"student": {**DISTILL, "unlabelled": ["empty.txt"]}}
+    with pytest.raises(TaskDataError, match=r"stages\.student: empty\.txt is empty"):
+        plan_rows(parse_spec({"kind": "pipeline", "stages": stages}), settings)
 
 
 def test_fields_of_a_students_recipe_that_its_head_has_no_use_for(settings: Settings) -> None:
