@@ -92,12 +92,8 @@ def distill(job: DistillJob, report: Callable[[Sequence[Event]], None]) -> Disti
         null_threshold=teacher.record.null_threshold,
     )
     loss = DistillationLoss(teacher.model, seen, spec.objective, recipe.precision, train.num_examples)
-    identity = {
-        "the spec": spec.fingerprint(),
-        "the data": [part.fingerprint for part in (train, validation, *(features for features, _ in unlabelled))],
-        "the teacher": describe_model(str(teacher_folder), task.head).digest,
-    }
-    kept = KeptTraining(Checkpoints(job.run_folder, job.attempt, keep=1), identity, report)
+    data = (train, validation, *(features for features, _ in unlabelled))
+    kept = _keep_training(job, data, describe_model(str(teacher_folder), task.head).digest, report)
     best, predictions_path = train_and_save(
         student,
         teacher.tokenizer,
@@ -135,6 +131,18 @@ def _read_unlabelled(job: DistillJob, texts: Task, tokenizer: Tokenizer) -> tupl
     """Texts as the model reads them, and what is recorded of them; the texts themselves go."""
     features = prepare_trial_features(texts, "train", job.spec.recipe, tokenizer, job.cache)
     return features, dataset_result(texts, {"train": features})
+
+
+def _keep_training(
+    job: DistillJob, data: Sequence[Features], teacher: str, report: Callable[[Sequence[Event]], None]
+) -> KeptTraining:
+    """What keeps the training, and goes on with it by the same spec, on the same data, from the same teacher alone."""
+    identity = {
+        "the spec": job.spec.fingerprint(),
+        "the data": [part.fingerprint for part in data],
+        "the teacher": teacher,
+    }
+    return KeptTraining(Checkpoints(job.run_folder, job.attempt, keep=1), identity, report)
 
 
 def _compare(
