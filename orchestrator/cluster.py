@@ -83,7 +83,7 @@ def connect(settings: Settings, *, num_cpus: float = 0.0) -> Iterator[None]:
     try:
         with _own_signal_handlers():
             ray.init(**options)
-    except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
+    except Exception as error:  # of every kind: a node that starts too slowly raises a bare one
         where = "a local Ray could not be started" if local else f"Ray at {settings.address} cannot be used"
         raise ClusterError(f"{where}: {_first_line(error)}; {_remedy(local, error)}") from error
     try:

@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 
 import pytest
+import ray
 
 from orchestrator.cluster import (
     Processes,
@@ -17,9 +18,11 @@ from orchestrator.cluster import (
     check_processes,
     check_reachable,
     check_resources,
+    connect,
 )
 from orchestrator.errors import ClusterError
 from orchestrator.planning import needed_processes
+from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
 
 
@@ -142,3 +145,19 @@ def test_a_token_or_mode_of_ones_own_is_left_alone(tmp_path: Path, monkeypatch: 
     assert not (tmp_path / "a").exists()
     assert not (tmp_path / "b").exists()
     assert "RAY_AUTH_TOKEN_PATH" not in os.environ
+
+
+def test_a_local_ray_that_does_not_start_in_time_is_trouble_of_the_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def init(**options: object) -> None:
+        raise Exception("The current node timed out during startup.")  # as Ray says it
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    settings = Settings.from_options(home=str(tmp_path), environ={})
+    with (
+        pytest.raises(ClusterError, match="a local Ray could not be started: The current node timed out"),
+        connect(settings),
+    ):
+        pytest.fail("there is no Ray to work on")
