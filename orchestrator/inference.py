@@ -14,6 +14,9 @@ from orchestrator.specs import TaskSpec
 from orchestrator.storage import exists, join, local_copy, written_folder
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from orchestrator.retrieval.reranking import Reranking
     from orchestrator.tasks import Task
 
@@ -146,6 +149,19 @@ def predict(folder: str, lines: Iterable[str], batch_size: int = 64) -> Iterator
     predictor = Predictor.load(folder, batch_size)
     for block in line_blocks(lines):
         yield from predictor.predict(block)
+
+
+def embed(folder: str, lines: Iterable[str]) -> Iterator[tuple[dict[str, Any], "NDArray[np.float32]"]]:
+    """What each line says and its vector (H,), in order; blank lines are passed over.
+
+    A line is a text, or a JSON object with `text`, whose other keys are kept. Raises: InputError, naming the line.
+    """
+    from orchestrator.answering.blocks import line_blocks
+    from orchestrator.retrieval.embedding import LineEmbedder
+
+    embedder = LineEmbedder.load(folder)
+    for block in line_blocks(lines):
+        yield from zip(*embedder.embed(block), strict=True)
 
 
 def fill_mask(folder: str, text: str, top_k: int = 5) -> list[FilledMask]:

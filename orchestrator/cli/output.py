@@ -7,7 +7,8 @@ import math
 import shutil
 import sys
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -216,3 +217,20 @@ def write_output(output: str, data: bytes) -> None:
     else:
         write_bytes(str(path or output), data)
     tell(f"wrote {output}")
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 text`, `1,200 texts`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+@contextmanager
+def changing_line() -> Iterator[Callable[[str], None]]:
+    """What shows how far long work is, on stderr."""
+    from orchestrator.progress import Progress
+
+    progress = Progress()
+    try:
+        yield progress.show
+    finally:
+        progress.close()

@@ -14,6 +14,7 @@ from time import perf_counter
 import torch
 
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.checkpoints import Checkpoints
 from orchestrator.distillation.comparison import agreement, compare_sizes, compare_speeds, vector_agreement
 from orchestrator.distillation.objective import DistillationLoss
 from orchestrator.distillation.student import build_student
@@ -24,7 +25,6 @@ from orchestrator.finetuning.kept_training import KeptTraining
 from orchestrator.finetuning.model_folder import load_fine_tuned
 from orchestrator.finetuning.trial import baseline_metrics, prepare_trial_features, train_and_save
 from orchestrator.model_files import describe_model
-from orchestrator.pretraining.checkpoints import Checkpoints
 from orchestrator.results import DatasetResult, DistillResult, Event
 from orchestrator.specs.distill import DistillSpec
 from orchestrator.storage import join, local_copy

@@ -8,10 +8,10 @@ from typing import Any
 import ray
 
 from bert_core.errors import BertCoreError
+from orchestrator.checkpoints import delete_checkpoints
 from orchestrator.distillation.job import DistillJob, distill
 from orchestrator.errors import OrchestratorError, RunFailedError, last_line
-from orchestrator.pretraining.checkpoints import delete_checkpoints
-from orchestrator.pretraining.inbox import InboxActor
+from orchestrator.inbox import InboxActor
 from orchestrator.results import DistillResult, Event
 from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.references import RANDOM

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bert_core.errors import CheckpointError
-from orchestrator.pretraining.checkpoints import Checkpoints
+from orchestrator.checkpoints import Checkpoints
 from orchestrator.results import Event, MessageEvent, MetricEvent
 
 

@@ -17,8 +17,8 @@ from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.errors import ClusterError, RunFailedError, RunStoppedError, last_line
+from orchestrator.inbox import InboxActor
 from orchestrator.model_files import describe_model
-from orchestrator.pretraining.inbox import InboxActor
 from orchestrator.pretraining.job import PretrainJob, StepLoss, build_held_out, build_stream, check_start
 from orchestrator.pretraining.worker import run_worker
 from orchestrator.results import DatasetResult, Event, MetricEvent, PretrainResult

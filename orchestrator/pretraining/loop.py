@@ -15,8 +15,8 @@ import torch
 from bert_core.errors import CheckpointError
 from bert_core.examples.packing import PackedBatch
 from bert_core.optimization import build_optimizer, linear_warmup_decay
+from orchestrator.checkpoints import Checkpoints
 from orchestrator.errors import RunFailedError
-from orchestrator.pretraining.checkpoints import Checkpoints
 from orchestrator.pretraining.job import Emit, PretrainJob, Worker, build_model
 from orchestrator.pretraining.meter import Meter, named_metrics
 from orchestrator.pretraining.step import (

@@ -19,7 +19,7 @@ from bert_core.errors import DataError
 from bert_core.pretrained import WEIGHTS_FILE
 from bert_core.text_embedding import TextEmbedder
 from bert_core.whole_files import write_whole
-from orchestrator.answering.blocks import Answers, LineBlock, json_lines, line_blocks
+from orchestrator.answering.blocks import Answers, LineBlock, json_lines
 from orchestrator.errors import InputError
 from orchestrator.input_lines import check_has, numbered_lines, parse_line
 from orchestrator.storage import digest_file, join, local_copy
@@ -76,16 +76,6 @@ class LineEmbedder:
                 {**some, "embedding": vector.tolist()} for some, vector in zip(values, vectors, strict=True)
             )
         return Answers(data, len(values), self.embedder.num_truncated - num_truncated)
-
-
-def embed_lines(embedder: TextEmbedder, lines: Iterable[str]) -> Iterator[tuple[dict[str, Any], NDArray[np.float32]]]:
-    """What each line says and its vector (H,), in order; blank lines are passed over.
-
-    A line is a text, or a JSON object with `text`, whose other keys are kept. Raises: InputError, naming the line.
-    """
-    line_embedder = LineEmbedder(embedder)
-    for block in line_blocks(lines):
-        yield from zip(*line_embedder.embed(block), strict=True)
 
 
 def read_text_lines(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:

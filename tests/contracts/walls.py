@@ -33,6 +33,8 @@ NEVER: dict[str, frozenset[str]] = {
     "orchestrator.finetuning": frozenset({"sqlalchemy", "click", "orchestrator.registry"}),
     "orchestrator.distillation": frozenset({"sqlalchemy", "click", "orchestrator.registry"}),
     "orchestrator.retrieval": frozenset({"ray", "sqlalchemy", "click", "orchestrator.registry"}),
+    "orchestrator.checkpoints": frozenset({"ray", "sqlalchemy", "click", "orchestrator.registry"}),
+    "orchestrator.inbox": frozenset({"torch", "sqlalchemy", "click", "orchestrator.registry"}),
     "orchestrator.answering": frozenset({"sqlalchemy", "click", "orchestrator.registry"}),
     "orchestrator.answering.blocks": frozenset({"ray", "torch", "sqlalchemy", "click", "orchestrator.registry"}),
     "orchestrator.storage": frozenset({"ray", "torch", "sqlalchemy", "click"}),

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from orchestrator.cli.commands.output_files import check_output, place_of, write_pieces
-from orchestrator.cli.commands.searching import changing_line, counted
 from orchestrator.cli.frame import LabCommand, current_settings
-from orchestrator.cli.output import tell
+from orchestrator.cli.output import changing_line, counted, tell
 
 if TYPE_CHECKING:
     from orchestrator.answering.blocks import Answerer, Answers

@@ -3,9 +3,9 @@
 import click
 
 from orchestrator.cli.commands.output_files import check_output, write_pieces
-from orchestrator.cli.commands.searching import changing_line
 from orchestrator.cli.commands.using import check_known
 from orchestrator.cli.frame import LabCommand, current_settings, overrides_argument
+from orchestrator.cli.output import changing_line
 
 
 @click.command(

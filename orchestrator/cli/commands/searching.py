@@ -1,15 +1,14 @@
 """`search`: documents that answer a query."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from orchestrator.cli.commands.output_files import check_output
 from orchestrator.cli.frame import LabCommand, current_settings, reading_options
-from orchestrator.cli.output import show_rows, tell
+from orchestrator.cli.output import changing_line, counted, show_rows, tell
 
 if TYPE_CHECKING:
     from orchestrator.retrieval.reranking import Reranking
@@ -45,23 +44,6 @@ def reranking_of(model: str | None, relevant: str | None, candidates: int, setti
     from orchestrator.retrieval.reranking import Reranking
 
     return Reranking(resolve_model(model, settings), relevant, candidates)
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 text`, `1,200 texts`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-@contextmanager
-def changing_line() -> Iterator[Callable[[str], None]]:
-    """What shows how far long work is, on stderr."""
-    from orchestrator.progress import Progress
-
-    progress = Progress()
-    try:
-        yield progress.show
-    finally:
-        progress.close()
 
 
 @click.command(

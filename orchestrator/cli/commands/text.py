@@ -6,9 +6,8 @@ from typing import Any, Literal
 
 import click
 
-from orchestrator.cli.commands.searching import counted
 from orchestrator.cli.frame import LabGroup, current_settings, reading_options
-from orchestrator.cli.output import show_record, show_rows, tell
+from orchestrator.cli.output import counted, show_record, show_rows, tell
 
 _FORMATS = click.Choice(["auto", "text", "jsonl", "parquet"])
 _POLICIES = click.Choice(["error", "skip", "replace"])

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.commands.searching import changing_line, reranking_of, reranking_options
+from orchestrator.cli.commands.searching import reranking_of, reranking_options
 from orchestrator.cli.frame import LabCommand, LabGroup, current_settings, overrides_argument, reading_options
-from orchestrator.cli.output import show_record, show_rows, show_text, tell
+from orchestrator.cli.output import changing_line, show_record, show_rows, show_text, tell
 
 if TYPE_CHECKING:
     from orchestrator.specs import TaskSpec

@@ -8,9 +8,9 @@ import random
 import pytest
 
 from bert_core.errors import CheckpointError
+from orchestrator.checkpoints import Checkpoints
 from orchestrator.distillation.objective import DistillationLoss
 from orchestrator.errors import RunStoppedError
-from orchestrator.pretraining.checkpoints import Checkpoints
 from orchestrator.results import DistillResult, MessageEvent, MetricEvent
 from orchestrator.storage import digest_file
 from tests.orchestrator.distillation.tiny_distillation import Bench, train_teacher

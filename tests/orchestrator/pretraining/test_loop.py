@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import load_file
 
 from bert_core.errors import CheckpointError
+from orchestrator.checkpoints import Checkpoints
 from orchestrator.corpus import windows
 from orchestrator.errors import RunFailedError, RunStoppedError
-from orchestrator.pretraining.checkpoints import Checkpoints
 from orchestrator.pretraining.job import PretrainJob, Worker
 from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.pretraining.step import refuse_if_unequal

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from orchestrator.errors import InputError
-from orchestrator.retrieval.embedding import embed_lines, embedder_fingerprint, load_embedder, write_matrix
+from orchestrator.inference import embed
+from orchestrator.retrieval.embedding import embedder_fingerprint, load_embedder, write_matrix
 
 
 def test_lines_keep_their_order_and_what_they_say(encoder: str) -> None:
-    embedder = load_embedder(encoder)
-    rows = list(embed_lines(embedder, ["cats rest\n", "\n", '{"id": 7, "text": "rain falls"}\n']))
+    rows = list(embed(encoder, ["cats rest\n", "\n", '{"id": 7, "text": "rain falls"}\n']))
     assert [values for values, _ in rows] == [{"text": "cats rest"}, {"id": 7, "text": "rain falls"}]
-    expected = embedder.embed(["cats rest", "rain falls"])
+    expected = load_embedder(encoder).embed(["cats rest", "rain falls"])
     np.testing.assert_array_equal(np.stack([vector for _, vector in rows]), expected)
 
 
@@ -31,7 +31,7 @@ def test_lines_keep_their_order_and_what_they_say(encoder: str) -> None:
 )
 def test_a_broken_line_is_named(encoder: str, line: str, complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
-        list(embed_lines(load_embedder(encoder), ["fine", "", line]))
+        list(embed(encoder, ["fine", "", line]))
 
 
 def test_lines_are_read_as_they_are_needed(encoder: str) -> None:
@@ -39,7 +39,7 @@ def test_lines_are_read_as_they_are_needed(encoder: str) -> None:
         yield from ["cats rest"] * 5000
         raise AssertionError("read to its end before the first vector was given")
 
-    values, vector = next(embed_lines(load_embedder(encoder), lines()))  # type: ignore[arg-type]
+    values, vector = next(embed(encoder, lines()))  # type: ignore[arg-type]
     assert (values["text"], vector.shape) == ("cats rest", (16,))
 
 
