@@ -1,7 +1,7 @@
 """One function per kind of spec: carry it out on the connected Ray, hand events to the recorder, return the result."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from orchestrator.results import (
 from orchestrator.settings import Settings
 from orchestrator.specs import CorpusSpec, DistillSpec, EvaluateSpec, PretrainSpec, Spec, SweepSpec, TokenizerSpec
 from orchestrator.specs.references import RANDOM
+from orchestrator.stage_lines import comparison_line, dataset_lines, message_line, sweep_line, tokenising_line
 from orchestrator.storage import exists, join, local_copy, read_json, write_json
 
 if TYPE_CHECKING:
@@ -85,10 +86,19 @@ def _run_corpus(spec: CorpusSpec, context: StageContext) -> DatasetResult:
         shard_bytes=spec.shard_bytes,
         storage=context.settings.storage,
         num_cpus=spec.num_cpus,
-        progress=_tokenising(context.progress),
+        progress=_tokenising(context),
     )
     _tell_dataset(result, context)
     return result
+
+
+def _tokenising(context: StageContext) -> Callable[[int, int], None]:
+    return lambda done_bytes, total_bytes: context.progress.show(tokenising_line(done_bytes, total_bytes))
+
+
+def _tell_dataset(dataset: DatasetResult, context: StageContext) -> None:
+    for line in dataset_lines(dataset):
+        context.progress.say(line)
 
 
 def _run_pretrain(spec: PretrainSpec, context: StageContext) -> PretrainResult:
@@ -122,14 +132,14 @@ def _pretrain_callbacks(spec: PretrainSpec, context: StageContext) -> dict[str, 
         if isinstance(event, MetricEvent):
             (context.progress.show if event.split == "train" else context.progress.say)(status.line(event))
         elif isinstance(event, MessageEvent):
-            _tell_message(event, context)
+            context.progress.say(message_line(event))
 
     def on_dataset(dataset: DatasetResult) -> None:
         context.recorder.dataset(context.run_id, dataset)
         _tell_dataset(dataset, context)
         context.progress.show("starting the training workers")
 
-    return {"on_event": on_event, "on_dataset": on_dataset, "on_tokenising": _tokenising(context.progress)}
+    return {"on_event": on_event, "on_dataset": on_dataset, "on_tokenising": _tokenising(context)}
 
 
 def _run_sweep(spec: SweepSpec, context: StageContext) -> SweepResult:
@@ -172,11 +182,7 @@ def _run_sweep(spec: SweepSpec, context: StageContext) -> SweepResult:
         ),
         finished=dict(finished),
     )
-    best = result.best
-    progress.say(
-        f"{result.task}: best of {len(result.trials)} trials has {result.metric} {best.metrics[result.metric]:.4f} "
-        f"(baseline {best.metrics.get(f'baseline.{result.metric}', 0.0):.4f}) after {duration(result.seconds)}"
-    )
+    progress.say(sweep_line(result))
     return result
 
 
@@ -192,7 +198,7 @@ def _run_distill(spec: DistillSpec, context: StageContext) -> DistillResult | Pr
             scores = "  ".join(f"{name} {value:.4f}" for name, value in event.values.items())
             context.progress.show(f"step {event.step:,}  {scores}")
         elif isinstance(event, MessageEvent):
-            _tell_message(event, context)
+            context.progress.say(message_line(event))
 
     context.progress.show("the teacher answers the training split")
     result = run_distillation(
@@ -205,7 +211,7 @@ def _run_distill(spec: DistillSpec, context: StageContext) -> DistillResult | Pr
     )
     found, metric = result.metrics, result.metric
     scores = f"the student has {metric} {found[metric]:.4f}, its teacher {found[f'teacher.{metric}']:.4f}"
-    context.progress.say(f"{result.task}: {scores}; {_comparison(found)}; after {duration(result.seconds)}")
+    context.progress.say(f"{result.task}: {scores}; {comparison_line(found)}; after {duration(result.seconds)}")
     return result
 
 
@@ -219,15 +225,8 @@ def _distill_on_corpus(spec: DistillSpec, pretraining: PretrainSpec, context: St
         **_pretrain_callbacks(pretraining, context),
     )
     if "agreement" in result.metrics:
-        context.progress.say(f"the student beside its teacher: {_comparison(result.metrics)}")
+        context.progress.say(f"the student beside its teacher: {comparison_line(result.metrics)}")
     return result
-
-
-def _comparison(found: Mapping[str, float]) -> str:
-    return (
-        f"agreement {found['agreement']:.4f}, {found['parameter_ratio']:.0%} of the parameters, "
-        f"{found['speed_ratio']:.2f} times as fast"
-    )
 
 
 def _run_evaluate(spec: EvaluateSpec, context: StageContext) -> EvaluationResult:
@@ -273,29 +272,3 @@ def _finished_trials(run_folder: str) -> dict[str, TrialResult]:
         model = values.pop("model")
         trials.append(TrialResult(**values, model=ModelResult(**model) if model else None))
     return {trial.key: trial for trial in trials}
-
-
-def _tokenising(progress: Progress) -> Callable[[int, int], None]:
-    def tell(done_bytes: int, total_bytes: int) -> None:
-        progress.show(f"tokenising: {done_bytes / 1e6:,.0f} of {total_bytes / 1e6:,.0f} MB read")
-
-    return tell
-
-
-def _tell_message(event: MessageEvent, context: StageContext) -> None:
-    context.progress.say(event.text if event.level == "info" else f"{event.level}: {event.text}")
-
-
-def _tell_dataset(dataset: DatasetResult, context: StageContext) -> None:
-    counts = dataset.counts
-    how = "tokenised before" if dataset.reused else "tokenised"
-    context.progress.say(
-        f"corpus {how}: {counts['num_train_documents']:,} documents, {counts['num_train_tokens']:,} tokens; "
-        f"{counts['num_held_out_documents']:,} held out"
-    )
-    if not counts["num_held_out_documents"]:
-        context.progress.say(
-            "warning: no document is held out, so there will be no held-out scores; raise held_out_share or add text"
-        )
-    if counts["num_bad_records"]:
-        context.progress.say(f"corpus: {counts['num_bad_records']:,} bad records were left out or mended")

@@ -152,11 +152,11 @@ def _build_from_vocabulary(vocabulary: dict[str, int], config: Mapping[str, Any]
 
 
 def _find_special_tokens(backend: tokenizers.Tokenizer, config: Mapping[str, Any]) -> dict[str, str]:
-    """By role: those that the config names; for the others, the first known set that the vocabulary holds whole."""
+    """By role: those that the config names; for the others, the first known set of which the vocabulary holds these."""
     held = (
         known
         for known in _KNOWN_SPECIAL_TOKENS
-        if all(backend.token_to_id(token) is not None for token in known.values())
+        if all(backend.token_to_id(_named_token(config, role) or token) is not None for role, token in known.items())
     )
     found = {role: _named_token(config, role) or token for role, token in next(held, SPECIAL_TOKENS).items()}
     if found["cls"] == found["sep"]:

@@ -159,7 +159,9 @@ def check_space(spec: SweepSpec, head: Head, objective: Objective | None = None)
         if listed_values(spec, name) != (RecipeSpec.model_fields[name].default,):
             raise SpecError(f"frozen and {name} contradict one another; sweep over them in two specs")
     if 0 in listed_values(spec, "num_recurrent_layers") and listed_values(spec, "recurrent_size") != (None,):
-        raise SpecError("recurrent_size says nothing where num_recurrent_layers is 0; sweep over them in two specs")
+        raise SpecError(
+            "space.num_recurrent_layers has 0, where recipe.recurrent_size says nothing; sweep over them in two specs"
+        )
     plan_trials(spec, {name: value_at(axis, 0.382) for name, axis in spec.space.items()}, 0)
     if head == "retrieval":
         raise SpecError("task.head: a retrieval task is evaluated, not learnt; learn pairs with head: embedding")

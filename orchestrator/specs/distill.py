@@ -62,7 +62,7 @@ class DistillSpec(Spec):
     unlabelled: tuple[str, ...] = identity(
         (),
         "Files of further texts that only the teacher answers: laid out as the task's own, though labels are not read "
-        "and need not be there, or plain text, a line each (`.txt`).",
+        "and need not be there; for classes and numbers plain text too, a line each (`.txt`).",
     )
     recipe: RecipeSpec = identity(RecipeSpec(), "How the student learns a task; it reads the teacher's tokens.")
     pretraining: PretrainSpec | None = identity(

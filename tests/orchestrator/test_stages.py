@@ -6,7 +6,7 @@ Run alone: pytest tests/orchestrator/test_stages.py
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -15,7 +15,8 @@ from orchestrator.retrieval.reranking import Reranking
 from orchestrator.retrieval.searching import rank_queries
 from orchestrator.settings import Settings
 from orchestrator.specs import EvaluateSpec, TaskSpec
-from orchestrator.stages import _tell_dataset, run_stage
+from orchestrator.stage_lines import dataset_lines
+from orchestrator.stages import run_stage
 from orchestrator.tasks import load_task
 from tests.orchestrator.retrieval.conftest import classifier, collection, documents, encoder
 
@@ -30,9 +31,7 @@ def test_an_empty_held_out_set_is_warned_of(num_held_out: int, warned: bool) -> 
         "num_held_out_documents": num_held_out,
         "num_bad_records": 0,
     }
-    said: list[str] = []
-    context = cast("Any", SimpleNamespace(progress=SimpleNamespace(say=said.append)))
-    _tell_dataset(DatasetResult("a.txt", "corpus", "f" * 64, "store", counts, ()), context)
+    said = dataset_lines(DatasetResult("a.txt", "corpus", "f" * 64, "store", counts, ()))
     assert any(line.startswith("warning:") and "held_out_share" in line for line in said) is warned
 
 

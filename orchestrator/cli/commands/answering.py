@@ -48,7 +48,6 @@ def _lines_and_workers(command: F) -> F:
 @click.command(
     cls=LabCommand,
     example='echo "A charming film." | orchestrator predict my-model\n'
-    "orchestrator predict my-qa-model questions.jsonl -o answers.jsonl\n"
     "orchestrator predict my-model reviews.txt.gz -o labels.jsonl --workers 4",
 )
 @click.argument("model", metavar="MODEL")
@@ -75,7 +74,6 @@ def predict(model: str, file: str, workers: int | None, gpus: float, batch_size:
 @click.command(
     cls=LabCommand,
     example='echo "A charming film." | orchestrator embed my-encoder\n'
-    "orchestrator embed my-encoder texts.jsonl -o vectors.npy\n"
     "orchestrator embed my-encoder texts.jsonl.gz -o vectors.npy --workers 4",
 )
 @click.argument("model", metavar="MODEL")

@@ -10,8 +10,7 @@ from orchestrator.cli.output import changing_line
 
 @click.command(
     cls=LabCommand,
-    example="orchestrator mine my-encoder own head=retrieval folder=collection -o pairs.jsonl\n"
-    "orchestrator mine my-encoder own head=retrieval folder=collection --split validation -o held_out.jsonl",
+    example="orchestrator mine my-encoder own head=retrieval folder=docs -o pairs.jsonl",
 )
 @click.argument("model", metavar="MODEL")
 @click.argument("task", metavar="TASK")

@@ -49,8 +49,7 @@ def reranking_of(model: str | None, relevant: str | None, candidates: int, setti
 @click.command(
     cls=LabCommand,
     example='orchestrator search my-encoder "lift of a wing" --documents corpus.jsonl\n'
-    "orchestrator search my-encoder --index index/ -f json < queries.txt\n"
-    'orchestrator search my-encoder "lift of a wing" --index index/ --rerank my-pair-model --relevant yes',
+    "orchestrator search my-encoder --index ix/ --rerank my-pairs < queries.txt",
 )
 @click.argument("model", metavar="MODEL")
 @click.argument("queries", metavar="[QUERY ...]", nargs=-1)
