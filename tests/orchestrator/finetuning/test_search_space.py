@@ -120,7 +120,9 @@ def test_frozen_trials_with_a_rate_for_each_layer_are_refused() -> None:
 
 def test_a_width_of_layers_that_some_trials_lack_is_refused() -> None:
     spec = sweep({"recurrent_size": 16, "num_recurrent_layers": 1}, space={"num_recurrent_layers": [1, 0]})
-    with pytest.raises(SpecError, match=r"space\.num_recurrent_layers has 0, where recipe\.recurrent_size says nothing"):
+    with pytest.raises(
+        SpecError, match=r"space\.num_recurrent_layers has 0, where recipe\.recurrent_size says nothing"
+    ):
         check_space(spec, "ner")
 
 
