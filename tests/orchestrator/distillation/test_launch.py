@@ -56,7 +56,7 @@ def test_a_student_is_a_registered_model_that_stands_beside_its_teacher(ray_clus
         **spec["stages"]["small"],
         "task": {**spec["stages"]["small"]["task"], "labels": ["x", "y"]},
     }
-    with pytest.raises(SpecError, match="both/large@1 knows the labels no, yes; task words has x, y"):
+    with pytest.raises(SpecError, match="teacher @large will know the labels no, yes; task words has x, y"):
         run_spec(parse_spec(spec), settings=settings)
 
 
