@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python benchmarks/data_path.py --examples 256 --width 128 --rounds 15
 
 The two sides take turns; what is compared is the median of the paired ratios of process CPU time. Masking: one padded
-batch, `mask_tokens` against the collator's `torch_mask_tokens`. Pairs and masking: from tokenised documents to a
+batch, `mask_tokens` against the collator's `torch_mask_tokens`. Pairs and masking: from tokenized documents to a
 packed batch, against the collator on examples that are cut already, which it only pads and masks. Then the same from
 documents in units of words and spans, and with other sentence objectives, against tokens and next sentences here.
 """
@@ -27,13 +27,13 @@ from bert_core.examples.sentence_objectives import SegmentConfig, build_segments
 from bert_core.examples.stretches import Numbered
 from bert_core.masking import MaskingConfig, mask_tokens
 from bert_core.text.segment_layout import SegmentLayout
-from bert_core.text.word_pieces import MARKS, WordPieces
+from bert_core.text.word_boundaries import MARKS, WordBoundaries
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PAD, _, CLS, SEP, MASK = range(len(SPECIALS))
 LAYOUT = SegmentLayout(CLS, (SEP,), SEP, type_of_second=1)
 VOCAB_SIZE = 30_522
-WORD_PIECES = WordPieces(MARKS[0], np.arange(VOCAB_SIZE) % 5 == 0)
+WORD_PIECES = WordBoundaries(MARKS[0], np.arange(VOCAB_SIZE) % 5 == 0)
 NUM_SENTENCES = 40_000
 
 

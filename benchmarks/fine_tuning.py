@@ -25,16 +25,16 @@ from torch import Tensor
 from benchmarks.training_step import ENVIRONMENT
 from bert_core.optimization import linear_warmup_decay
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.finetuning.batch_order import Schedule, epoch_batches
 from orchestrator.finetuning.evaluation import score_model
 from orchestrator.finetuning.heads import HeadModel, build_model, make_batch
-from orchestrator.finetuning.inference import autocast
+from orchestrator.finetuning.logits import autocast
 from orchestrator.finetuning.training import fine_tune
 from orchestrator.finetuning.trial import prepare_trial_features
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.yaml_text import parse_value
 from orchestrator.tasks import Features, Task, decode, load_task, majority_baseline, score
+from orchestrator.training.batch_order import Schedule, epoch_batches
 
 Scores = dict[str, float]
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -98,7 +98,7 @@ def train_there(reference: Any, model: HeadModel, train: Features, recipe: Recip
         {"params": [p for p in reference.parameters() if id(p) in plain], "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, lr=recipe.learning_rate, eps=1e-6)
-    num_warmup = round(recipe.warmup_share * schedule.num_steps)
+    num_warmup = round(recipe.warmup_ratio * schedule.num_steps)
     reference.train()
     for step, windows in enumerate(itertools.islice(forever(train, recipe), schedule.num_steps)):
         torch.manual_seed(recipe.seed * 1_000_003 + step)

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from orchestrator import run
-from orchestrator.cluster import connect
+from orchestrator.cluster.connection import connect
 from orchestrator.settings import Settings
 
 FEW = 4

@@ -36,12 +36,12 @@ def attention(
         backend = varlen if _varlen_can(q, seqs, dropout_p, slopes) else fused
         return backend(q, k, v, seqs, dropout_p, slopes)
     with torch.autocast("cpu", enabled=False):  # it would make the softmax's output full precision, twice the memory
-        return (reference if seqs.padding_kept else grouped)(q, k, v, seqs, dropout_p, slopes)
+        return (reference if seqs.includes_padding else grouped)(q, k, v, seqs, dropout_p, slopes)
 
 
 def _varlen_can(q: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None) -> bool:
     half = q.dtype in (torch.bfloat16, torch.float16)
-    return _VARLEN_EXISTS and half and dropout_p == 0.0 and slopes is None and not seqs.padding_kept
+    return _VARLEN_EXISTS and half and dropout_p == 0.0 and slopes is None and not seqs.includes_padding
 
 
 def varlen(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None) -> Tensor:
@@ -61,9 +61,9 @@ def fused(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: flo
 
 def grouped(q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None) -> Tensor:
     num_heads = q.shape[1]
-    if num_heads not in seqs.layouts:  # the same for all layers
-        seqs.layouts[num_heads] = LengthGroups.build(seqs.cu_seqlens, num_heads)
-    return grouped_attention(q, k, v, seqs.layouts[num_heads], dropout_p, slopes)
+    if num_heads not in seqs.attention_cache:  # the same for all layers
+        seqs.attention_cache[num_heads] = LengthGroups.build(seqs.cu_seqlens, num_heads)
+    return grouped_attention(q, k, v, seqs.attention_cache[num_heads], dropout_p, slopes)
 
 
 def reference(

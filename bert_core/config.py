@@ -77,7 +77,7 @@ class BertConfig:
     use_bias: bool = True
     """Whether the layers' matrices and norms have biases."""
     pooler_activation: PoolerActivation | None = "tanh"
-    """Of the layer that summarises a sequence from its first token; None: the first token's state is the summary."""
+    """Of the layer that summarizes a sequence from its first token; None: the first token's state is the summary."""
     prediction_transform: bool = True
     """Whether the masked-token head has a layer of its own before the output matrix."""
     sentence_head: bool = True
@@ -90,17 +90,17 @@ class BertConfig:
     """Whether a classifier of tokens has the hidden layers' dropout and not the classifier's."""
     zeroes_padding: bool = False
     """Whether padding is zero behind each layer, which the padded form of an answer's head sees."""
-    head_input: HeadStates = "last"
+    layer_pooling: HeadStates = "last"
     """What a head for a task reads: a layer's output, or the last four's sum or concatenation, or a learnt mixture."""
     token_decoder: TokenDecoder = "softmax"
     """How a classifier of tokens chooses: each for itself, "softmax", or the best sequence, "crf"."""
-    num_recurrent_layers: int = 0
+    num_lstm_layers: int = 0
     """Layers of a bidirectional LSTM in front of a classifier of tokens (Devlin et al. 2018, section 5.3: two)."""
-    recurrent_size: int | None = None
+    lstm_hidden_size: int | None = None
     """Their width, both directions together; `hidden_size` when None."""
     choices_by_labels: bool = False
     """Whether the summary of a choice becomes `num_labels` numbers before these become its score."""
-    extra_features: int = 0
+    num_tabular_features: int = 0
     """Numbers beside the summary of a sequence that a classifier of sequences reads."""
     model_type: str = "bert"
     """The family, which names the folder's weights; `bert_core` where no family of transformers has such a model."""
@@ -207,7 +207,7 @@ class BertConfig:
     @property
     def head_width(self) -> int:
         """Width of what a head for a task reads."""
-        return (4 if self.head_input == "concat_last_four" else 1) * self.hidden_size
+        return (4 if self.layer_pooling == "concat_last_four" else 1) * self.hidden_size
 
     @property
     def summary_width(self) -> int:
@@ -217,7 +217,7 @@ class BertConfig:
     @property
     def token_width(self) -> int:
         """Width of what a classifier of tokens reads."""
-        return (self.recurrent_size or self.hidden_size) if self.num_recurrent_layers else self.head_width
+        return (self.lstm_hidden_size or self.hidden_size) if self.num_lstm_layers else self.head_width
 
     @property
     def head_dropout_prob(self) -> float:

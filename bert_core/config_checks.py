@@ -25,7 +25,7 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "feed_forward": get_args(FeedForward),
     "norm_placement": get_args(NormPlacement),
     "pooler_activation": (*get_args(PoolerActivation), None),
-    "head_input": get_args(HeadStates),
+    "layer_pooling": get_args(HeadStates),
     "token_decoder": get_args(TokenDecoder),
 }
 
@@ -38,12 +38,12 @@ _COUNTS = (
     "max_position_embeddings",
     "embedding_size",
     "num_hidden_groups",
-    "recurrent_size",
+    "lstm_hidden_size",
 )
 
-_COUNTS_OR_NONE = ("embedding_size", "num_hidden_groups", "recurrent_size")
+_COUNTS_OR_NONE = ("embedding_size", "num_hidden_groups", "lstm_hidden_size")
 
-_COUNTS_FROM_ZERO = ("type_vocab_size", "position_offset", "num_recurrent_layers", "extra_features")
+_COUNTS_FROM_ZERO = ("type_vocab_size", "position_offset", "num_lstm_layers", "num_tabular_features")
 
 _POSITIVE = ("initializer_range", "layer_norm_eps", "rotary_base")
 
@@ -101,13 +101,13 @@ def _check_layers(config: "BertConfig") -> None:
     num_layers = config.num_hidden_layers
     if config.num_hidden_groups is not None and config.num_hidden_groups > num_layers:
         raise ConfigError(f"num_hidden_groups {config.num_hidden_groups} is more than the {num_layers} layers")
-    if config.num_recurrent_layers and config.token_width % 2:
+    if config.num_lstm_layers and config.token_width % 2:
         raise ConfigError(
             f"recurrent layers {config.token_width} wide cannot be split over two directions; "
-            "make recurrent_size an even number"
+            "make lstm_hidden_size an even number"
         )
-    if config.head_input.endswith("four") and num_layers < 4:
-        raise ConfigError(f"head_input {config.head_input!r} needs four layers; the model has {num_layers}")
+    if config.layer_pooling.endswith("four") and num_layers < 4:
+        raise ConfigError(f"layer_pooling {config.layer_pooling!r} needs four layers; the model has {num_layers}")
 
 
 def _check_vocabulary(config: "BertConfig") -> None:

@@ -1,7 +1,7 @@
 """A linear-chain conditional random field over words' tags (Lafferty et al. 2001; Lample et al. 2016, section 2.2).
 
-A path of tags scores the sum of its emissions, of the transitions between neighbours, and of its start and end; its
-probability is the exponential of that, normalised over all paths.
+A path of tags scores the sum of its emissions, of the transitions between neighbors, and of its start and end; its
+probability is the exponential of that, normalized over all paths.
 
 Shapes: B sentences, W words of the longest, K words of all sentences, C classes.
 """
@@ -20,9 +20,9 @@ _FORBIDDEN = -1e9
 class LinearChainCrf(nn.Module):
     """Scores of transitions between tags, constrained to BIO, in fp32 whatever comes in.
 
-    What BIO forbids is left out of decoding and of the normalisation in training (Papay et al. 2022, "Constraining
+    What BIO forbids is left out of decoding and of the normalization in training (Papay et al. 2022, "Constraining
     Linear-chain CRFs to Regular Languages"; AllenNLP's module constrains decoding alone). A gold path that breaks BIO,
-    as in a window that begins within an entity, is normalised over all paths, so that its loss is finite as well.
+    as in a window that begins within an entity, is normalized over all paths, so that its loss is finite as well.
     """
 
     def __init__(self, labels: Sequence[str]) -> None:

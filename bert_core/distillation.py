@@ -12,14 +12,14 @@ from typing import TypeVar
 import torch.nn.functional as F
 from torch import Tensor
 
+from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.errors import ConfigError, DataError
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
-from bert_core.pretrained import PretrainedModel
 
 _LAYER = re.compile(r"(?<=layers\.)\d+(?=\.)")
-_MIXTURE = "head_input.weights"
+_MIXTURE = "layer_pooling.weights"
 _NO_TOKEN = -1e9
 """Logit of a slot without a token: its probability is 0, and the divergence stays a number, as it would not from −∞."""
 

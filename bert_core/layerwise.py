@@ -33,7 +33,7 @@ def learning_rate_scales(model: nn.Module, decay: float) -> dict[str, float]:
     return {name: decay ** (max(found.values()) - depth) for name, depth in found.items()}
 
 
-def thaw(model: nn.Module, num_layers: int) -> None:
+def unfreeze_top_layers(model: nn.Module, num_layers: int) -> None:
     """Let the head and the uppermost `num_layers` layers learn, and nothing below; the embeddings count as a layer."""
     found = depths(model)
     lowest = max(found.values()) - num_layers

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from bert_core.constants import IGNORE_INDEX
 from bert_core.errors import DataError
-from bert_core.masking import IGNORED
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ def check_labels(labels: Tensor, shape: torch.Size, num_classes: int) -> None:
     """See that labels are as many as there should be, and each a class or -100. Raises: DataError."""
     if labels.shape != shape:
         raise DataError(f"labels have the shape {tuple(labels.shape)}; they must have {tuple(shape)}")
-    real = labels[labels != IGNORED]
+    real = labels[labels != IGNORE_INDEX]
     if real.numel() and not 0 <= int(real.min()) <= int(real.max()) < num_classes:
         wrong = int(real.min()) if int(real.min()) < 0 else int(real.max())
         raise DataError(
-            f"labels hold {wrong}; the model's classes are 0 to {num_classes - 1}, and {IGNORED} is left out"
+            f"labels hold {wrong}; the model's classes are 0 to {num_classes - 1}, and {IGNORE_INDEX} is left out"
         )
 
 
@@ -62,7 +62,7 @@ def sequence_classification_loss(logits: Tensor, labels: Tensor, problem_type: s
         problem_type = "regression" if num_labels == 1 else several
     if problem_type == "single_label_classification":
         check_labels(labels.view(-1), logits.shape[:1], num_labels)
-        return F.cross_entropy(logits.float(), labels.long().view(-1), ignore_index=IGNORED)
+        return F.cross_entropy(logits.float(), labels.long().view(-1), ignore_index=IGNORE_INDEX)
     if labels.numel() != logits.numel():
         raise DataError(f"labels have the shape {tuple(labels.shape)}; {problem_type} needs {tuple(logits.shape)}")
     labels = labels.float().view_as(logits)

@@ -13,14 +13,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.attention import attention
+from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.errors import DataError
-from bert_core.head_input import HeadInput
 from bert_core.kernels.dropout import Dropout
 from bert_core.kernels.linear import Linear
+from bert_core.layer_pooling import HeadInput
 from bert_core.packed_sequences import PackedSequences
 from bert_core.positions import Positions
-from bert_core.pretrained import PretrainedModel
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -42,7 +42,7 @@ class BertOutput:
 
 
 class Embeddings(nn.Module):
-    """Sum of word, position and segment embeddings, normalised and, where they are narrow, widened."""
+    """Sum of word, position and segment embeddings, normalized and, where they are narrow, widened."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ class BertModel(PretrainedModel):
             self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=config.use_bias)
         if self.with_pooler:
             self.pooler = Linear(config.head_width, config.hidden_size)
-        self.head_input = HeadInput(config)
+        self.layer_pooling = HeadInput(config)
 
     def pack(
         self,
@@ -159,12 +159,12 @@ class BertModel(PretrainedModel):
         return deque(self.layer_outputs(seqs), maxlen=1).pop()
 
     def head_states(self, seqs: PackedSequences) -> Tensor:
-        """What a head for a task reads, as `config.head_input` says: (T, W)."""
-        kept = self.head_input.select(self.layer_outputs(seqs)) if seqs.states is None else seqs.states
-        return self.head_input(kept)  # type: ignore[no-any-return]
+        """What a head for a task reads, as `config.layer_pooling` says: (T, W)."""
+        kept = self.layer_pooling.select(self.layer_outputs(seqs)) if seqs.states is None else seqs.states
+        return self.layer_pooling(kept)  # type: ignore[no-any-return]
 
     def layer_outputs(self, seqs: PackedSequences) -> Iterator[Tensor]:
-        """The embeddings, then the output of each layer, the last one normalised: L + 1 times (T, H).
+        """The embeddings, then the output of each layer, the last one normalized: L + 1 times (T, H).
 
         Raises: DataError when a sequence is longer than the model can read.
         """
@@ -197,8 +197,10 @@ class BertModel(PretrainedModel):
     ) -> BertOutput:
         """For padded rows (B, S); padding is taken out before the encoder and comes back as zeros."""
         seqs = self.pack(input_ids, attention_mask, token_type_ids)
-        outputs = deque(self.layer_outputs(seqs), maxlen=1 if self.config.head_input == "last" else None)  # (T, H) each
-        pooled = self.pool(self.head_input(self.head_input.select(outputs)), seqs) if self.with_pooler else None
+        outputs = deque(
+            self.layer_outputs(seqs), maxlen=1 if self.config.layer_pooling == "last" else None
+        )  # (T, H) each
+        pooled = self.pool(self.layer_pooling(self.layer_pooling.select(outputs)), seqs) if self.with_pooler else None
         return BertOutput(seqs.unpack(outputs[-1], input_ids.shape[1]), pooled)
 
 

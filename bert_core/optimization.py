@@ -1,4 +1,4 @@
-"""The optimiser and the learning rate's way through a run."""
+"""The optimizer and the learning rate's way through a run."""
 
 from collections import defaultdict
 

@@ -32,11 +32,11 @@ class PackedSequences:
     """(T,) int64: each token's place among the B·S slots of the padded form"""
     is_key: Tensor
     """(B, S) bool: slots that may be attended to"""
-    padding_kept: bool = False
+    includes_padding: bool = False
     """Whether padding was packed as well, as tokens that look but are never looked at"""
     states: Tensor | None = None
     """(T, …) what `HeadInput.select` gave for these tokens, where the layers do not learn and it was kept"""
-    layouts: dict[int, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    attention_cache: dict[int, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What attention on the CPU works out once for all layers, by the number of heads"""
 
     @property
@@ -133,7 +133,7 @@ class PackedSequences:
             max_seqlen=input_ids.shape[1],
             slots=slots,
             is_key=is_key,
-            padding_kept=keep_padding,
+            includes_padding=keep_padding,
         )
 
     def pack(self, padded: Tensor) -> Tensor:

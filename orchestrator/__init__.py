@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-_EXPORTS = {"Registry": "orchestrator.registry", "run": "orchestrator.pipeline"}
+_EXPORTS = {"Registry": "orchestrator.registry", "run": "orchestrator.execution.runner"}
 __all__ = ["Registry", "run"]
 
 

@@ -6,10 +6,10 @@
     ├── InputError                      2   wrong usage, a missing or bad input file
     │   ├── SpecError                   2   a spec that cannot be carried out
     │   ├── CorpusError                 2   text that is missing, empty or broken
-    │   └── TaskDataError               2   labelled data that breaks its layout
+    │   └── TaskDataError               2   labeled data that breaks its layout
     ├── NotFoundError                   3   no such run, model or task
     ├── RegistryError                   4   the SQL record cannot be opened, read or written
-    │   └── RegistryAwayError           4   it may answer again: server down, file locked, disk full
+    │   └── RegistryUnavailableError           4   it may answer again: server down, file locked, disk full
     └── ClusterError                    5   Ray cannot be reached or cannot give what was asked
 
 `bert_core.errors.BertCoreError` stands beside it (that package knows nothing of this one) and counts as an InputError.
@@ -46,7 +46,7 @@ class CorpusError(InputError):
 
 
 class TaskDataError(InputError):
-    """Labelled data that breaks its layout: file and line are in the message."""
+    """Labeled data that breaks its layout: file and line are in the message."""
 
 
 class NotFoundError(OrchestratorError):
@@ -61,7 +61,7 @@ class RegistryError(OrchestratorError):
     exit_status = 4
 
 
-class RegistryAwayError(RegistryError):
+class RegistryUnavailableError(RegistryError):
     """The SQL record does not answer now and may do so later: its server is down, its file locked, its disk full."""
 
 

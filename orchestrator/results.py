@@ -13,7 +13,7 @@ Split = Literal["train", "validation", "test"]
 
 @dataclass(frozen=True)
 class MetricEvent:
-    """Measurements at one optimiser step. Natural key: (run, split, name, step)."""
+    """Measurements at one optimizer step. Natural key: (run, split, name, step)."""
 
     step: int
     split: Split
@@ -56,7 +56,7 @@ class FileCount:
 
 @dataclass(frozen=True)
 class DatasetResult:
-    """Data as it was used: a token store or a task's tokenised splits."""
+    """Data as it was used: a token store or a task's tokenized splits."""
 
     name: str
     kind: Literal["corpus", "task"]

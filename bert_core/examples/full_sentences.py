@@ -7,23 +7,23 @@ last token there is. Of a single sentence that exceeds it, a random part is take
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.examples.counter_random import integers
-from bert_core.examples.ragged_rows import Int64Array, ragged_ranges
+from bert_core.counter_random import integers
 from bert_core.examples.segments import Segments
 from bert_core.examples.stretches import Numbered, Stretches, document_stretches, stretches
+from bert_core.ragged_rows import Int64Array, ragged_ranges
 
 _NO_LABELS: NDArray[np.int8] = np.zeros(0, np.int8)
 
 
-def document_sentences(numbered: Numbered, short_sequence_probability: float) -> Segments:
+def document_sentences(numbered: Numbered, short_seq_prob: float) -> Segments:
     """Sentences of one document, up to its end at most: DOC-SENTENCES."""
     documents, capacity = numbered.documents, numbered.single_capacity
-    found = document_stretches(numbered, numbered.targets(capacity, short_sequence_probability))
+    found = document_stretches(numbered, numbered.targets(capacity, short_seq_prob))
     begin, end = _cut(numbered, documents.sentence_offsets, found, capacity)
     return Segments(begin, end - begin, np.arange(len(begin) + 1), _NO_LABELS)
 
 
-def full_sentences(numbered: Numbered, short_sequence_probability: float) -> Segments:
+def full_sentences(numbered: Numbered, short_seq_prob: float) -> Segments:
     """Sentences that go on past a document's end with the next document, a separator between them: FULL-SENTENCES.
 
     The next document is the next of `numbered.documents`. Places are counted with a separator after each document,
@@ -36,7 +36,7 @@ def full_sentences(numbered: Numbered, short_sequence_probability: float) -> Seg
     found = stretches(
         numbered,
         borders,
-        numbered.targets(capacity, short_sequence_probability),
+        numbered.targets(capacity, short_seq_prob),
         section=(section_begins[numbered.section], section_begins[numbered.section + 1]),
         bounds=(0, int(document_begins[-1])),
     )

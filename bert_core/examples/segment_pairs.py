@@ -13,14 +13,14 @@ per token.
 import numpy as np
 from numpy.typing import NDArray
 
+from bert_core.counter_random import integers, uniform
 from bert_core.errors import DataError
-from bert_core.examples.counter_random import integers, uniform
-from bert_core.examples.ragged_rows import Int64Array
 from bert_core.examples.segments import Segments, TokenizedDocuments
 from bert_core.examples.stretches import Numbered, document_stretches, reach
+from bert_core.ragged_rows import Int64Array
 
 
-def next_sentence_pairs(numbered: Numbered, short_sequence_probability: float) -> Segments:
+def next_sentence_pairs(numbered: Numbered, short_seq_prob: float) -> Segments:
     """A and what follows it (label 0), or A and sentences of another document (1).
 
     Raises: DataError when there is but one document to draw a random B from.
@@ -29,7 +29,7 @@ def next_sentence_pairs(numbered: Numbered, short_sequence_probability: float) -
     if documents.num_documents < 2:
         raise DataError("next-sentence prediction draws a random B from another document; here is only one document")
     capacity = numbered.pair_capacity
-    targets = numbered.targets(capacity, short_sequence_probability)
+    targets = numbered.targets(capacity, short_seq_prob)
     stretches = document_stretches(numbered, targets)
     first, last = stretches.first, stretches.last
 
@@ -47,7 +47,7 @@ def next_sentence_pairs(numbered: Numbered, short_sequence_probability: float) -
     return _fitted(keys, capacity, (offsets[a_first], a_lengths), (offsets[b_first], b_lengths), is_random)
 
 
-def sentence_order_pairs(numbered: Numbered, short_sequence_probability: float) -> Segments:
+def sentence_order_pairs(numbered: Numbered, short_seq_prob: float) -> Segments:
     """Two consecutive segments of a document, in order (label 0, as AlbertForPreTraining counts) or swapped (1).
 
     A stretch of one sentence is split at a random token of it. (ALBERT's script fills B from another document there
@@ -55,7 +55,7 @@ def sentence_order_pairs(numbered: Numbered, short_sequence_probability: float) 
     """
     keys, offsets = numbered.keys, numbered.documents.sentence_offsets
     capacity = numbered.pair_capacity
-    targets = numbered.targets(capacity, short_sequence_probability)
+    targets = numbered.targets(capacity, short_seq_prob)
     stretches = document_stretches(numbered, targets)
     first, last = stretches.first, stretches.last
 

@@ -1,4 +1,4 @@
-"""Segments: stretches of tokenised documents, and how examples are laid out from them with their special tokens."""
+"""Segments: stretches of tokenized documents, and how examples are laid out from them with their special tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.examples.ragged_rows import Int64Array, ragged_ranges
+from bert_core.ragged_rows import Int64Array, ragged_ranges
 from bert_core.text.segment_layout import SegmentLayout
 
 TokenArray = NDArray[np.uint16] | NDArray[np.uint32]

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from bert_core.config_choices import SentenceObjective
 from bert_core.examples.full_sentences import document_sentences, full_sentences
-from bert_core.examples.ragged_rows import Int64Array
 from bert_core.examples.segment_pairs import next_sentence_pairs, sentence_order_pairs
 from bert_core.examples.segments import Segments
 from bert_core.examples.stretches import Numbered, count_stretches
+from bert_core.ragged_rows import Int64Array
 from bert_core.text.segment_layout import SegmentLayout
 
 
@@ -19,7 +19,7 @@ class SegmentConfig:
     sentence_objective: SentenceObjective = "next_sentence"
     cross_documents: bool = False
     """Whether a sequence is filled up from the next document; where there is no sentence objective."""
-    short_sequence_probability: float = 0.1
+    short_seq_prob: float = 0.1
 
 
 _PAIRS: Mapping[SentenceObjective, Callable[[Numbered, float], Segments]] = {
@@ -31,7 +31,7 @@ _PAIRS: Mapping[SentenceObjective, Callable[[Numbered, float], Segments]] = {
 def build_segments(numbered: Numbered, config: SegmentConfig) -> Segments:
     """The segments of numbered examples. Raises: DataError when there are too few documents for the objective."""
     singles = full_sentences if config.cross_documents else document_sentences
-    return _PAIRS.get(config.sentence_objective, singles)(numbered, config.short_sequence_probability)
+    return _PAIRS.get(config.sentence_objective, singles)(numbered, config.short_seq_prob)
 
 
 def count_examples(

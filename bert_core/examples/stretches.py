@@ -12,9 +12,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.examples.counter_random import derive_key, integers, random_bits, uniform
-from bert_core.examples.ragged_rows import Int64Array
+from bert_core.counter_random import derive_key, integers, random_bits, uniform
 from bert_core.examples.segments import TokenizedDocuments
+from bert_core.ragged_rows import Int64Array
 from bert_core.text.segment_layout import NUM_SINGLE_SPECIALS, SegmentLayout
 
 
@@ -48,10 +48,10 @@ class Numbered:
         """Of each example's random numbers: (n,). Counters 0 to 2 are used here."""
         return random_bits(derive_key(self.seed, "segments", self.epoch), self.example)
 
-    def targets(self, capacity: int, short_sequence_probability: float) -> Int64Array:
+    def targets(self, capacity: int, short_seq_prob: float) -> Int64Array:
         """How many tokens (n,) each example is filled to: the capacity, or a random number from 2 on."""
         targets = np.full(len(self.example), capacity)
-        short = uniform(self.keys, 0) < short_sequence_probability
+        short = uniform(self.keys, 0) < short_seq_prob
         targets[short] = 2 + integers(self.keys[short], 1, capacity - 1)
         return targets
 

@@ -1,4 +1,4 @@
-"""FlauBERT (Le et al. 2020), in XLM's layout: no token types, no pooler; the large model normalises first (pre-norm).
+"""FlauBERT (Le et al. 2020), in XLM's layout: no token types, no pooler; the large model normalizes first (pre-norm).
 
 The masked-token head is the output matrix alone. Question answering is the simple head, a linear layer.
 """

@@ -41,12 +41,12 @@ OWN = Family(
             "drops_before_summary",
             "tokens_drop_as_hidden",
             "zeroes_padding",
-            "head_input",
+            "layer_pooling",
             "token_decoder",
-            "num_recurrent_layers",
-            "recurrent_size",
+            "num_lstm_layers",
+            "lstm_hidden_size",
             "choices_by_labels",
-            "extra_features",
+            "num_tabular_features",
         )
     },
 )

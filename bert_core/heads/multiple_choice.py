@@ -6,14 +6,14 @@ Shapes: B questions, C choices of each, S slots of a padded row, H hidden, K lab
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
+from bert_core.constants import IGNORE_INDEX
 from bert_core.heads.outputs import ClassificationOutput
 from bert_core.kernels.dropout import Dropout
 from bert_core.losses import check_labels
-from bert_core.masking import IGNORED
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
-from bert_core.pretrained import PretrainedModel
 
 
 class BertForMultipleChoice(PretrainedModel):
@@ -47,4 +47,4 @@ class BertForMultipleChoice(PretrainedModel):
         if labels is None:
             return ClassificationOutput(None, logits)
         check_labels(labels, logits.shape[:1], logits.shape[1])
-        return ClassificationOutput(F.cross_entropy(logits.float(), labels, ignore_index=IGNORED), logits)
+        return ClassificationOutput(F.cross_entropy(logits.float(), labels, ignore_index=IGNORE_INDEX), logits)

@@ -7,16 +7,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
+from bert_core.constants import IGNORE_INDEX
 from bert_core.heads.outputs import PretrainingOutput
 from bert_core.heads.span_boundary import SpanBoundaryHead
 from bert_core.kernels.linear import Linear
 from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums
 from bert_core.losses import PretrainingSums, check_labels, cross_entropy_sums
-from bert_core.masking import IGNORED
 from bert_core.model import ACTIVATIONS, BertModel
 from bert_core.packed_sequences import PackedSequences
-from bert_core.pretrained import PretrainedModel
 
 
 class MaskedTokenHead(nn.Module):
@@ -113,11 +113,13 @@ class BertForPreTraining(PretrainedModel):
         if labels is not None:
             check_labels(labels, input_ids.shape, self.config.vocab_size)
             packed_labels = seqs.pack(labels)  # (T,)
-            masked = (packed_labels != IGNORED).nonzero().squeeze(1)  # (P,)
+            masked = (packed_labels != IGNORE_INDEX).nonzero().squeeze(1)  # (P,)
             losses.append(F.cross_entropy(self.predict(hidden.index_select(0, masked)).float(), packed_labels[masked]))
         if next_sentence_label is not None and relationship is not None:
             check_labels(next_sentence_label.view(-1), relationship.shape[:1], 2)
-            losses.append(F.cross_entropy(relationship.float(), next_sentence_label.view(-1), ignore_index=IGNORED))
+            losses.append(
+                F.cross_entropy(relationship.float(), next_sentence_label.view(-1), ignore_index=IGNORE_INDEX)
+            )
         logits = None
         if return_logits or not losses:
             logits = seqs.unpack(self.predict(hidden), input_ids.shape[1])  # (B, S, V)

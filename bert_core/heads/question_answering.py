@@ -5,13 +5,13 @@ Shapes: B sequences, S slots of a padded row, T tokens, H hidden.
 
 from torch import Tensor, nn
 
+from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.heads.outputs import QuestionAnsweringOutput
 from bert_core.kernels.dropout import Dropout
 from bert_core.losses import span_loss
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
-from bert_core.pretrained import PretrainedModel
 
 
 class BertForQuestionAnswering(PretrainedModel):

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.errors import DataError
 from bert_core.heads.outputs import ClassificationOutput
@@ -14,22 +15,21 @@ from bert_core.kernels.dropout import Dropout
 from bert_core.losses import sequence_classification_loss
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
-from bert_core.pretrained import PretrainedModel
 
 
 class BertForSequenceClassification(PretrainedModel):
     """A class, several classes or a number for each sequence, as `config.problem_type` says.
 
-    With `config.extra_features` numbers stand beside the text: they and the pooled text, end to end, pass through one
-    layer to the classifier (Gu and Budhwani 2021: concatenation, then a perceptron).
+    With `config.num_tabular_features`, numbers stand beside the text: they and the pooled text, concatenated, pass
+    through one layer to the classifier (Gu and Budhwani 2021: concatenation, then a perceptron).
     """
 
     def build(self, config: BertConfig) -> None:
         self.bert = BertModel(config, seed=None, with_pooler=True)
         self.dropout = Dropout(config.head_dropout_prob)
-        if config.extra_features:
+        if config.num_tabular_features:
             # By a layer: at an encoder's learning rate, a single weight for a number would hardly move.
-            self.combine = nn.Linear(config.summary_width + config.extra_features, config.summary_width)
+            self.combine = nn.Linear(config.summary_width + config.num_tabular_features, config.summary_width)
         self.classifier = nn.Linear(config.summary_width, config.num_labels)
 
     def packed_logits(self, seqs: PackedSequences, extra: Tensor | None = None) -> Tensor:
@@ -57,7 +57,7 @@ class BertForSequenceClassification(PretrainedModel):
         return ClassificationOutput(sequence_classification_loss(logits, labels, self.config.problem_type), logits)
 
     def _check_extra(self, extra: Tensor | None, num_sequences: int) -> None:
-        wanted = (num_sequences, self.config.extra_features) if self.config.extra_features else None
+        wanted = (num_sequences, self.config.num_tabular_features) if self.config.num_tabular_features else None
         given = None if extra is None else tuple(extra.shape)
         if given != wanted:
             raise DataError(f"extra has the shape {given}; this model reads {wanted} beside the text")

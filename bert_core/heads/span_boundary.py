@@ -19,7 +19,7 @@ _POSITION_WIDTH = 200
 
 
 class SpanBoundaryHead(nn.Module):
-    """Two layers on (left neighbour, right neighbour, place in the span); the output matrix is the word embedding."""
+    """Two layers on (left neighbor, right neighbor, place in the span); the output matrix is the word embedding."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()

@@ -7,22 +7,22 @@ layers, C classes.
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
+from bert_core.constants import IGNORE_INDEX
 from bert_core.crf import LinearChainCrf
 from bert_core.heads.outputs import ClassificationOutput
 from bert_core.kernels.dropout import Dropout
 from bert_core.losses import check_labels
-from bert_core.masking import IGNORED
+from bert_core.lstm import BidirectionalLstm
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
-from bert_core.pretrained import PretrainedModel
-from bert_core.recurrent_layers import RecurrentLayers
 
 
 class BertForTokenClassification(PretrainedModel):
     """A class for each token; with `token_decoder` "crf" a conditional random field over words' first sub-tokens.
 
-    With `num_recurrent_layers` a bidirectional LSTM goes over a sequence's tokens in front of the classifier, as in the
+    With `num_lstm_layers` a bidirectional LSTM goes over a sequence's tokens in front of the classifier, as in the
     feature-based approach of Devlin et al. 2018, section 5.3.
     """
 
@@ -30,18 +30,18 @@ class BertForTokenClassification(PretrainedModel):
         self.bert = BertModel(config, seed=None, with_pooler=False)
         self.dropout = Dropout(config.token_dropout_prob)
         self.recurrent = None
-        if config.num_recurrent_layers:
+        if config.num_lstm_layers:
             widths = (config.head_width, config.token_width)
-            self.recurrent = RecurrentLayers(*widths, config.num_recurrent_layers, config.token_dropout_prob)
+            self.recurrent = BidirectionalLstm(*widths, config.num_lstm_layers, config.token_dropout_prob)
         self.classifier = nn.Linear(config.token_width, config.num_labels)
         labels = [config.id2label[number] for number in range(config.num_labels)]
         self.crf = LinearChainCrf(labels) if config.token_decoder == "crf" else None
 
-    def initialise(self, seed: int) -> None:
+    def initialize(self, seed: int) -> None:
         """Draw all weights anew; recurrent ones in a way of their own."""
-        super().initialise(seed)
+        super().initialize(seed)
         if self.recurrent is not None:
-            self.recurrent.initialise(seed)
+            self.recurrent.initialize(seed)
 
     def packed_logits(self, seqs: PackedSequences) -> Tensor:
         """(T, C)"""
@@ -58,8 +58,8 @@ class BertForTokenClassification(PretrainedModel):
         word's share, and one learning rate serves both.
         """
         if self.crf is None:
-            return F.cross_entropy(logits.float(), labels, ignore_index=IGNORED)
-        is_word = labels != IGNORED  # (T,)
+            return F.cross_entropy(logits.float(), labels, ignore_index=IGNORE_INDEX)
+        is_word = labels != IGNORE_INDEX  # (T,)
         ends = is_word.cumsum(0)[seqs.cu_seqlens[1:].long() - 1]  # (B,)
         lengths = ends.diff(prepend=ends.new_zeros(1))  # (B,)
         likelihoods: Tensor = self.crf.log_likelihood(logits[is_word], labels[is_word], lengths)  # (B,)

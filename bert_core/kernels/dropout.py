@@ -30,7 +30,7 @@ class Dropout(nn.Module):
         if p == 0.0 or x.device.type != "cpu":
             return residual + F.dropout(x, p)
         x = x.to(residual.dtype)
-        return torch.addcmul(residual, x, draw_kept(x.shape, p, x.dtype), value=1 / (1 - p))
+        return torch.addcmul(residual, x, bernoulli_keep_mask(x.shape, p, x.dtype), value=1 / (1 - p))
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
@@ -40,10 +40,10 @@ def dropout(x: Tensor, p: float) -> Tensor:
     """x with each element dropped with probability p."""
     if p == 0.0 or x.device.type != "cpu":
         return F.dropout(x, p)
-    return x * draw_kept(x.shape, p, x.dtype).mul_(1 / (1 - p))
+    return x * bernoulli_keep_mask(x.shape, p, x.dtype).mul_(1 / (1 - p))
 
 
-def draw_kept(shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:
+def bernoulli_keep_mask(shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:
     """Ones and zeros on the CPU, zero with probability p."""
     count = math.prod(shape)
     words = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bert_core.kernels.dropout import draw_kept
+from bert_core.kernels.dropout import bernoulli_keep_mask
 from bert_core.positions import alibi_bias
 
 # A group's sequences and n · S at most: more sequences are more padding, more slots leave the cache.
@@ -107,7 +107,9 @@ class _GroupedAttention(torch.autograd.Function):
             weights = torch.baddbmm(bias, q_g, k_g.mT, alpha=scale).softmax(dim=-1)  # (n·N, S, S)
             kept = weights
             if dropout_p:
-                kept = draw_kept(weights.shape, dropout_p, weights.dtype).mul_(1 / (1 - dropout_p)).mul_(weights)
+                kept = (
+                    bernoulli_keep_mask(weights.shape, dropout_p, weights.dtype).mul_(1 / (1 - dropout_p)).mul_(weights)
+                )
             torch.bmm(kept, v_g, out=out)
             attended += [weights, kept]
         ctx.save_for_backward(*qkv, *attended)

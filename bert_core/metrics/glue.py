@@ -96,17 +96,17 @@ def _matthews_correlation(predicted: NDArray[Any], gold: NDArray[Any], classes: 
     """Matthews (1975); for more than two classes Gorodkin (2004), which is the correlation of the class indicators."""
     p = predicted[:, None] == classes[None, :]  # (N, C)
     g = gold[:, None] == classes[None, :]  # (N, C)
-    p_centred, g_centred = p - p.mean(axis=0), g - g.mean(axis=0)  # (N, C)
-    scale = float(np.sqrt((p_centred**2).sum() * (g_centred**2).sum()))
-    return _as_correlation(float((p_centred * g_centred).sum()), scale)
+    p_centered, g_centered = p - p.mean(axis=0), g - g.mean(axis=0)  # (N, C)
+    scale = float(np.sqrt((p_centered**2).sum() * (g_centered**2).sum()))
+    return _as_correlation(float((p_centered * g_centered).sum()), scale)
 
 
 def _correlation(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
     if np.ptp(x) == 0.0 or np.ptp(y) == 0.0:
         return 0.0
-    x_centred, y_centred = x - x.mean(), y - y.mean()
-    scale = float(np.linalg.norm(x_centred) * np.linalg.norm(y_centred))
-    return _as_correlation(float(x_centred @ y_centred), scale)
+    x_centered, y_centered = x - x.mean(), y - y.mean()
+    scale = float(np.linalg.norm(x_centered) * np.linalg.norm(y_centered))
+    return _as_correlation(float(x_centered @ y_centered), scale)
 
 
 def _as_correlation(covariance: float, scale: float) -> float:

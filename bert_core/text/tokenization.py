@@ -15,11 +15,11 @@ from typing import Any, Self
 import tokenizers
 from tokenizers import Encoding, models
 
+from bert_core.checkpoints.atomic_files import write_whole_text
 from bert_core.errors import TokenizerError
 from bert_core.text.segment_layout import NUM_SINGLE_SPECIALS, SegmentLayout
 from bert_core.text.tokenizer_files import read_tokenizer
-from bert_core.text.word_pieces import WordPieces, find_word_pieces
-from bert_core.whole_files import write_whole_text
+from bert_core.text.word_boundaries import WordBoundaries, find_word_pieces
 
 
 class Tokenizer:
@@ -113,7 +113,7 @@ class Tokenizer:
         return SegmentLayout(self.cls_id, (self.sep_id,) * num_between, self.sep_id, type_of_second)
 
     @cached_property
-    def word_pieces(self) -> WordPieces:
+    def word_pieces(self) -> WordBoundaries:
         """Which tokens belong to one word. Raises: TokenizerError where the vocabulary does not tell."""
         tokens = [self._backend.id_to_token(i) or "" for i in range(self.vocab_size)]
         return find_word_pieces(self._definition, tokens, self._ids.values())

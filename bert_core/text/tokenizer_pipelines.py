@@ -1,4 +1,4 @@
-"""The pipelines from text to pieces: normaliser, pre-tokenizer, model, decoder, and where special tokens go.
+"""The pipelines from text to pieces: normalizer, pre-tokenizer, model, decoder, and where special tokens go.
 
 | pipeline | as in | special tokens, ids from 0 | a pair |
 | --- | --- | --- | --- |

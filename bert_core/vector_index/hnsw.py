@@ -1,4 +1,4 @@
-"""Approximate search over a graph of near neighbours (Malkov and Yashunin 2018), by Faiss.
+"""Approximate search over a graph of near neighbors (Malkov and Yashunin 2018), by Faiss.
 
 Shapes: N vectors, Q queries, K hits, H hidden.
 """

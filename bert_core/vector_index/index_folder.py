@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from bert_core.checkpoints.atomic_files import atomic_folder
+from bert_core.checkpoints.manifest import check_manifest, write_json, write_manifest
 from bert_core.errors import CheckpointError, ConfigError
-from bert_core.manifest import check_manifest, write_json, write_manifest
 from bert_core.vector_index.exact import ExactIndex
 from bert_core.vector_index.hnsw import HnswIndex
 from bert_core.vector_index.index import METRICS, VectorIndex, check_ids, prepare_vectors
-from bert_core.whole_files import whole_folder
 
 KINDS: dict[str, type[VectorIndex]] = {index.kind: index for index in (ExactIndex, HnswIndex)}
 
@@ -42,7 +42,7 @@ def build_index(
 
 def save_index(index: VectorIndex, folder: str | Path) -> None:
     """Write the folder, whole or not at all; one that stood there is replaced."""
-    with whole_folder(Path(folder)) as target:
+    with atomic_folder(Path(folder)) as target:
         write_json(target / _INDEX_FILE, {"kind": index.kind, "metric": index.metric})
         write_json(target / _IDS_FILE, list(index.ids))
         index.write(target / index.file_name)

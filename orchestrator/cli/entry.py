@@ -19,13 +19,13 @@ import click
 
 from bert_core.errors import BertCoreError
 from orchestrator.cli.commands import ALL
-from orchestrator.cli.frame import LabGroup
+from orchestrator.cli.frame import GlobalOptionsGroup
 from orchestrator.cli.output import printable
 from orchestrator.errors import InputError, OrchestratorError
 
 
 @click.group(
-    cls=LabGroup,
+    cls=GlobalOptionsGroup,
     show_global_options=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

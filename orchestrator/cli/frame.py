@@ -54,7 +54,7 @@ def given_options() -> str:
     return "".join(f" --{name} {shlex.quote(given[name])}" for name in _GLOBAL_OPTIONS if given.get(name))
 
 
-class LabCommand(click.Command):
+class GlobalOptionsCommand(click.Command):
     """A command that takes the global options too, and ends its help with an example."""
 
     def __init__(self, *args: Any, example: str = "", **kwargs: Any) -> None:
@@ -76,10 +76,10 @@ class LabCommand(click.Command):
                     formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
-class LabGroup(click.Group):
+class GlobalOptionsGroup(click.Group):
     """A group of commands; its members are LabCommands."""
 
-    command_class = LabCommand
+    command_class = GlobalOptionsCommand
 
     def __init__(self, *args: Any, show_global_options: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -1,6 +1,6 @@
-"""Building a token store with Ray Data: readers stream batches of documents, tasks tokenise one batch to one shard.
+"""Building a token store with Ray Data: readers stream batches of documents, tasks tokenize one batch to one shard.
 
-A single huge compressed file is read by one task but tokenised by all CPUs, and Ray Data's backpressure holds the
+A single huge compressed file is read by one task but tokenized by all CPUs, and Ray Data's backpressure holds the
 reader back, so that memory stays bounded. Readers take no CPU of their own: they are many times faster than the
 tokenizer, and one that waits must not keep the tokenizer from running. Only facts about shards travel to the driver,
 in any order; they are sorted there. An error in a task travels as a message, so that a person sees just that.
@@ -21,11 +21,11 @@ from ray.data import TaskPoolStrategy
 from ray.exceptions import RayError
 
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.corpus.data_context import MAX_RETRIES, data_context
-from orchestrator.corpus.files import InputFile, find_files
+from orchestrator.cluster.data_context import MAX_RETRIES, data_context
+from orchestrator.corpus.input_files import InputFile, find_files
 from orchestrator.corpus.readers import Document
+from orchestrator.corpus.shard_tokenization import write_documents
 from orchestrator.corpus.token_store import COUNT_NAMES, FORMAT, MANIFEST, Manifest, ShardInfo, TokenStore
-from orchestrator.corpus.tokenising import write_documents
 from orchestrator.corpus.units import Bundle, DocumentBatch, plan_bundles, read_batches
 from orchestrator.errors import ClusterError, CorpusError
 from orchestrator.results import DatasetResult, FileCount
@@ -36,7 +36,7 @@ from orchestrator.storage.files import is_local, local_path
 BUILD_VERSION = 2
 """Raised when the same text would give other shards; kept stores of before are then not taken for new ones."""
 _BATCHES_IN_FLIGHT = 2
-"""Per CPU: one being tokenised, one waiting."""
+"""Per CPU: one being tokenized, one waiting."""
 
 Progress = Callable[[int, int], None]
 
@@ -44,32 +44,34 @@ Progress = Callable[[int, int], None]
 def build_token_store(
     source: TextSource,
     tokenizer: Tokenizer,
-    held_out_share: float,
+    validation_fraction: float,
     shard_bytes: int,
     storage: str,
     num_cpus: int | None = None,
     progress: Progress = lambda done_bytes, total_bytes: None,
 ) -> DatasetResult:
-    """Tokenise a corpus into STORAGE/corpora/KEY, or find it there unchanged.
+    """Tokenize a corpus into STORAGE/corpora/KEY, or find it there unchanged.
 
     Raises: CorpusError for text that is missing, empty or broken; ClusterError when Ray loses the work.
     """
     files = find_files(source)
-    options = _options(source, tokenizer, held_out_share, shard_bytes)
+    options = _options(source, tokenizer, validation_fraction, shard_bytes)
     root = str(local_path(storage).absolute()) if is_local(storage) else storage
     folder = join(root, "corpora", store_key(options, files))
     if exists(join(folder, MANIFEST)):
         return _result(TokenStore.open(folder), source, reused=True)
     # What an interrupted build left is not deleted: the same shards are written over it, and another process that
     # builds the same store right now loses nothing.
-    tokenise = partial(tokenise_batch, folder=folder, tokenizer=tokenizer, held_out_share=held_out_share)
-    shards, counts = _run(files, source, shard_bytes, tokenise, num_cpus, progress)
+    tokenize = partial(tokenize_batch, folder=folder, tokenizer=tokenizer, validation_fraction=validation_fraction)
+    shards, counts = _run(files, source, shard_bytes, tokenize, num_cpus, progress)
     manifest = Manifest(tokenizer.fingerprint, tokenizer.vocab_size, options, shards, counts)
     if not shards:
         hold = "holds" if len(source.files) == 1 else "hold"
         raise CorpusError(f"corpus.files: {', '.join(source.files)} {hold} no document with text")
     if not manifest.counts("train")["num_documents"]:
-        raise CorpusError(f"held_out_share {held_out_share} leaves no document for training; lower it or add text")
+        raise CorpusError(
+            f"validation_fraction {validation_fraction} leaves no document for training; lower it or add text"
+        )
     manifest.save(folder)
     return _result(TokenStore(folder, manifest), source, reused=False)
 
@@ -81,11 +83,11 @@ def store_key(options: dict[str, Any], files: tuple[InputFile, ...]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _options(source: TextSource, tokenizer: Tokenizer, held_out_share: float, shard_bytes: int) -> dict[str, Any]:
+def _options(source: TextSource, tokenizer: Tokenizer, validation_fraction: float, shard_bytes: int) -> dict[str, Any]:
     return {
         "corpus": source.identity_values(),
         "tokenizer": tokenizer.fingerprint,
-        "held_out_share": held_out_share,
+        "validation_fraction": validation_fraction,
         "shard_bytes": shard_bytes,
         "sentencex": version("sentencex"),
     }
@@ -106,7 +108,7 @@ def _run(
     files: tuple[InputFile, ...],
     source: TextSource,
     shard_bytes: int,
-    tokenise: Callable[[pa.Table], pa.Table],
+    tokenize: Callable[[pa.Table], pa.Table],
     num_cpus: int | None,
     progress: Progress,
 ) -> tuple[tuple[ShardInfo, ...], tuple[FileCount, ...]]:
@@ -115,7 +117,7 @@ def _run(
     done_bytes, total_bytes = 0, sum(file.num_bytes for file in files)
     units: dict[tuple[int, int], Any] = {}
     try:
-        for row in _pipeline(bundles, source, shard_bytes, tokenise, num_cpus).iter_rows():
+        for row in _pipeline(bundles, source, shard_bytes, tokenize, num_cpus).iter_rows():
             if row["error"]:
                 raise CorpusError(row["error"])
             units[row["bundle"], row["sequence"]] = json.loads(row["facts"])
@@ -123,7 +125,7 @@ def _run(
             progress(done_bytes, total_bytes)
     except RayError as error:
         raise ClusterError(
-            f"tokenising failed: {_reason(error)}; where memory ran out, lower shard_bytes, then run again"
+            f"tokenizing failed: {_reason(error)}; where memory ran out, lower shard_bytes, then run again"
         ) from error
     ordered = [units[place] for place in sorted(units)]
     shards = tuple(ShardInfo(**shard) for unit in ordered for shard in unit["shards"])
@@ -134,7 +136,7 @@ def _pipeline(
     bundles: tuple[Bundle, ...],
     source: TextSource,
     shard_bytes: int,
-    tokenise: Callable[[pa.Table], pa.Table],
+    tokenize: Callable[[pa.Table], pa.Table],
     num_cpus: int | None,
 ) -> ray.data.Dataset:
     cpus = num_cpus or int(ray.cluster_resources().get("CPU", 1))
@@ -142,12 +144,12 @@ def _pipeline(
     object_store_memory = (1 + cpus * _BATCHES_IN_FLIGHT) * max(shard_bytes, 1 << 20) * 2
     with data_context(cpus, object_store_memory) as context:
         context.target_max_block_size = 1  # every batch is a block of its own, and so a task
-        # Reading has a pool of a size of its own, so that Ray Data does not fuse it with tokenising.
+        # Reading has a pool of a size of its own, so that Ray Data does not fuse it with tokenizing.
         readers = TaskPoolStrategy(size=1 + cpus // 8)
         return (
             ray.data.range(len(bundles), override_num_blocks=len(bundles))
             .map_batches(read, batch_size=None, num_cpus=0, compute=readers, max_retries=MAX_RETRIES)
-            .map_batches(tokenise, batch_size=None, batch_format="pyarrow", num_cpus=1, max_retries=MAX_RETRIES)
+            .map_batches(tokenize, batch_size=None, batch_format="pyarrow", num_cpus=1, max_retries=MAX_RETRIES)
         )
 
 
@@ -186,8 +188,8 @@ def _to_row(bundle: int, sequence: int, unit: DocumentBatch, error: str) -> pa.T
     )
 
 
-def tokenise_batch(table: pa.Table, *, folder: str, tokenizer: Tokenizer, held_out_share: float) -> pa.Table:
-    """A tokenise task: writes each row's documents as a shard per split, and passes on the facts."""
+def tokenize_batch(table: pa.Table, *, folder: str, tokenizer: Tokenizer, validation_fraction: float) -> pa.Table:
+    """A tokenize task: writes each row's documents as a shard per split, and passes on the facts."""
     facts, errors = [], []
     for row in table.to_batches(max_chunksize=1):
         ids, texts = row["ids"].flatten().to_pylist(), row["texts"].flatten().to_pylist()
@@ -195,7 +197,7 @@ def tokenise_batch(table: pa.Table, *, folder: str, tokenizer: Tokenizer, held_o
         stem = f"{row['bundle'][0].as_py():06d}-{row['sequence'][0].as_py():06d}"
         shards, error = [], row["error"][0].as_py()
         try:
-            shards = write_documents(documents, folder, stem, tokenizer, held_out_share)
+            shards = write_documents(documents, folder, stem, tokenizer, validation_fraction)
         except OSError as problem:
             error = f"the token store {folder} cannot be written: {problem}; make room or choose another storage"
         files = json.loads(row["files"][0].as_py())

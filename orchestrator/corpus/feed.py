@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ray.exceptions import RayError
 
 from bert_core.examples.packing import PackedBatch
-from orchestrator.corpus.data_context import MAX_RETRIES, data_context, own_error
+from orchestrator.cluster.data_context import MAX_RETRIES, data_context, own_error
 from orchestrator.corpus.stream import ExampleStream
 
 BLOCK_TOKENS = 1 << 18

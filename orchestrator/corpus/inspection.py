@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from orchestrator.corpus.files import InputFile, find_files
+from orchestrator.corpus.input_files import InputFile, find_files
 from orchestrator.corpus.readers import DocumentReader
-from orchestrator.corpus.sentences import split_sentences
+from orchestrator.corpus.sentence_splitting import split_sentences
 from orchestrator.errors import CorpusError
 from orchestrator.specs import TextSource
 

@@ -19,7 +19,7 @@ class Line(NamedTuple):
     """Its length; more than `data` holds when it is longer than the limit."""
 
 
-def read_lines(chunks: Iterable[bytes], max_bytes: int) -> Iterator[Line]:
+def split_lines(chunks: Iterable[bytes], max_bytes: int) -> Iterator[Line]:
     """The lines of all chunks together, wherever those were cut.
 
     A carriage return before the line feed and a byte order mark at the stream's beginning are taken off. U+2028 and

@@ -15,8 +15,8 @@ from typing import IO, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from orchestrator.corpus.files import DamagedFileError, InputFile, open_raw, read_chunks
-from orchestrator.corpus.lines import Line, read_lines
+from orchestrator.corpus.input_files import DamagedFileError, InputFile, open_raw, read_chunks
+from orchestrator.corpus.lines import Line, split_lines
 from orchestrator.errors import CorpusError
 from orchestrator.results import FileCount
 from orchestrator.specs import TextSource
@@ -168,7 +168,7 @@ class DocumentReader:
         yield _name(record.get(ID_FIELD)), text
 
     def _read_lines(self) -> Iterator[Line]:
-        return read_lines(read_chunks(self.file, self._note_position), MAX_RECORD_BYTES)
+        return split_lines(read_chunks(self.file, self._note_position), MAX_RECORD_BYTES)
 
     def _decode_line(self, line: Line) -> str | None:
         if line.num_bytes > len(line.data):

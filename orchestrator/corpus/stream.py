@@ -15,16 +15,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bert_core.examples.counter_random import derive_key
+from bert_core.counter_random import derive_key
 from bert_core.examples.packing import PackedBatch, build_packed_batch
-from bert_core.examples.ragged_rows import Int64Array
 from bert_core.examples.segments import TokenizedDocuments
 from bert_core.examples.sentence_objectives import SegmentConfig, build_segments, count_examples
 from bert_core.examples.stretches import Numbered
 from bert_core.masking import MaskingConfig
+from bert_core.ragged_rows import Int64Array
 from bert_core.text.segment_layout import SegmentLayout
-from orchestrator.corpus.token_store import StoreSplit, TokenStore
-from orchestrator.corpus.windows import (
+from orchestrator.corpus.shuffle_windows import (
     EpochLayout,
     ShardReader,
     WindowKey,
@@ -33,6 +32,7 @@ from orchestrator.corpus.windows import (
     load_window,
     window_order,
 )
+from orchestrator.corpus.token_store import StoreSplit, TokenStore
 
 
 @dataclass(frozen=True)

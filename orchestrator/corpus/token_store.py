@@ -1,4 +1,4 @@
-"""The token store: a corpus tokenised once, as Parquet shards under a manifest.
+"""The token store: a corpus tokenized once, as Parquet shards under a manifest.
 
 A shard is one Parquet file with one row per document: `document_id`, `tokens` (uint16, or uint32 for a large
 vocabulary) and `sentence_lengths` (int32, in tokens). The manifest is written last; it names every shard with its

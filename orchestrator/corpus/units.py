@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 
-from orchestrator.corpus.files import InputFile, find_files
+from orchestrator.corpus.input_files import InputFile, find_files
 from orchestrator.corpus.readers import Document, DocumentReader
 from orchestrator.corpus.sampling import num_copies
 from orchestrator.results import FileCount

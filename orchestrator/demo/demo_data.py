@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from orchestrator.demo.documents import generate_documents
-from orchestrator.demo.labelled_tasks import (
+from orchestrator.demo.labeled_tasks import (
     KindExample,
     NamesExample,
     QuestionExample,

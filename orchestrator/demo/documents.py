@@ -213,7 +213,7 @@ def schoolbook_page(subject: Person | Firm, subjects: Sequence[Person | Firm], r
 
 
 def is_for_training(index: int) -> bool:
-    """Whether labelled questions on the subject of this number are for training; the other subjects are for scoring."""
+    """Whether labeled questions on the subject of this number are for training; the other subjects are for scoring."""
     return index % 4 != 0
 
 

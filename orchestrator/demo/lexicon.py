@@ -131,7 +131,7 @@ TRADES = (
     ),
 )
 
-# Two groups of countries with names of their own: what is labelled for training can leave out one group's names.
+# Two groups of countries with names of their own: what is labeled for training can leave out one group's names.
 COUNTRIES = (("Velmora", "Tarnia"), ("Oskavia", "Lindara"))
 MALE_NAMES = (
     _words("Arthur, Edwin, Hugh, Jasper, Lewis, Martin, Oliver, Ralph, Simon, Walter, George, Felix"),

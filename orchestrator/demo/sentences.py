@@ -24,7 +24,7 @@ MOVED = (
 MARRIED = (
     "{name} married {spouse}[ in a small church| after a long courtship| in the autumn|].",
     "[Two years later|The next summer|Soon afterwards] {name} married {spouse}.",
-    "At a [harvest dance|neighbour's wedding] {he} met {spouse}, whom {he} married.",
+    "At a [harvest dance|neighbor's wedding] {he} met {spouse}, whom {he} married.",
 )
 LEARNT = (
     "There {he} learnt {skill} and [soon|before long] handled the {tool} better than anyone.",

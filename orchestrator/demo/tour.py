@@ -15,8 +15,8 @@ from rich.table import Table
 
 from orchestrator.demo.demo_data import DemoData, write_demo_data
 from orchestrator.demo.examples import FILL_MASK_ANSWER, fill_mask_example, next_sentence_example
-from orchestrator.inference import fill_mask, next_sentence
-from orchestrator.pipeline import run_spec
+from orchestrator.execution.runner import run_spec
+from orchestrator.inference.pretraining_heads import fill_mask, next_sentence
 from orchestrator.progress import Progress, duration
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings

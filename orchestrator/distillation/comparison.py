@@ -11,9 +11,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from bert_core.metrics import regression_metrics
-from orchestrator.finetuning.batch_order import length_batches
 from orchestrator.finetuning.heads import HeadModel, compute_batch_logits, make_batch
-from orchestrator.finetuning.inference import compute_logits
+from orchestrator.finetuning.logits import compute_logits
 from orchestrator.tasks import (
     AnswerPrediction,
     ChoicePrediction,
@@ -24,6 +23,7 @@ from orchestrator.tasks import (
     TagsPrediction,
     ValuePrediction,
 )
+from orchestrator.training.batch_order import length_batches
 
 _MAX_TIMED_WINDOWS = 1024
 """Windows that the speed is measured on at most, evenly spread over the split."""

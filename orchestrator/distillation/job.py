@@ -14,17 +14,16 @@ from time import perf_counter
 import torch
 
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.checkpoints import Checkpoints
 from orchestrator.distillation.comparison import agreement, compare_sizes, compare_speeds, vector_agreement
 from orchestrator.distillation.objective import DistillationLoss
 from orchestrator.distillation.student import build_student
+from orchestrator.finetuning.checkpointed_training import CheckpointedTraining
 from orchestrator.finetuning.dual_encoder import DualEncoder
 from orchestrator.finetuning.evaluation import Scored, evaluate_model, score_model, with_labels_of
 from orchestrator.finetuning.heads import HeadModel
-from orchestrator.finetuning.kept_training import KeptTraining
 from orchestrator.finetuning.model_folder import load_fine_tuned
 from orchestrator.finetuning.trial import baseline_metrics, prepare_trial_features, train_and_save
-from orchestrator.model_files import describe_model
+from orchestrator.models.info import describe_model
 from orchestrator.results import DatasetResult, DistillResult, Event
 from orchestrator.specs.distill import DistillSpec
 from orchestrator.storage import join, local_copy
@@ -37,6 +36,7 @@ from orchestrator.tasks import (
     prediction_rows,
     write_prediction_rows,
 )
+from orchestrator.training.checkpoints import Checkpoints
 
 _TEST_BATCH_SIZE = 64
 
@@ -52,8 +52,8 @@ class DistillJob:
     """Of the model that `recipe.init_from` names"""
     run_folder: str
     cache: str
-    """Where tokenised features lie, on the storage"""
-    unlabelled: tuple[str, ...] = ()
+    """Where tokenized features lie, on the storage"""
+    unlabeled: tuple[str, ...] = ()
     """Files of texts that only the teacher answers"""
     attempt: int = 1
 
@@ -65,7 +65,7 @@ def distill(job: DistillJob, report: Callable[[Sequence[Event]], None]) -> Disti
     interrupted goes on from its last evaluation, and ends with the same weights as well.
 
     Raises: SpecError, CheckpointError, TokenizerError, TaskDataError where teacher, student and task do not go
-        together; CollapsedError; what `report` raises.
+        together; DivergedError; what `report` raises.
     """
     begun_at = perf_counter()
     spec, recipe = job.spec, job.spec.recipe
@@ -75,14 +75,14 @@ def distill(job: DistillJob, report: Callable[[Sequence[Event]], None]) -> Disti
     teacher = load_fine_tuned(teacher_folder)
     task = with_labels_of(teacher, job.task, spec.teacher)
     if isinstance(teacher.model, DualEncoder) and task.objective is not None:
-        teacher.model.judge_by(task.objective)
+        teacher.model.set_objective(task.objective)
     student = build_student(spec, teacher, task, job.init_folder).to(device)
     teacher.model.to(device)
     train, validation = (
         prepare_trial_features(task, split, recipe, teacher.tokenizer, job.cache) for split in ("train", "validation")
     )
-    unlabelled = [_read_unlabelled(job, task.without_labels(path), teacher.tokenizer) for path in job.unlabelled]
-    seen = join_features([train, *(features for features, _ in unlabelled)])
+    unlabeled = [_read_unlabeled(job, task.without_labels(path), teacher.tokenizer) for path in job.unlabeled]
+    seen = join_features([train, *(features for features, _ in unlabeled)])
     theirs = score_model(
         teacher.model,
         task,
@@ -92,7 +92,7 @@ def distill(job: DistillJob, report: Callable[[Sequence[Event]], None]) -> Disti
         null_threshold=teacher.record.null_threshold,
     )
     loss = DistillationLoss(teacher.model, seen, spec.objective, recipe.precision, train.num_examples)
-    data = (train, validation, *(features for features, _ in unlabelled))
+    data = (train, validation, *(features for features, _ in unlabeled))
     kept = _keep_training(job, data, describe_model(str(teacher_folder), task.head).digest, report)
     best, predictions_path = train_and_save(
         student,
@@ -121,13 +121,13 @@ def distill(job: DistillJob, report: Callable[[Sequence[Event]], None]) -> Disti
         predictions_path=predictions_path,
         datasets=[
             dataset_result(task, {"train": train, "validation": validation}),
-            *(dataset for _, dataset in unlabelled),
+            *(dataset for _, dataset in unlabeled),
         ],
         seconds=perf_counter() - begun_at,
     )
 
 
-def _read_unlabelled(job: DistillJob, texts: Task, tokenizer: Tokenizer) -> tuple[Features, DatasetResult]:
+def _read_unlabeled(job: DistillJob, texts: Task, tokenizer: Tokenizer) -> tuple[Features, DatasetResult]:
     """Texts as the model reads them, and what is recorded of them; the texts themselves go."""
     features = prepare_trial_features(texts, "train", job.spec.recipe, tokenizer, job.cache)
     return features, dataset_result(texts, {"train": features})
@@ -135,14 +135,14 @@ def _read_unlabelled(job: DistillJob, texts: Task, tokenizer: Tokenizer) -> tupl
 
 def _keep_training(
     job: DistillJob, data: Sequence[Features], teacher: str, report: Callable[[Sequence[Event]], None]
-) -> KeptTraining:
+) -> CheckpointedTraining:
     """What keeps the training, and goes on with it by the same spec, on the same data, from the same teacher alone."""
     identity = {
         "the spec": job.spec.fingerprint(),
         "the data": [part.fingerprint for part in data],
         "the teacher": teacher,
     }
-    return KeptTraining(Checkpoints(job.run_folder, job.attempt, keep=1), identity, report)
+    return CheckpointedTraining(Checkpoints(job.run_folder, job.attempt, keep=1), identity, report)
 
 
 def _compare(

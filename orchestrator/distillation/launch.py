@@ -8,16 +8,16 @@ from typing import Any
 import ray
 
 from bert_core.errors import BertCoreError
-from orchestrator.checkpoints import delete_checkpoints
 from orchestrator.distillation.job import DistillJob, distill
 from orchestrator.errors import OrchestratorError, RunFailedError, last_line
-from orchestrator.inbox import InboxActor
 from orchestrator.results import DistillResult, Event
 from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import join
 from orchestrator.storage.files import absolute
 from orchestrator.tasks import load_task
+from orchestrator.training.checkpoints import delete_checkpoints
+from orchestrator.training.event_queue import EventQueueActor
 
 POLL_S = 0.2
 
@@ -52,18 +52,18 @@ def run_distillation(
         init_folder=None if init_from == RANDOM else absolute(resolve_name("init_from", init_from)),
         run_folder=absolute(run_folder),
         cache=join(absolute(storage), "tasks"),
-        unlabelled=tuple(map(absolute, spec.unlabelled)),
+        unlabeled=tuple(map(absolute, spec.unlabeled)),
         attempt=attempt,
     )
-    inbox = InboxActor.remote()
+    event_queue = EventQueueActor.remote()
     execution = spec.execution
     work = (
         ray.remote(_work)
         .options(num_cpus=execution.cpus, num_gpus=execution.gpus, max_retries=execution.max_failures)
-        .remote(job, inbox)
+        .remote(job, event_queue)
     )
     with waiting_for(work, "the student's process failed", "; if memory ran out, lower recipe.batch_size"):
-        outcome = _follow(work, inbox, on_event)
+        outcome = _follow(work, event_queue, on_event)
     if isinstance(outcome, Exception):
         raise outcome
     delete_checkpoints(job.run_folder)
@@ -83,11 +83,11 @@ def waiting_for(work: Any, problem: str, remedy: str = "") -> Iterator[None]:
         raise
 
 
-def _work(job: DistillJob, inbox: Any) -> DistillResult | OrchestratorError | BertCoreError:
+def _work(job: DistillJob, event_queue: Any) -> DistillResult | OrchestratorError | BertCoreError:
     """What goes wrong for a reason that a person can mend is handed over, as the same would happen again."""
 
     def report(events: Sequence[Event]) -> None:
-        ray.get([inbox.put.remote(event) for event in events])
+        ray.get([event_queue.put.remote(event) for event in events])
 
     try:
         return distill(job, report)
@@ -95,12 +95,12 @@ def _work(job: DistillJob, inbox: Any) -> DistillResult | OrchestratorError | Be
         return error
 
 
-def _follow(work: Any, inbox: Any, on_event: Callable[[Event], None]) -> DistillResult | Exception:
+def _follow(work: Any, event_queue: Any, on_event: Callable[[Event], None]) -> DistillResult | Exception:
     """Pass on what arrives until the work has ended; returns what it returned."""
     ended: list[Any] = []
     while not ended:
         ended, _ = ray.wait([work], timeout=POLL_S)
-        for event in ray.get(inbox.take.remote()):
+        for event in ray.get(event_queue.take.remote()):
             on_event(event)
     outcome: DistillResult | Exception = ray.get(work)
     return outcome

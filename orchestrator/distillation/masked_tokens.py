@@ -81,7 +81,7 @@ def load_teacher(folder: str, device: torch.device) -> BertForPreTraining:
     """A pretrained model, read once per process. Raises: CheckpointError when it has no head for masked tokens."""
     model = BertForPreTraining.from_pretrained(local_copy(folder))
     assert model.load_report is not None
-    if model.weight_names.of("prediction.bias")[0] in model.load_report.initialised:
+    if model.weight_names.of("prediction.bias")[0] in model.load_report.initialized:
         raise CheckpointError(
             f"{folder} has no head for masked tokens and cannot teach them; name a pretrained model as teacher, or "
             "give a task in place of pretraining"

@@ -19,7 +19,7 @@ from bert_core.distillation import (
     vector_loss,
 )
 from orchestrator.finetuning.heads import Batch, HeadModel, compute_batch_logits, loss_of_logits, make_batch
-from orchestrator.finetuning.inference import compute_logits
+from orchestrator.finetuning.logits import compute_logits
 from orchestrator.specs.distill import ObjectiveSpec
 from orchestrator.specs.network import Precision
 from orchestrator.specs.task import Head
@@ -34,7 +34,7 @@ class DistillationLoss:
     for each token; where they count, they are computed again at each step.
 
     Args:
-        num_labelled: the examples that have labels, which come first; all when left out. Others count in every part
+        num_labeled: the examples that have labels, which come first; all when left out. Others count in every part
             but the labels': each example of a batch has the same weight, whatever it has to say.
     """
 
@@ -44,13 +44,13 @@ class DistillationLoss:
         features: Features,
         objective: ObjectiveSpec,
         precision: Precision,
-        num_labelled: int | None = None,
+        num_labeled: int | None = None,
     ) -> None:
         self._teacher, self._features, self._objective = teacher.eval(), features, objective
         self._logits: Tensor | None = None
         if objective.soft_targets:
             self._logits = torch.from_numpy(compute_logits(teacher, features, precision, allocate=_in_a_file))
-        self._num_labelled = features.num_examples if num_labelled is None else num_labelled
+        self._num_labeled = features.num_examples if num_labeled is None else num_labeled
         self._is_word = np.zeros(len(features.input_ids), bool)
         self._is_word[features.word_starts] = True
 
@@ -80,14 +80,14 @@ class DistillationLoss:
     def _label_loss(self, head: Head, model: HeadModel, logits: Tensor, batch: Batch) -> Tensor:
         """The labels' loss of the windows that have labels, times their share of the batch."""
         features = self._features
-        has_label = features.example_index[batch.windows] < self._num_labelled  # (W,)
+        has_label = features.example_index[batch.windows] < self._num_labeled  # (W,)
         if has_label.all():
             return loss_of_logits(head, model, logits, batch)
         if not has_label.any():
             return logits.new_zeros(())
         rows = np.repeat(has_label, features.lengths[batch.windows]) if head in ("ner", "qa") else has_label
-        labelled = make_batch(features, batch.windows[has_label], logits.device)
-        loss = loss_of_logits(head, model, logits[torch.from_numpy(rows).to(logits.device)], labelled)
+        labeled = make_batch(features, batch.windows[has_label], logits.device)
+        loss = loss_of_logits(head, model, logits[torch.from_numpy(rows).to(logits.device)], labeled)
         return float(has_label.mean()) * loss
 
 

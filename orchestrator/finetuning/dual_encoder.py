@@ -15,6 +15,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from bert_core.checkpoints.atomic_files import atomic_write
+from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig
 from bert_core.config import BertConfig
 from bert_core.embedding_losses import (
     PairClassifier,
@@ -25,9 +27,7 @@ from bert_core.embedding_losses import (
 from bert_core.errors import CheckpointError
 from bert_core.heads import BertForSentenceEmbedding
 from bert_core.packed_sequences import PackedSequences
-from bert_core.sentence_transformers import SentenceEmbeddingConfig
 from bert_core.vector_index import build_index
-from bert_core.whole_files import write_whole
 from orchestrator.errors import SpecError
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import Objective
@@ -60,9 +60,9 @@ class DualEncoder(BertForSentenceEmbedding):
         if objective == "classification":
             hidden_size, num_labels = self.config.hidden_size, self.config.num_labels
             self.classifier = PairClassifier(hidden_size, num_labels, recipe.seed, self.config.initializer_range)
-        self.judge_by(objective)
+        self.set_objective(objective)
 
-    def judge_by(self, objective: Objective) -> None:
+    def set_objective(self, objective: Objective) -> None:
         """Set what the vectors are compared by. Raises: SpecError when classes are asked of a model without any."""
         if objective == "classification" and self.classifier is None:
             raise SpecError("this model has no classifier of pairs; evaluate one trained with objective classification")
@@ -81,7 +81,7 @@ class DualEncoder(BertForSentenceEmbedding):
             return in_batch_negatives_loss(
                 first, second, self.temperature, is_positive=find_positives(*targets.unbind(1))
             )
-        assert self.classifier is not None, "judge_by has seen to it"
+        assert self.classifier is not None, "set_objective has seen to it"
         return self.classifier.loss(first, second, targets)
 
     @torch.inference_mode()
@@ -97,7 +97,7 @@ class DualEncoder(BertForSentenceEmbedding):
         u, v = torch.from_numpy(first).to(device), torch.from_numpy(second).to(device)
         if self.objective == "cosine":
             return F.cosine_similarity(u, v, dim=-1).cpu().numpy()
-        assert self.classifier is not None, "judge_by has seen to it"
+        assert self.classifier is not None, "set_objective has seen to it"
         return self.classifier(u, v).cpu().numpy()  # type: ignore[no-any-return]
 
     @classmethod
@@ -117,5 +117,5 @@ class DualEncoder(BertForSentenceEmbedding):
         """Write a folder that sentence-transformers loads."""
         if self.classifier is not None:
             weights = {"weight": self.classifier.weight.detach().contiguous()}
-            write_whole(Path(folder, CLASSIFIER_FILE), lambda temporary: save_file(weights, temporary))
+            atomic_write(Path(folder, CLASSIFIER_FILE), lambda temporary: save_file(weights, temporary))
         super().save_pretrained(folder)

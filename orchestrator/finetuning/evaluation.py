@@ -8,7 +8,7 @@ from bert_core.heads import BertForTokenClassification
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.dual_encoder import DualEncoder
 from orchestrator.finetuning.heads import HeadModel
-from orchestrator.finetuning.inference import compute_logits, decode_tags
+from orchestrator.finetuning.logits import compute_logits, decode_tags
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
 from orchestrator.results import Split
 from orchestrator.specs.network import Precision
@@ -81,7 +81,7 @@ def evaluate_model(
     record = fine_tuned.record
     as_model = with_labels_of(fine_tuned, task, folder)
     if isinstance(fine_tuned.model, DualEncoder) and task.objective is not None:
-        fine_tuned.model.judge_by(task.objective)
+        fine_tuned.model.set_objective(task.objective)
     features = prepare_features(
         as_model,
         split,
@@ -104,7 +104,7 @@ def evaluate_model(
 
 
 def predict_examples(fine_tuned: FineTunedModel, examples: Sequence[Example], batch_size: int = 64) -> list[Prediction]:
-    """What the model says about examples that belong to no split, labelled or not."""
+    """What the model says about examples that belong to no split, labeled or not."""
     record, task = fine_tuned.record, fine_tuned.task()
     features = build_features(
         record.head,
@@ -143,7 +143,8 @@ def with_labels_of(fine_tuned: FineTunedModel, task: Task, folder: str) -> Task:
     if columns.names != task.columns.names:
         raise SpecError(
             f"{folder} reads the columns {', '.join(columns.names) or 'none'} beside the text; task {task.id} has "
-            f"{', '.join(task.columns.names) or 'none'}: name the same in task.number_columns and category_columns"
+            f"{', '.join(task.columns.names) or 'none'}: "
+            "name the same in task.numerical_columns and categorical_columns"
         )
     task = replace(task, columns=columns)
     if task.predicts in ("multiple_choice", "regression", "qa", "retrieval"):

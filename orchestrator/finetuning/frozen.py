@@ -13,16 +13,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bert_core.masking import IGNORED
-from orchestrator.finetuning.batch_order import length_batches
+from bert_core.constants import IGNORE_INDEX
 from orchestrator.finetuning.heads import HeadModel, make_batch
-from orchestrator.finetuning.inference import autocast
+from orchestrator.finetuning.logits import autocast
 from orchestrator.specs.network import Precision
 from orchestrator.tasks import Features, keep_features
+from orchestrator.training.batch_order import length_batches
 
 _STATES_VERSION = 1
 """Raised when the same layers would give other outputs."""
-_ABOVE = ("id2label", "problem_type", "token_decoder", "num_recurrent_layers", "recurrent_size", "extra_features")
+_ABOVE = ("id2label", "problem_type", "token_decoder", "num_lstm_layers", "lstm_hidden_size", "num_tabular_features")
 """Fields of a configuration that concern the head alone."""
 _MAX_TOKENS = 8_192
 """Slots of a batch through the encoder, were it padded: bounds the memory that all layers' outputs take."""
@@ -55,7 +55,7 @@ def compute_states(features: Features, model: HeadModel, precision: Precision = 
     for windows in length_batches(features.lengths, len(rows), _MAX_TOKENS):
         seqs = make_batch(features, windows, device).seqs
         with autocast(device, precision):
-            values = model.bert.head_input.select(model.bert.layer_outputs(seqs)).float().cpu().numpy()
+            values = model.bert.layer_pooling.select(model.bert.layer_outputs(seqs)).float().cpu().numpy()
         tokens = features.token_index(windows)
         places = np.minimum(np.searchsorted(rows, tokens), len(rows) - 1)
         kept = rows[places] == tokens
@@ -67,14 +67,14 @@ def compute_states(features: Features, model: HeadModel, precision: Precision = 
 
 
 def _reads_every_token(model: HeadModel, features: Features) -> bool:
-    return features.head == "qa" or model.config.num_recurrent_layers > 0
+    return features.head == "qa" or model.config.num_lstm_layers > 0
 
 
 def _rows(features: Features) -> NDArray[np.int64]:
     """The tokens that are classified, ascending; each window's first is among them."""
     firsts = features.cu_seqlens[:-1]
-    labelled = np.flatnonzero(features.token_labels != IGNORED)
-    return np.unique(np.concatenate([firsts, labelled, features.word_starts]))
+    labeled = np.flatnonzero(features.token_labels != IGNORE_INDEX)
+    return np.unique(np.concatenate([firsts, labeled, features.word_starts]))
 
 
 def _reduced(features: Features, rows: NDArray[np.int64], states: NDArray[np.float32]) -> Features:

@@ -16,8 +16,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig, read_sentence_embedding
 from bert_core.config import BertConfig
 from bert_core.config_choices import ProblemType
+from bert_core.constants import IGNORE_INDEX
 from bert_core.families import ENCODER
 from bert_core.heads import (
     BertForMultipleChoice,
@@ -25,13 +27,11 @@ from bert_core.heads import (
     BertForSequenceClassification,
     BertForTokenClassification,
 )
-from bert_core.masking import IGNORED
 from bert_core.packed_sequences import PackedSequences
-from bert_core.sentence_transformers import SentenceEmbeddingConfig, read_sentence_embedding
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.dual_encoder import DualEncoder
-from orchestrator.network_config import build_config
+from orchestrator.models.config import build_config
 from orchestrator.specs import ModelSpec, RecipeSpec
 from orchestrator.specs.task import Head, Objective
 from orchestrator.tasks import Features
@@ -81,18 +81,18 @@ def build_model(
     recipe: RecipeSpec,
     init_folder: str | None,
     tokenizer: Tokenizer,
-    extra_features: int = 0,
+    num_tabular_features: int = 0,
     objective: Objective | None = None,
 ) -> HeadModel:
     """A new head on a new encoder or on that of `init_folder`. The recipe's seed draws what is new.
 
     Args:
-        extra_features: numbers beside the text that the head reads.
+        num_tabular_features: numbers beside the text that the head reads.
         objective: what vectors are trained on (embedding).
 
     Raises: SpecError, CheckpointError, TokenizerError where recipe, tokenizer and checkpoint do not fit together.
     """
-    config = replace(_config(head, labels, recipe, init_folder, tokenizer), extra_features=extra_features)
+    config = replace(_config(head, labels, recipe, init_folder, tokenizer), num_tabular_features=num_tabular_features)
     check_fit(config, recipe, tokenizer)
     model = HEAD_MODELS[head].from_config(config, recipe.seed)
     if init_folder is not None:
@@ -134,9 +134,9 @@ def _config(
     config = replace(
         config,
         token_decoder=recipe.token_decoder,
-        num_recurrent_layers=recipe.num_recurrent_layers,
-        recurrent_size=recipe.recurrent_size,
-        head_input=recipe.head_input,
+        num_lstm_layers=recipe.num_lstm_layers,
+        lstm_hidden_size=recipe.lstm_hidden_size,
+        layer_pooling=recipe.layer_pooling,
         span_boundary_objective=False,  # a head of pretraining's alone
     )
     if recipe.dropout is not None:
@@ -153,7 +153,7 @@ def _encoder_weights(head: Head, folder: str) -> dict[str, Tensor]:
     """A folder's encoder, read and checked once per process; weights that it lacks are left out."""
     model = HEAD_MODELS[head].from_pretrained(Path(folder), encoder_only=True)
     assert model.load_report is not None
-    lacking = any(".pooler." in name for name in model.load_report.initialised)
+    lacking = any(".pooler." in name for name in model.load_report.initialized)
     return {
         name: tensor
         for name, tensor in model.state_dict().items()
@@ -213,7 +213,7 @@ def loss_of_logits(head: Head, model: HeadModel, logits: Tensor, batch: Batch) -
         return F.binary_cross_entropy_with_logits(logits, batch.targets)
     if head == "multiple_choice":
         logits = logits.view(len(batch.targets), -1)  # (B, C)
-    return F.cross_entropy(logits, batch.targets, ignore_index=IGNORED)
+    return F.cross_entropy(logits, batch.targets, ignore_index=IGNORE_INDEX)
 
 
 def _span_loss(logits: Tensor, batch: Batch) -> Tensor:

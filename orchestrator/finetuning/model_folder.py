@@ -5,18 +5,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bert_core.checkpoints.sentence_transformers import MODULES_FILE
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError
-from bert_core.sentence_transformers import MODULES_FILE
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.dual_encoder import DualEncoder
 from orchestrator.finetuning.heads import HEAD_MODELS, HeadModel
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.recipe import Context
 from orchestrator.specs.task import Head, Objective
-from orchestrator.storage import written_folder
-from orchestrator.tasks import Example, SideColumns, Task
-from orchestrator.tasks.side_columns import NO_COLUMNS
+from orchestrator.storage import write_folder
+from orchestrator.tasks import Example, TabularColumns, Task
+from orchestrator.tasks.tabular_columns import NO_COLUMNS
 from orchestrator.tasks.text_files import BadRecords
 
 RECORD_FILE = "fine_tuning.json"
@@ -39,7 +39,7 @@ class FineTuningRecord:
     """Whether the model may say that a passage holds no answer (qa)"""
     null_threshold: float = 0.0
     """ "No answer" is said at null margins above this; tuned on the validation split (qa)"""
-    columns: SideColumns = NO_COLUMNS
+    columns: TabularColumns = NO_COLUMNS
     """What stands beside the text, as the training split had it"""
     objective: Objective | None = None
     """What the vectors of a pair were trained on (embedding)"""
@@ -102,7 +102,7 @@ class _NoReader:
 
 def save_model_folder(model: HeadModel, tokenizer: Tokenizer, record: FineTuningRecord, folder: str) -> None:
     """Write a model folder on the storage, its manifest last; transformers loads it."""
-    with written_folder(folder) as local:
+    with write_folder(folder) as local:
         tokenizer.save(local)
         (local / RECORD_FILE).write_text(json.dumps(asdict(record), indent=2) + "\n", encoding="utf-8")
         model.save_pretrained(local)
@@ -119,7 +119,7 @@ def load_fine_tuned(folder: Path) -> FineTunedModel:
     tokenizer.check_fits(config.vocab_size)
     model = HEAD_MODELS[record.head].from_pretrained(folder)
     if isinstance(model, DualEncoder) and record.objective is not None:
-        model.judge_by(record.objective)
+        model.set_objective(record.objective)
     return FineTunedModel(model, tokenizer, record)
 
 
@@ -133,7 +133,7 @@ def read_record(folder: Path, config: BertConfig) -> FineTuningRecord:
         return _guess_record(folder, config)
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        columns = SideColumns.from_dict(values.pop("columns", asdict(NO_COLUMNS)))
+        columns = TabularColumns.from_dict(values.pop("columns", asdict(NO_COLUMNS)))
         return FineTuningRecord(**values, columns=columns)
     except (AttributeError, KeyError, ValueError, TypeError) as error:
         raise CheckpointError(f"{path} is cut short or altered ({error}); fetch or train the model again") from None

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from bert_core.examples.counter_random import derive_key
+from bert_core.counter_random import derive_key
 from orchestrator.finetuning.search_space import Point, axis_values
 from orchestrator.specs import SweepSpec
 from orchestrator.specs.axes import IntUniform, LogUniform, Uniform

@@ -10,14 +10,14 @@ from itertools import product
 
 from pydantic import ValidationError
 
-from bert_core.examples.counter_random import derive_key, uniform
+from bert_core.counter_random import derive_key, uniform
 from orchestrator.errors import SpecError
-from orchestrator.finetuning.batch_order import num_evaluations
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.axes import Axis, Choice, IntUniform, LogUniform, Scalar, Uniform
 from orchestrator.specs.problems import rule_of
 from orchestrator.specs.recipe import UNFROZEN_FIELDS
 from orchestrator.specs.task import Head, Objective
+from orchestrator.training.batch_order import num_evaluations
 
 Point = Mapping[str, Scalar]
 """A value for each axis of the space."""
@@ -25,10 +25,11 @@ Point = Mapping[str, Scalar]
 _HEADS_ABOVE: tuple[Head, ...] = ("classification", "multi_label", "multiple_choice", "regression", "ner", "qa")
 _CONCERNED: Mapping[str, tuple[tuple[Head, ...], str]] = {
     **dict.fromkeys(
-        ("frozen", "unfreeze_every_epochs", "head_input"), (_HEADS_ABOVE, "an embedding has no head above its encoder")
+        ("frozen", "unfreeze_every_epochs", "layer_pooling"),
+        (_HEADS_ABOVE, "an embedding has no head above its encoder"),
     ),
     **dict.fromkeys(
-        ("token_decoder", "num_recurrent_layers", "recurrent_size", "context"),
+        ("token_decoder", "num_lstm_layers", "lstm_hidden_size", "context"),
         (("ner",), "it is for words and their tags (ner)"),
     ),
     **dict.fromkeys(
@@ -158,9 +159,9 @@ def check_space(spec: SweepSpec, head: Head, objective: Objective | None = None)
     for name in UNFROZEN_FIELDS if True in listed_values(spec, "frozen") else ():
         if listed_values(spec, name) != (RecipeSpec.model_fields[name].default,):
             raise SpecError(f"frozen and {name} contradict one another; sweep over them in two specs")
-    if 0 in listed_values(spec, "num_recurrent_layers") and listed_values(spec, "recurrent_size") != (None,):
+    if 0 in listed_values(spec, "num_lstm_layers") and listed_values(spec, "lstm_hidden_size") != (None,):
         raise SpecError(
-            "space.num_recurrent_layers has 0, where recipe.recurrent_size says nothing; sweep over them in two specs"
+            "space.num_lstm_layers has 0, where recipe.lstm_hidden_size says nothing; sweep over them in two specs"
         )
     plan_trials(spec, {name: value_at(axis, 0.382) for name, axis in spec.space.items()}, 0)
     if head == "retrieval":

@@ -3,7 +3,7 @@
 Files, in the run's folder:
     points.json                      what Optuna proposed, in order: an interrupted search tries the same again
     trials/<key>/predictions.jsonl   a row per validation example, of every completed trial
-    trials/<key>/model               the weights of the best trial so far; those of others go as they are overtaken
+    trials/<key>/model               the weights of the best trial so far; those of others go as they are superseded
     model                            the best trial's model, when all trials have ended
     predictions/test.jsonl           that model's predictions on the test split, where there is one
 """
@@ -24,7 +24,7 @@ from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress,
 from orchestrator.finetuning.trial import TrialJob, baseline_metrics, prepare_trial_features, run_trial, trial_folder
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.finetuning.tune_run import run_with_tune
-from orchestrator.model_files import describe_model
+from orchestrator.models.info import describe_model
 from orchestrator.results import (
     DatasetResult,
     Split,
@@ -126,11 +126,11 @@ def _resolve_folders(spec: SweepSpec, resolve_name: Callable[[str, str], str]) -
 def _prepare_data(
     spec: SweepSpec, task: Task, folders: Mapping[str, str], cache: str, on_progress: Callable[[str], None]
 ) -> DatasetResult:
-    """Tokenise both splits for every tokenizer and length that the sweep lists, and see that models fit them.
+    """Tokenize both splits for every tokenizer and length that the sweep lists, and see that models fit them.
 
-    What a range adds is tokenised by the first trial that needs it.
+    What a range adds is tokenized by the first trial that needs it.
     """
-    on_progress(f"task {task.id}: reading and tokenising")
+    on_progress(f"task {task.id}: reading and tokenizing")
     if "test" in task.files:
         task.read("test")  # what is wrong with it shows now, not after the trials
     features: dict[Split, Features] = {}
@@ -148,7 +148,7 @@ def _prepare_data(
     counts = result.counts
     on_progress(
         f"task {task.id}: {counts['num_train_examples']} training and {counts['num_validation_examples']} "
-        f"validation examples{', as tokenised before' if result.reused else ''}"
+        f"validation examples{', as tokenized before' if result.reused else ''}"
     )
     return result
 

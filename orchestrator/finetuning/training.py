@@ -12,17 +12,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bert_core.examples.counter_random import derive_key
-from bert_core.layerwise import thaw
+from bert_core.counter_random import derive_key
+from bert_core.layerwise import unfreeze_top_layers
 from bert_core.optimization import build_optimizer, linear_warmup_decay, set_learning_rate
 from orchestrator.errors import RunFailedError
-from orchestrator.finetuning.batch_order import Schedule, epoch_batches
+from orchestrator.finetuning.checkpointed_training import CheckpointedTraining, TrainingSnapshot
 from orchestrator.finetuning.heads import Batch, HeadModel, compute_loss, make_batch
-from orchestrator.finetuning.inference import autocast
-from orchestrator.finetuning.kept_training import KeptTraining, Standing
+from orchestrator.finetuning.logits import autocast
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import Head
 from orchestrator.tasks import Features
+from orchestrator.training.batch_order import Schedule, epoch_batches
 
 _CHECK_EVERY_STEPS = 20
 """The loss is looked at this often: seldom enough not to hold up a GPU."""
@@ -31,7 +31,7 @@ Scored = TypeVar("Scored")
 Loss = Callable[[Head, HeadModel, Batch], Tensor]
 
 
-class CollapsedError(RunFailedError):
+class DivergedError(RunFailedError):
     """A loss that is no longer a number."""
 
 
@@ -67,7 +67,7 @@ def fine_tune(
     evaluate: Callable[[], tuple[float, Scored]],
     on_evaluation: Callable[[Evaluation[Scored], float], None],
     loss: Loss = compute_loss,
-    kept: KeptTraining | None = None,
+    kept: CheckpointedTraining | None = None,
 ) -> Best[Scored]:
     """Train the model by its recipe; it ends with the best step's weights.
 
@@ -80,13 +80,13 @@ def fine_tune(
         loss: what is made smaller, of a batch; the labels' loss when left out.
         kept: keeps the training after each evaluation, and says from where to go on.
 
-    Raises: CollapsedError when the loss is not finite; CheckpointError when what was kept cannot be used.
+    Raises: DivergedError when the loss is not finite; CheckpointError when what was kept cannot be used.
     """
     schedule = Schedule(len(features.group_lengths), recipe.batch_size, recipe.epochs, recipe.evaluations_per_epoch)
     optimizer = build_optimizer(
         model, recipe.learning_rate, recipe.weight_decay, layer_decay=recipe.layer_learning_rate_decay
     )
-    num_warmup = round(recipe.warmup_share * schedule.num_steps)
+    num_warmup = round(recipe.warmup_ratio * schedule.num_steps)
     meter = _Meter()
     best: Best[Scored] | None = None
     num_done = stale = 0
@@ -98,7 +98,9 @@ def fine_tune(
     model.train()
     for step, groups in enumerate(islice(_batches(features, recipe), num_done, schedule.num_steps), start=num_done + 1):
         if recipe.unfreeze_every_epochs is not None:
-            thaw(model, math.floor((step - 1) / (recipe.unfreeze_every_epochs * schedule.steps_per_epoch)))
+            unfreeze_top_layers(
+                model, math.floor((step - 1) / (recipe.unfreeze_every_epochs * schedule.steps_per_epoch))
+            )
         factor = linear_warmup_decay(step - 1, schedule.num_steps, num_warmup)
         windows = features.windows_of(groups)
         value = _step(model, features, windows, recipe, optimizer, step, recipe.learning_rate * factor, loss)
@@ -132,13 +134,15 @@ def fine_tune(
     return best
 
 
-def _standing(evaluation: Evaluation[Scored], stale: int, best: Best[Scored]) -> Standing:
+def _standing(evaluation: Evaluation[Scored], stale: int, best: Best[Scored]) -> TrainingSnapshot:
     """How a training stands after an evaluation; what comes with the best score is not kept, but made again."""
     values = {part.name: getattr(best.evaluation, part.name) for part in fields(Evaluation) if part.name != "scored"}
-    return Standing(evaluation.step, evaluation.is_last, stale, values, best.weights)
+    return TrainingSnapshot(evaluation.step, evaluation.is_last, stale, values, best.weights)
 
 
-def _best_again(model: HeadModel, standing: Standing, evaluate: Callable[[], tuple[float, Scored]]) -> Best[Scored]:
+def _best_again(
+    model: HeadModel, standing: TrainingSnapshot, evaluate: Callable[[], tuple[float, Scored]]
+) -> Best[Scored]:
     """The best evaluation of a training that goes on, with what comes with its score."""
     weights = _copy_weights(model)
     model.load_state_dict(standing.best_weights)
@@ -194,21 +198,21 @@ class _Meter:
         self._begun_at = time.perf_counter()
 
     def add(self, loss: Tensor, num_examples: int, step: int) -> None:
-        """Raises: CollapsedError, not at every step."""
+        """Raises: DivergedError, not at every step."""
         self._losses.append(loss)
         self._num_examples += num_examples
         if step % _CHECK_EVERY_STEPS == 0:
             self._mean(step)
 
     def read(self, step: int) -> tuple[float, float]:
-        """Mean loss, examples a second. Raises: CollapsedError."""
+        """Mean loss, examples a second. Raises: DivergedError."""
         mean = self._mean(step)
         return mean, self._num_examples / (time.perf_counter() - self._begun_at)
 
     def _mean(self, step: int) -> float:
         mean = float(torch.stack(self._losses).mean())
         if not np.isfinite(mean):
-            raise CollapsedError(
-                f"the loss became {mean} by step {step}; lower learning_rate, raise warmup_share or use precision fp32"
+            raise DivergedError(
+                f"the loss became {mean} by step {step}; lower learning_rate, raise warmup_ratio or use precision fp32"
             )
         return mean

@@ -13,13 +13,13 @@ from uuid import uuid4
 import torch
 
 from bert_core.errors import BertCoreError
-from bert_core.layerwise import thaw
+from bert_core.layerwise import unfreeze_top_layers
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import OrchestratorError
+from orchestrator.finetuning.checkpointed_training import CheckpointedTraining
 from orchestrator.finetuning.evaluation import Scored, score_model
 from orchestrator.finetuning.frozen import freeze
 from orchestrator.finetuning.heads import HeadModel, build_model, compute_loss
-from orchestrator.finetuning.kept_training import KeptTraining
 from orchestrator.finetuning.model_folder import record_of, save_model_folder
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.training import Best, Evaluation, Loss, fine_tune
@@ -49,7 +49,7 @@ class TrialJob:
     """Folder of each model and tokenizer, by what recipes call it"""
     run_folder: str
     cache: str
-    """Where tokenised features lie, on the storage"""
+    """Where tokenized features lie, on the storage"""
     num_threads: int
     use_gpu: bool
     id: str = field(default_factory=lambda: uuid4().hex)
@@ -124,7 +124,7 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[Best[Scored]
     model = build_model(task.head, task.labels, recipe, init_folder, tokenizer, extra, task.objective).to(device)
     if recipe.frozen:
         train, validation = freeze((train, validation), model, recipe.precision, job.cache)
-        thaw(model, 0)
+        unfreeze_top_layers(model, 0)
     folder = trial_folder(job.run_folder, plan.key)
     return train_and_save(model, tokenizer, task, train, validation, recipe, folder, report)
 
@@ -139,11 +139,11 @@ def train_and_save(
     folder: str,
     report: Report,
     loss: Loss = compute_loss,
-    kept: KeptTraining | None = None,
+    kept: CheckpointedTraining | None = None,
 ) -> tuple[Best[Scored], str]:
     """Train a model by its recipe; the best step's weights go to `folder`/model, the predictions beside them.
 
-    Returns the best evaluation and where its predictions lie. Raises: CollapsedError; what `report` raises;
+    Returns the best evaluation and where its predictions lie. Raises: DivergedError; what `report` raises;
     CheckpointError when what was `kept` of an interrupted training cannot be used.
     """
     steps_per_epoch = -(-len(train.group_lengths) // recipe.batch_size)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from bert_core.checkpoints.pretrained import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.distillation import student_of
 from bert_core.examples.packing import PackedBatch
@@ -13,13 +14,12 @@ from bert_core.examples.sentence_objectives import SegmentConfig
 from bert_core.heads import BertForPreTraining
 from bert_core.losses import PretrainingSums
 from bert_core.masking import MaskingConfig
-from bert_core.pretrained import WEIGHTS_FILE
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_files import TOKENIZER_FILES
+from orchestrator.corpus.shuffle_windows import ShardReader
 from orchestrator.corpus.stream import ExampleStream, StreamConfig
-from orchestrator.corpus.windows import ShardReader
 from orchestrator.errors import CorpusError, SpecError
-from orchestrator.network_config import build_config
+from orchestrator.models.config import build_config
 from orchestrator.results import Event
 from orchestrator.specs import PretrainSpec
 from orchestrator.storage import local_copy
@@ -78,10 +78,10 @@ def build_stream(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) 
         window_shards=spec.shuffle_window_shards,
         masking=build_masking(spec, tokenizer),
         layout=tokenizer.segment_layout,
-        segments=SegmentConfig(spec.sentence_objective, spec.cross_documents, spec.short_sequence_probability),
+        segments=SegmentConfig(spec.sentence_objective, spec.cross_documents, spec.short_seq_prob),
     )
     if shards.num_shards == 0:
-        raise CorpusError("the corpus has no documents to train on; name more files or lower held_out_share")
+        raise CorpusError("the corpus has no documents to train on; name more files or lower validation_fraction")
     stream = ExampleStream.open(shards, config)
     if min(stream.examples_per_epoch(phase) for phase in range(len(config.phases))) == 0:
         raise CorpusError(

@@ -17,13 +17,13 @@ from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.errors import ClusterError, RunFailedError, RunStoppedError, last_line
-from orchestrator.inbox import InboxActor
-from orchestrator.model_files import describe_model
+from orchestrator.models.info import describe_model
 from orchestrator.pretraining.job import PretrainJob, StepLoss, build_held_out, build_stream, check_start
 from orchestrator.pretraining.worker import run_worker
 from orchestrator.results import DatasetResult, Event, MetricEvent, PretrainResult
 from orchestrator.specs import PretrainSpec
 from orchestrator.storage import delete, join
+from orchestrator.training.event_queue import EventQueueActor
 
 POLL_S = 0.3
 ENDING_S = 30.0
@@ -50,7 +50,7 @@ def run_pretraining(
     *,
     on_event: Callable[[Event], None],
     on_dataset: Callable[[DatasetResult], None],
-    on_tokenising: Callable[[int, int], None],
+    on_tokenizing: Callable[[int, int], None],
 ) -> PretrainResult:
     """Pretrain from the run's last checkpoint, or from the start; Ray is connected already.
 
@@ -63,10 +63,10 @@ def run_pretraining(
     dataset = build_token_store(
         spec.corpus,
         request.tokenizer,
-        held_out_share=spec.held_out_share,
+        validation_fraction=spec.validation_fraction,
         shard_bytes=spec.shard_bytes,
         storage=request.storage,
-        progress=on_tokenising,
+        progress=on_tokenizing,
     )
     on_dataset(dataset)
     job = build_job(request, dataset)
@@ -105,21 +105,21 @@ def build_job(request: PretrainRequest, dataset: DatasetResult) -> PretrainJob:
 
 def _train(job: PretrainJob, on_event: Callable[[Event], None]) -> None:
     run_id = job.run_folder.rstrip("/").rpartition("/")[2]
-    inbox = InboxActor.remote()
+    event_queue = EventQueueActor.remote()
     scratch = join(job.run_folder, "ray")
     delete(scratch)  # an earlier attempt that was killed left its own
-    fit = _Fit(_build_trainer(job, inbox, join(scratch, f"{job.attempt}-{uuid4().hex[:6]}")))
+    fit = _Fit(_build_trainer(job, event_queue, join(scratch, f"{job.attempt}-{uuid4().hex[:6]}")))
     fit.start()
     try:
         while fit.is_alive():
-            _drain(inbox, on_event, run_id)
+            _drain(event_queue, on_event, run_id)
             time.sleep(POLL_S)
-        _drain(inbox, on_event, run_id)
+        _drain(event_queue, on_event, run_id)
         fit.raise_reason(run_id)
     except BaseException as error:
         # On a Ray that outlives this call the workers would train on: they see it with their next event, and leave.
         with suppress(ray.exceptions.RayError):  # Ray may be gone as well
-            inbox.put.remote(RunStoppedError("the driver has left"))
+            event_queue.put.remote(RunStoppedError("the driver has left"))
         if isinstance(error, Exception):
             fit.join(ENDING_S)
         raise
@@ -159,11 +159,11 @@ class _Fit(threading.Thread):
         raise RunFailedError(f"training failed: {last_line(error)}") from error
 
 
-def _build_trainer(job: PretrainJob, inbox: Any, scratch: str) -> TorchTrainer:
+def _build_trainer(job: PretrainJob, event_queue: Any, scratch: str) -> TorchTrainer:
     execution = job.spec.execution
     return TorchTrainer(
         run_worker,
-        train_loop_config={"job": job, "inbox": inbox},
+        train_loop_config={"job": job, "event_queue": event_queue},
         scaling_config=ray.train.ScalingConfig(
             num_workers=execution.num_workers,
             use_gpu=uses_gpu(job.spec),
@@ -184,9 +184,9 @@ def uses_gpu(spec: PretrainSpec) -> bool:
     return spec.execution.device == "gpu"
 
 
-def _drain(inbox: Any, on_event: Callable[[Event], None], run_id: str) -> None:
+def _drain(event_queue: Any, on_event: Callable[[Event], None], run_id: str) -> None:
     try:
-        events = ray.get(inbox.take.remote())
+        events = ray.get(event_queue.take.remote())
     except ray.exceptions.RayError as error:
         raise ClusterError(
             f"Ray lost the process that collects measurements: {last_line(error)}; "

@@ -15,7 +15,6 @@ import torch
 from bert_core.errors import CheckpointError
 from bert_core.examples.packing import PackedBatch
 from bert_core.optimization import build_optimizer, linear_warmup_decay
-from orchestrator.checkpoints import Checkpoints
 from orchestrator.errors import RunFailedError
 from orchestrator.pretraining.job import Emit, PretrainJob, Worker, build_model
 from orchestrator.pretraining.meter import Meter, named_metrics
@@ -30,6 +29,7 @@ from orchestrator.pretraining.step import (
     training_step,
 )
 from orchestrator.results import Event, MessageEvent, MetricEvent
+from orchestrator.training.checkpoints import Checkpoints
 
 Batches = Callable[[int], Iterator[tuple[int, PackedBatch]]]
 EVALUATION_BATCH_SIZE = 64
@@ -43,7 +43,7 @@ _CHANGED = {
 
 
 class TrainingLoop:
-    """One worker's run: model, optimiser, clocks. Rank 0 speaks and writes.
+    """One worker's run: model, optimizer, clocks. Rank 0 speaks and writes.
 
     `num_confirmed` tells how many of the emitted events, from the first on, are recorded; checkpoints carry the others.
     """
@@ -96,7 +96,7 @@ class TrainingLoop:
     def learning_rate(self, step: int) -> float:
         """Of the update that step (from 0) makes."""
         steps = self.spec.steps
-        return self.spec.learning_rate * linear_warmup_decay(step, steps, round(self.spec.warmup_share * steps))
+        return self.spec.learning_rate * linear_warmup_decay(step, steps, round(self.spec.warmup_ratio * steps))
 
     def restore(self) -> int:
         """Load the last whole checkpoint; the step to go on from."""
@@ -192,6 +192,6 @@ class TrainingLoop:
 def _refuse_infinite(value: float, name: str, step: int) -> None:
     if not math.isfinite(value):
         raise RunFailedError(
-            f"the {name} is {value} at step {step}; lower learning_rate, raise warmup_share or lower max_grad_norm, "
+            f"the {name} is {value} at step {step}; lower learning_rate, raise warmup_ratio or lower max_grad_norm, "
             f"and start a new run"
         )

@@ -1,4 +1,4 @@
-"""One optimiser step over a global batch, on one or many workers.
+"""One optimizer step over a global batch, on one or many workers.
 
 The loss is the sum over the global batch divided by its global counts (predicted positions for MLM, examples for the
 sentence objective), so it does not depend on how the batch is cut into workers and micro-batches. Dropout is seeded
@@ -12,7 +12,7 @@ import torch.distributed
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bert_core.examples.counter_random import derive_key
+from bert_core.counter_random import derive_key
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
 from bert_core.losses import PretrainingSums

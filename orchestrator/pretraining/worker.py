@@ -14,14 +14,14 @@ from orchestrator.errors import OrchestratorError, RunStoppedError
 from orchestrator.pretraining.job import PretrainJob, Worker
 from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.results import Event
-from orchestrator.storage import join, written_folder
+from orchestrator.storage import join, write_folder
 
 
 def run_worker(config: dict[str, Any]) -> None:
-    """Ray Train's entry: `config` holds the `job` and the driver's `inbox`."""
+    """Ray Train's entry: `config` holds the `job` and the driver's `event_queue`."""
     job: PretrainJob = config["job"]
-    inbox = config["inbox"]
-    if ray.get(inbox.has_failed.remote()):
+    event_queue = config["event_queue"]
+    if ray.get(event_queue.has_failed.remote()):
         return
     context = ray.train.get_context()
     worker = Worker(context.get_world_rank(), context.get_world_size(), ray.train.torch.get_device())
@@ -29,11 +29,11 @@ def run_worker(config: dict[str, Any]) -> None:
         torch.set_float32_matmul_precision("high")
 
     def emit(event: Event) -> None:
-        if ray.get(inbox.put.remote(event)):
+        if ray.get(event_queue.put.remote(event)):
             raise RunStoppedError("the run was stopped")
 
-    # A restarted worker begins to count anew; the inbox holds what its predecessor put there.
-    already_there = ray.get(inbox.num_put.remote())
+    # A restarted worker begins to count anew; the event queue holds what its predecessor put there.
+    already_there = ray.get(event_queue.num_put.remote())
     batches = partial(
         ray_batches,
         job.stream,
@@ -42,21 +42,21 @@ def run_worker(config: dict[str, Any]) -> None:
         num_cpus=job.spec.execution.data_cpus,
     )
     try:
-        loop = TrainingLoop(job, worker, emit, lambda: ray.get(inbox.num_confirmed.remote()) - already_there)
+        loop = TrainingLoop(job, worker, emit, lambda: ray.get(event_queue.num_confirmed.remote()) - already_there)
         loop.train(batches)
         if worker.rank == 0:
             save_model(loop, job)
-        ray.get(inbox.num_put.remote())
+        ray.get(event_queue.num_put.remote())
     except (OrchestratorError, BertCoreError) as error:
         # The same would happen again: told to the driver, which ends the run. Other ranks may be waiting for this one;
         # raising makes Ray end the group, and the workers that it starts anew leave at once.
-        ray.get(inbox.put.remote(error))
+        ray.get(event_queue.put.remote(error))
         if worker.num_workers > 1:
             raise
 
 
 def save_model(loop: TrainingLoop, job: PretrainJob) -> None:
     """The run's model folder in Hugging Face layout, with its tokenizer."""
-    with written_folder(join(job.run_folder, "model")) as folder:
+    with write_folder(join(job.run_folder, "model")) as folder:
         job.tokenizer.save(folder)
         loop.model.save_pretrained(folder)

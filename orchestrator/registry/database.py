@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from orchestrator.errors import RegistryAwayError, RegistryError
+from orchestrator.errors import RegistryError, RegistryUnavailableError
 from orchestrator.registry.dialects import open_engine
 from orchestrator.registry.failures import explain
 from orchestrator.registry.location import resolve_url, shown
@@ -71,7 +71,7 @@ class Database:
         try:
             yield
         except (OperationalError, InterfaceError) as error:
-            raise RegistryAwayError(explain(error, self._url)) from error
+            raise RegistryUnavailableError(explain(error, self._url)) from error
         except SQLAlchemyError as error:
             raise RegistryError(explain(error, self._url)) from error
 

@@ -16,13 +16,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bert_core.checkpoints.manifest import MANIFEST_FILE, check_manifest, write_json, write_manifest
 from bert_core.errors import CheckpointError, DataError
-from bert_core.manifest import MANIFEST_FILE, check_manifest, write_json, write_manifest
 from bert_core.text_embedding import TextEmbedder
 from bert_core.vector_index import VectorIndex, build_index, load_index, save_index
 from orchestrator.errors import InputError
 from orchestrator.retrieval.documents import DocumentFile
-from orchestrator.storage import digest_file, exists, local_copy, names_in, written_folder
+from orchestrator.storage import digest_file, exists, local_copy, names_in, write_folder
 from orchestrator.storage.files import is_local, local_path
 
 _INDEX_FILE = "index.json"
@@ -146,7 +146,7 @@ def build_document_index(
 
     dimension = embedder.model.config.hidden_size
     on_progress(f"embedding the documents of {path}")
-    with written_folder(folder) as target:
+    with write_folder(folder) as target:
         try:
             vectors: NDArray[np.float32] = np.fromiter(embed(target), np.dtype((np.float32, dimension)))
         except DataError as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orchestrator.errors import InputError
-from orchestrator.input_lines import numbered_lines, parse_line, read_lines
+from orchestrator.storage.text_lines import numbered_lines, parse_line, stream_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class DocumentFile:
         """Raises: InputError, naming file and line, also where an id stands twice."""
         seen: set[str] = set()
         self.num_empty = 0
-        for number, line in numbered_lines(read_lines(self.path)):
+        for number, line in numbered_lines(stream_lines(self.path)):
             try:
                 document = _read_document(line, number)
                 if document.id in seen:

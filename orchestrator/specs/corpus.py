@@ -70,16 +70,16 @@ class TokenizerSpec(Spec):
 
 
 class CorpusSpec(Spec):
-    """Tokenise text once into a token store."""
+    """Tokenize text once into a token store."""
 
-    title: ClassVar[str] = "tokenise text into a token store"
+    title: ClassVar[str] = "tokenize text into a token store"
     kind: Literal["corpus"] = identity("corpus", "Selects this kind of spec.")
     corpus: TextSource = identity(doc="The text.")
     tokenizer: str = identity(
         doc="A folder with tokenizer.json, vocab.txt, or vocab.json and merges.txt; such a file, or a model's name."
     )
-    held_out_share: float = identity(
+    validation_fraction: float = identity(
         0.01, "Documents kept out of training, chosen by a hash of their text.", unit="share", ge=0.0, le=0.5
     )
     shard_bytes: int = identity(4 << 20, "Text in a shard of the store, about.", unit="bytes", ge=1024)
-    num_cpus: int | None = execution(None, "Processes that tokenise; all of the cluster's when left out.", ge=1)
+    num_cpus: int | None = execution(None, "Processes that tokenize; all of the cluster's when left out.", ge=1)

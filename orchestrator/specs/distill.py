@@ -59,7 +59,7 @@ class DistillSpec(Spec):
     task: TaskSpec | None = identity(
         None, "The task that the teacher was fine-tuned for; the student trains on its texts."
     )
-    unlabelled: tuple[str, ...] = identity(
+    unlabeled: tuple[str, ...] = identity(
         (),
         "Files of further texts that only the teacher answers: laid out as the task's own, though labels are not read "
         "and need not be there; for classes and numbers plain text too, a line each (`.txt`).",
@@ -76,14 +76,14 @@ class DistillSpec(Spec):
         if (self.task is None) == (self.pretraining is None):
             both = "neither" if self.task is None else "both"
             raise ValueError(f"task and pretraining: {both} given; give task for a fine-tuned teacher, or pretraining")
-        for name in ("unlabelled", "recipe", "threads", "execution") if self.pretraining is not None else ():
+        for name in ("unlabeled", "recipe", "threads", "execution") if self.pretraining is not None else ():
             if getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(
                     f"{name} is for a task; with pretraining its own fields say the same: leave {name} out"
                 )
-        if self.unlabelled and not self.objective.soft_targets + self.objective.hidden_cosine:
+        if self.unlabeled and not self.objective.soft_targets + self.objective.hidden_cosine:
             raise ValueError(
-                "unlabelled texts teach nothing while objective.soft_targets and hidden_cosine are 0; leave them out"
+                "unlabeled texts teach nothing while objective.soft_targets and hidden_cosine are 0; leave them out"
             )
         section, part = ("recipe", self.recipe) if self.pretraining is None else ("pretraining", self.pretraining)
         if self.num_hidden_layers is not None and part.init_from != RANDOM:

@@ -1,4 +1,4 @@
-"""Pretraining: the model, the data's way into it, the optimiser, and how it is carried out."""
+"""Pretraining: the model, the data's way into it, the optimizer, and how it is carried out."""
 
 from itertools import accumulate, pairwise
 from typing import ClassVar, Literal, Self
@@ -47,7 +47,7 @@ class PretrainSpec(Spec):
     tokenizer: str = identity(
         doc="A folder with tokenizer.json, vocab.txt, or vocab.json and merges.txt; such a file, or a model's name."
     )
-    held_out_share: float = identity(
+    validation_fraction: float = identity(
         0.01, "Documents kept out of training, chosen by a hash of their text.", unit="share", ge=0.0, le=0.5
     )
     shard_bytes: int = identity(4 << 20, "Text in a shard of the token store, about.", unit="bytes", ge=1024)
@@ -59,7 +59,7 @@ class PretrainSpec(Spec):
     init_from: str = identity("random", "`random`, or a model to continue from.")
 
     seed: int = identity(0, "Decides weights, order, pairs, masks and dropout.", ge=0, lt=2**32)
-    steps: int = identity(doc="Optimiser steps.", unit="steps", ge=1)
+    steps: int = identity(doc="Optimizer steps.", unit="steps", ge=1)
     phases: tuple[Phase, ...] = identity((Phase(),), "Stretches at one sequence length; their shares add up to 1.")
     global_batch_size: int = identity(256, "Examples of a step, over all workers.", unit="examples", ge=1)
     micro_batch_size: int | None = identity(
@@ -72,7 +72,7 @@ class PretrainSpec(Spec):
     cross_documents: bool = identity(
         False, "Without a sentence objective: fill sequences up from the next document, with a separator between."
     )
-    short_sequence_probability: float = identity(0.1, "Share of shorter sequences.", unit="share", ge=0.0, le=1.0)
+    short_seq_prob: float = identity(0.1, "Share of shorter sequences.", unit="share", ge=0.0, le=1.0)
     mlm_probability: float = identity(0.15, "Share of tokens to predict.", unit="share", gt=0.0, lt=1.0)
     mask_unit: MaskUnit = identity(
         "token", "What is masked at a time: tokens, whole words, or spans of 1 to 10 words (SpanBERT)."
@@ -82,7 +82,7 @@ class PretrainSpec(Spec):
     )
 
     learning_rate: float = identity(1e-4, "Peak learning rate.", gt=0.0)
-    warmup_share: float = identity(0.01, "Share of the steps that warm up linearly.", unit="share", ge=0.0, lt=1.0)
+    warmup_ratio: float = identity(0.01, "Share of the steps that warm up linearly.", unit="share", ge=0.0, lt=1.0)
     weight_decay: float = identity(0.01, "AdamW's decay; none on biases and LayerNorm.", ge=0.0)
     adam_betas: tuple[float, float] = identity((0.9, 0.999), "AdamW's moment decays.")
     adam_epsilon: float = identity(1e-6, "AdamW's epsilon.", gt=0.0)

@@ -26,11 +26,11 @@ class RecipeSpec(Section):
     learning_rate: float = identity(5e-5, "Peak learning rate.", gt=0.0)
     batch_size: int = identity(32, "Examples of a step.", unit="examples", ge=1)
     epochs: float = identity(3.0, "Passes over the training split.", unit="epochs", gt=0.0)
-    warmup_share: float = identity(0.1, "Share of the steps that warm up linearly.", unit="share", ge=0.0, lt=1.0)
+    warmup_ratio: float = identity(0.1, "Share of the steps that warm up linearly.", unit="share", ge=0.0, lt=1.0)
     frozen: bool = identity(
         False, "Only the head learns, on the encoder's outputs, which are computed once for all trials."
     )
-    head_input: HeadStates = identity(
+    layer_pooling: HeadStates = identity(
         "last", "What the head reads: a layer's output, the last four's, or a learnt mixture of all."
     )
     layer_learning_rate_decay: float = identity(
@@ -54,10 +54,10 @@ class RecipeSpec(Section):
     token_decoder: TokenDecoder = identity(
         "softmax", "Each word's tag alone, or a sentence's path of tags: a linear-chain CRF within BIO (ner)."
     )
-    num_recurrent_layers: int = identity(
+    num_lstm_layers: int = identity(
         0, "Layers of a bidirectional LSTM between what the head reads and the tags; 0 for none (ner).", ge=0
     )
-    recurrent_size: int | None = identity(
+    lstm_hidden_size: int | None = identity(
         None, "Width of those layers, both directions together; hidden_size when left out (ner).", ge=2
     )
     pooling: Pooling | None = identity(
@@ -76,8 +76,8 @@ class RecipeSpec(Section):
         for name in UNFROZEN_FIELDS if self.frozen else ():
             if getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"frozen and {name} contradict one another; leave one out")
-        if self.recurrent_size is not None and self.recurrent_size % 2:
-            raise ValueError(f"recurrent_size {self.recurrent_size} is for two directions; make it an even number")
-        if self.recurrent_size is not None and self.num_recurrent_layers == 0:
-            raise ValueError("recurrent_size says nothing without num_recurrent_layers; raise that, or leave it out")
+        if self.lstm_hidden_size is not None and self.lstm_hidden_size % 2:
+            raise ValueError(f"lstm_hidden_size {self.lstm_hidden_size} is for two directions; make it an even number")
+        if self.lstm_hidden_size is not None and self.num_lstm_layers == 0:
+            raise ValueError("lstm_hidden_size says nothing without num_lstm_layers; raise that, or leave it out")
         return self

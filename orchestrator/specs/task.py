@@ -1,4 +1,4 @@
-"""What is learnt: a labelled task, from which files, and the scoring of a model on it."""
+"""What is learnt: a labeled task, from which files, and the scoring of a model on it."""
 
 from typing import ClassVar, Literal, Self
 
@@ -32,10 +32,10 @@ class TaskSpec(Section):
     choice_columns: tuple[str, ...] = identity(
         (), "The columns of the choices (multiple_choice); a second column of text begins every choice."
     )
-    number_columns: tuple[str, ...] = identity(
+    numerical_columns: tuple[str, ...] = identity(
         (), "Columns of numbers that a classifier reads beside the text; a row may lack any of them."
     )
-    category_columns: tuple[str, ...] = identity(
+    categorical_columns: tuple[str, ...] = identity(
         (), "Columns of categories that a classifier reads beside the text; a row may lack any of them."
     )
     label_column: str | None = identity(

@@ -11,8 +11,8 @@ from orchestrator.storage.files import (
     read_bytes,
     read_json,
     write_bytes,
+    write_folder,
     write_json,
-    written_folder,
 )
 
 __all__ = [
@@ -26,6 +26,6 @@ __all__ = [
     "read_bytes",
     "read_json",
     "write_bytes",
+    "write_folder",
     "write_json",
-    "written_folder",
 ]

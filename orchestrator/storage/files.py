@@ -1,7 +1,7 @@
 """Files on a local path or any URI that fsspec knows; what is written appears whole or not at all.
 
-Local files go the way of `bert_core.whole_files`; object stores put whole objects by their nature. Nothing here lists a
-folder to find out what is true: manifests say that.
+Local files go the way of `bert_core.checkpoints.atomic_files`; object stores put whole objects by their nature. Nothing
+here lists a folder to find out what is true: manifests say that.
 """
 
 import atexit
@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import fsspec
 
-from bert_core.whole_files import whole_folder, write_whole
+from bert_core.checkpoints.atomic_files import atomic_folder, atomic_write
 
 MANIFEST_NAME = "manifest.json"
 """A folder's account of its files, by convention; it is written last, so that it vouches for them."""
@@ -50,7 +50,7 @@ def write_bytes(path: str, data: bytes | memoryview) -> str:
     if is_local(path):
         target = local_path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(target, lambda temporary: temporary.write_bytes(data))
+        atomic_write(target, lambda temporary: temporary.write_bytes(data))
     else:
         with fsspec.open(path, "wb") as file:
             file.write(data)
@@ -168,13 +168,13 @@ def move_folder(source: str, target: str) -> None:
 
 
 @contextmanager
-def written_folder(folder: str) -> Iterator[Path]:
+def write_folder(folder: str) -> Iterator[Path]:
     """An empty local folder to write files into; at the end of the block it takes the place of `folder`.
 
     On a local path the folder appears whole. On an object store its files appear one by one, the manifest last.
     """
     if is_local(folder):
-        with whole_folder(local_path(folder)) as scratch:
+        with atomic_folder(local_path(folder)) as scratch:
             yield scratch
         return
     with tempfile.TemporaryDirectory(prefix="orchestrator-") as name:

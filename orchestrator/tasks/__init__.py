@@ -1,4 +1,4 @@
-"""Labelled tasks: files to examples, examples to token arrays, a model's outputs to predictions and scores."""
+"""Labeled tasks: files to examples, examples to token arrays, a model's outputs to predictions and scores."""
 
 from orchestrator.tasks.decoding import Outputs, best_null_threshold, decode, with_null_threshold
 from orchestrator.tasks.examples import (
@@ -25,7 +25,7 @@ from orchestrator.tasks.predictions import (
     ValuePrediction,
 )
 from orchestrator.tasks.scores import majority_baseline, prediction_rows, score, write_prediction_rows
-from orchestrator.tasks.side_columns import SideColumns
+from orchestrator.tasks.tabular_columns import TabularColumns
 from orchestrator.tasks.task import Task
 from orchestrator.tasks.task_loading import load_task
 
@@ -47,7 +47,7 @@ __all__ = [
     "QueryExample",
     "RankingPrediction",
     "RegressionExample",
-    "SideColumns",
+    "TabularColumns",
     "TagsPrediction",
     "Task",
     "ValuePrediction",

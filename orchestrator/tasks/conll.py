@@ -20,7 +20,7 @@ class ConllReader:
 
     tags: tuple[str, ...] | None = None
     """The tag set; None takes every BIO tag."""
-    labelled: bool = True
+    labeled: bool = True
     """Without labels only the first column is read."""
 
     def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
@@ -39,12 +39,12 @@ class ConllReader:
         for number, line in lines:
             fields = line.split("\t") if "\t" in line else line.split()
             has_tag = len(fields) > 1 and not find_bad_tag(fields[-1:], None)
-            if not fields[0] or (self.labelled and not has_tag):
+            if not fields[0] or (self.labeled and not has_tag):
                 bad.found(f"line {number}", f"{line!r} is not a word and, in the last column, a BIO tag")
                 return None
             words.append(fields[0])
             tags.append(fields[-1])
-        if not self.labelled:
+        if not self.labeled:
             return NerExample(sentence_id, tuple(words), document=document)
         bio = to_bio(tags)
         for (number, _), tag in zip(lines, bio, strict=True):

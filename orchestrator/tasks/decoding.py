@@ -83,7 +83,7 @@ def with_null_threshold(predictions: Sequence[AnswerPrediction], threshold: floa
 
 
 def best_null_threshold(task: Task, split: Split, predictions: Sequence[AnswerPrediction]) -> float:
-    """The threshold with the best F1 on a labelled split (squad_v2 tunes it on validation)."""
+    """The threshold with the best F1 on a labeled split (squad_v2 tunes it on validation)."""
     questions = cast(Sequence[QaExample], task.examples(split))
     answered, null = [], []
     for question, prediction in zip(questions, predictions, strict=True):

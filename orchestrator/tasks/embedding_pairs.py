@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from orchestrator.errors import SpecError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.examples import MatchExample
-from orchestrator.tasks.labelled_tables import ClassificationTable, RegressionTable
+from orchestrator.tasks.labeled_tables import ClassificationTable, RegressionTable
 from orchestrator.tasks.tables import read_rows
 from orchestrator.tasks.task import Reader
 from orchestrator.tasks.text_files import BadRecords

@@ -1,4 +1,4 @@
-"""One labelled example of each kind of task: frozen, readable, in the words of the data set.
+"""One labeled example of each kind of task: frozen, readable, in the words of the data set.
 
 Labels may be left out, for texts that a model is asked about.
 """

@@ -21,7 +21,7 @@ from orchestrator.storage import digest_file, join, read_bytes, read_json, write
 from orchestrator.storage.files import is_local, local_path
 from orchestrator.tasks.features import Features, build_features
 from orchestrator.tasks.task import Task
-from orchestrator.tasks.windows import Array
+from orchestrator.tasks.token_windows import Array
 
 _MANIFEST = "manifest.json"
 _FEATURES_VERSION = 3

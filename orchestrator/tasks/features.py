@@ -18,9 +18,9 @@ from orchestrator.specs.task import Head
 from orchestrator.tasks.examples import Example, MultipleChoiceExample, NerExample, QaExample, TextExample
 from orchestrator.tasks.ner_features import build_ner_windows
 from orchestrator.tasks.qa_features import build_qa_windows
-from orchestrator.tasks.side_columns import NO_COLUMNS, SideColumns
+from orchestrator.tasks.tabular_columns import NO_COLUMNS, TabularColumns
 from orchestrator.tasks.text_features import build_choice_windows, build_dual_windows, build_text_windows
-from orchestrator.tasks.windows import Array
+from orchestrator.tasks.token_windows import Array
 
 _EMPTY: Mapping[str, Array] = {
     "labels": np.zeros(0, np.int32),
@@ -140,14 +140,14 @@ def build_features(
     doc_stride: int = 128,
     max_query_length: int = 64,
     context: Context = "sentence",
-    columns: SideColumns = NO_COLUMNS,
+    columns: TabularColumns = NO_COLUMNS,
 ) -> Features:
-    """Tokenise examples, labelled or not; `labels` and `columns` are the task's, in the order that the model knows.
+    """Tokenize examples, labeled or not; `labels` and `columns` are the task's, in the order that the model knows.
 
     Raises: SpecError when the lengths leave no room for text, TaskDataError when there is no example.
     """
     if not examples:
-        raise TaskDataError("there is no example to tokenise")
+        raise TaskDataError("there is no example to tokenize")
     if max_seq_length < 4:
         raise SpecError(
             f"recipe.max_seq_length {max_seq_length} leaves no room for text beside [CLS] and [SEP]; raise it"

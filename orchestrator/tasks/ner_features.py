@@ -12,11 +12,11 @@ from itertools import chain, groupby
 
 import numpy as np
 
-from bert_core.masking import IGNORED
+from bert_core.constants import IGNORE_INDEX
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.specs.recipe import Context
 from orchestrator.tasks.examples import NerExample
-from orchestrator.tasks.windows import Windows, cumulative
+from orchestrator.tasks.token_windows import Windows, cumulative
 
 
 def build_ner_windows(
@@ -42,7 +42,7 @@ def build_ner_windows(
         for index, pieces in zip(document, sentences, strict=True):
             example = examples[index]
             tags.extend(number[tag] for tag in example.tags)
-            tags.extend([IGNORED] * (len(example.words) - len(example.tags)))
+            tags.extend([IGNORE_INDEX] * (len(example.words) - len(example.tags)))
             windows = list(_fill_windows(pieces, budget))
             num_split += len(windows) > 1
             for window in windows:
@@ -56,7 +56,7 @@ def build_ner_windows(
                 input_ids += [tokenizer.cls_id, *tokens[first:last], tokenizer.sep_id]
                 lengths.append(2 + last - first)
                 example_index.append(index)
-    token_labels = np.full(len(input_ids), IGNORED, np.int32)
+    token_labels = np.full(len(input_ids), IGNORE_INDEX, np.int32)
     token_labels[word_starts] = tags
     return Windows(
         arrays={

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
 from orchestrator.tasks.examples import Answer, QaExample
-from orchestrator.tasks.windows import Windows, cumulative, segment_types
+from orchestrator.tasks.token_windows import Windows, cumulative, segment_types
 
 _PASSAGES_AT_A_TIME = 256
 _Passage = tuple[NDArray[np.int32], NDArray[np.int32]]
@@ -88,7 +88,7 @@ def answer_tokens(offsets: NDArray[np.int32], answer: Answer) -> tuple[int, int]
 
 
 def _encode(examples: Sequence[QaExample], tokenizer: Tokenizer) -> Iterator[tuple[QaExample, list[int], _Passage]]:
-    """Each question's token ids with its passage, which is tokenised once for all that follow one another on it."""
+    """Each question's token ids with its passage, which is tokenized once for all that follow one another on it."""
     groups = [(context, list(group)) for context, group in groupby(examples, key=lambda example: example.context)]
     for start in range(0, len(groups), _PASSAGES_AT_A_TIME):
         chunk = groups[start : start + _PASSAGES_AT_A_TIME]

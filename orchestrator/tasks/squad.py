@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.errors import TaskDataError
+from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair
 from orchestrator.tasks.examples import Answer, QaExample
-from orchestrator.tasks.text_files import HALF_A_PAIR, BadRecords, has_half_a_pair, read_decompressed
+from orchestrator.tasks.text_files import BadRecords, read_decompressed
 
 
 @dataclass(frozen=True)
 class SquadReader:
     """Reads questions; an answer that does not stand where it says is taken from its nearest occurrence."""
 
-    labelled: bool = True
+    labeled: bool = True
     """Without labels no answer is read."""
 
     def read(self, path: str, bad: BadRecords) -> Iterator[QaExample]:
@@ -23,7 +24,7 @@ class SquadReader:
         for place, context, record in _questions(path, bad):
             try:
                 question_id, question = str(record["id"]), record["question"]
-                raw = () if record.get("is_impossible") or not self.labelled else record["answers"]
+                raw = () if record.get("is_impossible") or not self.labeled else record["answers"]
                 answers = [(str(answer["text"]), int(answer["answer_start"])) for answer in raw]
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 bad.found(place, f"not a question with id, question and answers ({type(error).__name__}: {error})")

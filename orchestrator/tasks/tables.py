@@ -13,14 +13,8 @@ import pyarrow
 import pyarrow.parquet
 
 from orchestrator.errors import TaskDataError
-from orchestrator.tasks.text_files import (
-    HALF_A_PAIR,
-    BadRecords,
-    has_half_a_pair,
-    plain_name,
-    read_decompressed,
-    read_lines,
-)
+from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair
+from orchestrator.tasks.text_files import BadRecords, plain_name, read_decompressed, read_lines
 
 Row = tuple[str, tuple[object, ...]]
 """Where a record stands, and its wanted columns."""

@@ -12,7 +12,7 @@ from orchestrator.results import Split
 from orchestrator.specs.task import Head, Objective
 from orchestrator.storage import digest_file, exists
 from orchestrator.tasks.examples import Example
-from orchestrator.tasks.side_columns import NO_COLUMNS, SideColumns
+from orchestrator.tasks.tabular_columns import NO_COLUMNS, TabularColumns
 from orchestrator.tasks.text_files import BadRecords
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
@@ -43,7 +43,7 @@ class ReadSplit:
 
 @dataclass(frozen=True)
 class Task:
-    """A labelled task. Pickles without the examples it has read."""
+    """A labeled task. Pickles without the examples it has read."""
 
     id: str
     head: Head
@@ -61,13 +61,13 @@ class Task:
     """Whether a question may have no answer (qa)."""
     objective: Objective | None = None
     """What the vectors of a pair are judged by (embedding)."""
-    columns: SideColumns = NO_COLUMNS
+    columns: TabularColumns = NO_COLUMNS
     """What stands beside the text and how the model reads it."""
     _read: dict[Split, ReadSplit] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def splits(self) -> tuple[Split, ...]:
-        """The labelled splits there are."""
+        """The labeled splits there are."""
         return tuple(split for split in SPLITS if split in self.files)
 
     @property
@@ -95,7 +95,7 @@ class Task:
         """The split's file. Raises: TaskDataError when the task has no such split."""
         if split not in self.files:
             raise TaskDataError(
-                f"task {self.id} has no labelled {split} split, only {', '.join(self.splits)}; "
+                f"task {self.id} has no labeled {split} split, only {', '.join(self.splits)}; "
                 f"give its file as task.files.{split}"
             )
         return self.files[split]
@@ -106,10 +106,10 @@ class Task:
         Raises: TaskDataError when there is no such file.
         """
         if not exists(path):
-            raise TaskDataError(f"unlabelled: there is no file {path}; check the path")
-        has_labels = "labelled" in {part.name for part in fields(self.reader)}  # type: ignore[arg-type]
-        reader = replace(self.reader, labelled=False) if has_labels else self.reader  # type: ignore[type-var]
-        return replace(self, id=f"{self.id}_unlabelled", files={"train": path}, reader=reader, max_examples={})
+            raise TaskDataError(f"unlabeled: there is no file {path}; check the path")
+        has_labels = "labeled" in {part.name for part in fields(self.reader)}  # type: ignore[arg-type]
+        reader = replace(self.reader, labeled=False) if has_labels else self.reader  # type: ignore[type-var]
+        return replace(self, id=f"{self.id}_unlabeled", files={"train": path}, reader=reader, max_examples={})
 
     def fingerprint(self, split: Split) -> str:
         """SHA-256 over the files of a split and everything that decides how it is read; reads no example."""

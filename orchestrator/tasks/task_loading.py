@@ -13,7 +13,7 @@ from orchestrator.tasks.catalogue import KNOWN_TASKS, KnownTask
 from orchestrator.tasks.conll import ConllReader
 from orchestrator.tasks.embedding_pairs import SimilarityTable, check_pairs, pair_reader
 from orchestrator.tasks.examples import ClassificationExample, MultiLabelExample, NerExample, QaExample, TextExample
-from orchestrator.tasks.labelled_tables import (
+from orchestrator.tasks.labeled_tables import (
     ClassificationTable,
     MultiLabelTable,
     MultipleChoiceTable,
@@ -22,16 +22,16 @@ from orchestrator.tasks.labelled_tables import (
 )
 from orchestrator.tasks.retrieval import RetrievalReader, find_collection, find_judgments
 from orchestrator.tasks.scores import default_metric, metric_names
-from orchestrator.tasks.side_columns import SideColumns
 from orchestrator.tasks.squad import SquadReader
 from orchestrator.tasks.tables import has_columns
+from orchestrator.tasks.tabular_columns import TabularColumns
 from orchestrator.tasks.task import Reader, Task
 from orchestrator.tasks.text_files import find_file, plain_name
 
 _HEADS_OF_FIELDS: Mapping[str, tuple[Head, ...]] = {
     "choice_columns": ("multiple_choice",),
-    "number_columns": ("classification", "multi_label", "regression"),
-    "category_columns": ("classification", "multi_label", "regression"),
+    "numerical_columns": ("classification", "multi_label", "regression"),
+    "categorical_columns": ("classification", "multi_label", "regression"),
     "label_separator": ("multi_label",),
     "objective": ("embedding",),
     "score_range": ("embedding",),
@@ -56,7 +56,7 @@ def _known_task(spec: TaskSpec, known: KnownTask) -> Task:
     if spec.folder is not None:
         for split, candidates in known.files.items():
             path = find_file(spec.folder, candidates)
-            if path is not None and not (split == "test" and _is_unlabelled(known, path)):
+            if path is not None and not (split == "test" and _is_unlabeled(known, path)):
                 files.setdefault(split, path)
     if not files:
         hint = "known; set task.folder in a spec, or give folder=DIR to evaluate"
@@ -97,7 +97,7 @@ def _known_reader(spec: TaskSpec, known: KnownTask) -> Reader:
     return ConllReader(known.labels) if known.head == "ner" else SquadReader()
 
 
-def _is_unlabelled(known: KnownTask, path: str) -> bool:
+def _is_unlabeled(known: KnownTask, path: str) -> bool:
     if not known.label_column:
         return False
     return not has_columns(path, (*known.text_columns, *known.choice_columns, known.label_column), known.header)
@@ -133,7 +133,7 @@ def _own_task(spec: TaskSpec) -> Task:
     if spec.head == "qa":
         return replace(task, unanswerable=any(_has_no_answer(task, split) for split in task.splits))
     whole = replace(task, max_examples={})
-    if spec.number_columns or spec.category_columns:
+    if spec.numerical_columns or spec.categorical_columns:
         task = replace(task, columns=_learn_columns(spec, whole))
     if task.predicts in ("regression", "multiple_choice", "retrieval"):
         return task
@@ -169,17 +169,19 @@ def _own_collection(spec: TaskSpec) -> Task:
 def _own_reader(spec: TaskSpec, head: Head, labels: tuple[str, ...] | None) -> Reader:
     """The reader of a person's own files; in a ner table the columns are `tokens` and `tags` unless named."""
     texts, label = spec.text_columns, spec.label_column or "label"
-    numbers, categories = spec.number_columns, spec.category_columns
+    numbers, categories = spec.numerical_columns, spec.categorical_columns
     if head == "classification":
         classes = None if labels is None else {label: label for label in labels}
-        return ClassificationTable(texts, label, classes, number_columns=numbers, category_columns=categories)
+        return ClassificationTable(texts, label, classes, numerical_columns=numbers, categorical_columns=categories)
     if head == "multi_label":
         separator = spec.label_separator
-        return MultiLabelTable(texts, label, labels, separator, number_columns=numbers, category_columns=categories)
+        return MultiLabelTable(
+            texts, label, labels, separator, numerical_columns=numbers, categorical_columns=categories
+        )
     if head == "multiple_choice":
         return MultipleChoiceTable(texts, spec.choice_columns, label)
     if head == "regression":
-        return RegressionTable(texts, label, number_columns=numbers, category_columns=categories)
+        return RegressionTable(texts, label, numerical_columns=numbers, categorical_columns=categories)
     if head == "embedding":
         return pair_reader(spec, labels)
     if head == "qa":
@@ -205,11 +207,11 @@ def _find_labels(task: Task) -> tuple[str, ...]:
     return complete_tag_set(found) if task.head == "ner" else tuple(sorted(found))
 
 
-def _learn_columns(spec: TaskSpec, task: Task) -> SideColumns:
+def _learn_columns(spec: TaskSpec, task: Task) -> TabularColumns:
     """From the whole training split; where there is none, a model that is evaluated brings what it has learnt."""
     split: Split = "train" if "train" in task.files else task.splits[0]
     examples = [example for example in task.examples(split) if isinstance(example, TextExample)]
-    return SideColumns.learn(spec.number_columns, spec.category_columns, examples)
+    return TabularColumns.learn(spec.numerical_columns, spec.categorical_columns, examples)
 
 
 def _check_columns(spec: TaskSpec, head: Head) -> None:
@@ -247,7 +249,7 @@ def _check_files(spec: TaskSpec, files: Mapping[Split, str], validation_names: t
         looked = f" ({' or '.join(validation_names)} in {spec.folder})" if validation_names and spec.folder else ""
         raise TaskDataError(
             f"task {spec.id} has a training split and no validation split{looked}; "
-            "give a labelled file as task.files.validation"
+            "give a labeled file as task.files.validation"
         )
 
 

@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.masking import IGNORED
+from bert_core.constants import IGNORE_INDEX
 from bert_core.text.segment_layout import NUM_SINGLE_SPECIALS
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.tasks.examples import (
@@ -20,8 +20,8 @@ from orchestrator.tasks.examples import (
     RegressionExample,
     TextExample,
 )
-from orchestrator.tasks.side_columns import SideColumns
-from orchestrator.tasks.windows import Array, Windows, cumulative, segment_types
+from orchestrator.tasks.tabular_columns import TabularColumns
+from orchestrator.tasks.token_windows import Array, Windows, cumulative, segment_types
 
 _TEXTS_AT_A_TIME = 4096
 
@@ -29,7 +29,7 @@ _TEXTS_AT_A_TIME = 4096
 def build_text_windows(
     examples: Sequence[TextExample],
     labels: Sequence[str],
-    columns: SideColumns,
+    columns: TabularColumns,
     tokenizer: Tokenizer,
     max_seq_length: int,
 ) -> Windows:
@@ -51,14 +51,14 @@ def build_choice_windows(
     arrays, is_cut = _build_windows(pairs, tokenizer, max_seq_length)
     example_index = np.repeat(np.arange(len(examples), dtype=np.int32), [len(e.choices) for e in examples])
     arrays["example_index"] = example_index
-    arrays["labels"] = np.array([IGNORED if e.label is None else e.label for e in examples], dtype=np.int32)
+    arrays["labels"] = np.array([IGNORE_INDEX if e.label is None else e.label for e in examples], dtype=np.int32)
     return Windows(arrays, {"num_truncated": len(np.unique(example_index[is_cut]))})
 
 
 def build_dual_windows(
     examples: Sequence[TextExample], labels: Sequence[str], tokenizer: Tokenizer, max_seq_length: int
 ) -> Windows:
-    """Two windows per example, one for each of its texts; what belongs together is labelled by its texts' numbers."""
+    """Two windows per example, one for each of its texts; what belongs together is labeled by its texts' numbers."""
     texts = [(text, None) for example in examples for text in (example.text, example.text_pair or "")]
     arrays, is_cut = _build_windows(texts, tokenizer, max_seq_length)
     arrays["example_index"] = np.repeat(np.arange(len(examples), dtype=np.int32), 2)
@@ -104,7 +104,7 @@ def truncate_longest_first(
 
 
 def _encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
-    """Token ids of each text, tokenised in batches."""
+    """Token ids of each text, tokenized in batches."""
     starts = range(0, len(texts), _TEXTS_AT_A_TIME)
     return [ids for start in starts for ids in tokenizer.encode_ids(texts[start : start + _TEXTS_AT_A_TIME])]
 
@@ -127,10 +127,10 @@ def _label_array(examples: Sequence[TextExample], labels: Sequence[str]) -> NDAr
 
 
 def _label_value(example: TextExample, number: Mapping[str, int]) -> float | list[bool]:
-    """A value, NaN if unknown; a class's number, IGNORED if unknown; for each label whether it is there."""
+    """A value, NaN if unknown; a class's number, IGNORE_INDEX if unknown; for each label whether it is there."""
     if isinstance(example, RegressionExample):
         return math.nan if example.value is None else example.value
     if isinstance(example, MultiLabelExample):
         return [label in (example.labels or ()) for label in number]
     assert isinstance(example, ClassificationExample), "an example of another kind of task"
-    return IGNORED if example.label is None else number[example.label]
+    return IGNORE_INDEX if example.label is None else number[example.label]

@@ -1,10 +1,9 @@
-"""Files of labelled data: found with or without a compression's ending, read whole, decoded line by line.
+"""Files of labeled data: found with or without a compression's ending, read whole, decoded line by line.
 
 Lines end at LF or CRLF only; other characters that Unicode calls line breaks are text.
 """
 
 import gzip
-import json
 import lzma
 import zlib
 from collections.abc import Iterable, Iterator
@@ -17,7 +16,6 @@ from orchestrator.errors import TaskDataError
 from orchestrator.storage import exists, join, read_bytes
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
-HALF_A_PAIR = "has half a surrogate pair, which is no character"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -56,15 +54,6 @@ def plain_name(path: str) -> str:
     for ending in COMPRESSIONS:
         lower = lower.removesuffix(ending)
     return lower
-
-
-def has_half_a_pair(value: object) -> bool:
-    """Whether a value read from JSON, which may escape half of an emoji, has text that is no Unicode."""
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def read_decompressed(path: str) -> bytes:

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
-from bert_core.pretrained import PretrainedModel
 
 torch.set_num_threads(1)  # a second thread brings nothing to models this small, and much waiting on a busy machine
 
@@ -67,7 +67,7 @@ def assert_equal_gradients(model: PretrainedModel, reference: Any, tolerance: fl
     ours = {n: p.grad if p.grad is not None else torch.zeros_like(p) for n, p in model.named_parameters()}
     theirs = {n: p.grad if p.grad is not None else torch.zeros_like(p) for n, p in reference.named_parameters()}
     names = model.weight_names
-    mine, other = (names.normalised(side, ours) for side in (names.to_file(ours), theirs))
+    mine, other = (names.normalized(side, ours) for side in (names.to_file(ours), theirs))
     assert mine.keys() == other.keys()
     total = float(torch.stack([gradient.norm() for gradient in other.values()]).norm())
     for name, gradient in mine.items():

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from bert_core.examples.ragged_rows import ragged_ranges
 from bert_core.examples.segments import Segments, TokenizedDocuments
 from bert_core.examples.sentence_objectives import SegmentConfig, build_segments, count_examples
 from bert_core.examples.stretches import Numbered
+from bert_core.ragged_rows import ragged_ranges
 from bert_core.text.segment_layout import SegmentLayout
 
 BERT = SegmentLayout(prefix=2, between=(3,), suffix=3, type_of_second=1)

@@ -77,7 +77,7 @@ def test_gradient_with_dropout_is_that_of_the_values() -> None:
 
 
 @pytest.mark.parametrize("length", [4, 40])
-def test_sequence_is_independent_of_its_neighbours(length: int) -> None:
+def test_sequence_is_independent_of_its_neighbors(length: int) -> None:
     q, k, v = projections(2 * length)
     together = attention(q, k, v, packed([length, length]))
     alone = attention(q[:length], k[:length], v[:length], packed([length]))

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.distillation import (
     hidden_cosine_loss,
@@ -27,7 +28,6 @@ from bert_core.heads import (
     BertForTokenClassification,
 )
 from bert_core.packed_sequences import PackedSequences
-from bert_core.pretrained import PretrainedModel
 from tests.bert_core.reference import scattered, small_config
 
 LENGTHS = [5, 1, 9]
@@ -157,8 +157,8 @@ def test_layers_that_share_weights_keep_their_groups() -> None:
 
 
 def test_a_learnt_mixture_of_layers_starts_anew() -> None:
-    student = student_of(teacher_of(BertForSequenceClassification, 4, head_input="mixture"), 2)
-    assert student.bert.head_input.weights.tolist() == [1.0, 1.0, 1.0]
+    student = student_of(teacher_of(BertForSequenceClassification, 4, layer_pooling="scalar_mix"), 2)
+    assert student.bert.layer_pooling.weights.tolist() == [1.0, 1.0, 1.0]
 
 
 def test_a_students_dropout_is_its_own() -> None:

@@ -14,7 +14,7 @@ from bert_core.config import BertConfig
 from bert_core.errors import ConfigError, DataError
 from bert_core.heads import BertForSequenceClassification
 
-CONFIG = BertConfig.from_size("tiny", vocab_size=40, extra_features=3)
+CONFIG = BertConfig.from_size("tiny", vocab_size=40, num_tabular_features=3)
 IDS = torch.tensor([[2, 7, 9, 3], [2, 8, 3, 0]])
 MASK = IDS != 0
 EXTRA = torch.tensor([[0.0, 1.0, -1.0], [2.0, 0.0, 0.5]])
@@ -48,7 +48,7 @@ def test_numbers_that_do_not_fit_are_refused(extra: torch.Tensor | None, message
 
 
 def test_a_model_of_text_alone_reads_no_numbers() -> None:
-    model = BertForSequenceClassification.from_config(replace(CONFIG, extra_features=0))
+    model = BertForSequenceClassification.from_config(replace(CONFIG, num_tabular_features=0))
     assert "combine.weight" not in model.state_dict()
     with pytest.raises(DataError, match="this model reads None"):
         model(IDS, MASK, extra=EXTRA)
@@ -64,5 +64,5 @@ def test_a_folder_comes_back_here_and_fails_loudly_in_transformers(tmp_path: Pat
 
 
 def test_a_negative_number_of_features_is_refused() -> None:
-    with pytest.raises(ConfigError, match="extra_features is -1"):
-        replace(CONFIG, extra_features=-1)
+    with pytest.raises(ConfigError, match="num_tabular_features is -1"):
+        replace(CONFIG, num_tabular_features=-1)

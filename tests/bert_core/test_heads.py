@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.heads import (
     BertForPreTraining,
     BertForQuestionAnswering,
@@ -16,7 +17,6 @@ from bert_core.heads import (
     BertForTokenClassification,
 )
 from bert_core.packed_sequences import PackedSequences
-from bert_core.pretrained import PretrainedModel
 from tests.bert_core.reference import (
     assert_equal_gradients,
     ragged_batch,
@@ -64,9 +64,9 @@ def test_pretraining_agrees_with_transformers(lengths: list[int], seed: int) -> 
 def test_pretraining_makes_dense_logits_only_when_asked() -> None:
     model = scattered(BertForPreTraining.from_config(CONFIG))
     batch = pretraining_batch([4, 7], 0)
-    unlabelled = {name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
+    unlabeled = {name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
     assert model(**batch).prediction_logits is None
-    asked, dense = model(**batch, return_logits=True), model(**unlabelled)
+    asked, dense = model(**batch, return_logits=True), model(**unlabeled)
     assert dense.loss is None
     assert dense.prediction_logits.shape == (2, 8, CONFIG.vocab_size)
     assert torch.equal(asked.prediction_logits, dense.prediction_logits)

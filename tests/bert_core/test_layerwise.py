@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bert_core.heads import BertForSequenceClassification
-from bert_core.layerwise import depths, learning_rate_scales, thaw
+from bert_core.layerwise import depths, learning_rate_scales, unfreeze_top_layers
 from bert_core.model import BertModel
 from bert_core.optimization import build_optimizer, set_learning_rate
 from tests.bert_core.reference import small_config
@@ -25,7 +25,7 @@ def test_each_layer_steps_by_the_decay_of_the_one_above() -> None:
     assert [scales[f"{name}.bias"] for name in names] == [1.0, 0.5, 0.25, 0.125, 0.0625]
 
 
-def test_optimiser_keeps_the_proportions_through_the_run() -> None:
+def test_optimizer_keeps_the_proportions_through_the_run() -> None:
     optimizer = build_optimizer(MODEL, learning_rate=0.1, layer_decay=0.5)
     set_learning_rate(optimizer, 0.01)
     rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
@@ -40,7 +40,7 @@ def test_without_decay_there_are_two_groups() -> None:
 @pytest.mark.parametrize("num_layers", range(5))
 def test_thawing_goes_from_the_head_downwards(num_layers: int) -> None:
     model = BertForSequenceClassification.from_config(small_config(num_hidden_layers=3))
-    thaw(model, num_layers)
+    unfreeze_top_layers(model, num_layers)
     learning = {depth for name, depth in depths(model).items() if model.get_parameter(name).requires_grad}
     assert learning == set(range(4 - num_layers, 5))
 
@@ -52,7 +52,7 @@ def test_frozen_layers_stay_bit_for_bit_and_thawed_ones_move_later() -> None:
     rows = {"input_ids": torch.tensor([[3, 4, 5]]), "labels": torch.tensor([1])}
 
     def moved(num_layers: int) -> set[int]:
-        thaw(model, num_layers)
+        unfreeze_top_layers(model, num_layers)
         model(**rows).loss.backward()
         optimizer.step()
         optimizer.zero_grad()

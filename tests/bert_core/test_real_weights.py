@@ -6,9 +6,9 @@ import pytest
 import torch
 import transformers
 
+from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.heads import BertForSequenceClassification, BertForTokenClassification
 from bert_core.model import BertModel
-from bert_core.pretrained import PretrainedModel
 from bert_core.text.tokenization import Tokenizer
 
 SENTENCES = [
@@ -23,7 +23,7 @@ def test_outputs_equal_those_of_transformers(minilm_folder: Path) -> None:
     theirs = transformers.AutoModel.from_pretrained(minilm_folder, attn_implementation="eager").eval()
     ours = BertModel.from_pretrained(minilm_folder)
     assert ours.load_report is not None
-    assert ours.load_report.dropped == ours.load_report.initialised == ()
+    assert ours.load_report.dropped == ours.load_report.initialized == ()
     batch = transformers.AutoTokenizer.from_pretrained(minilm_folder)(SENTENCES, padding=True, return_tensors="pt")
     real = batch["attention_mask"].bool()
     with torch.no_grad():
@@ -50,6 +50,6 @@ def test_folder_written_here_is_the_same_model_there(minilm_folder: Path, tmp_pa
 def test_head_starts_on_the_published_encoder(head: type[PretrainedModel], minilm_folder: Path) -> None:
     model = head.from_pretrained(minilm_folder)
     assert model.load_report is not None
-    assert model.load_report.initialised == ("classifier.weight", "classifier.bias")
+    assert model.load_report.initialized == ("classifier.weight", "classifier.bias")
     encoder = BertModel.from_pretrained(minilm_folder)
     assert torch.equal(model.bert.layers[5].qkv.weight, encoder.layers[5].qkv.weight)

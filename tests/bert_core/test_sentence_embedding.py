@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor
 
+from bert_core.checkpoints.sentence_transformers import POOLINGS, SentenceEmbeddingConfig
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError
 from bert_core.heads import BertForSentenceEmbedding
 from bert_core.heads.sentence_embedding import pool_tokens
 from bert_core.model import BertModel
-from bert_core.sentence_transformers import POOLINGS, SentenceEmbeddingConfig
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text_embedding import TextEmbedder
 from tests.bert_core.reference import ragged_batch, scattered, small_config
@@ -80,7 +80,7 @@ def test_a_folder_comes_back_whole(embedding: SentenceEmbeddingConfig, tmp_path:
     again = BertForSentenceEmbedding.from_pretrained(tmp_path)
     assert again.embedding == embedding
     assert again.load_report is not None
-    assert again.load_report.dropped == again.load_report.initialised == ()
+    assert again.load_report.dropped == again.load_report.initialized == ()
     batch = ragged_batch(CONFIG, [4, 7], 7)
     assert torch.equal(again(**batch).sentence_embedding, model(**batch).sentence_embedding)
 

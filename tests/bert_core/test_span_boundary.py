@@ -21,7 +21,7 @@ def packed(*lengths: int) -> PackedSequences:
 def loss_by_definition(
     model: BertForPreTraining, seqs: PackedSequences, positions: list[int], labels: Tensor
 ) -> Tensor:
-    """One masked token at a time: left and right neighbour of its run, place in the run, two layers."""
+    """One masked token at a time: left and right neighbor of its run, place in the run, two layers."""
     head, hidden = model.span_boundary, model.bert.encode(seqs)
     total = torch.zeros(())
     for position, label in zip(positions, labels, strict=True):

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_core import text_embedding
+from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig
 from bert_core.errors import DataError, TokenizerError
 from bert_core.heads import BertForSentenceEmbedding
 from bert_core.metrics import regression_metrics
-from bert_core.sentence_transformers import SentenceEmbeddingConfig
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text_embedding import TextEmbedder
 from tests.bert_core.reference import scattered, small_config
@@ -108,7 +108,7 @@ def test_real_weights_give_unit_vectors_with_sensible_cosines(minilm_folder: Pat
     embedder = TextEmbedder.load(minilm_folder)
     assert embedder.model.embedding == SentenceEmbeddingConfig("mean", normalize=True, max_seq_length=256)
     assert embedder.model.load_report is not None
-    assert embedder.model.load_report.initialised == ()
+    assert embedder.model.load_report.initialized == ()
     vectors = embedder.embed(["A man is eating food.", "Somebody has a meal.", "The stock market fell sharply."])
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-6)
     cosines = vectors @ vectors.T

@@ -70,7 +70,7 @@ def test_a_folder_gives_the_decoder_back(decoder: str, tmp_path: Path) -> None:
     model = scattered(BertForTokenClassification.from_config(config)).eval()
     model.save_pretrained(tmp_path)
     loaded = BertForTokenClassification.from_pretrained(tmp_path)
-    assert loaded.load_report.initialised == loaded.load_report.dropped == ()
+    assert loaded.load_report.initialized == loaded.load_report.dropped == ()
     assert decode(loaded, batch_of_words()) == decode(model, batch_of_words())
     assert [name for name in loaded.state_dict() if "crf." in name] == (
         ["crf.transitions", "crf.start", "crf.end"] if decoder == "crf" else []

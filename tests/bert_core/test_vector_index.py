@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from bert_core.checkpoints.manifest import write_manifest
 from bert_core.errors import CheckpointError, ConfigError, DataError
-from bert_core.manifest import write_manifest
 from bert_core.vector_index import Hit, VectorIndex, build_index, exact, load_index, save_index
 
 KINDS = ["exact", "hnsw"]

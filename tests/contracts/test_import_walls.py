@@ -53,5 +53,5 @@ def test_every_part_of_the_table_exists() -> None:
 
 
 def test_the_graph_sees_imports_inside_functions() -> None:
-    assert "ray" in reach("orchestrator.cluster")
-    assert "ray" not in reach("orchestrator.cluster", at_import_only=True)
+    assert "ray" in reach("orchestrator.cluster.connection")
+    assert "ray" not in reach("orchestrator.cluster.connection", at_import_only=True)

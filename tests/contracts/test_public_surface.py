@@ -36,7 +36,7 @@ EXIT_STATUS = {
     "TaskDataError": 2,
     "NotFoundError": 3,
     "RegistryError": 4,
-    "RegistryAwayError": 4,
+    "RegistryUnavailableError": 4,
     "ClusterError": 5,
 }
 

@@ -7,18 +7,24 @@ whose commands load the rest when they run, and except under `if TYPE_CHECKING:`
 
 EVERYTHING_HEAVY = frozenset({"ray", "torch", "sqlalchemy", "pandas", "transformers"})
 
+DRIVER_ONLY = frozenset({"sqlalchemy", "click", "orchestrator.registry"})
+"""What the driver alone uses: workers and trials hand their results over as values and events."""
+
 TEXT_HALF = (
+    "bert_core.checkpoints.atomic_files",
+    "bert_core.checkpoints.sentence_transformers",
     "bert_core.config",
     "bert_core.config_checks",
     "bert_core.config_choices",
+    "bert_core.constants",
+    "bert_core.counter_random",
     "bert_core.errors",
     "bert_core.examples",
     "bert_core.families",
     "bert_core.masking",
-    "bert_core.sentence_transformers",
+    "bert_core.ragged_rows",
     "bert_core.sizes",
     "bert_core.text",
-    "bert_core.whole_files",
 )
 """Runs inside Ray Data tasks."""
 
@@ -27,25 +33,26 @@ NEVER: dict[str, frozenset[str]] = {
     "bert_core.vector_index": frozenset({"torch", "ray", "sqlalchemy", "click", "orchestrator"}),
     **{module: frozenset({"torch", "ray", "sqlalchemy", "click", "orchestrator"}) for module in TEXT_HALF},
     "orchestrator.specs": frozenset({"ray", "torch", "sqlalchemy", "click", "orchestrator.registry"}),
-    "orchestrator.corpus": frozenset({"torch", "sqlalchemy", "click", "orchestrator.registry"}),
-    "orchestrator.pretraining": frozenset({"sqlalchemy", "click", "orchestrator.registry"}),
-    "orchestrator.tasks": frozenset({"ray", "sqlalchemy", "click", "orchestrator.registry"}),
-    "orchestrator.finetuning": frozenset({"sqlalchemy", "click", "orchestrator.registry"}),
-    "orchestrator.distillation": frozenset({"sqlalchemy", "click", "orchestrator.registry"}),
-    "orchestrator.retrieval": frozenset({"ray", "sqlalchemy", "click", "orchestrator.registry"}),
-    "orchestrator.checkpoints": frozenset({"ray", "sqlalchemy", "click", "orchestrator.registry"}),
-    "orchestrator.inbox": frozenset({"torch", "sqlalchemy", "click", "orchestrator.registry"}),
-    "orchestrator.answering": frozenset({"sqlalchemy", "click", "orchestrator.registry"}),
-    "orchestrator.answering.blocks": frozenset({"ray", "torch", "sqlalchemy", "click", "orchestrator.registry"}),
+    "orchestrator.corpus": frozenset({"torch", *DRIVER_ONLY}),
+    "orchestrator.pretraining": DRIVER_ONLY,
+    "orchestrator.tasks": frozenset({"ray", *DRIVER_ONLY}),
+    "orchestrator.finetuning": DRIVER_ONLY,
+    "orchestrator.distillation": DRIVER_ONLY,
+    "orchestrator.retrieval": frozenset({"ray", *DRIVER_ONLY}),
+    "orchestrator.training": DRIVER_ONLY,
+    "orchestrator.training.checkpoints": frozenset({"ray", *DRIVER_ONLY}),
+    "orchestrator.training.event_queue": frozenset({"torch", *DRIVER_ONLY}),
+    "orchestrator.inference": DRIVER_ONLY,
+    "orchestrator.inference.blocks": frozenset({"ray", "torch", *DRIVER_ONLY}),
+    "orchestrator.models": frozenset({"ray", "click"}),
+    "orchestrator.models.config": frozenset({"ray", "torch", *DRIVER_ONLY}),
     "orchestrator.storage": frozenset({"ray", "torch", "sqlalchemy", "click"}),
     "orchestrator.registry": frozenset({"ray", "torch", "click"}),
-    "orchestrator.recorder": frozenset({"ray", "torch", "click"}),
-    "orchestrator.pipeline": frozenset({"click"}),
-    "orchestrator.demo": frozenset({"click"}),
     "orchestrator.cluster": frozenset({"click"}),
-    "orchestrator.jobs": frozenset({"click"}),
-    "orchestrator.doctor": frozenset({"click"}),
-    "orchestrator.inference": frozenset({"click"}),
+    "orchestrator.planning": frozenset({"click"}),
+    "orchestrator.execution": frozenset({"click"}),
+    "orchestrator.execution.recorder": frozenset({"ray", "torch", "click"}),
+    "orchestrator.demo": frozenset({"click"}),
 }
 
 NEVER_AT_IMPORT: dict[str, frozenset[str]] = {
@@ -64,6 +71,6 @@ ONLY_INSIDE: dict[str, tuple[str, ...]] = {
     "faiss": ("bert_core.vector_index.hnsw",),
     "alembic": ("orchestrator.registry",),
     "click": ("orchestrator.cli",),
-    "rich": ("orchestrator.cli", "orchestrator.pipeline", "orchestrator.pretraining", "orchestrator.demo"),
+    "rich": ("orchestrator.cli", "orchestrator.demo", "orchestrator.progress"),
 }
 """Libraries that only these parts may name."""

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from orchestrator.cli.commands.output_files import check_output, place_of, write_pieces
-from orchestrator.cli.frame import LabCommand, current_settings
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
 from orchestrator.cli.output import changing_line, counted, tell
 
 if TYPE_CHECKING:
-    from orchestrator.answering.blocks import Answerer, Answers
+    from orchestrator.inference.blocks import Answerer, Answers
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -46,7 +46,7 @@ def _lines_and_workers(command: F) -> F:
 
 
 @click.command(
-    cls=LabCommand,
+    cls=GlobalOptionsCommand,
     example='echo "A charming film." | orchestrator predict my-model\n'
     "orchestrator predict my-model reviews.txt.gz -o labels.jsonl --workers 4",
 )
@@ -62,8 +62,8 @@ def predict(model: str, file: str, workers: int | None, gpus: float, batch_size:
     and text_pair (and the model's own columns by name, null for missing), text and choices, words, or question and
     context.
     """
-    from orchestrator.answering.predicting import Predictor
-    from orchestrator.inference import resolve_model
+    from orchestrator.inference.predictor import Predictor
+    from orchestrator.models.resolve import resolve_model
 
     check_output(output)
     folder = resolve_model(model, current_settings())
@@ -72,7 +72,7 @@ def predict(model: str, file: str, workers: int | None, gpus: float, batch_size:
 
 
 @click.command(
-    cls=LabCommand,
+    cls=GlobalOptionsCommand,
     example='echo "A charming film." | orchestrator embed my-encoder\n'
     "orchestrator embed my-encoder texts.jsonl.gz -o vectors.npy --workers 4",
 )
@@ -93,8 +93,9 @@ def embed(model: str, file: str, workers: int | None, gpus: float, output: str |
     over.
     """
     from orchestrator.errors import InputError
-    from orchestrator.inference import resolve_model
-    from orchestrator.retrieval.embedding import LineEmbedder, embedding_size, write_matrix
+    from orchestrator.inference.embedder import LineEmbedder, write_matrix
+    from orchestrator.models.resolve import resolve_model
+    from orchestrator.retrieval.embedding import embedding_size
 
     suffix = "" if output in (None, _STDIN) else Path(str(output)).suffix.lower()
     if suffix not in _VECTOR_FILES:
@@ -119,9 +120,9 @@ def _answers(
     load: "Callable[[str], Answerer]", folder: str, file: str, workers: int | None, gpus: float
 ) -> "Iterator[Answers]":
     """The answers to FILE; stdin is this process's alone, and so are the answers to it."""
-    from orchestrator.answering.blocks import line_blocks
-    from orchestrator.answering.files import answer_file
     from orchestrator.errors import InputError
+    from orchestrator.inference.blocks import line_blocks
+    from orchestrator.inference.line_files import answer_file
 
     if file != _STDIN:
         return answer_file(load, folder, file, current_settings(), workers, gpus, tell)

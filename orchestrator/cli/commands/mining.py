@@ -4,12 +4,12 @@ import click
 
 from orchestrator.cli.commands.output_files import check_output, write_pieces
 from orchestrator.cli.commands.using import check_known
-from orchestrator.cli.frame import LabCommand, current_settings, overrides_argument
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, overrides_argument
 from orchestrator.cli.output import changing_line
 
 
 @click.command(
-    cls=LabCommand,
+    cls=GlobalOptionsCommand,
     example="orchestrator mine my-encoder own head=retrieval folder=docs -o pairs.jsonl",
 )
 @click.argument("model", metavar="MODEL")
@@ -45,9 +45,9 @@ def mine(
     and relevant, yes or no: what a sweep learns with head: classification, text_columns: [query, document] and
     label_column: relevant. Its model goes to `search --rerank MODEL --relevant yes`.
     """
-    from orchestrator.answering.blocks import json_lines
     from orchestrator.errors import InputError
-    from orchestrator.inference import resolve_model
+    from orchestrator.inference.blocks import json_lines
+    from orchestrator.models.resolve import resolve_model
     from orchestrator.retrieval.mining import mine_pairs
     from orchestrator.retrieval.searching import INDEXES
     from orchestrator.specs.loading import load_task_spec

@@ -37,7 +37,7 @@ def write_pieces(pieces: Iterable[bytes], output: str | None) -> None:
 
     A file stands only when the last piece is written; until then, and where a piece cannot be had, it stays as it was.
     """
-    from bert_core.whole_files import write_whole
+    from bert_core.checkpoints.atomic_files import atomic_write
 
     def write(target: Path | str) -> None:
         with click.open_file(str(target), "wb") as file:
@@ -51,7 +51,7 @@ def write_pieces(pieces: Iterable[bytes], output: str | None) -> None:
         write(path)
     else:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, write)
+        atomic_write(path, write)
 
 
 def _is_stream(path: Path) -> bool:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.frame import LabCommand, LabGroup, current_settings, reading_options
+from orchestrator.cli.frame import GlobalOptionsCommand, GlobalOptionsGroup, current_settings, reading_options
 from orchestrator.cli.output import show_record, show_rows, show_text, tell, write_output
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def _registry() -> "Registry":
     return Registry(current_settings().registry)
 
 
-@click.group(cls=LabGroup)
+@click.group(cls=GlobalOptionsGroup)
 def runs() -> None:
     """What was run, and how it went. RUN is an id or the beginning of one."""
 
@@ -134,7 +134,7 @@ def plot(run_id: str, output: str) -> None:
 
     Its measurements over its steps, or a sweep's trials side by side. FILE ends in .png, .svg or .pdf.
     """
-    from orchestrator.plots import plot_run
+    from orchestrator.registry.plots import plot_run
 
     with _registry() as registry:
         plot_run(registry, run_id, output)
@@ -188,7 +188,7 @@ def export(output: str, where: str) -> None:
 
 
 @click.command(
-    cls=LabCommand,
+    cls=GlobalOptionsCommand,
     example='orchestrator query "metrics.f1 > 0.9 and params.learning_rate < 5e-5"',
 )
 @click.argument("text", metavar="QUERY")
@@ -223,7 +223,7 @@ def _is_named(column: str, text: str, sort: str | None) -> bool:
     return column in mentioned or (column.startswith("params.") and f"params.{column.rpartition('.')[2]}" in mentioned)
 
 
-@click.command(cls=LabCommand, example="orchestrator leaderboard sst2")
+@click.command(cls=GlobalOptionsCommand, example="orchestrator leaderboard sst2")
 @click.argument("task", required=False)
 @click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="Places per task.")
 @reading_options

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.frame import (
-    LabCommand,
+    GlobalOptionsCommand,
     current_settings,
     given_options,
     overrides_argument,
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from orchestrator.registry import RunRecord
 
 
-@click.command(cls=LabCommand, example="orchestrator demo")
+@click.command(cls=GlobalOptionsCommand, example="orchestrator demo")
 def demo() -> int:
     """The whole life cycle on generated text, in minutes."""
     from orchestrator.demo.tour import run_demo
@@ -28,7 +28,9 @@ def demo() -> int:
     return run_demo(current_settings())
 
 
-@click.command(cls=LabCommand, example="orchestrator run experiments/sweep_sst2.yaml recipe.epochs=1 --name first-try")
+@click.command(
+    cls=GlobalOptionsCommand, example="orchestrator run experiments/sweep_sst2.yaml recipe.epochs=1 --name first-try"
+)
 @spec_argument
 @overrides_argument
 @click.option("--name", help="The experiment's name; the spec's own, or its file's, when left out.")
@@ -38,7 +40,7 @@ def run(spec_path: str, overrides: tuple[str, ...], name: str | None, dry_run: b
 
     The run's id goes to stdout. KEY=VALUE sets a field of the spec: a dotted path and a YAML value.
     """
-    from orchestrator.pipeline import run_spec
+    from orchestrator.execution.runner import run_spec
     from orchestrator.specs.loading import load_spec
 
     if dry_run:
@@ -48,7 +50,9 @@ def run(spec_path: str, overrides: tuple[str, ...], name: str | None, dry_run: b
     return _carried_out(partial(run_spec, spec, settings=current_settings()))
 
 
-@click.command(cls=LabCommand, example="orchestrator plan experiments/pretrain_base.yaml execution.num_workers=8")
+@click.command(
+    cls=GlobalOptionsCommand, example="orchestrator plan experiments/pretrain_base.yaml execution.num_workers=8"
+)
 @spec_argument
 @overrides_argument
 @reading_options
@@ -63,7 +67,7 @@ def plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: s
 def _plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: str | None) -> int:
     from dataclasses import asdict
 
-    from orchestrator.pipeline import check_room, plan_spec
+    from orchestrator.execution.runner import check_room, plan_spec
     from orchestrator.specs.loading import load_spec
 
     settings = current_settings()
@@ -75,7 +79,7 @@ def _plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: 
 
 
 @click.command(
-    cls=LabCommand,
+    cls=GlobalOptionsCommand,
     example="orchestrator submit experiments/pretrain_base.yaml \\\n    --address http://127.0.0.1:8265",
 )
 @spec_argument
@@ -88,7 +92,7 @@ def submit(spec_path: str, overrides: tuple[str, ...], name: str | None, no_wait
     Its log is followed; the job's id goes to stdout, the run's id stands in its log. --address (or
     RAY_API_SERVER_ADDRESS) is the cluster's dashboard. Ctrl-C stops following, not the job.
     """
-    from orchestrator.jobs import follow, submit_run
+    from orchestrator.execution.jobs import follow, submit_run
     from orchestrator.specs.loading import load_spec
 
     spec = load_spec(spec_path, overrides)
@@ -100,7 +104,7 @@ def submit(spec_path: str, overrides: tuple[str, ...], name: str | None, no_wait
     return follow(job, lambda text: click.echo(text, nl=False, err=True))
 
 
-@click.command(cls=LabCommand, example="orchestrator resume 7f3a")
+@click.command(cls=GlobalOptionsCommand, example="orchestrator resume 7f3a")
 @click.argument("run_id", metavar="RUN")
 def resume(run_id: str) -> int:
     """Go on with a run that was interrupted.
@@ -108,7 +112,7 @@ def resume(run_id: str) -> int:
     Pretraining continues from its last checkpoint, a sweep with its unfinished trials; the id stays. RUN is an id or
     the beginning of one.
     """
-    from orchestrator.pipeline import resume_run
+    from orchestrator.execution.runner import resume_run
 
     return _carried_out(partial(resume_run, run_id, settings=current_settings()))
 

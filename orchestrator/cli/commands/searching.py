@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from orchestrator.cli.commands.output_files import check_output
-from orchestrator.cli.frame import LabCommand, current_settings, reading_options
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, reading_options
 from orchestrator.cli.output import changing_line, counted, show_rows, tell
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def reranking_options(command: F) -> F:
 def reranking_of(model: str | None, relevant: str | None, candidates: int, settings: "Settings") -> "Reranking | None":
     """What these options ask for."""
     from orchestrator.errors import InputError
-    from orchestrator.inference import resolve_model
+    from orchestrator.models.resolve import resolve_model
 
     if model is None:
         if relevant is not None:
@@ -47,7 +47,7 @@ def reranking_of(model: str | None, relevant: str | None, candidates: int, setti
 
 
 @click.command(
-    cls=LabCommand,
+    cls=GlobalOptionsCommand,
     example='orchestrator search my-encoder "lift of a wing" --documents corpus.jsonl\n'
     "orchestrator search my-encoder --index ix/ --rerank my-pairs < queries.txt",
 )
@@ -81,7 +81,7 @@ def search(
     the model alone that built it.
     """
     from orchestrator.errors import InputError
-    from orchestrator.inference import resolve_model
+    from orchestrator.models.resolve import resolve_model
     from orchestrator.retrieval.searching import open_searcher
 
     if documents is None and index is None:
@@ -115,7 +115,7 @@ def search(
 
 def _queries_of_stdin() -> list[str]:
     from orchestrator.errors import InputError
-    from orchestrator.retrieval.embedding import read_text_lines
+    from orchestrator.inference.embedder import read_text_lines
 
     if sys.stdin.isatty():
         tell("reading queries from the terminal, one a line; end with Ctrl-D")

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import click
 
-from orchestrator.cli.frame import LabGroup, current_settings, reading_options
+from orchestrator.cli.frame import GlobalOptionsGroup, current_settings, reading_options
 from orchestrator.cli.output import counted, show_record, show_rows, tell
 
 _FORMATS = click.Choice(["auto", "text", "jsonl", "parquet"])
@@ -50,7 +50,7 @@ def _source(
     )
 
 
-@click.group(cls=LabGroup)
+@click.group(cls=GlobalOptionsGroup)
 def corpus() -> None:
     """Text for pretraining."""
 
@@ -96,7 +96,7 @@ def inspect(
     show_rows(rows, columns, form, output, spare=spare)
 
 
-@click.group(cls=LabGroup)
+@click.group(cls=GlobalOptionsGroup)
 def tokenizer() -> None:
     """Tokenizers: WordPiece, byte-level BPE, Unigram."""
 
@@ -146,7 +146,7 @@ def train(
     The folder is one that Hugging Face's libraries read.
     """
     from bert_core.text.tokenization import Tokenizer
-    from orchestrator.corpus.tokenizer_training import train_tokenizer
+    from orchestrator.corpus.tokenizer_job import train_tokenizer
     from orchestrator.errors import InputError
     from orchestrator.specs import TokenizerSpec
     from orchestrator.storage import local_copy, names_in
@@ -193,7 +193,7 @@ def report(
     Pieces per word (fertility), unknown tokens per word, characters per token.
     """
     from bert_core.text.tokenization import Tokenizer
-    from orchestrator.corpus.tokenizer_training import tokenizer_report
+    from orchestrator.corpus.tokenizer_job import tokenizer_report
     from orchestrator.corpus.units import read_corpus
     from orchestrator.errors import CorpusError
     from orchestrator.storage import local_copy

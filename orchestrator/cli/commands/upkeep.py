@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.frame import LabCommand, LabGroup, current_settings, reading_options
+from orchestrator.cli.frame import GlobalOptionsCommand, GlobalOptionsGroup, current_settings, reading_options
 from orchestrator.cli.output import show_record, show_rows, show_text
 from orchestrator.errors import InputError
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from orchestrator.specs.documentation import FieldDoc
 
 
-@click.command(cls=LabCommand, example="orchestrator schema sweep")
+@click.command(cls=GlobalOptionsCommand, example="orchestrator schema sweep")
 @click.argument("kind", required=False)
 @reading_options
 def schema(kind: str | None, form: str | None, output: str | None) -> None:
@@ -53,7 +53,7 @@ def _described(row: "FieldDoc") -> str:
     return f"{textwrap.fill(field, 80, subsequent_indent=' ' * 8)}\n{about}"
 
 
-@click.group(cls=LabGroup)
+@click.group(cls=GlobalOptionsGroup)
 def db() -> None:
     """The registry's tables."""
 
@@ -80,14 +80,14 @@ def current(form: str | None, output: str | None) -> None:
         show_record({"revision": registry.current_revision() or "empty"}, form, output)
 
 
-@click.command(cls=LabCommand, example="orchestrator doctor")
+@click.command(cls=GlobalOptionsCommand, example="orchestrator doctor")
 @reading_options
 def doctor(form: str | None, output: str | None) -> int:
     """Whether this machine, storage and registry are fit.
 
     Each problem comes with its remedy; exit status 1 when there is one.
     """
-    from orchestrator.doctor import examine
+    from orchestrator.cluster.doctor import examine
 
     findings = list(examine(current_settings()))
     show_rows([asdict(finding) for finding in findings], ["part", "state", "found", "remedy"], form, output)

@@ -6,14 +6,20 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.commands.searching import reranking_of, reranking_options
-from orchestrator.cli.frame import LabCommand, LabGroup, current_settings, overrides_argument, reading_options
+from orchestrator.cli.frame import (
+    GlobalOptionsCommand,
+    GlobalOptionsGroup,
+    current_settings,
+    overrides_argument,
+    reading_options,
+)
 from orchestrator.cli.output import changing_line, show_record, show_rows, show_text, tell
 
 if TYPE_CHECKING:
     from orchestrator.specs import TaskSpec
 
 
-@click.group(cls=LabGroup)
+@click.group(cls=GlobalOptionsGroup)
 def models() -> None:
     """Registered models."""
 
@@ -64,13 +70,13 @@ def export(model: str, folder: str) -> None:
 
     Whole or not at all; `transformers` loads it from there.
     """
-    from orchestrator.inference import export_model
+    from orchestrator.models.export import export_model
 
     show_text(export_model(model, folder, current_settings()))
 
 
 @click.command(
-    cls=LabCommand,
+    cls=GlobalOptionsCommand,
     example="orchestrator evaluate my-model sst2 folder=data/glue/SST-2\n"
     "orchestrator evaluate my-encoder cranfield folder=cranfield --rerank pairs",
 )
@@ -106,18 +112,19 @@ def evaluate(
     MODEL is a registered name, a run or a folder. TASK is a known task's id with folder=DIR, or a spec file with a
     task; KEY=VALUE sets fields of the task. The score is shown, not recorded: a spec of kind evaluate records it.
     """
-    from orchestrator import inference
+    from orchestrator.inference import scoring
+    from orchestrator.models.resolve import resolve_model
     from orchestrator.specs.loading import load_task_spec
 
     spec = load_task_spec(task, overrides)
     check_known(spec)
     settings = current_settings()
     with changing_line() as show:
-        result = inference.evaluate(
-            model,
+        result = scoring.evaluate(
+            resolve_model(model, settings),
             spec,
             split,  # type: ignore[arg-type]
-            settings,
+            settings.storage,
             batch_size,
             predictions,
             reranking_of(rerank, relevant, candidates, settings),
@@ -140,22 +147,27 @@ def check_known(task: "TaskSpec") -> None:
         )
 
 
-@click.command("fill-mask", cls=LabCommand, example='orchestrator fill-mask my-model "Paris is the [MASK] of France."')
+@click.command(
+    "fill-mask", cls=GlobalOptionsCommand, example='orchestrator fill-mask my-model "Paris is the [MASK] of France."'
+)
 @click.argument("model", metavar="MODEL")
 @click.argument("text")
 @click.option("--top-k", type=click.IntRange(1), default=5, show_default=True, help="Guesses for each [MASK].")
 @reading_options
 def fill_mask(model: str, text: str, top_k: int, form: str | None, output: str | None) -> None:
     """The likeliest tokens for each [MASK] of a text."""
-    from orchestrator import inference
+    from orchestrator.inference import pretraining_heads
+    from orchestrator.models.resolve import resolve_model
 
-    folder = inference.resolve_model(model, current_settings())
-    rows = [asdict(guess) for guess in inference.fill_mask(folder, text, top_k)]
+    folder = resolve_model(model, current_settings())
+    rows = [asdict(guess) for guess in pretraining_heads.fill_mask(folder, text, top_k)]
     show_rows(rows, ["mask", "rank", "token", "probability", "text"], form, output)
 
 
 @click.command(
-    "next-sentence", cls=LabCommand, example='orchestrator next-sentence my-model "He went home." "Then he slept."'
+    "next-sentence",
+    cls=GlobalOptionsCommand,
+    example='orchestrator next-sentence my-model "He went home." "Then he slept."',
 )
 @click.argument("model", metavar="MODEL")
 @click.argument("first", metavar="A")
@@ -163,7 +175,8 @@ def fill_mask(model: str, text: str, top_k: int, form: str | None, output: str |
 @reading_options
 def next_sentence(model: str, first: str, second: str, form: str | None, output: str | None) -> None:
     """How likely the text B follows the text A."""
-    from orchestrator import inference
+    from orchestrator.inference import pretraining_heads
+    from orchestrator.models.resolve import resolve_model
 
-    folder = inference.resolve_model(model, current_settings())
-    show_record(asdict(inference.next_sentence(folder, first, second)), form, output)
+    folder = resolve_model(model, current_settings())
+    show_record(asdict(pretraining_heads.next_sentence(folder, first, second)), form, output)

@@ -8,7 +8,7 @@ import pytest
 from bert_core.config_choices import MaskUnit
 from bert_core.examples.packing import PackedBatch, build_packed_batch
 from bert_core.masking import MaskingConfig
-from bert_core.text.word_pieces import MARKS, WordMark, WordPieces
+from bert_core.text.word_boundaries import MARKS, WordBoundaries, WordMark
 from tests.bert_core.small_documents import BERT, all_examples, documents
 
 CLS, SEP = BERT.prefix, BERT.suffix
@@ -87,7 +87,7 @@ def test_separators_inside_a_sequence_are_never_predicted() -> None:
 @pytest.mark.parametrize("mark", [MARKS[0], MARKS[-1]], ids=["joined with the one before", "joined with the next"])
 def test_words_are_hidden_whole_by_the_vocabularys_marks(unit: MaskUnit, mark: WordMark) -> None:
     joined = (np.arange(50_000) % 3 == 0) & (np.arange(50_000) > SEP)
-    packed = batch(replace(MASKING, unit=unit, word_pieces=WordPieces(mark, joined)))
+    packed = batch(replace(MASKING, unit=unit, word_pieces=WordBoundaries(mark, joined)))
     original, hidden = restored(packed), np.zeros(len(packed.input_ids), bool)
     hidden[packed.masked_positions] = True
     same_word = joined[original[:-1] if mark.at_end else original[1:]]

@@ -75,7 +75,7 @@ def test_half_of_the_pairs_are_random() -> None:
     assert abs(pairs.sentence_labels[several].mean() - 0.5) < 0.06
 
 
-def test_order_is_that_of_two_neighbours_in_one_document() -> None:
+def test_order_is_that_of_two_neighbors_in_one_document() -> None:
     docs = documents()
     document, pairs = all_examples(docs, objective="sentence_order")
     a_starts, a_lengths, b_starts, b_lengths = sides(pairs)

@@ -13,6 +13,7 @@ import torch
 import transformers
 from torch import Tensor
 
+from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.families import FAMILIES, OWN
 from bert_core.heads import (
@@ -23,7 +24,6 @@ from bert_core.heads import (
     BertForTokenClassification,
 )
 from bert_core.model import BertModel
-from bert_core.pretrained import PretrainedModel
 from tests.bert_core.reference import assert_equal_gradients, ragged_batch, reference_of, scattered
 
 HEADS = (
@@ -77,7 +77,7 @@ def random_model(family: str, head: type[PretrainedModel], seed: int) -> Pretrai
     return model
 
 
-def labelled_batch(model: PretrainedModel, seed: int) -> dict[str, Tensor]:
+def labeled_batch(model: PretrainedModel, seed: int) -> dict[str, Tensor]:
     """Ragged rows and labels for the model's head."""
     config, generator = model.config, torch.Generator().manual_seed(seed)
     num_rows, width = 4, 12
@@ -140,7 +140,7 @@ def assert_same_outputs(model: PretrainedModel, reference: Any, batch: dict[str,
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_outputs_and_losses_agree(family: str, head: type[PretrainedModel], seed: int) -> None:
     model = random_model(family, head, seed).eval()
-    reference, batch = reference_of(model), labelled_batch(model, seed)
+    reference, batch = reference_of(model), labeled_batch(model, seed)
     with torch.no_grad():
         assert_same_outputs(model, reference, without_labels(batch))
         assert_same_outputs(model, reference, batch)
@@ -149,7 +149,7 @@ def test_outputs_and_losses_agree(family: str, head: type[PretrainedModel], seed
 @EVERY
 def test_gradients_agree(family: str, head: type[PretrainedModel]) -> None:
     model = random_model(family, head, 3)
-    reference, batch = reference_of(model), labelled_batch(model, 3)
+    reference, batch = reference_of(model), labeled_batch(model, 3)
     real = batch["attention_mask"].bool()
     for outputs in (model(**batch), outputs_of(reference, batch)):
         loss = outputs.last_hidden_state[real].square().mean() if head is BertModel else outputs.loss
@@ -165,12 +165,12 @@ def test_folder_goes_there_and_back(family: str, head: type[PretrainedModel], tm
     theirs, info = architecture.from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert not any(info.values()), info
     with torch.no_grad():
-        assert_same_outputs(model, theirs, without_labels(labelled_batch(model, 4)))
+        assert_same_outputs(model, theirs, without_labels(labeled_batch(model, 4)))
     theirs.save_pretrained(tmp_path / "theirs")
     again = head.from_pretrained(tmp_path / "theirs")
     assert again.config == model.config
     assert again.load_report is not None
-    assert again.load_report.dropped == again.load_report.initialised == ()
+    assert again.load_report.dropped == again.load_report.initialized == ()
     for name, tensor in model.state_dict().items():
         assert torch.equal(again.state_dict()[name], tensor), name
 
@@ -183,7 +183,7 @@ def test_transformers_passes_over_the_head_for_span_borders(tmp_path: Path) -> N
     assert all(name.startswith("span_boundary.") for name in info["unexpected_keys"])
     assert not info["missing_keys"]
     with torch.no_grad():
-        assert_same_outputs(model, theirs, without_labels(labelled_batch(model, 5)))
+        assert_same_outputs(model, theirs, without_labels(labeled_batch(model, 5)))
     again = BertForPreTraining.from_pretrained(tmp_path)
     assert again.config == model.config
     assert torch.equal(again.span_boundary.first.weight, model.span_boundary.first.weight)

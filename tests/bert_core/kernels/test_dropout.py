@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from bert_core.kernels.dropout import Dropout, draw_kept, dropout
+from bert_core.kernels.dropout import Dropout, bernoulli_keep_mask, dropout
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
 def test_the_asked_share_is_dropped_in_every_lane_of_a_word(p: float) -> None:
     torch.manual_seed(1)
-    kept = draw_kept(torch.Size((1000, 1001)), p, torch.float32)
+    kept = bernoulli_keep_mask(torch.Size((1000, 1001)), p, torch.float32)
     assert set(kept.unique().tolist()) == {0.0, 1.0}
     for lane in range(4):
         assert float(kept.flatten()[lane::4].mean()) == pytest.approx(1 - p, abs=3e-3)
@@ -17,9 +17,9 @@ def test_the_asked_share_is_dropped_in_every_lane_of_a_word(p: float) -> None:
 
 def test_draws_repeat_with_the_seed_alone() -> None:
     torch.manual_seed(1)
-    first, second = (draw_kept(torch.Size((99,)), 0.3, torch.float32) for _ in range(2))
+    first, second = (bernoulli_keep_mask(torch.Size((99,)), 0.3, torch.float32) for _ in range(2))
     torch.manual_seed(1)
-    assert torch.equal(first, draw_kept(torch.Size((99,)), 0.3, torch.float32))
+    assert torch.equal(first, bernoulli_keep_mask(torch.Size((99,)), 0.3, torch.float32))
     assert not torch.equal(first, second)
 
 

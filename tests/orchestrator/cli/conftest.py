@@ -58,7 +58,7 @@ class RecordedSweep:
 @pytest.fixture
 def recorded_sweep(home: Path) -> RecordedSweep:
     """A finished sweep of sst2: two recipes with two seeds each, and one trial that failed."""
-    from orchestrator.recorder import Recorder
+    from orchestrator.execution.recorder import Recorder
     from orchestrator.registry import Registry
     from orchestrator.results import MetricEvent, ModelResult, SweepResult, TrialResult
     from orchestrator.specs.loading import parse_spec, spec_values

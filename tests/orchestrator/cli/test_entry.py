@@ -16,7 +16,7 @@ import pytest
 from bert_core.errors import CheckpointError
 from orchestrator.cli import entry
 from orchestrator.cli.entry import Interrupted, cli, run_command_line
-from orchestrator.cli.frame import LabCommand
+from orchestrator.cli.frame import GlobalOptionsCommand
 from orchestrator.errors import (
     ClusterError,
     NotFoundError,
@@ -107,7 +107,7 @@ def test_a_wrong_spelling_is_wrong_usage_and_names_the_nearest(
 def test_each_error_is_one_message_and_the_contracts_status(
     error: BaseException, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    @click.command(cls=LabCommand)
+    @click.command(cls=GlobalOptionsCommand)
     def fail() -> None:
         raise error
 
@@ -146,8 +146,8 @@ def test_a_registry_that_cannot_be_opened_is_registry_trouble(command: Command, 
 SLEEPER = """
 import click, signal, sys, time
 from orchestrator.cli import entry
-from orchestrator.cli.frame import LabCommand
-@click.command(cls=LabCommand)
+from orchestrator.cli.frame import GlobalOptionsCommand
+@click.command(cls=GlobalOptionsCommand)
 def wait():
     try:
         signal.raise_signal(signal.Signals[sys.argv[2]])

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import InputError, NotFoundError
-from orchestrator.inference import fill_mask, next_sentence, predict, resolve_model
+from orchestrator.inference import predict
+from orchestrator.inference.pretraining_heads import fill_mask, next_sentence
+from orchestrator.models.resolve import resolve_model
 from orchestrator.registry import Registry
 from orchestrator.results import ModelResult
 from orchestrator.settings import Settings

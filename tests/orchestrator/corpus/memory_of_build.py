@@ -1,4 +1,4 @@
-"""Tokenise generated text on a Ray with a small object store and tell the most memory that all processes took.
+"""Tokenize generated text on a Ray with a small object store and tell the most memory that all processes took.
 
 python -m tests.orchestrator.corpus.memory_of_build FOLDER MEGABYTES OBJECT_STORE_MEGABYTES
 """
@@ -74,7 +74,7 @@ def main() -> None:
     try:
         source = TextSource(files=(str(folder / "text.txt"),))
         tokenizer = train_wordpiece([" ".join(WORDS)] * 20, vocab_size=120, min_frequency=1)
-        result = build_token_store(source, tokenizer, held_out_share=0.0, shard_bytes=4 << 20, storage=str(folder))
+        result = build_token_store(source, tokenizer, validation_fraction=0.0, shard_bytes=4 << 20, storage=str(folder))
     finally:
         done.set()
         watcher.join()

@@ -17,8 +17,8 @@ from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.corpus import build as build_module
 from orchestrator.corpus.build import build_token_store
+from orchestrator.corpus.shard_tokenization import tokenize
 from orchestrator.corpus.token_store import TokenStore
-from orchestrator.corpus.tokenising import tokenise
 from orchestrator.errors import ClusterError, CorpusError
 from orchestrator.results import DatasetResult, FileCount
 from orchestrator.specs import TextSource
@@ -84,7 +84,7 @@ def test_a_store_holds_the_corpus_and_does_not_depend_on_cpus(
     for shard in store.shards("train"):
         documents, ids = store.read_shard(shard), document_ids(store, shard)
         for number, name in enumerate(ids):
-            expected, _ = tokenise([texts[name]], tokenizer)
+            expected, _ = tokenize([texts[name]], tokenizer)
             start, end = documents.document_ends[number : number + 2]
             np.testing.assert_array_equal(documents.tokens[start:end], expected)
         order += ids
@@ -175,8 +175,8 @@ def test_a_task_that_always_fails_ends_the_build(
             os._exit(1)
         raise RuntimeError("boom")
 
-    monkeypatch.setattr(build_module, "tokenise_batch", fail)
+    monkeypatch.setattr(build_module, "tokenize_batch", fail)
     problem = "RuntimeError: boom" if ending == "an exception" else "worker died unexpectedly"
-    with pytest.raises(ClusterError, match=f"tokenising failed: .*{problem}.*; where memory ran out") as caught:
+    with pytest.raises(ClusterError, match=f"tokenizing failed: .*{problem}.*; where memory ran out") as caught:
         build(corpus, tmp_path, tokenizer)
     assert "\n" not in str(caught.value)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from orchestrator.corpus import readers
-from orchestrator.corpus.files import find_files
+from orchestrator.corpus.input_files import find_files
 from orchestrator.corpus.readers import Document, DocumentReader
 from orchestrator.errors import CorpusError
 from orchestrator.specs import TextSource

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from orchestrator.corpus.files import find_files
+from orchestrator.corpus.input_files import find_files
 from orchestrator.corpus.sampling import mean_copies, num_copies
 from orchestrator.corpus.units import plan_bundles, read_batches, read_corpus
 from orchestrator.specs import TextSource

@@ -13,9 +13,9 @@ from bert_core.examples.packing import PackedBatch
 from bert_core.examples.segments import TokenizedDocuments
 from bert_core.examples.sentence_objectives import SegmentConfig
 from bert_core.masking import MaskingConfig
-from orchestrator.corpus import windows
+from orchestrator.corpus import shuffle_windows
+from orchestrator.corpus.shuffle_windows import even_windows
 from orchestrator.corpus.stream import ExampleStream, StreamConfig
-from orchestrator.corpus.windows import even_windows
 from tests.bert_core.small_documents import BERT, documents
 
 
@@ -102,16 +102,16 @@ def test_workers_share_the_same_global_batches(segments: SegmentConfig, num_work
 def test_a_process_that_starts_anew_makes_the_same_batches() -> None:
     stream = open_stream()
     before = digests(list(stream.batches(range(5))))
-    for cache in (windows.load_window, windows.window_order, windows.epoch_layout):
+    for cache in (shuffle_windows.load_window, shuffle_windows.window_order, shuffle_windows.epoch_layout):
         cache.cache_clear()
     assert digests(list(pickle.loads(pickle.dumps(stream)).batches(range(5)))) == before
 
 
 def test_windows_are_loaded_once_over_unpickled_streams() -> None:
-    windows.load_window.cache_clear()
+    shuffle_windows.load_window.cache_clear()
     for _ in range(3):
         list(pickle.loads(pickle.dumps(open_stream(window_shards=5))).batches(range(4)))
-    assert windows.load_window.cache_info().misses == 1
+    assert shuffle_windows.load_window.cache_info().misses == 1
 
 
 @pytest.mark.parametrize("change", [{"seed": 4}, {"window_shards": 3}])
@@ -141,7 +141,7 @@ def test_another_corpus_gives_other_pairs_and_masks() -> None:
 
 @pytest.mark.parametrize("objective", ["none", "sentence_order"])
 def test_an_epoch_uses_every_example_once(objective: SentenceObjective) -> None:
-    stream = open_stream(segments=SegmentConfig(objective, short_sequence_probability=0.0))
+    stream = open_stream(segments=SegmentConfig(objective, short_seq_prob=0.0))
     per_epoch = stream.examples_per_epoch()
     seen: list[int] = []
     config = replace(stream.config, global_batch_size=1, phases=((64, per_epoch),))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.corpus import units
-from orchestrator.corpus.files import InputFile, find_files
+from orchestrator.corpus.input_files import InputFile, find_files
 from orchestrator.corpus.units import plan_bundles, read_batches
 from orchestrator.specs import TextSource
 

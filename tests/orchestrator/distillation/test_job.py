@@ -54,11 +54,11 @@ def test_texts_without_labels_teach_what_few_labels_do_not(classifier: Bench, tm
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     agreements = [
-        few.run(unlabelled=[str(tmp_path / name)] if name else [], recipe={"epochs": epochs}).metrics["agreement"]
+        few.run(unlabeled=[str(tmp_path / name)] if name else [], recipe={"epochs": epochs}).metrics["agreement"]
         for name, epochs in (("texts.txt", 6.0), ("texts.jsonl", 6.0), ("", 120.0))
     ]
     assert agreements[0] == agreements[1] > 0.95 > agreements[2]
-    result = few.run(unlabelled=[str(tmp_path / "texts.txt")], recipe={"epochs": 0.1})
+    result = few.run(unlabeled=[str(tmp_path / "texts.txt")], recipe={"epochs": 0.1})
     assert [dataset.counts["num_train_examples"] for dataset in result.datasets] == [8, 320]
 
 

@@ -13,8 +13,9 @@ import pytest
 
 from orchestrator.distillation import launch
 from orchestrator.errors import RunFailedError, RunStoppedError, SpecError
-from orchestrator.inference import predict, resolve_model
-from orchestrator.pipeline import run_spec
+from orchestrator.execution.runner import run_spec
+from orchestrator.inference import predict
+from orchestrator.models.resolve import resolve_model
 from orchestrator.registry import Registry
 from orchestrator.results import Event, MetricEvent
 from orchestrator.settings import Settings
@@ -82,7 +83,7 @@ def follow(folder: Path, on_event: Callable[[Event], None] = lambda event: None)
 def test_a_process_that_keeps_dying_is_named(
     ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def die(job: object, inbox: object) -> None:
+    def die(job: object, event_queue: object) -> None:
         os._exit(1)
 
     monkeypatch.setattr(launch, "_work", die)
@@ -94,7 +95,7 @@ def test_a_process_that_keeps_dying_is_named(
 def test_an_unforeseen_error_is_told_in_a_line(
     ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(job: object, inbox: object) -> None:
+    def fail(job: object, event_queue: object) -> None:
         raise RuntimeError("no room\nin here")
 
     monkeypatch.setattr(launch, "_work", fail)
@@ -104,9 +105,9 @@ def test_an_unforeseen_error_is_told_in_a_line(
 
 @pytest.mark.ray
 def test_a_driver_that_stops_ends_the_work(ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def go_on_for_ever(job: object, inbox: Any) -> None:
+    def go_on_for_ever(job: object, event_queue: Any) -> None:
         while True:
-            inbox.put.remote(MetricEvent(1, "train", {"loss": 1.0}))
+            event_queue.put.remote(MetricEvent(1, "train", {"loss": 1.0}))
             Path(tmp_path / "alive").touch()
             time.sleep(0.05)
 

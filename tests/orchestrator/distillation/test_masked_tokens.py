@@ -16,7 +16,7 @@ from bert_core.errors import CheckpointError
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining, BertForSequenceClassification
 from orchestrator.distillation.masked_tokens import MaskedTokenLoss, compare_pretrained, load_teacher
-from orchestrator.pipeline import run_spec
+from orchestrator.execution.runner import run_spec
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
@@ -146,7 +146,7 @@ def test_a_pretrained_model_is_distilled_on_a_corpus(
     pretraining = {
         "corpus": {"files": ["corpus.txt"]},
         "tokenizer": "teacher",
-        "held_out_share": 0.1,
+        "validation_fraction": 0.1,
         "shard_bytes": 2048,
         "steps": 12,
         "phases": [{"max_seq_length": 48}],

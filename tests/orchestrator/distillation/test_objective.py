@@ -45,7 +45,7 @@ def example(task: Task, folder: Path) -> tuple[HeadModel, HeadModel, Features]:
 
 
 def written_out(
-    student: HeadModel, teacher: HeadModel, features: Features, objective: ObjectiveSpec, num_labelled: int = 1000
+    student: HeadModel, teacher: HeadModel, features: Features, objective: ObjectiveSpec, num_labeled: int = 1000
 ) -> Tensor:
     """Example by example: every choice between classes, places or presence and absence as a distribution of its own."""
     soft, hard, cosines = [], [], []
@@ -55,12 +55,12 @@ def written_out(
         cosines += list(F.cosine_similarity(student.bert.encode(batch.seqs), teacher.bert.encode(batch.seqs)))
         if features.head == "regression":
             soft.append((own - theirs).square().squeeze())
-            if group < num_labelled:
+            if group < num_labeled:
                 hard.append((own - batch.targets).square().squeeze())
             continue
         if features.head == "embedding":
             soft += list((own - theirs).square().sum(dim=1))
-            if group < num_labelled:
+            if group < num_labeled:
                 hard.append((F.cosine_similarity(own[:1], own[1:]) - batch.targets).square().squeeze())
             continue
         labels = batch.targets.flatten().tolist()
@@ -77,10 +77,10 @@ def written_out(
         for (logits, targets), label in zip(rows, labels, strict=True):
             p, q = (F.softmax(values / objective.temperature, dim=0) for values in (targets, logits))
             soft.append(objective.temperature**2 * (p * (p.log() - q.log())).sum())
-            if group < num_labelled:
+            if group < num_labeled:
                 hard.append(-F.log_softmax(logits, dim=0)[int(label)])
     parts = [torch.stack(part).mean() for part in (soft, hard, cosines)]
-    labels = objective.labels * float((num_labelled > GROUPS).mean())
+    labels = objective.labels * float((num_labeled > GROUPS).mean())
     return objective.soft_targets * parts[0] + labels * parts[1] + objective.hidden_cosine * (1 - parts[2])
 
 
@@ -101,26 +101,26 @@ def test_the_loss_is_the_weighted_sum_written_out(head: str, weights: tuple[int,
 @pytest.mark.parametrize("head", TASKS)
 def test_texts_without_labels_count_in_all_but_the_labels_loss(head: str, tmp_path: Path) -> None:
     student, teacher, features = example(load_task(TASKS[head](tmp_path)), tmp_path)
-    objective, num_labelled = ObjectiveSpec(soft_targets=5, labels=2, hidden_cosine=1), 10
-    unlabelled = without_labels(features, num_labelled)
-    loss = DistillationLoss(teacher, unlabelled, objective, "fp32", num_labelled)
+    objective, num_labeled = ObjectiveSpec(soft_targets=5, labels=2, hidden_cosine=1), 10
+    unlabeled = without_labels(features, num_labeled)
+    loss = DistillationLoss(teacher, unlabeled, objective, "fp32", num_labeled)
     with torch.no_grad():
         for groups in (GROUPS, GROUPS[2:]):
-            batch = make_batch(unlabelled, features.windows_of(groups), torch.device("cpu"))
+            batch = make_batch(unlabeled, features.windows_of(groups), torch.device("cpu"))
             found = loss(features.head, student, batch)
             if len(groups) == 3:
-                expected = written_out(student, teacher, features, objective, num_labelled)
+                expected = written_out(student, teacher, features, objective, num_labeled)
                 torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
             assert found.isfinite()
 
 
-def without_labels(features: Features, num_labelled: int) -> Features:
+def without_labels(features: Features, num_labeled: int) -> Features:
     """The features as they are when the examples from a number on have no labels."""
     labels, tokens = features.labels.copy(), features.token_labels.copy()
     if labels.size:
-        labels[num_labelled:] = np.nan if labels.dtype.kind == "f" else 0 if labels.ndim > 1 else -100
+        labels[num_labeled:] = np.nan if labels.dtype.kind == "f" else 0 if labels.ndim > 1 else -100
     if tokens.size:
-        tokens[features.cu_seqlens[np.searchsorted(features.example_index, num_labelled)] :] = -100
+        tokens[features.cu_seqlens[np.searchsorted(features.example_index, num_labeled)] :] = -100
     return replace(features, labels=labels, token_labels=tokens)
 
 

@@ -8,11 +8,11 @@ import random
 import pytest
 
 from bert_core.errors import CheckpointError
-from orchestrator.checkpoints import Checkpoints
 from orchestrator.distillation.objective import DistillationLoss
 from orchestrator.errors import RunStoppedError
 from orchestrator.results import DistillResult, MessageEvent, MetricEvent
 from orchestrator.storage import digest_file
+from orchestrator.training.checkpoints import Checkpoints
 from tests.orchestrator.distillation.tiny_distillation import Bench, train_teacher
 from tests.orchestrator.finetuning import tiny_tasks
 

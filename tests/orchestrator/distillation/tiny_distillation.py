@@ -50,7 +50,7 @@ class Bench:
             init_folder=init_folder,
             run_folder=str(self.folder / "run"),
             cache=str(self.folder / "cache"),
-            unlabelled=spec.unlabelled,
+            unlabeled=spec.unlabeled,
             attempt=attempt,
         )
         return distill(job, self.report)

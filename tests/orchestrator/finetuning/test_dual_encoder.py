@@ -77,11 +77,11 @@ def test_loss_and_outputs_agree_with_their_definitions() -> None:
     vectors = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
     first, second = vectors[[0, 2, 4]], vectors[[1, 3, 5]]
     cosines = F.normalize(first, dim=1) @ F.normalize(second, dim=1).T
-    model.judge_by("cosine")
+    model.set_objective("cosine")
     scores = torch.tensor([0.0, 0.5, 1.0])
     torch.testing.assert_close(model.compute_loss(vectors, scores), ((cosines.diagonal() - scores) ** 2).mean())
     np.testing.assert_allclose(model.compare(vectors.numpy()), cosines.diagonal(), atol=1e-6)
-    model.judge_by("in_batch_negatives")
+    model.set_objective("in_batch_negatives")
     expected = F.cross_entropy(cosines / 0.05, torch.arange(3))
     torch.testing.assert_close(model.compute_loss(vectors, torch.arange(6).view(3, 2)), expected)
     texts = torch.tensor([[0, 1], [2, 3], [0, 4]])  # the first query has a second candidate, the third one likewise
@@ -89,9 +89,9 @@ def test_loss_and_outputs_agree_with_their_definitions() -> None:
     torch.testing.assert_close(model.compute_loss(vectors, texts), F.cross_entropy(alone / 0.05, torch.arange(3)))
     assert (model.compare(vectors.numpy()) == cosines.argsort(dim=1, descending=True).numpy()).all()
     with pytest.raises(SpecError, match="no classifier of pairs"):
-        model.judge_by("classification")
+        model.set_objective("classification")
     model.classifier = PairClassifier(4, 2)
-    model.judge_by("classification")
+    model.set_objective("classification")
     logits = torch.cat([first, second, (first - second).abs()], dim=1) @ model.classifier.weight.T
     np.testing.assert_allclose(model.compare(vectors.numpy()), logits.detach(), atol=1e-6)
 
@@ -148,7 +148,7 @@ def test_a_score_outside_its_range_and_a_missing_text_are_named(tmp_path: Path) 
     ("head", "fields", "complaint"),
     [
         ("embedding", {"recipe": {"tokenizer": "t", "frozen": True}}, "frozen: an embedding has no head above"),
-        ("embedding", {"recipe": {"tokenizer": "t", "head_input": "mixture"}}, "head_input: an embedding"),
+        ("embedding", {"recipe": {"tokenizer": "t", "layer_pooling": "scalar_mix"}}, "layer_pooling: an embedding"),
         ("embedding", {"recipe": {"tokenizer": "t"}, "space": {"frozen": [True, False]}}, "frozen: an embedding"),
         ("retrieval", {"recipe": {"tokenizer": "t"}}, "is evaluated, not learnt"),
     ],

@@ -24,7 +24,7 @@ from orchestrator.finetuning.model_folder import (
     record_of,
     save_model_folder,
 )
-from orchestrator.model_files import count_parameters
+from orchestrator.models.info import count_parameters
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks import Task, load_task
 from tests.orchestrator.finetuning import tiny_tasks

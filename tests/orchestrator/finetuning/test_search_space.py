@@ -119,18 +119,16 @@ def test_frozen_trials_with_a_rate_for_each_layer_are_refused() -> None:
 
 
 def test_a_width_of_layers_that_some_trials_lack_is_refused() -> None:
-    spec = sweep({"recurrent_size": 16, "num_recurrent_layers": 1}, space={"num_recurrent_layers": [1, 0]})
-    with pytest.raises(
-        SpecError, match=r"space\.num_recurrent_layers has 0, where recipe\.recurrent_size says nothing"
-    ):
+    spec = sweep({"lstm_hidden_size": 16, "num_lstm_layers": 1}, space={"num_lstm_layers": [1, 0]})
+    with pytest.raises(SpecError, match=r"space\.num_lstm_layers has 0, where recipe\.lstm_hidden_size says nothing"):
         check_space(spec, "ner")
 
 
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ({"recurrent_size": 16}, "says nothing without num_recurrent_layers"),
-        ({"recurrent_size": 15, "num_recurrent_layers": 1}, "15 is for two directions; make it an even number"),
+        ({"lstm_hidden_size": 16}, "says nothing without num_lstm_layers"),
+        ({"lstm_hidden_size": 15, "num_lstm_layers": 1}, "15 is for two directions; make it an even number"),
     ],
 )
 def test_a_width_that_cannot_be_is_refused(fields: dict[str, int], complaint: str) -> None:

@@ -17,7 +17,7 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.frozen import compute_states
 from orchestrator.finetuning.heads import build_model
-from orchestrator.finetuning.inference import compute_logits
+from orchestrator.finetuning.logits import compute_logits
 from orchestrator.finetuning.model_folder import load_fine_tuned
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.specs.task import Head
@@ -30,7 +30,7 @@ TASKS: dict[Head, Callable[[Path], TaskSpec]] = {
     "ner": tiny_tasks.ner,
     "qa": tiny_tasks.qa,
 }
-INPUTS = ("last", "second_to_last", "sum_last_four", "concat_last_four", "mixture", "embeddings")
+INPUTS = ("last", "second_to_last", "sum_last_four", "concat_last_four", "scalar_mix", "embeddings")
 
 
 def save_encoder(folder: Path, tokenizer: Tokenizer) -> BertForPreTraining:
@@ -42,13 +42,13 @@ def save_encoder(folder: Path, tokenizer: Tokenizer) -> BertForPreTraining:
     return model
 
 
-@pytest.mark.parametrize("head_input", INPUTS)
+@pytest.mark.parametrize("layer_pooling", INPUTS)
 @pytest.mark.parametrize("head", TASKS)
-def test_kept_outputs_give_the_logits_of_the_whole_model(head: Head, head_input: str, tmp_path: Path) -> None:
+def test_kept_outputs_give_the_logits_of_the_whole_model(head: Head, layer_pooling: str, tmp_path: Path) -> None:
     task = load_task(TASKS[head](tmp_path))
     tokenizer = tiny_tasks.load_tokenizer(tmp_path)
     save_encoder(tmp_path / "encoder", tokenizer)
-    recipe = RecipeSpec.model_validate({"head_input": head_input, "max_seq_length": 16})
+    recipe = RecipeSpec.model_validate({"layer_pooling": layer_pooling, "max_seq_length": 16})
     model = build_model(head, task.labels, recipe, str(tmp_path / "encoder"), tokenizer).eval()
     features = build_features(
         head, task.labels, task.examples("train")[:40], tokenizer, max_seq_length=16, doc_stride=4, max_query_length=6
@@ -64,7 +64,7 @@ def test_kept_outputs_give_the_logits_of_the_whole_model(head: Head, head_input:
 def test_outputs_kept_for_recurrent_layers_are_those_of_every_token(tmp_path: Path) -> None:
     task = load_task(tiny_tasks.ner(tmp_path))
     tokenizer = tiny_tasks.load_tokenizer(tmp_path)
-    recipe = RecipeSpec(num_recurrent_layers=2, recurrent_size=16, token_decoder="crf")
+    recipe = RecipeSpec(num_lstm_layers=2, lstm_hidden_size=16, token_decoder="crf")
     model = build_model("ner", task.labels, recipe, None, tokenizer).eval()
     features = build_features("ner", task.labels, task.examples("train")[:40], tokenizer, max_seq_length=16)
     kept = compute_states(features, model)
@@ -74,15 +74,15 @@ def test_outputs_kept_for_recurrent_layers_are_those_of_every_token(tmp_path: Pa
 def test_recurrent_layers_learn_over_a_frozen_encoder_and_share_what_it_gave(tmp_path: Path) -> None:
     save_encoder(tmp_path / "encoder", tiny_tasks.load_tokenizer(tmp_path))
     bench = Bench(tiny_tasks.ner(tmp_path), tmp_path, {"encoder": str(tmp_path / "encoder")})
-    changes = {"init_from": "encoder", "tokenizer": None, "frozen": True, "head_input": "concat_last_four"}
-    result = bench.run(**changes, epochs=16.0, learning_rate=1e-2, num_recurrent_layers=2, recurrent_size=32)
+    changes = {"init_from": "encoder", "tokenizer": None, "frozen": True, "layer_pooling": "concat_last_four"}
+    result = bench.run(**changes, epochs=16.0, learning_rate=1e-2, num_lstm_layers=2, lstm_hidden_size=32)
     assert result.state == "COMPLETED", result.error
     assert result.metrics["f1"] > 0.95
     again, _ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
     assert again["f1"] == result.metrics["f1"]
     assert load_fine_tuned(Path(bench.model_folder)).model.config.token_width == 32
     num_kept = len(list(Path(bench.job.cache).rglob("states.npy")))
-    bench.run(**changes, epochs=0.1, num_recurrent_layers=1, token_decoder="crf")
+    bench.run(**changes, epochs=0.1, num_lstm_layers=1, token_decoder="crf")
     assert len(list(Path(bench.job.cache).rglob("states.npy"))) == num_kept
 
 
@@ -91,7 +91,7 @@ def test_a_frozen_encoder_stays_bit_for_bit_while_its_head_learns(head: Head, tm
     task = TASKS[head](tmp_path)
     source = save_encoder(tmp_path / "encoder", tiny_tasks.load_tokenizer(tmp_path))
     bench = Bench(task, tmp_path, {"encoder": str(tmp_path / "encoder")})
-    changes = {"init_from": "encoder", "tokenizer": None, "frozen": True, "head_input": "mixture"}
+    changes = {"init_from": "encoder", "tokenizer": None, "frozen": True, "layer_pooling": "scalar_mix"}
     result = bench.run(epochs=4.0, learning_rate=1e-2, **changes)
     assert result.state == "COMPLETED", result.error
     model = load_fine_tuned(Path(bench.model_folder)).model
@@ -99,7 +99,7 @@ def test_a_frozen_encoder_stays_bit_for_bit_while_its_head_learns(head: Head, tm
     for name, tensor in source.bert.state_dict().items():
         if name.startswith(("embeddings.", "layers.")):
             assert torch.equal(model.bert.state_dict()[name], tensor), name
-    assert not torch.equal(model.bert.head_input.weights, torch.ones(5))
+    assert not torch.equal(model.bert.layer_pooling.weights, torch.ones(5))
 
 
 def test_outputs_are_computed_once_for_all_trials_of_an_encoder(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_outputs_are_computed_once_for_all_trials_of_an_encoder(tmp_path: Path) 
     made = {path: path.stat().st_mtime_ns for path in Path(bench.job.cache).rglob("states.npy")}
     assert len(made) == 2  # training and validation
     bench.run(frozen=True, epochs=0.1, learning_rate=0.1)
-    bench.run(frozen=True, epochs=0.1, head_input="second_to_last")
+    bench.run(frozen=True, epochs=0.1, layer_pooling="second_to_last")
     again = {path: path.stat().st_mtime_ns for path in Path(bench.job.cache).rglob("states.npy")}
     assert len(again) == 4
     assert made.items() <= again.items()
@@ -138,7 +138,7 @@ def test_gradual_unfreezing_begins_with_the_head(tmp_path: Path) -> None:
 
 def test_a_trial_that_never_leaves_the_majority_is_called_collapsed(tmp_path: Path) -> None:
     bench = Bench(tiny_tasks.classification(tmp_path), tmp_path)
-    assert bench.run(epochs=0.1, learning_rate=1e-9, warmup_share=0.0).metrics["collapsed"] == 1.0
+    assert bench.run(epochs=0.1, learning_rate=1e-9, warmup_ratio=0.0).metrics["collapsed"] == 1.0
     assert bench.run(epochs=6.0).metrics["collapsed"] == 0.0
 
 

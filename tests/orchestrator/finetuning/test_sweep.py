@@ -136,12 +136,12 @@ def test_grid_sweep_survives_failing_trials_and_resumes(
 
 def test_sweep_without_a_completed_trial_fails_with_the_first_reason(laboratory: Laboratory) -> None:
     spec = laboratory.spec(seeds=[0, 1])
-    reasons = ["CollapsedError: the loss became nan", "another"]
+    reasons = ["DivergedError: the loss became nan", "another"]
     failed = {
         plan.key: TrialResult(plan.key, plan.number, plan.parameters, "FAILED", plan.seed, error=reason)
         for plan, reason in zip(plan_trials(spec, {}, 0), reasons, strict=True)
     }
-    with pytest.raises(RunFailedError, match="none of the sweep's 2 trials completed; the first: CollapsedError: the"):
+    with pytest.raises(RunFailedError, match="none of the sweep's 2 trials completed; the first: DivergedError: the"):
         laboratory.run(spec, failed)
 
 
@@ -194,5 +194,5 @@ def test_model_that_reads_too_little_is_refused(laboratory: Laboratory) -> None:
 def test_task_without_training_data_is_refused(laboratory: Laboratory) -> None:
     files = {"validation": laboratory.task.files["validation"]}
     task = laboratory.task.model_copy(update={"files": files, "labels": ("no", "yes")})
-    with pytest.raises(TaskDataError, match=r"no labelled train split.*give its file as task\.files\.train"):
+    with pytest.raises(TaskDataError, match=r"no labeled train split.*give its file as task\.files\.train"):
         laboratory.run(laboratory.spec().model_copy(update={"task": task}))

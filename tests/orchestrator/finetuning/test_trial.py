@@ -17,7 +17,7 @@ from bert_core.config import BertConfig
 from bert_core.heads import BertForPreTraining
 from orchestrator.finetuning.evaluation import evaluate_model, predict_examples
 from orchestrator.finetuning.heads import build_model
-from orchestrator.finetuning.inference import decode_tags
+from orchestrator.finetuning.logits import decode_tags
 from orchestrator.finetuning.model_folder import load_fine_tuned
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.trial import TrialJob, run_trial, trial_folder

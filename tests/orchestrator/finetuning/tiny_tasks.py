@@ -1,4 +1,4 @@
-"""Small labelled tasks with a rule that a tiny model finds within seconds, and a tokenizer for their words."""
+"""Small labeled tasks with a rule that a tiny model finds within seconds, and a tokenizer for their words."""
 
 import json
 import random
@@ -83,7 +83,7 @@ def columns(folder: Path, head: str = "classification") -> TaskSpec:
         label: object = float(is_so) if head == "regression" else "yes" if is_so else "no"
         return {"text": _with(rng, [word]), "size": size, "colour": colour, "label": label}
 
-    return _table(folder, head, record, 640, number_columns=("size",), category_columns=("colour",))
+    return _table(folder, head, record, 640, numerical_columns=("size",), categorical_columns=("colour",))
 
 
 def regression(folder: Path) -> TaskSpec:

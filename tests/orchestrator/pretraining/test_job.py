@@ -10,7 +10,7 @@ from bert_core.examples.segments import TokenizedDocuments
 from bert_core.heads import BertForPreTraining
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.errors import CorpusError
-from orchestrator.network_config import build_config
+from orchestrator.models.config import build_config
 from orchestrator.pretraining.job import build_held_out, build_masking, build_stream, check_start
 from orchestrator.specs import ModelSpec, PretrainSpec
 from tests.orchestrator.pretraining.small_run import make_job, make_tokenizer

@@ -40,15 +40,15 @@ def test_the_reason_is_one_line_and_says_how_to_go_on(
         fit.raise_reason("7f3a")
 
 
-def test_a_lost_inbox_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_event_queue_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def lose(reference: object) -> None:
         raise ray.exceptions.RaySystemError("node died")
 
-    class Inbox:
+    class EventQueue:
         class take:  # noqa: N801
             @staticmethod
             def remote() -> None: ...
 
     monkeypatch.setattr(ray, "get", lose)
     with pytest.raises(ClusterError, match=r"lost the process that collects measurements: .*orchestrator resume 7f3a"):
-        _drain(Inbox, lambda event: None, "7f3a")
+        _drain(EventQueue, lambda event: None, "7f3a")

@@ -12,14 +12,14 @@ import torch
 from safetensors.torch import load_file
 
 from bert_core.errors import CheckpointError
-from orchestrator.checkpoints import Checkpoints
-from orchestrator.corpus import windows
+from orchestrator.corpus import shuffle_windows
 from orchestrator.errors import RunFailedError, RunStoppedError
 from orchestrator.pretraining.job import PretrainJob, Worker
 from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.pretraining.step import refuse_if_unequal
 from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEvent
 from orchestrator.storage import delete, digest_file
+from orchestrator.training.checkpoints import Checkpoints
 from tests.orchestrator.corpus.test_stream import digests
 from tests.orchestrator.pretraining.small_run import make_job, run
 
@@ -29,7 +29,7 @@ NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
 def final_digest(folder: Path) -> list[str]:
-    """SHA-256 of weights and optimiser after the last step."""
+    """SHA-256 of weights and optimizer after the last step."""
     newest = Checkpoints(str(folder / "run")).list()[0]
     assert newest.step == 24
     return [digest_file(f"{newest.path}/{name}.safetensors") for name in ("model", "optimizer")]
@@ -262,7 +262,7 @@ def test_bf16_trains_like_fp32_and_resumes_exactly(tmp_path: Path) -> None:
 @pytest.mark.parametrize("steps", [24, 1])
 def test_numbers_that_are_none_end_the_run_before_a_checkpoint(tmp_path: Path, steps: int) -> None:
     with pytest.raises(RunFailedError, match="lower learning_rate"):
-        run(make_job(tmp_path, steps=steps, warmup_share=0.0, learning_rate=1e30), lambda event: None)
+        run(make_job(tmp_path, steps=steps, warmup_ratio=0.0, learning_rate=1e30), lambda event: None)
     assert Checkpoints(str(tmp_path / "run")).list() == []
 
 
@@ -271,7 +271,7 @@ def test_held_out_documents_are_never_those_of_training(tmp_path: Path) -> None:
     assert job.held_out is not None
     before = digests(list(job.held_out.batches(range(1))))
     list(job.stream.batches(range(5)))
-    windows.load_window.cache_clear()
+    shuffle_windows.load_window.cache_clear()
     list(job.stream.batches(range(5)))
     assert digests(list(job.held_out.batches(range(1)))) == before
 

@@ -95,7 +95,7 @@ def test_a_place_that_cannot_be_written_says_so(what: str) -> None:
         folder.chmod(0o555)
         done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
         folder.chmod(0o755)
-    assert done.stdout.startswith(f"RegistryAwayError The registry {path} cannot be ")
+    assert done.stdout.startswith(f"RegistryUnavailableError The registry {path} cannot be ")
     assert "check " in done.stdout
 
 
@@ -154,5 +154,6 @@ def test_a_url_file_that_is_missing_or_names_another_is_refused(tmp_path: Path) 
 
 
 def test_importing_the_registry_loads_no_pandas_and_no_alembic() -> None:
-    program = "import sys, orchestrator.recorder; print([m for m in ('pandas', 'alembic', 'ray') if m in sys.modules])"
+    heavy = "('pandas', 'alembic', 'ray')"
+    program = f"import sys, orchestrator.execution.recorder; print([m for m in {heavy} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "[]\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bert_core import BertConfig, BertForSentenceEmbedding, BertForSequenceClassification
-from bert_core.sentence_transformers import SentenceEmbeddingConfig
+from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.specs import TaskSpec
 

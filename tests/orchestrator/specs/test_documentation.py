@@ -25,7 +25,7 @@ def test_every_field_has_a_sentence_a_type_and_a_role(kind: str) -> None:
 
 def test_rows_name_unit_bounds_and_default() -> None:
     rows = by_field(PretrainSpec)
-    assert rows["steps"] == FieldDoc("steps", "whole number, ≥ 1", "steps", "required", "identity", "Optimiser steps.")
+    assert rows["steps"] == FieldDoc("steps", "whole number, ≥ 1", "steps", "required", "identity", "Optimizer steps.")
     assert rows["sentence_objective"].type == "next_sentence | sentence_order | none"
     assert rows["phases[].max_seq_length"].unit == "tokens"
     assert rows["execution.num_workers"].role == "execution"

@@ -40,7 +40,7 @@ def test_the_base_schedule_is_the_papers() -> None:
     spec = load_spec(FOLDER / "pretrain_base.yaml")
     assert isinstance(spec, PretrainSpec)
     assert spec.phase_steps() == ((128, 900_000), (512, 100_000))
-    assert (spec.global_batch_size, spec.learning_rate, spec.warmup_share) == (256, 1e-4, 0.01)
+    assert (spec.global_batch_size, spec.learning_rate, spec.warmup_ratio) == (256, 1e-4, 0.01)
 
 
 def test_the_objectives_differ_in_their_fields_alone_and_every_sweep_compares_them_all() -> None:

@@ -126,7 +126,7 @@ def test_extends_in_a_circle_is_refused(tmp_path: Path) -> None:
         load_spec(tmp_path / "a.yaml")
 
 
-def test_a_missing_file_names_its_neighbour(tmp_path: Path) -> None:
+def test_a_missing_file_names_its_neighbor(tmp_path: Path) -> None:
     write(tmp_path, SWEEP, "sweep_sst2.yaml")
     with pytest.raises(SpecError, match=r"did you mean .*sweep_sst2\.yaml"):
         load_spec(tmp_path / "sweep_sst.yaml")

@@ -131,7 +131,7 @@ def test_a_local_folder_is_its_own_copy_and_another_is_fetched(root: str) -> Non
 def test_a_written_folder_has_its_folders_too(root: str) -> None:
     folder = storage.join(root, "index")
     for text in ("old", "new"):
-        with storage.written_folder(folder) as scratch:
+        with storage.write_folder(folder) as scratch:
             (scratch / "deep").mkdir()
             for name in (f"{text}.txt", "manifest.json", "deep/manifest.json"):
                 (scratch / name).write_text(text)

@@ -20,7 +20,7 @@ from orchestrator.tasks import (
     NerExample,
     QaExample,
     RegressionExample,
-    SideColumns,
+    TabularColumns,
     build_features,
 )
 from orchestrator.tasks.qa_features import passage_windows
@@ -91,7 +91,7 @@ def test_groups_of_other_tasks_are_windows(tokenizer: Tokenizer) -> None:
 
 def test_own_columns_stand_beside_the_tokens(tokenizer: Tokenizer) -> None:
     examples = [RegressionExample("0", "x", numbers=(size,)) for size in (1.0, 3.0, None)]
-    columns = SideColumns.learn(("size",), (), examples)
+    columns = TabularColumns.learn(("size",), (), examples)
     features = build_features("regression", (), examples, tokenizer, max_seq_length=8, columns=columns)
     assert features.extra.tolist() == [[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
 
@@ -208,5 +208,5 @@ def test_lengths_that_leave_no_room_are_named(tokenizer: Tokenizer) -> None:
         build_features("qa", (), [question], tokenizer, max_seq_length=8)
     with pytest.raises(SpecError, match="max_seq_length 3 leaves no room"):
         build_features("ner", ("O",), [NerExample("0", ("a",))], tokenizer, max_seq_length=3)
-    with pytest.raises(TaskDataError, match="no example to tokenise"):
+    with pytest.raises(TaskDataError, match="no example to tokenize"):
         build_features("ner", ("O",), [], tokenizer, max_seq_length=8)

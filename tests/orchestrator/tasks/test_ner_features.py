@@ -17,7 +17,7 @@ from orchestrator.tasks import Task, prepare_features
 from orchestrator.tasks.conll import ConllReader
 from orchestrator.tasks.examples import NerExample
 from orchestrator.tasks.ner_features import build_ner_windows
-from orchestrator.tasks.windows import Windows
+from orchestrator.tasks.token_windows import Windows
 
 LABELS = ("O", "B-PER", "I-PER")
 DOCUMENTS = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=6), min_size=1, max_size=3)

@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.errors import TaskDataError
 from orchestrator.tasks.examples import ClassificationExample, NerExample, RegressionExample
-from orchestrator.tasks.labelled_tables import ClassificationTable, NerTable, RegressionTable
+from orchestrator.tasks.labeled_tables import ClassificationTable, NerTable, RegressionTable
 from orchestrator.tasks.text_files import BadRecords
 
 ROWS = [('He said "no"', "yes, or\nno", 1), ("ünder", "b", 0)]

@@ -13,8 +13,8 @@ import pytest
 
 from orchestrator.errors import OrchestratorError, SpecError, TaskDataError
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import MultipleChoiceExample, SideColumns, Task, load_task
-from orchestrator.tasks.side_columns import CategoryColumn, NumberColumn
+from orchestrator.tasks import MultipleChoiceExample, TabularColumns, Task, load_task
+from orchestrator.tasks.tabular_columns import CategoricalColumn, NumericalColumn
 
 SST2 = "sentence\tlabel\ngood \t1\nbad \t0\nfine \t1\n"
 
@@ -43,14 +43,14 @@ def test_a_known_task_finds_its_files_compressed_or_not(tmp_path: Path) -> None:
     assert [example.label for example in task.examples("validation")] == ["positive", "negative", "positive"]
 
 
-def test_an_unlabelled_test_file_is_no_split_and_a_labelled_one_is(tmp_path: Path) -> None:
+def test_an_unlabeled_test_file_is_no_split_and_a_labeled_one_is(tmp_path: Path) -> None:
     write(tmp_path, train__tsv=SST2, dev__tsv=SST2, test__tsv="index\tsentence\n0\tgood\n")
     assert load(id="sst2", folder=str(tmp_path)).splits == ("train", "validation")
     write(tmp_path, test__tsv=SST2)
     assert load(id="sst2", folder=str(tmp_path)).splits == ("train", "validation", "test")
 
 
-def test_an_unlabelled_test_file_without_a_header_is_no_split(tmp_path: Path) -> None:
+def test_an_unlabeled_test_file_without_a_header_is_no_split(tmp_path: Path) -> None:
     row = "gj04\t1\t\tWe go.\n"
     write(tmp_path, train__tsv=row, dev__tsv=row, test__tsv="index\tsentence\n0\tWe go.\n")
     task = load(id="cola", folder=str(tmp_path))
@@ -117,10 +117,12 @@ def test_own_labels_are_collected_from_every_row(tmp_path: Path) -> None:
 def test_own_columns_are_learnt_from_the_whole_training_split(tmp_path: Path) -> None:
     write(tmp_path, a__csv="text,label,size,colour\nx,1,2,red\ny,2,4,blue\n", b__csv="text,label,size,colour\nz,3,,\n")
     spec = {"id": "mine", "head": "regression", "text_columns": ("text",), "max_train_examples": 1}
-    spec |= {"number_columns": ("size",), "category_columns": ("colour",)}
+    spec |= {"numerical_columns": ("size",), "categorical_columns": ("colour",)}
     files = {"train": str(tmp_path / "a.csv"), "validation": str(tmp_path / "b.csv")}
     task = load(**spec, files=files)
-    assert task.columns == SideColumns((NumberColumn("size", 3.0, 1.0),), (CategoryColumn("colour", ("blue", "red")),))
+    assert task.columns == TabularColumns(
+        (NumericalColumn("size", 3.0, 1.0),), (CategoricalColumn("colour", ("blue", "red")),)
+    )
     write(tmp_path, a__csv="text,label,size,colour\nx,1,2,red\ny,2,4,green\n")
     assert load(**spec, files=files).fingerprint("validation") != task.fingerprint("validation")
     assert load(**spec, files={"validation": files["validation"]}).columns.names == ("size", "colour")
@@ -195,20 +197,20 @@ AMISS: dict[str, tuple[dict[str, Any], type[OrchestratorError], str]] = {
     "no validation": (
         {"id": "sst2", "folder": "{tmp}/only_train"},
         TaskDataError,
-        r"training split and no validation split \(dev\.tsv in .*\); give a labelled file as task\.files\.validation",
+        r"training split and no validation split \(dev\.tsv in .*\); give a labeled file as task\.files\.validation",
     ),
     "missing file": ({"id": "sst2", "files": {"test": "{tmp}/gone"}}, TaskDataError, r"files\.test: there is no file"),
     "known head": ({"id": "sst2", "folder": "{tmp}", "head": "ner"}, SpecError, r"task\.head: sst2 is a known task"),
     "known labels": ({"id": "sst2", "folder": "{tmp}", "labels": ("a", "b")}, SpecError, r"task\.labels: sst2"),
     "known columns": (
-        {"id": "sst2", "folder": "{tmp}", "number_columns": ("a",)},
+        {"id": "sst2", "folder": "{tmp}", "numerical_columns": ("a",)},
         SpecError,
-        r"task\.number_columns: sst2 is a known task",
+        r"task\.numerical_columns: sst2 is a known task",
     ),
     "columns of a ner task": (
-        {"id": "mine", "head": "ner", "files": {"validation": "{tmp}/a.csv"}, "category_columns": ("a",)},
+        {"id": "mine", "head": "ner", "files": {"validation": "{tmp}/a.csv"}, "categorical_columns": ("a",)},
         SpecError,
-        r"task\.category_columns is for classification and multi_label and regression; .* head: ner has no use",
+        r"task\.categorical_columns is for classification and multi_label and regression; .* head: ner has no use",
     ),
     "one choice": (
         {
@@ -227,7 +229,7 @@ AMISS: dict[str, tuple[dict[str, Any], type[OrchestratorError], str]] = {
             "head": "regression",
             "files": {"train": "{tmp}/a.csv", "validation": "{tmp}/a.csv"},
             "text_columns": ("text",),
-            "number_columns": ("size",),
+            "numerical_columns": ("size",),
         },
         TaskDataError,
         r"a\.csv has no column 'size', it has 'text', 'label'; name others with .* the field that named it",
@@ -291,6 +293,6 @@ def test_what_is_amiss_is_named_with_its_remedy(tmp_path: Path, case: str) -> No
 def test_a_split_that_is_not_there_is_named(tmp_path: Path) -> None:
     write(tmp_path, dev__tsv=SST2)
     with pytest.raises(
-        TaskDataError, match=r"task sst2 has no labelled test split, only validation; .*task\.files\.test"
+        TaskDataError, match=r"task sst2 has no labeled test split, only validation; .*task\.files\.test"
     ):
         load(id="sst2", folder=str(tmp_path)).examples("test")

@@ -1,4 +1,4 @@
-"""Files of labelled data: compression, lines, bytes that are no text.
+"""Files of labeled data: compression, lines, bytes that are no text.
 
 Alone: pytest tests/orchestrator/tasks/test_text_files.py
 """

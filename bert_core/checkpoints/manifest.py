@@ -1,0 +1,56 @@
+"""The manifest of a folder: SHA-256 digests that say which of its files are good.
+
+A flipped bit loads silently from safetensors; the manifest is what finds it. It is written last.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from bert_core.checkpoints.atomic_files import write_whole_text
+from bert_core.errors import CheckpointError
+
+MANIFEST_FILE = "manifest.json"
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write readable JSON, whole or not at all."""
+    write_whole_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
+
+
+def digest_file(path: Path) -> str:
+    """SHA-256 of a file's bytes as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_manifest(folder: Path, names: Iterable[str]) -> str:
+    """Record the digests of a folder's files; returns the digest of the manifest itself."""
+    files = {name: {"sha256": digest_file(folder / name), "bytes": (folder / name).stat().st_size} for name in names}
+    write_json(folder / MANIFEST_FILE, {"files": files})
+    return digest_file(folder / MANIFEST_FILE)
+
+
+def check_manifest(folder: Path, remedy: str) -> None:
+    """Compare a folder's files with its manifest.
+
+    Raises: CheckpointError, naming the file that is missing, cut short or altered, and ending in `remedy`.
+    """
+    path = folder / MANIFEST_FILE
+    try:
+        files = json.loads(path.read_bytes())["files"]
+        recorded = {str(name): (str(entry["sha256"]), int(entry["bytes"])) for name, entry in files.items()}
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read ({error.strerror}); {remedy}") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise CheckpointError(f"{path} is cut short or altered; {remedy}") from None
+    for name, (digest, num_bytes) in recorded.items():
+        file = folder / name
+        if not file.is_file():
+            raise CheckpointError(f"{file} is missing, though {MANIFEST_FILE} lists it; {remedy}")
+        if file.stat().st_size != num_bytes:
+            raise CheckpointError(f"{file} has {file.stat().st_size} bytes instead of {num_bytes}; {remedy}")
+        if digest_file(file) != digest:
+            raise CheckpointError(f"{file} is altered: its SHA-256 is not the one in {MANIFEST_FILE}; {remedy}")

@@ -1,0 +1,184 @@
+"""What every model here has: weights drawn from a seed, and folders in Hugging Face's layout."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from bert_core.checkpoints.atomic_files import atomic_write
+from bert_core.checkpoints.manifest import MANIFEST_FILE, check_manifest, write_json, write_manifest
+from bert_core.checkpoints.weight_names import WeightNames
+from bert_core.config import CONFIG_FILE, BertConfig
+from bert_core.errors import CheckpointError
+from bert_core.families import ENCODER
+
+WEIGHTS_FILE = "model.safetensors"
+_PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.ckpt.index", "tf_model.h5")
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What did not match when a model was loaded, by the names in Hugging Face's files."""
+
+    dropped: tuple[str, ...]
+    """Weights of the file that this model has no place for."""
+    initialized: tuple[str, ...]
+    """Weights of this model that the file lacks; they were drawn anew."""
+
+
+class PretrainedModel(nn.Module):
+    """A BERT with or without a head. Subclasses say in `build` what they are made of."""
+
+    load_report: LoadReport | None = None
+    """Set by `from_pretrained`."""
+    is_encoder_alone = False
+    """Whether this is the encoder without a head."""
+
+    def __init__(self, config: BertConfig, seed: int | None = 0) -> None:
+        """Weights drawn from `seed`; None leaves them without storage, for a model that becomes part of another."""
+        super().__init__()
+        self.config = config
+        with torch.device("meta"):  # nothing is drawn from torch's global generator
+            self.build(config)
+        if seed is not None:
+            self.to_empty(device="cpu")
+            self.initialize(seed)
+
+    def build(self, config: BertConfig) -> None:
+        """Create the modules."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def initialize(self, seed: int) -> None:
+        """Draw all weights anew: normal (Devlin et al. 2018, not truncated, as in Hugging Face), biases zero."""
+        generator = torch.Generator().manual_seed(seed)
+        for name, parameter in self.named_parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(std=self.config.initializer_range, generator=generator)
+            else:
+                parameter.fill_(0.0 if name.endswith("bias") else 1.0)
+        for module in self.modules():
+            if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+                module.weight[module.padding_idx].zero_()
+
+    @classmethod
+    def from_config(cls, config: BertConfig, seed: int = 0) -> Self:
+        """A new model; equal seeds give equal weights, and torch's global generator is left alone."""
+        return cls(config, seed)
+
+    @classmethod
+    def from_pretrained(
+        cls, folder: str | Path, config: BertConfig | None = None, seed: int = 0, encoder_only: bool = False
+    ) -> Self:
+        """The model of a folder in Hugging Face's layout; `load_report` lists what did not match.
+
+        Args:
+            config: used instead of the folder's, for another dropout or other labels.
+            seed: draws the weights that the folder lacks.
+            encoder_only: leave the folder's head aside and start with a new one.
+
+        Raises: CheckpointError, naming file and remedy.
+        """
+        folder = Path(folder)
+        model = cls(config or BertConfig.from_pretrained(folder), seed)
+        if (folder / MANIFEST_FILE).exists():
+            check_manifest(folder, "fetch or save the folder anew, or delete manifest.json if the change was meant")
+        names = model.weight_names
+        weights = names.normalized(_read_weights(folder), dict(model.named_parameters()))
+        model.load_report = model._load(names.encoder_of(weights) if encoder_only else weights, folder / WEIGHTS_FILE)
+        return model.eval()
+
+    @property
+    def weight_names(self) -> WeightNames:
+        """What the parameters are called in a file."""
+        return WeightNames(self.config.family, type(self).__name__, self.is_encoder_alone)
+
+    @torch.no_grad()
+    def _load(self, weights: dict[str, Tensor], path: Path) -> LoadReport:
+        used: set[str] = set()
+        missing: list[str] = []
+        essential: list[str] = []
+        in_file = self.weight_names
+        for name, parameter in self.named_parameters():
+            names = in_file.of(name)
+            absent = [file_name for file_name in names if file_name not in weights]
+            if absent:
+                missing += absent
+                in_encoder = self.is_encoder_alone or name.startswith(ENCODER)
+                essential += absent if in_encoder and "pooler." not in name else []
+                continue
+            parts = [weights[file_name] for file_name in names]
+            if any(part.shape != parts[0].shape for part in parts):
+                raise CheckpointError(f"{path}: {', '.join(names)} differ in shape; fetch or save the folder anew")
+            if not parts[0].is_floating_point() or parts[0].itemsize < 2:
+                raise CheckpointError(
+                    f"{path}: {names[0]} is of {parts[0].dtype}; quantized weights are not read: fetch the folder in "
+                    "float32, float16 or bfloat16"
+                )
+            value = in_file.from_file(name, weights)
+            if value.shape != parameter.shape:
+                raise CheckpointError(
+                    f"{path}: {names[0]} makes {tuple(value.shape)} where config.json asks for "
+                    f"{tuple(parameter.shape)}; use the config.json that was saved with these weights"
+                    + ("" if name.startswith(ENCODER) else ", or load with encoder_only=True for a new head")
+                )
+            parameter.copy_(value)
+            used.update(names)
+        if essential:
+            raise CheckpointError(
+                f"{path} lacks {len(essential)} weights of the encoder, {essential[0]} first; "
+                f"it is not a model of the shape in config.json: fetch or save the folder anew"
+            )
+        self._refuse_more_layers(weights, path)
+        return LoadReport(tuple(sorted(weights.keys() - used)), tuple(missing))
+
+    def _refuse_more_layers(self, weights: dict[str, Tensor], path: Path) -> None:
+        encoder = self if self.is_encoder_alone else self.get_submodule(ENCODER.removesuffix("."))
+        number = len(list(encoder.get_submodule("layers").children()))
+        beyond = f"layers.{number}.attention_norm.weight"
+        (name,) = self.weight_names.of(beyond if self.is_encoder_alone else ENCODER + beyond)
+        if name in weights or name.removeprefix(self.config.family.prefix) in weights:
+            raise CheckpointError(
+                f"{path} has more layers than the {number} that config.json asks for; use the config.json that was "
+                "saved with these weights"
+            )
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write config.json, model.safetensors and manifest.json; transformers loads the folder.
+
+        Each file appears whole or not at all, the manifest last. A replacement that breaks off in the middle leaves
+        the older manifest, which then refuses the mixture.
+        """
+        folder = Path(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CheckpointError(f"{folder} cannot be made a folder ({error.strerror}); name another") from None
+        weights = self.weight_names.to_file(self.state_dict())
+        architecture = self.config.family.architecture(type(self).__name__)
+        details = {"architectures": [architecture], "dtype": str(next(self.parameters()).dtype).split(".")[-1]}
+        write_json(folder / CONFIG_FILE, self.config.to_dict() | details)
+        atomic_write(folder / WEIGHTS_FILE, lambda path: save_file(weights, path, metadata={"format": "pt"}))
+        write_manifest(folder, [CONFIG_FILE, WEIGHTS_FILE])
+
+
+def _read_weights(folder: Path) -> dict[str, Tensor]:
+    path = folder / WEIGHTS_FILE
+    if not path.is_file():
+        if (folder / f"{WEIGHTS_FILE}.index.json").exists():
+            raise CheckpointError(f"{folder} holds weights in several files; save them with transformers as one file")
+        for pickle in _PICKLES:
+            if (folder / pickle).exists():
+                raise CheckpointError(
+                    f"{folder / pickle} is not read, since such a file can run code hidden in it; where you trust it, "
+                    f"load the folder with transformers and call save_pretrained to get {WEIGHTS_FILE}"
+                )
+        raise CheckpointError(f"{path} is missing; a model folder holds config.json and model.safetensors")
+    try:
+        return dict(load_file(path))
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is cut short or broken ({error}); fetch or save the folder anew") from None

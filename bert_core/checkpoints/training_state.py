@@ -1,0 +1,107 @@
+"""Everything that a training run needs to go on as if it had never stopped: safetensors and JSON, no pickle.
+
+A state is a folder of three files and a manifest of their digests. It is written beside its place and renamed when it
+is whole; loading checks the digests before anything is read into the model.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from bert_core.checkpoints.atomic_files import atomic_folder
+from bert_core.checkpoints.manifest import check_manifest, write_json, write_manifest
+from bert_core.errors import CheckpointError
+
+_MODEL = "model.safetensors"
+_OPTIMIZER = "optimizer.safetensors"
+_STATE = "state.json"
+_REMEDY = "use an older one"
+
+
+def save_training_state(folder: Path, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any]) -> str:
+    """Write weights, optimizer and `extra` (values that JSON can hold), whole or not at all.
+
+    Returns the SHA-256 of the manifest, which names this state for good. A state of that name is replaced.
+    """
+    with atomic_folder(folder) as new:
+        return write_training_state(new, model, optimizer, extra)
+
+
+def write_training_state(folder: Path, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any]) -> str:
+    """The same into a folder that is there, the manifest last; for those who see to wholeness themselves."""
+    save_file(_stored(model.state_dict()), folder / _MODEL)
+    save_file(_stored(_optimizer_tensors(model, optimizer)), folder / _OPTIMIZER)
+    write_json(folder / _STATE, {"param_groups": _named_groups(model, optimizer), "extra": dict(extra)})
+    return write_manifest(folder, (_MODEL, _OPTIMIZER, _STATE))
+
+
+def load_training_state(folder: Path, model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
+    """Put a saved state into a model and an optimizer of the same shape; returns `extra`.
+
+    Raises: CheckpointError, naming the file that is missing, cut short, altered or does not fit.
+    """
+    check_manifest(folder, _REMEDY)
+    try:
+        weights = load_file(folder / _MODEL)
+        tensors = load_file(folder / _OPTIMIZER)
+        state = json.loads((folder / _STATE).read_bytes())
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"{folder} cannot be read ({error}); {_REMEDY}") from None
+    groups = _named_groups(model, optimizer)
+    if [group["names"] for group in state["param_groups"]] != [group["names"] for group in groups]:
+        raise CheckpointError(f"{folder / _STATE} belongs to another model or optimizer; use the run's own settings")
+    for name, own in model.state_dict().items():
+        if name not in weights or weights[name].shape != own.shape:
+            found = tuple(weights[name].shape) if name in weights else "nothing"
+            raise CheckpointError(
+                f"{folder / _MODEL} holds {found} for {name} where the model has {tuple(own.shape)}; "
+                f"use the run's own settings"
+            )
+    model.load_state_dict(weights)
+    _load_optimizer(optimizer, state["param_groups"], tensors)
+    extra: dict[str, Any] = state["extra"]
+    return extra
+
+
+def _stored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+
+
+def _named_groups(model: nn.Module, optimizer: Optimizer) -> list[dict[str, Any]]:
+    """The optimizer's groups with names in the place of parameters."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    return [
+        {"names": [names[id(parameter)] for parameter in group["params"]]}
+        | {key: value for key, value in group.items() if key != "params"}
+        for group in optimizer.param_groups
+    ]
+
+
+def _optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    return {
+        f"{names[id(parameter)]}/{key}": torch.as_tensor(value)
+        for parameter, state in optimizer.state.items()
+        for key, value in state.items()
+    }
+
+
+def _load_optimizer(optimizer: Optimizer, groups: list[dict[str, Any]], tensors: Mapping[str, Tensor]) -> None:
+    index = {name: number for number, name in enumerate(name for group in groups for name in group["names"])}
+    state: dict[int, dict[str, Tensor]] = {}
+    for full_name, tensor in tensors.items():
+        name, _, key = full_name.rpartition("/")
+        state.setdefault(index[name], {})[key] = tensor
+    numbered = [
+        {key: tuple(value) if isinstance(value, list) else value for key, value in group.items() if key != "names"}
+        | {"params": [index[name] for name in group["names"]]}
+        for group in groups
+    ]
+    optimizer.load_state_dict({"state": state, "param_groups": numbered})

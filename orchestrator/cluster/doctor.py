@@ -1,0 +1,176 @@
+"""Whether this machine, the storage and the registry are fit: one finding per part, each problem with its remedy."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+from uuid import uuid4
+
+from orchestrator.errors import OrchestratorError
+from orchestrator.settings import Settings
+
+GIB = 1 << 30
+MIN_MEMORY_BYTES = 4 * GIB
+MIN_DISK_BYTES = 5 * GIB
+MIN_SHARED_MEMORY_BYTES = 1 * GIB
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found of one part. A `note` limits something; a `problem` keeps something from working."""
+
+    part: str
+    state: Literal["ok", "note", "problem"]
+    found: str
+    remedy: str = ""
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    """Look at one part after the other. Starts no Ray."""
+    checks: list[Callable[[Settings], Finding]] = [
+        _python,
+        _torch,
+        _gpu,
+        _ray,
+        _cores,
+        _memory,
+        _shared_memory,
+        _disk,
+        _storage,
+        _registry,
+        _cluster,
+    ]
+    for check in checks:
+        try:
+            yield check(settings)
+        except OrchestratorError as error:
+            yield Finding(check.__name__.strip("_"), "problem", str(error), "as the message says")
+        except Exception as error:  # one broken part must not hide the others
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            yield Finding(check.__name__.strip("_"), "problem", text[:300], "reinstall: rm -rf .venv, then make test")
+
+
+def _python(settings: Settings) -> Finding:
+    return Finding("python", "ok", f"{sys.version.split()[0]} at {sys.executable}")
+
+
+def _torch(settings: Settings) -> Finding:
+    import torch
+
+    return Finding("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads")
+
+
+def _gpu(settings: Settings) -> Finding:
+    import torch
+
+    if not torch.cuda.is_available():
+        return Finding("gpu", "note", "none that torch can use: training runs on CPUs", "fine for tiny and mini models")
+    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    bf16 = "bf16" if torch.cuda.is_bf16_supported() else "no bf16"
+    return Finding("gpu", "ok", f"{len(names)} × {names[0]}, {bf16}")
+
+
+def _ray(settings: Settings) -> Finding:
+    try:
+        found = version("ray")
+    except PackageNotFoundError:
+        return Finding(
+            "ray", "problem", "not installed", 'pip install -c constraints.txt "ray[default,data,train,tune]"'
+        )
+    if not found.startswith("2.60."):
+        return Finding("ray", "note", f"{found}; this was built on 2.60", "pip install -c constraints.txt ray")
+    return Finding("ray", "ok", found)
+
+
+def _cores(settings: Settings) -> Finding:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if usable < 2:
+        return Finding("cores", "note", f"{usable}: data and training take turns", "use a machine with two or more")
+    return Finding("cores", "ok", str(usable))
+
+
+def _memory(settings: Settings) -> Finding:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = _cgroup_limit()
+    found = min(total, limit) if limit else total
+    text = f"{found / GIB:.1f} GiB" + (" (the container's limit)" if limit and limit < total else "")
+    if found < MIN_MEMORY_BYTES:
+        return Finding(
+            "memory", "note", text, f"{MIN_MEMORY_BYTES / GIB:.0f} GiB are needed for the demo; expect failures"
+        )
+    return Finding("memory", "ok", text)
+
+
+def _cgroup_limit() -> int | None:
+    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        path = Path(name)
+        if path.is_file() and (text := path.read_text().strip()).isdecimal():
+            return int(text)
+    return None
+
+
+def _shared_memory(settings: Settings) -> Finding:
+    path = Path("/dev/shm")
+    if not path.is_dir():
+        return Finding("shared memory", "note", "no /dev/shm: Ray keeps objects on disk, slowly", "mount a tmpfs there")
+    free = shutil.disk_usage(path).free
+    text = f"{free / GIB:.1f} GiB free in {path}"
+    if free < MIN_SHARED_MEMORY_BYTES:
+        return Finding("shared memory", "note", f"{text}: Ray is slow with so little", "docker run --shm-size=4g")
+    return Finding("shared memory", "ok", text)
+
+
+def _disk(settings: Settings) -> Finding:
+    place = next(folder for folder in (settings.home, *settings.home.parents) if folder.exists())
+    free = shutil.disk_usage(place).free
+    text = f"{free / GIB:.1f} GiB free at {place}"
+    if free < MIN_DISK_BYTES:
+        return Finding("disk", "note", text, "free some space, or give another --home")
+    return Finding("disk", "ok", text)
+
+
+def _storage(settings: Settings) -> Finding:
+    from orchestrator.storage import delete, join, read_bytes, write_bytes
+
+    path = join(settings.storage, f".doctor-{uuid4().hex[:8]}")
+    try:
+        write_bytes(path, b"fit")
+        same = read_bytes(path) == b"fit"
+        delete(path)
+    except Exception as error:  # every filesystem has its own errors
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        return Finding(
+            "storage", "problem", f"{settings.storage}: {reason}", "check the permissions, or give --storage"
+        )
+    if not same:
+        return Finding(
+            "storage", "problem", f"{settings.storage} does not give back what was written", "give --storage"
+        )
+    return Finding("storage", "ok", f"{settings.storage} can be written")
+
+
+def _registry(settings: Settings) -> Finding:
+    from orchestrator.registry import Registry
+
+    with Registry(settings.registry) as registry:
+        try:
+            revision = registry.current_revision()
+        except OrchestratorError as error:
+            return Finding("registry", "problem", str(error), "as the message says, or give --registry")
+        if revision is None:
+            return Finding("registry", "ok", f"{registry}: empty; the first run makes its tables")
+        registry.runs(limit=1)
+        return Finding("registry", "ok", f"{registry}: revision {revision}")
+
+
+def _cluster(settings: Settings) -> Finding:
+    from orchestrator.cluster.connection import check_reachable
+
+    if settings.address in (None, "local"):
+        return Finding("cluster", "ok", "none named: a local Ray is started for each command")
+    check_reachable(settings.address)
+    return Finding("cluster", "ok", f"something listens at {settings.address}")

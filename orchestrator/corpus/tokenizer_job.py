@@ -1,0 +1,122 @@
+"""Training a tokenizer on a corpus, kept by fingerprint under STORAGE/tokenizers, and how well one fits a text."""
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+
+from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenizer_training import TRAINERS
+from orchestrator.corpus.input_files import find_files
+from orchestrator.corpus.shard_tokenization import is_held_out
+from orchestrator.corpus.units import read_corpus
+from orchestrator.errors import CorpusError
+from orchestrator.results import TokenizerResult
+from orchestrator.specs import TokenizerSpec
+from orchestrator.storage import digest_file, exists, join, read_json, write_bytes, write_json
+
+FORMAT = "tokenizer-1"
+MANIFEST = "manifest.json"
+HELD_OUT_SHARE = 0.02
+"""Documents that the report is computed on and the vocabulary does not see."""
+HELD_OUT_BYTES = 4 << 20
+"""Of these at most, so that they fit in memory; the others are trained on."""
+
+
+def train_tokenizer(spec: TokenizerSpec, storage: str) -> TokenizerResult:
+    """Learn a vocabulary, or find the one learnt before from the same files.
+
+    Raises: CorpusError for text that is missing, empty or broken.
+    """
+    folder = join(storage, "tokenizers", _key(spec))
+    if exists(join(folder, MANIFEST)):
+        kept = _load_kept(folder)
+        if kept is not None:
+            return kept
+    held_out: list[str] = []
+    train = TRAINERS[spec.algorithm]
+    tokenizer = train(_training_texts(spec, held_out), spec.vocab_size, spec.lowercase, spec.min_frequency)
+    report = tokenizer_report(tokenizer, held_out)
+    _save(tokenizer, folder, report)
+    return TokenizerResult(folder, tokenizer.fingerprint, tokenizer.vocab_size, report)
+
+
+def tokenizer_report(tokenizer: Tokenizer, texts: Iterable[str]) -> dict[str, float]:
+    """How the tokenizer cuts these texts; empty when they hold no word.
+
+    `fertility`: pieces per word (Ács 2019), words being cut as this tokenizer does it, WordPiece at space and
+    punctuation; `unknown_rate`: unknown tokens per word; `characters_per_token`: without white space, the number by
+    which tokenizers of different kinds compare.
+    """
+    num_words = num_tokens = num_unknown = num_characters = 0
+    paragraphs = (paragraph for text in texts for paragraph in text.split("\n") if paragraph)
+    while batch := list(islice(paragraphs, 1024)):
+        num_characters += sum(len("".join(paragraph.split())) for paragraph in batch)
+        for encoding in tokenizer.encode_batch(batch):
+            num_tokens += len(encoding.ids)
+            num_unknown += encoding.ids.count(tokenizer.unk_id)
+            num_words += len(set(encoding.word_ids))
+    if not num_words:
+        return {}
+    return {
+        "fertility": num_tokens / num_words,
+        "unknown_rate": num_unknown / num_words,
+        "characters_per_token": num_characters / num_tokens,
+        "num_words": float(num_words),
+    }
+
+
+def _key(spec: TokenizerSpec) -> str:
+    seen = [[file.path, file.num_bytes, file.version] for file in find_files(spec.corpus)]
+    parts = {"spec": spec.fingerprint(), "files": seen, "format": FORMAT, "tokenizers": version("tokenizers")}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _training_texts(spec: TokenizerSpec, held_out: list[str]) -> Iterator[str]:
+    """The texts to learn from; those for the report go to `held_out`."""
+    room = HELD_OUT_BYTES
+    empty = True
+    for document in read_corpus(spec.corpus, spec.max_bytes):
+        empty = False
+        num_bytes = len(document.text.encode())
+        if is_held_out(document.text, HELD_OUT_SHARE) and num_bytes <= room:
+            room -= num_bytes
+            held_out.append(document.text)
+        else:
+            # By paragraph: the library takes many times a text's length while it works on it.
+            yield from document.text.split("\n")
+    if empty:
+        hold = "holds" if len(spec.corpus.files) == 1 else "hold"
+        raise CorpusError(f"corpus.files: {', '.join(spec.corpus.files)} {hold} no document with text")
+
+
+def _save(tokenizer: Tokenizer, folder: str, report: dict[str, float]) -> None:
+    """The tokenizer's files, then the manifest: only with it the folder counts."""
+    with tempfile.TemporaryDirectory() as temporary:
+        tokenizer.save(temporary)
+        digests = {
+            file.name: write_bytes(join(folder, file.name), file.read_bytes()) for file in Path(temporary).iterdir()
+        }
+    manifest = {
+        "format": FORMAT,
+        "fingerprint": tokenizer.fingerprint,
+        "vocab_size": tokenizer.vocab_size,
+        "report": report,
+        "files": digests,
+    }
+    write_json(join(folder, MANIFEST), manifest)
+
+
+def _load_kept(folder: str) -> TokenizerResult | None:
+    """What was trained before, unless it was damaged since."""
+    try:
+        manifest = read_json(join(folder, MANIFEST))
+        whole = all(digest_file(join(folder, name)) == digest for name, digest in manifest["files"].items())
+        if not whole or manifest["format"] != FORMAT:
+            return None
+        return TokenizerResult(folder, manifest["fingerprint"], manifest["vocab_size"], manifest["report"])
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return None

@@ -1,0 +1,86 @@
+"""Where an interrupted fine-tuning goes on: how it stood after its last evaluation, as its run's checkpoint.
+
+A checkpoint's tensors are the weights, the optimizer's and the best weights so far; the rest is its JSON. Order,
+learning rate and dropout are functions of the step, so that nothing else decides what comes next.
+"""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from bert_core.errors import CheckpointError
+from orchestrator.results import Event, MessageEvent, MetricEvent
+from orchestrator.training.checkpoints import Checkpoints
+
+
+@dataclass(frozen=True)
+class TrainingSnapshot:
+    """How a training stands after an evaluation."""
+
+    step: int
+    is_last: bool
+    """Whether the training has ended with it"""
+    stale: int
+    """Evaluations since the best one"""
+    best: Mapping[str, Any]
+    """The best evaluation, in values that JSON can hold"""
+    best_weights: Mapping[str, Tensor]
+
+
+class CheckpointedTraining:
+    """Keeps a training's standing, and what was reported until then, which may not be recorded when all is lost.
+
+    Args:
+        identity: what decides the weights beside the step, by name; a checkpoint of other values is refused.
+        report: told of events, again of those before where a training goes on.
+    """
+
+    def __init__(
+        self, checkpoints: Checkpoints, identity: Mapping[str, object], report: Callable[[Sequence[Event]], None]
+    ) -> None:
+        self._checkpoints, self._identity, self._report = checkpoints, dict(identity), report
+        self._reported: list[MetricEvent] = []
+
+    def report(self, events: Sequence[MetricEvent]) -> None:
+        """Report an evaluation."""
+        self._reported += events
+        self._report(events)
+
+    def save(self, model: nn.Module, optimizer: Optimizer, standing: TrainingSnapshot) -> None:
+        """Write a checkpoint in place of the one before. Raises: RunStoppedError when a later attempt has begun."""
+        values = {name: getattr(standing, name) for name in ("is_last", "stale", "best")}
+        reported = [asdict(event) for event in self._reported]
+        extra = {"identity": self._identity, "standing": values, "reported": reported}
+        self._checkpoints.save(standing.step, _with_best(model, standing.best_weights), optimizer, extra)
+
+    def restore(self, model: nn.Module, optimizer: Optimizer) -> TrainingSnapshot | None:
+        """Load what was kept into model and optimizer; None when there is nothing.
+
+        Raises: CheckpointError when it is damaged or of another identity.
+        """
+        both = _with_best(model, model.state_dict())
+        found = self._checkpoints.load(both, optimizer, lambda text: self._report([MessageEvent(text, "warning")]))
+        self._checkpoints.tidy()
+        if found is None:
+            return None
+        event, extra = found
+        for name, value in self._identity.items():
+            if extra["identity"].get(name) != value:
+                raise CheckpointError(
+                    f"cannot resume: {name} has changed since step {event.step}; "
+                    "put the old one back, or start a new run"
+                )
+        self.report([MetricEvent(**values) for values in extra["reported"]])
+        self._report([MessageEvent(f"goes on after step {event.step:,}")])
+        return TrainingSnapshot(event.step, best_weights=both[1].state_dict(), **extra["standing"])
+
+
+def _with_best(model: nn.Module, best_weights: Mapping[str, Tensor]) -> nn.ModuleList:
+    """The model, and a copy of it with the best weights."""
+    best = copy.deepcopy(model)
+    best.load_state_dict(best_weights)
+    return nn.ModuleList([model, best])

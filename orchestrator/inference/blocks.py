@@ -1,0 +1,72 @@
+"""Lines in blocks, and what a model answers to one.
+
+A block is what is answered at a time, its lines in batches by length. Which lines make one depends on the file alone,
+so an answer's bytes are the same whoever computes it.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from orchestrator.errors import InputError
+from orchestrator.storage.text_lines import numbered_lines
+
+BLOCK_LINES = 1024
+BLOCK_CHARACTERS = 1 << 20
+"""A block ends with the line that reaches either: enough to sort by length, little enough to hold many."""
+
+
+@dataclass(frozen=True)
+class LineBlock:
+    """Lines one after the other, without the blank ones."""
+
+    lines: tuple[tuple[int, str], ...]
+    """Each with its number in the file, from 1."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers to a block."""
+
+    data: bytes
+    """As it stands in the output, which is the blocks' data one after the other."""
+    num_lines: int
+    num_truncated: int = 0
+    """Lines of which the model read the beginning only."""
+
+
+class Answerer(Protocol):
+    """A model that answers blocks, each from its lines alone. Raises: InputError, naming the line."""
+
+    def __call__(self, block: LineBlock) -> Answers:
+        """The answers, in the lines' order."""
+
+
+def line_blocks(lines: Iterable[str]) -> Iterator[LineBlock]:
+    """All lines that are not blank, in order; no more than a block is read ahead."""
+    held: list[tuple[int, str]] = []
+    num_characters = 0
+    for number, line in numbered_lines(lines):
+        held.append((number, line))
+        num_characters += len(line)
+        if len(held) == BLOCK_LINES or num_characters >= BLOCK_CHARACTERS:
+            yield LineBlock(tuple(held))
+            held, num_characters = [], 0
+    if held:
+        yield LineBlock(tuple(held))
+
+
+def answer_blocks(answerer: Answerer, blocks: Iterable[LineBlock], file: str) -> Iterator[Answers]:
+    """The answers to a file's blocks. Raises: InputError, naming file and line."""
+    for block in blocks:
+        try:
+            answers = answerer(block)
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from None
+        yield answers
+
+
+def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """A JSON object a line, in UTF-8."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()

@@ -1,0 +1,97 @@
+"""Lines of text as vectors: as JSON values, or as one matrix in a file.
+
+Shapes: N texts, H hidden.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from bert_core.checkpoints.atomic_files import atomic_write
+from bert_core.text_embedding import TextEmbedder
+from orchestrator.errors import InputError
+from orchestrator.inference.blocks import Answers, LineBlock, json_lines, line_blocks
+from orchestrator.retrieval.embedding import embed_texts, load_embedder
+from orchestrator.storage.text_lines import check_has, numbered_lines, parse_line
+
+
+class LineEmbedder:
+    """Answers as JSON lines, an `embedding` beside what the line said, or as rows (H,) of a matrix."""
+
+    def __init__(self, embedder: TextEmbedder, as_matrix: bool = False) -> None:
+        """Vectors alone, as they lie in memory, where a matrix is asked for."""
+        self.embedder = embedder
+        self.as_matrix = as_matrix
+
+    @classmethod
+    def load(cls, folder: str, as_matrix: bool = False, device: str = "cpu") -> Self:
+        """From any encoder's folder. Raises: CheckpointError, TokenizerError."""
+        return cls(load_embedder(folder, device), as_matrix)
+
+    def embed(self, block: LineBlock) -> tuple[list[dict[str, Any]], NDArray[np.float32]]:
+        """What each line says, and the vectors (N, H). Raises: InputError, naming the line."""
+        values = [read_text_line(line, number) for number, line in block.lines]
+        numbers = [number for number, _ in block.lines]
+        return values, embed_texts(self.embedder, [some["text"] for some in values], numbers)
+
+    def __call__(self, block: LineBlock) -> Answers:
+        """The answers, in the lines' order."""
+        num_truncated = self.embedder.num_truncated
+        values, vectors = self.embed(block)
+        if self.as_matrix:
+            data = vectors.tobytes()
+        else:
+            data = json_lines(
+                {**some, "embedding": vector.tolist()} for some, vector in zip(values, vectors, strict=True)
+            )
+        return Answers(data, len(values), self.embedder.num_truncated - num_truncated)
+
+
+def embed(folder: str, lines: Iterable[str]) -> Iterator[tuple[dict[str, Any], NDArray[np.float32]]]:
+    """What each line says and its vector (H,), in order; blank lines are passed over.
+
+    A line is a text, or a JSON object with `text`, whose other keys are kept. Raises: InputError, naming the line.
+    """
+    embedder = LineEmbedder.load(folder)
+    for block in line_blocks(lines):
+        yield from zip(*embedder.embed(block), strict=True)
+
+
+def read_text_lines(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The number of each line that is not blank, and what it says, `text` at least. Raises: InputError."""
+    return ((number, read_text_line(line, number)) for number, line in numbered_lines(lines))
+
+
+def read_text_line(line: str, number: int) -> dict[str, Any]:
+    """What a line says, `text` at least. Raises: InputError, naming the line."""
+    read = parse_line(line, number)
+    values = {"text": read} if isinstance(read, str) else read
+    check_has("text", values, number)
+    if not isinstance(values["text"], str):
+        raise InputError(f"line {number}: text must be text")
+    return values
+
+
+def write_matrix(path: Path, rows: Iterable[bytes], dimension: int) -> int:
+    """Rows of `dimension` float32, any whole number at a time, as the `.npy` file of a matrix (N, H), whole or not at
+    all; returns N."""
+    num_bytes = 0
+    header = {"descr": npy.dtype_to_descr(np.dtype(np.float32)), "fortran_order": False}
+
+    def write(temporary: Path) -> None:
+        nonlocal num_bytes
+        with temporary.open("wb") as file:
+            # NumPy leaves room in a header for any number of rows, so that the true one can be written at the end.
+            npy.write_array_header_1_0(file, {**header, "shape": (0, dimension)})
+            for data in rows:
+                num_bytes += file.write(data)
+            file.seek(0)
+            npy.write_array_header_1_0(file, {**header, "shape": (num_bytes // (4 * dimension), dimension)})
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write(path, write)
+    return num_bytes // (4 * dimension)

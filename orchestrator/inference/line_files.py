@@ -1,0 +1,57 @@
+"""A file of lines answered: in this process, or by workers on Ray where some are asked for or a cluster is named."""
+
+import math
+from collections.abc import Callable, Iterator
+
+from orchestrator.cluster.connection import connect, is_local, node_resources
+from orchestrator.errors import ClusterError, InputError
+from orchestrator.inference.blocks import Answerer, Answers, answer_blocks, line_blocks
+from orchestrator.settings import Settings
+from orchestrator.storage import exists
+from orchestrator.storage.text_lines import stream_lines
+
+
+def answer_file(
+    load: Callable[[str], Answerer],
+    folder: str,
+    file: str,
+    settings: Settings,
+    num_workers: int | None = None,
+    num_gpus: float = 0.0,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Iterator[Answers]:
+    """The answers to a file's blocks, in order; the same bytes from this process and from any number of workers.
+
+    Args:
+        load: makes the model of `folder`: `Predictor.load`, `LineEmbedder.load`.
+        num_workers: where none are asked for, as many as the cluster of `settings.address` has room for; this process
+            alone where none is named.
+        num_gpus: of each worker, beside one CPU.
+        tell: told how many workers there are.
+
+    Raises: InputError, naming file and line; CheckpointError, TokenizerError; ClusterError.
+    """
+    if not exists(file):
+        raise InputError(f"there is no file {file}; check the path")
+    if num_workers is None and is_local(settings):
+        yield from answer_blocks(load(folder), line_blocks(stream_lines(file)), file)
+        return
+    from orchestrator.inference.workers import answer_on_ray
+
+    with connect(settings, num_cpus=num_workers or 1):
+        count = _fitting(num_workers, num_gpus)
+        tell(f"{count} worker{'s' if count > 1 else ''} on Ray")
+        yield from answer_on_ray(load, folder, file, count, num_gpus)
+
+
+def _fitting(num_workers: int | None, num_gpus: float) -> int:
+    """So many workers, or as many as the nodes have room for. Raises: ClusterError."""
+    each = {"CPU": 1.0} | ({"GPU": num_gpus} if num_gpus else {})
+    room = sum(min(math.floor(node.get(name, 0.0) / need) for name, need in each.items()) for node in node_resources())
+    if room < (num_workers or 1):
+        gpus = f" and {num_gpus:g} GPUs" if num_gpus else ""
+        raise ClusterError(
+            f"{num_workers or 1} workers are asked for, each with 1 CPU{gpus}; there is room for {room}. "
+            "Lower --workers or --gpus-per-worker, or use a larger cluster with --address"
+        )
+    return num_workers or room

@@ -1,0 +1,109 @@
+"""A pretrained model asked directly: the likeliest tokens for each [MASK], and whether a sentence follows another."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bert_core.errors import CheckpointError
+from orchestrator.errors import InputError
+from orchestrator.storage import local_copy
+
+
+@dataclass(frozen=True)
+class FilledMask:
+    """One guess for one [MASK]."""
+
+    mask: int
+    """Which [MASK] of the text, from 1."""
+    rank: int
+    token: str
+    probability: float
+    text: str
+    """The text with this guess in its place; other masks as they were."""
+
+
+@dataclass(frozen=True)
+class NextSentence:
+    """How likely B follows A."""
+
+    probability: float
+    follows: bool
+
+
+def fill_mask(folder: str, text: str, top_k: int = 5) -> list[FilledMask]:
+    """The likeliest tokens for each [MASK] of a text. Raises: InputError, CheckpointError."""
+    import torch
+
+    from bert_core.packed_sequences import PackedSequences
+
+    model, tokenizer = _load_pretraining(folder, "prediction.bias", "masked tokens")
+    mask = tokenizer.token(tokenizer.mask_id)
+    ids = [tokenizer.cls_id, *tokenizer.encode_batch([text])[0].ids, tokenizer.sep_id]
+    places = [place for place, token in enumerate(ids) if token == tokenizer.mask_id]
+    if not places:
+        raise InputError(f"the text has no {mask} to fill; write it where a word is missing")
+    _check_length(len(ids), model.config.max_seq_length)
+    seqs = PackedSequences.from_lengths(
+        torch.tensor(ids), torch.zeros(len(ids), dtype=torch.long), torch.tensor([0, len(ids)])
+    )
+    with torch.inference_mode():
+        hidden = model.bert.encode(seqs)  # (T, H)
+        probabilities = model.predict(hidden[places]).float().softmax(dim=-1)  # (P, V)
+    best = probabilities[:, : tokenizer.vocab_size].topk(min(top_k, tokenizer.vocab_size))
+    pieces = text.split(mask)
+    filled = []
+    for number, (values, tokens) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True), start=1):
+        for rank, (probability, token_id) in enumerate(zip(values, tokens, strict=True), start=1):
+            token = tokenizer.token(token_id)
+            before, after = mask.join(pieces[:number]), mask.join(pieces[number:])
+            word, goes_on = tokenizer.surface(token_id)
+            whole = (before.rstrip() if goes_on else before) + word + after
+            filled.append(FilledMask(number, rank, token, probability, whole))
+    return filled
+
+
+def next_sentence(folder: str, first: str, second: str) -> NextSentence:
+    """How likely the second text follows the first. Raises: InputError, CheckpointError."""
+    import torch
+
+    from bert_core.packed_sequences import PackedSequences
+
+    model, tokenizer = _load_pretraining(folder, "next_sentence.weight", "next sentences")
+    a, b = tokenizer.encode_ids([first, second])
+    if not a or not b:
+        raise InputError("next-sentence needs two texts with at least one word each")
+    layout = tokenizer.segment_layout
+    ids = [layout.prefix, *a, *layout.between, *b, layout.suffix]
+    _check_length(len(ids), model.config.max_seq_length)
+    types = [0] * (len(ids) - len(b) - 1) + [layout.type_of_second] * (len(b) + 1)
+    seqs = PackedSequences.from_lengths(torch.tensor(ids), torch.tensor(types), torch.tensor([0, len(ids)]))
+    with torch.inference_mode():
+        logits = model.next_sentence(model.bert.pool(model.bert.encode(seqs), seqs))  # (1, 2)
+        probability = float(logits.float().softmax(dim=-1)[0, 0])
+    return NextSentence(probability, probability >= 0.5)
+
+
+def _load_pretraining(folder: str, weight: str, what: str) -> Any:
+    """A model with its pretraining heads, and its tokenizer. Raises: CheckpointError when it lacks that weight."""
+    from bert_core.heads import BertForPreTraining
+    from bert_core.text.tokenization import Tokenizer
+
+    local = Path(local_copy(folder))
+    model = BertForPreTraining.from_pretrained(local)
+    tokenizer = Tokenizer.load(local)
+    tokenizer.check_fits(model.config.vocab_size)
+    assert model.load_report is not None
+    found = weight in dict(model.named_parameters())
+    if weight.startswith("next_sentence.") and not model.config.sentence_head:
+        raise CheckpointError(
+            f"{folder} has no head for {what}: a model of its family ({model.config.model_type}) is pretrained without "
+            "one; use one pretrained with sentence pairs, as BERT is"
+        )
+    if not found or model.weight_names.of(weight)[0] in model.load_report.initialized:
+        raise CheckpointError(f"{folder} has no head for {what}; use the pretrained model that it was fine-tuned from")
+    return model, tokenizer
+
+
+def _check_length(length: int, longest: int) -> None:
+    if length > longest:
+        raise InputError(f"the text has {length} tokens, the model reads {longest} at most; shorten it")

@@ -1,0 +1,50 @@
+"""A model's scores on a split of a task."""
+
+from collections.abc import Callable, Sequence
+
+from orchestrator.errors import InputError
+from orchestrator.finetuning.evaluation import evaluate_model
+from orchestrator.results import EvaluationResult, Split
+from orchestrator.retrieval.reranking import Reranking
+from orchestrator.retrieval.searching import INDEXES, rank_queries
+from orchestrator.specs import TaskSpec
+from orchestrator.storage import join
+from orchestrator.tasks import Prediction, Task, load_task, prediction_rows, score, write_prediction_rows
+
+
+def evaluate(
+    folder: str,
+    task: TaskSpec,
+    split: Split,
+    storage: str,
+    batch_size: int = 64,
+    predictions: str | None = None,
+    reranking: Reranking | None = None,
+    on_progress: Callable[[str], None] = lambda line: None,
+) -> EvaluationResult:
+    """Scores of a model's folder on a split of a task; per-example predictions go to a JSONL file where one is named.
+
+    Args:
+        storage: where tokenized examples and document indexes are kept.
+        reranking: scores the first hits of a retrieval task again.
+    """
+    loaded = load_task(task)
+    if reranking is not None:
+        check_reranks(loaded)
+    found: Sequence[Prediction]
+    counts: dict[str, int] = {}
+    if loaded.head == "retrieval":
+        kept = join(storage, INDEXES)
+        found, counts = rank_queries(folder, loaded, split, reranking, on_progress, kept)
+        metrics = score(loaded, split, found)
+    else:
+        metrics, found = evaluate_model(folder, loaded, split, batch_size, join(storage, "tasks"))
+    if predictions is not None:
+        write_prediction_rows(predictions, prediction_rows(loaded, split, found))
+    return EvaluationResult(loaded.id, split, metrics, len(found), predictions, counts)
+
+
+def check_reranks(task: Task) -> None:
+    """See that a task has hits that a reranker can score. Raises: InputError."""
+    if task.head != "retrieval":
+        raise InputError(f"task {task.id} is no retrieval: it has no hits to score again; leave rerank out")

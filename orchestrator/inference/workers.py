@@ -1,0 +1,122 @@
+"""Blocks of lines answered by Ray Data: one task reads the file, workers that hold the model answer, in order.
+
+Errors that a person can mend travel as values among the answers: so the first one of the file is raised, after all
+answers before it, whichever worker was faster. Any other error ends the work where it happens.
+"""
+
+import socket
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import ray.data
+from numpy.typing import NDArray
+from ray.data import ActorPoolStrategy, TaskPoolStrategy
+from ray.exceptions import RayError
+
+from bert_core.errors import BertCoreError
+from orchestrator.cluster.data_context import MAX_RETRIES, data_context
+from orchestrator.errors import ClusterError, InputError, OrchestratorError, last_line
+from orchestrator.inference.blocks import Answerer, Answers, answer_blocks, line_blocks
+from orchestrator.storage import exists
+from orchestrator.storage.files import absolute
+from orchestrator.storage.text_lines import stream_lines
+
+BYTES_PER_WORKER = 64 << 20
+"""Of blocks and answers on their way, about; the reader waits where it is ahead of its workers by more."""
+
+Batch = dict[str, NDArray[np.object_]]
+
+
+def answer_on_ray(
+    load: Callable[[str], Answerer], folder: str, file: str, num_workers: int, num_gpus: float = 0.0
+) -> Iterator[Answers]:
+    """The answers to a file's blocks, in order, by the connected Ray.
+
+    Args:
+        load: makes the model of `folder`, once in each worker.
+        num_gpus: of each worker, beside one CPU.
+
+    Raises: InputError, CheckpointError and the like as a worker raised them; ClusterError when Ray loses the work.
+    """
+    with data_context(num_workers, num_workers * BYTES_PER_WORKER) as context:
+        context.execution_options.preserve_order = True
+        context.target_max_block_size = 1  # every block of lines is a block of Ray's, and so a task
+        answers = (
+            ray.data.from_items([absolute(file)])  # no task that reads, which would want a CPU
+            .map_batches(
+                _read,
+                batch_size=None,
+                num_cpus=0,
+                compute=TaskPoolStrategy(size=1),
+                max_retries=MAX_RETRIES,
+            )
+            .map_batches(
+                _Worker,
+                fn_constructor_args=(load, absolute(folder), file),
+                batch_size=None,
+                num_cpus=1,
+                num_gpus=num_gpus,
+                # All begin at once, and the first one up leaves blocks to the others; a short file has none for some.
+                compute=ActorPoolStrategy(
+                    min_size=1, max_size=num_workers, initial_size=num_workers, max_tasks_in_flight_per_actor=2
+                ),
+                max_task_retries=MAX_RETRIES,
+            )
+        )
+    try:
+        for row in answers.iter_rows():
+            if isinstance(row["item"], Exception):
+                raise row["item"]
+            yield row["item"]
+    except RayError as error:
+        raise ClusterError(f"a worker failed: {last_line(error)}; where memory ran out, use fewer --workers") from error
+
+
+def _read(batch: Batch) -> Iterator[Batch]:
+    """The file's blocks, one after the other, and what was wrong with it."""
+    (file,) = batch["item"]
+    try:
+        _check_reachable(file)
+        for block in line_blocks(stream_lines(file)):
+            yield _batch(block)
+    except InputError as error:
+        yield _batch(error)
+
+
+class _Worker:
+    """Holds the model, or what was wrong with it."""
+
+    def __init__(self, load: Callable[[str], Answerer], folder: str, file: str) -> None:
+        self._file = file
+        self._answerer: Answerer | OrchestratorError | BertCoreError
+        try:
+            _check_reachable(folder)
+            self._answerer = load(folder)
+        except (OrchestratorError, BertCoreError) as error:
+            self._answerer = error
+
+    def __call__(self, batch: Batch) -> Batch:
+        answerer, (item,) = self._answerer, batch["item"]
+        if isinstance(answerer, Exception):
+            return _batch(answerer)
+        if isinstance(item, Exception):
+            return _batch(item)
+        try:
+            (answers,) = answer_blocks(answerer, [item], self._file)
+        except (OrchestratorError, BertCoreError) as error:
+            return _batch(error)
+        return _batch(answers)
+
+
+def _check_reachable(path: str) -> None:
+    if not exists(path):
+        raise InputError(
+            f"{path} is not on {socket.gethostname()}, where it is to be read: every node of the cluster must reach "
+            "it; put it on the --storage, or leave --workers and --address out"
+        )
+
+
+def _batch(item: object) -> Batch:
+    items = np.empty(1, dtype=object)
+    items[0] = item
+    return {"item": items}

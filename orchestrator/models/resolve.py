@@ -1,0 +1,113 @@
+"""What the names in a spec lead to: folders of models and tokenizers, and the bits that lie there."""
+
+from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenizer_files import TOKENIZER_FILES
+from orchestrator.errors import NotFoundError
+from orchestrator.registry import Registry
+from orchestrator.settings import Settings
+from orchestrator.specs.references import STAGE_MARK, TOKENIZER_FIELDS, SpecT, replace_names
+from orchestrator.storage import digest_file, exists, join, local_copy
+from orchestrator.storage.files import absolute
+
+_WEIGHTS = "model.safetensors"
+MODEL_FILE = "config.json"
+
+
+def resolve_model(name: str, settings: Settings) -> str:
+    """The folder of a model: one given as a path, a registered name (`name`, `name@version`), or a run's model.
+
+    Raises: NotFoundError, saying what was looked for and what there is.
+    """
+    if exists(join(name, MODEL_FILE)):
+        return name
+    if name.startswith((".", "/", "~")) or "://" in name:
+        what = f"{name} is no model folder: it has no {MODEL_FILE}" if exists(name) else f"there is no folder {name}"
+        raise NotFoundError(what)
+    with Registry(settings.registry) as registry:
+        try:
+            folder: str = registry.model(name).folder
+            return folder
+        except NotFoundError as error:
+            registered = str(error).partition("; ")[2].rstrip(".")
+        try:
+            run = registry.run(name)
+        except NotFoundError as error:
+            if "several runs" in str(error):
+                raise
+            folder = f"folder with a {MODEL_FILE}" if exists(name) else "folder"
+            raise NotFoundError(
+                f"{name!r} is no registered model, run or {folder} ({registered}); "
+                "run the spec that makes it first, or name another"
+            ) from None
+        if run.model_folder is not None:
+            return str(run.model_folder)
+        raise NotFoundError(f"run {run.id} ({run.kind}, {run.state}) has left no model; see `orchestrator models list`")
+
+
+def is_place(field: str, name: str) -> bool:
+    """Whether a field's value is itself the path of such a thing; every other one is looked up in the registry.
+
+    A folder that is no model does not stand in the way of a registered model of that name.
+    """
+    if exists(join(name, MODEL_FILE)):
+        return True
+    if field not in TOKENIZER_FIELDS:
+        return False
+    is_file = name.endswith(TOKENIZER_FILES) and exists(name)
+    return is_file or any(exists(join(name, file)) for file in TOKENIZER_FILES)
+
+
+def resolve_tokenizer(name: str, settings: Settings) -> str:
+    """The folder or file of a tokenizer: a path, or the tokenizer of a model.
+
+    Raises: NotFoundError, saying how to make one.
+    """
+    if is_place("tokenizer", name):
+        return name
+    try:
+        return resolve_model(name, settings)
+    except NotFoundError:
+        what = f"{name} has neither {' nor '.join(TOKENIZER_FILES)}" if exists(name) else f"nothing at {name}"
+        raise NotFoundError(
+            f"{what}, and no model of that name; make one with: orchestrator tokenizer train FILES --to {name}"
+        ) from None
+
+
+def resolve_name(field: str, name: str, settings: Settings) -> str:
+    """The folder or file that a field's value leads to, absolute: workers have another current directory.
+
+    Raises: NotFoundError, naming the field.
+    """
+    try:
+        path = (resolve_tokenizer if field in TOKENIZER_FIELDS else resolve_model)(name, settings)
+    except NotFoundError as error:
+        raise NotFoundError(f"{field}: {error}") from None
+    if not exists(path):
+        raise NotFoundError(f"{field}: the folder of {name}, {path}, is gone; name another, or run what made it again")
+    return absolute(path)
+
+
+def pin_names(spec: SpecT, settings: Settings) -> SpecT:
+    """The spec with registered names as `name@version`, so that it means the same weights for ever.
+
+    Raises: NotFoundError for a name that leads nowhere.
+    """
+    with Registry(settings.registry) as registry:
+        models = registry.models()
+        labels = {absolute(str(row.folder)): f"{row.name}@{row.version}" for row in models.itertuples()}
+
+        def pin(field: str, name: str) -> str:
+            if name.startswith(STAGE_MARK):
+                return name
+            folder = resolve_name(field, name, settings)
+            return name if is_place(field, name) else labels.get(folder, folder)
+
+        return replace_names(spec, pin)
+
+
+def content_digest(field: str, name: str, settings: Settings) -> str:
+    """Of the weights or the tokenizer that a name leads to."""
+    path = resolve_name(field, name, settings)
+    if field in TOKENIZER_FIELDS:
+        return Tokenizer.load(local_copy(path, skip=(_WEIGHTS,))).fingerprint
+    return digest_file(join(path, _WEIGHTS))

@@ -1,0 +1,1 @@
+"""What a spec needs and what forbids it, told before anything starts."""

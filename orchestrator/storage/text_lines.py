@@ -1,0 +1,81 @@
+"""Lines that a model is asked about: plain text, or a JSON object.
+
+A byte that is not UTF-8 is expected as the lone surrogate that `errors="surrogateescape"` makes of it.
+"""
+
+import io
+import json
+import lzma
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import IO, Any
+
+import zstandard
+from fsspec.compression import compr
+from fsspec.utils import infer_compression
+
+from orchestrator.errors import InputError
+from orchestrator.storage.files import open_read
+
+HALF_A_PAIR = "has half a surrogate pair, which is no character"
+
+
+def stream_lines(path: str) -> Iterator[str]:
+    """The lines of a file, a path or URI, decompressed by its ending; only a line feed ends one.
+
+    Raises: InputError for one that is not there or cannot be read.
+    """
+    try:
+        with (
+            open_read(path) as raw,
+            _decompressed(raw, path) as data,
+            io.TextIOWrapper(data, "utf-8-sig", errors="surrogateescape", newline="\n") as lines,
+        ):
+            yield from lines
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}; check the path") from None
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path} cannot be read ({reason}); check the path, or fetch the file again") from None
+
+
+def _decompressed(raw: IO[bytes], path: str) -> IO[bytes]:
+    kind = infer_compression(path)
+    file: IO[bytes] = compr[kind](raw, mode="rb") if kind else raw
+    return file
+
+
+def numbered_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, with their numbers from 1, which count all."""
+    return ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+
+
+def parse_line(line: str, number: int) -> dict[str, Any] | str:
+    """The object of a line that begins with a brace, else its text. Raises: InputError, naming the line."""
+    text = line.strip("\r\n")
+    if any("\udc80" <= character <= "\udcff" for character in text):
+        raise InputError(f"line {number} is not UTF-8; save the file as UTF-8 or leave the line out")
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        values: dict[str, Any] = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"line {number} is not whole JSON: {error.msg} at column {error.colno}") from None
+    if has_half_a_pair(values):
+        raise InputError(f"line {number} {HALF_A_PAIR}; mend it or leave it out")
+    return values
+
+
+def check_has(key: str, values: dict[str, Any], number: int) -> None:
+    """Raise InputError unless the object of a line has a key."""
+    if key not in values:
+        raise InputError(f"line {number}: no key {key!r}; it has: {', '.join(values)[:200] or 'none'}")
+
+
+def has_half_a_pair(value: object) -> bool:
+    """Whether a value read from JSON, which may escape half of an emoji, has text that is no Unicode."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False

@@ -1,0 +1,169 @@
+"""A person's own columns beside the text, numbers and categories, as the vector that a classifier reads.
+
+What the vector is made with (means, spreads, categories) is learnt from a split once and kept with the model.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.errors import TaskDataError
+from orchestrator.tasks.examples import TextExample
+
+_MAX_CATEGORIES = 1000
+"""More than these are text, and belong there."""
+
+_LARGEST = 1e30
+"""Numbers beyond this leave no room for arithmetic in float32."""
+
+
+@dataclass(frozen=True)
+class NumericalColumn:
+    """A column of numbers, and what they are like where they are not missing."""
+
+    name: str
+    mean: float
+    standard_deviation: float
+    """1 where the numbers are all the same."""
+
+
+@dataclass(frozen=True)
+class CategoricalColumn:
+    """A column of categories, and those that are known, sorted."""
+
+    name: str
+    categories: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TabularColumns:
+    """How columns become E numbers for the classifier.
+
+    A number column gives two: how many standard deviations its value lies from the mean, and 1 where it is missing
+    (the value then is the mean). A category column gives one for each category that is known, after one for a category
+    that is missing or unknown; all are 0 but one, so that the layer that reads them holds a vector for each category.
+    """
+
+    numbers: tuple[NumericalColumn, ...] = ()
+    categories: tuple[CategoricalColumn, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, numbers first."""
+        return (*(column.name for column in self.numbers), *(column.name for column in self.categories))
+
+    def read(self, record: Mapping[str, object]) -> tuple[tuple[float | None, ...], tuple[str | None, ...]]:
+        """A record's numbers and categories. Raises: ValueError, as `read_columns` does."""
+        return read_columns(record, [c.name for c in self.numbers], [c.name for c in self.categories])
+
+    @property
+    def width(self) -> int:
+        """E."""
+        return 2 * len(self.numbers) + sum(1 + len(column.categories) for column in self.categories)
+
+    @classmethod
+    def learn(
+        cls, numerical_columns: Sequence[str], categorical_columns: Sequence[str], examples: Sequence[TextExample]
+    ) -> Self:
+        """From a split's examples. Raises: TaskDataError for a category column that holds something else."""
+        numbers = []
+        for place, name in enumerate(numerical_columns):
+            values = np.array([value for e in examples if (value := e.numbers[place]) is not None] or [0.0])
+            # Equal numbers can have a tiny standard deviation instead of none, by rounding.
+            spread = float(values.std()) if np.ptp(values) > 0 else 1.0
+            numbers.append(NumericalColumn(name, float(values.mean()), spread))
+        categories = []
+        for place, name in enumerate(categorical_columns):
+            known = sorted({category for e in examples if (category := e.categories[place]) is not None})
+            if len(known) > _MAX_CATEGORIES:
+                raise TaskDataError(
+                    f"task.categorical_columns: {name} has {len(known):,} different values, "
+                    f"at most {_MAX_CATEGORIES:,} can be categories; name it among the text_columns or the "
+                    "numerical_columns, or leave it out"
+                )
+            categories.append(CategoricalColumn(name, tuple(known)))
+        return cls(tuple(numbers), tuple(categories))
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """What `dataclasses.asdict` made of it, through JSON. Raises: TypeError, KeyError when it is something else."""
+        return cls(
+            tuple(NumericalColumn(**column) for column in values["numbers"]),
+            tuple(CategoricalColumn(column["name"], tuple(column["categories"])) for column in values["categories"]),
+        )
+
+    def encode(self, examples: Sequence[TextExample]) -> NDArray[np.float32]:
+        """(N, E)"""
+        encoded = np.zeros((len(examples), self.width), np.float32)
+        start = 0
+        for place, number in enumerate(self.numbers):
+            values = [e.numbers[place] for e in examples]
+            distances = [0.0 if v is None else (v - number.mean) / number.standard_deviation for v in values]
+            encoded[:, start] = distances
+            encoded[:, start + 1] = [value is None for value in values]
+            start += 2
+        for place, column in enumerate(self.categories):
+            numbered = {category: index for index, category in enumerate(column.categories, start=1)}
+            slots = [numbered.get(e.categories[place] or "", 0) for e in examples]
+            encoded[np.arange(len(examples)), start + np.array(slots, dtype=np.int64)] = 1.0
+            start += 1 + len(column.categories)
+        return encoded
+
+
+NO_COLUMNS = TabularColumns()
+"""Text alone."""
+
+
+def read_columns(
+    values: Mapping[str, object], numerical_columns: Sequence[str], categorical_columns: Sequence[str]
+) -> tuple[tuple[float | None, ...], tuple[str | None, ...]]:
+    """A record's numbers and categories. Raises: ValueError, naming the column, for what is neither one nor missing."""
+    numbers, categories = [], []
+    for name in numerical_columns:
+        try:
+            numbers.append(read_number(values[name]))
+        except ValueError as error:
+            raise ValueError(f"{name} {error}") from None
+    for name in categorical_columns:
+        if isinstance(values[name], list | dict):
+            raise ValueError(f"{name} {str(values[name])[:80]} is not one category")
+        categories.append(read_category(values[name]))
+    return tuple(numbers), tuple(categories)
+
+
+def read_number(value: object) -> float | None:
+    """A number, None where it is missing: nothing, an empty text, NaN. Raises: ValueError when it is something else.
+
+    >>> read_number("2.5"), read_number(""), read_number(True)
+    (2.5, None, 1.0)
+    """
+    if value is None or value == "":
+        return None
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{str(value)[:80]!r} is not a number") from None
+    if abs(number) > _LARGEST:
+        raise ValueError(f"{number:g} is beyond {_LARGEST:g}")
+    return None if math.isnan(number) else number
+
+
+def read_category(value: object) -> str | None:
+    """A category, None where it is missing: nothing, an empty text, NaN. Whole numbers look alike, of whatever type.
+
+    >>> read_category(3.0), read_category(True), read_category("")
+    ('3', 'true', None)
+    """
+    if value is None or value == "" or value != value:
+        return None
+    return label_text(int(value) if isinstance(value, float) and value.is_integer() else value)
+
+
+def label_text(value: object) -> str:
+    """A label or category as text; what JSON has a word for goes by that word."""
+    return json.dumps(value) if isinstance(value, bool | int | float) else str(value)

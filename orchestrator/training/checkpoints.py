@@ -1,0 +1,128 @@
+"""A run's checkpoints: folders on the storage, and one pointer file that says which of them are whole.
+
+The pointer is replaced after a checkpoint is complete, so it never names half of one; nothing is found by listing.
+A checkpoint that does not match its digests is passed over with a warning for the one before it.
+"""
+
+import builtins
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from bert_core.checkpoints.manifest import MANIFEST_FILE
+from bert_core.checkpoints.training_state import load_training_state, write_training_state
+from bert_core.errors import CheckpointError
+from orchestrator.errors import RunStoppedError
+from orchestrator.results import CheckpointEvent
+from orchestrator.storage import (
+    delete,
+    digest_file,
+    exists,
+    join,
+    local_copy,
+    names_in,
+    read_json,
+    write_folder,
+    write_json,
+)
+
+POINTER = "checkpoints.json"
+FOLDER = "checkpoints"
+
+
+def delete_checkpoints(run_folder: str) -> None:
+    """Remove all checkpoints of a run that has no more use for them, the pointer first."""
+    delete(join(run_folder, POINTER))
+    delete(join(run_folder, FOLDER))
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The checkpoints of one run, as one attempt sees them."""
+
+    run_folder: str
+    attempt: int = 1
+    keep: int = 2
+
+    def list(self) -> list[CheckpointEvent]:
+        """The whole checkpoints, newest first."""
+        return [CheckpointEvent(**entry) for entry in self._pointer()["checkpoints"]]
+
+    def save(self, step: int, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any]) -> CheckpointEvent:
+        """Write a checkpoint, then the pointer, then remove what is too old.
+
+        Raises: RunStoppedError when a later attempt has taken over the run.
+        """
+        self._refuse_if_superseded()
+        path = join(self.run_folder, FOLDER, f"step-{step:08d}-attempt-{self.attempt}")
+        with write_folder(path) as folder:
+            digest = write_training_state(folder, model, optimizer, extra)
+            num_bytes = sum(file.stat().st_size for file in folder.iterdir())
+        event = CheckpointEvent(step, path, digest, num_bytes)
+        known = [entry for entry in self._refuse_if_superseded() if entry["path"] != path]
+        kept = [asdict(event), *(entry for entry in known if entry["step"] < step)][: self.keep]
+        write_json(join(self.run_folder, POINTER), {"attempt": self.attempt, "checkpoints": kept})
+        for entry in known:
+            if entry not in kept:
+                delete(entry["path"])
+        return event
+
+    def load(
+        self, model: nn.Module, optimizer: Optimizer, warn: Callable[[str], None]
+    ) -> tuple[CheckpointEvent, dict[str, Any]] | None:
+        """Restore the newest whole checkpoint; None when the run has none yet.
+
+        Raises: CheckpointError when there are some and none of them is whole.
+        """
+        problems = []
+        for event in self.list():
+            try:
+                return event, self._load(event, model, optimizer)
+            except (CheckpointError, OSError) as error:
+                problems.append(str(error))
+                warn(f"checkpoint of step {event.step} is passed over: {error}")
+        if problems:
+            raise CheckpointError(
+                f"no checkpoint of {self.run_folder} can be used ({problems[-1]}); "
+                "nothing is left to resume from: start a new run"
+            )
+        return None
+
+    def tidy(self) -> None:
+        """Remove what no pointer names: halves that a killed process left, and what it had no time to delete."""
+        known = {entry["path"].rstrip("/").rpartition("/")[2] for entry in self._refuse_if_superseded()}
+        for name in names_in(join(self.run_folder, FOLDER)):
+            if name not in known:
+                delete(join(self.run_folder, FOLDER, name))
+
+    @staticmethod
+    def _load(event: CheckpointEvent, model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
+        folder = local_copy(event.path)
+        manifest = folder / MANIFEST_FILE
+        if manifest.is_file() and digest_file(str(manifest)) != event.digest:
+            raise CheckpointError(f"{event.path} is not what {POINTER} says: its manifest has another digest")
+        return load_training_state(folder, model, optimizer)
+
+    def _refuse_if_superseded(self) -> "builtins.list[dict[str, Any]]":
+        """The known checkpoints. Raises: RunStoppedError when a later attempt has written one."""
+        pointer = self._pointer()
+        if pointer["attempt"] > self.attempt:
+            raise RunStoppedError(
+                f"this run was resumed elsewhere (attempt {pointer['attempt']}) and goes on there; "
+                "this process ends and changes nothing"
+            )
+        checkpoints: builtins.list[dict[str, Any]] = pointer["checkpoints"]
+        return checkpoints
+
+    def _pointer(self) -> dict[str, Any]:
+        path = join(self.run_folder, POINTER)
+        if not exists(path):
+            return {"attempt": 0, "checkpoints": []}
+        try:
+            pointer = read_json(path)
+            return {"attempt": int(pointer["attempt"]), "checkpoints": list(pointer["checkpoints"])}
+        except (ValueError, KeyError, TypeError):
+            raise CheckpointError(f"{path} is cut short or altered; delete it to begin this run anew") from None

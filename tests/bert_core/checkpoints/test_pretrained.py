@@ -1,0 +1,242 @@
+"""Folders in Hugging Face's layout, both ways, and what is wrong with them.
+
+Run alone: pytest tests/bert_core/checkpoints/test_pretrained.py
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from bert_core.checkpoints.pretrained import PretrainedModel
+from bert_core.config import BertConfig
+from bert_core.errors import CheckpointError
+from bert_core.heads import (
+    BertForPreTraining,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
+from bert_core.model import BertModel
+from tests.bert_core.reference import ragged_batch, scattered, small_config
+
+CONFIG = small_config().with_labels(["a", "b", "c"])
+CLASSES: list[type[PretrainedModel]] = [
+    BertModel,
+    BertForPreTraining,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    BertForQuestionAnswering,
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A pretraining model's folder."""
+    scattered(BertForPreTraining.from_config(CONFIG)).save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def change_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    """Rewrite the weights as another tool would: without our manifest."""
+    weights = load_file(folder / "model.safetensors")
+    change(weights)
+    save_file(weights, folder / "model.safetensors")
+    (folder / "manifest.json").unlink()
+
+
+@pytest.mark.parametrize("model_class", CLASSES)
+def test_folder_goes_to_transformers_and_back(model_class: type[PretrainedModel], tmp_path: Path) -> None:
+    model = scattered(model_class.from_config(CONFIG)).eval()
+    model.save_pretrained(tmp_path / "ours")
+    theirs, report = getattr(transformers, model_class.__name__).from_pretrained(
+        tmp_path / "ours", output_loading_info=True
+    )
+    assert not any(report.values())
+    batch = ragged_batch(CONFIG, [4, 7], 7)
+    real = batch["attention_mask"].bool()
+    with torch.no_grad():
+        for name, tensor in vars(model(**batch)).items():
+            if tensor is not None:
+                ours, expected = (t[real] if t.dim() == 3 else t for t in (tensor, theirs(**batch)[name]))
+                torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-4)
+    theirs.save_pretrained(tmp_path / "theirs")
+    again = model_class.from_pretrained(tmp_path / "theirs")
+    assert again.config == model.config
+    assert again.load_report is not None
+    assert again.load_report.dropped == again.load_report.initialized == ()
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(again.state_dict()[name], tensor), name
+
+
+def test_auto_classes_find_the_head(folder: Path) -> None:
+    loaded = transformers.AutoModelForPreTraining.from_pretrained(folder)
+    assert type(loaded).__name__ == "BertForPreTraining"
+    assert json.loads((folder / "config.json").read_text())["architectures"] == ["BertForPreTraining"]
+
+
+@pytest.mark.parametrize("model_class", CLASSES)
+def test_encoder_goes_into_any_head_and_the_rest_is_listed(model_class: type[PretrainedModel], folder: Path) -> None:
+    model = model_class.from_pretrained(folder)
+    source = BertForPreTraining.from_pretrained(folder)
+    encoder = getattr(model, "bert", model)
+    assert torch.equal(encoder.layers[1].qkv.weight, source.bert.layers[1].qkv.weight)
+    report = model.load_report
+    assert report is not None
+    expected = {
+        BertForSequenceClassification: ("classifier.weight", "classifier.bias"),
+        BertForTokenClassification: ("classifier.weight", "classifier.bias"),
+        BertForQuestionAnswering: ("qa_outputs.weight", "qa_outputs.bias"),
+    }
+    assert report.initialized == expected.get(model_class, ())
+    assert ("cls.seq_relationship.bias" in report.dropped) == (model_class is not BertForPreTraining)
+    assert ("bert.pooler.dense.bias" in report.dropped) == (
+        model_class in (BertForTokenClassification, BertForQuestionAnswering)
+    )
+
+
+def test_new_weights_follow_the_seed(folder: Path) -> None:
+    first, again, other = (BertForTokenClassification.from_pretrained(folder, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(first.classifier.weight, again.classifier.weight)
+    assert not torch.equal(first.classifier.weight, other.classifier.weight)
+
+
+def test_old_names_and_a_missing_prefix_are_understood(folder: Path) -> None:
+    def age(weights: dict[str, torch.Tensor]) -> None:
+        for name in [name for name in weights if name.startswith("bert.")]:
+            old = name.removeprefix("bert.").replace("LayerNorm.weight", "LayerNorm.gamma")
+            weights[old.replace("LayerNorm.bias", "LayerNorm.beta")] = weights.pop(name)
+        weights["embeddings.position_ids"] = torch.arange(32)[None]
+
+    expected = BertForPreTraining.from_pretrained(folder)
+    change_weights(folder, age)
+    model = BertForPreTraining.from_pretrained(folder)
+    assert model.load_report == expected.load_report
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), expected.parameters(), strict=True))
+
+
+def test_half_precision_file_is_loaded_in_full_precision(folder: Path) -> None:
+    change_weights(folder, lambda weights: weights.update({n: w.bfloat16() for n, w in weights.items()}))
+    assert BertModel.from_pretrained(folder).pooler.weight.dtype == torch.float32
+
+
+def test_given_config_replaces_the_folder_s(folder: Path) -> None:
+    config = BertConfig.from_pretrained(folder).with_dropout(0.3).with_labels(["x", "y"])
+    model = BertForSequenceClassification.from_pretrained(folder, config)
+    assert model.dropout.p == 0.3
+    assert model.classifier.weight.shape == (2, 24)
+
+
+def test_other_labels_need_a_new_head(tmp_path: Path) -> None:
+    trained = scattered(BertForSequenceClassification.from_config(CONFIG))
+    trained.save_pretrained(tmp_path)
+    config = CONFIG.with_labels(["x", "y"])
+    with pytest.raises(CheckpointError, match=r"classifier\.weight makes \(3, 24\).*\(2, 24\).*encoder_only=True"):
+        BertForSequenceClassification.from_pretrained(tmp_path, config)
+    model = BertForSequenceClassification.from_pretrained(tmp_path, config, encoder_only=True)
+    assert model.load_report is not None
+    assert model.load_report.initialized == ("classifier.weight", "classifier.bias")
+    assert torch.equal(model.bert.pooler.weight, trained.bert.pooler.weight)
+
+
+def test_flipped_bit_is_found_and_the_file_named(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is altered: its SHA-256"):
+        BertModel.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("with_manifest", [True, False])
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.999])
+def test_file_cut_short_is_found(folder: Path, share: float, with_manifest: bool) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    if not with_manifest:
+        (folder / "manifest.json").unlink()
+    with pytest.raises(CheckpointError, match=r"model\.safetensors (has \d+ bytes instead of|is cut short)"):
+        BertModel.from_pretrained(folder)
+
+
+def test_missing_weights_file_is_named(folder: Path) -> None:
+    (folder / "manifest.json").unlink()
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is missing"):
+        BertModel.from_pretrained(folder)
+
+
+def test_weights_in_several_files_are_refused(folder: Path) -> None:
+    (folder / "manifest.json").unlink()
+    (folder / "model.safetensors").rename(folder / "model.safetensors.index.json")
+    with pytest.raises(CheckpointError, match="weights in several files"):
+        BertModel.from_pretrained(folder)
+
+
+def test_pickle_is_refused_with_the_way_out(folder: Path) -> None:
+    (folder / "manifest.json").unlink()
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match=r"pytorch_model\.bin is not read.*save_pretrained"):
+        BertModel.from_pretrained(folder)
+
+
+def test_missing_layer_is_refused(folder: Path) -> None:
+    change_weights(folder, lambda weights: weights.pop("bert.encoder.layer.1.attention.self.key.weight"))
+    with pytest.raises(CheckpointError, match=r"lacks 1 weights of the encoder, bert\.encoder\.layer\.1\.attention"):
+        BertModel.from_pretrained(folder)
+
+
+def test_encoder_of_another_shape_is_refused(folder: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"word_embeddings\.weight makes \(53, 24\) where .* \(60, 24\)"):
+        BertModel.from_pretrained(folder, small_config(vocab_size=60))
+
+
+def test_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"nowhere/config\.json cannot be read"):
+        BertModel.from_pretrained(tmp_path / "nowhere")
+
+
+def test_saving_again_replaces_the_model(folder: Path) -> None:
+    other = BertForPreTraining.from_config(CONFIG, seed=9)
+    other.save_pretrained(folder)
+    again = BertForPreTraining.from_pretrained(folder)
+    assert torch.equal(again.prediction.transform.weight, other.prediction.transform.weight)
+    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "manifest.json", "model.safetensors"]
+
+
+def test_equal_models_give_equal_files(folder: Path, tmp_path: Path) -> None:
+    BertForPreTraining.from_pretrained(folder).save_pretrained(tmp_path / "copy")
+    for name in ("config.json", "model.safetensors", "manifest.json"):
+        assert (tmp_path / "copy" / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_weights_of_more_layers_than_the_configuration_s_are_refused(folder: Path) -> None:
+    values = json.loads((folder / "config.json").read_text()) | {"num_hidden_layers": 1}
+    (folder / "manifest.json").unlink()
+    (folder / "config.json").write_text(json.dumps(values))
+    for model_class in (BertModel, BertForPreTraining):
+        with pytest.raises(CheckpointError, match=r"has more layers than the 1 that config\.json asks for"):
+            model_class.from_pretrained(folder)
+
+
+def test_quantized_weights_are_refused(folder: Path) -> None:
+    change_weights(folder, lambda weights: weights.update({n: w.to(torch.int8) for n, w in weights.items()}))
+    with pytest.raises(CheckpointError, match=r"is of torch\.int8; quantized weights are not read"):
+        BertModel.from_pretrained(folder)
+
+
+def test_a_key_matrix_of_another_shape_is_named(folder: Path) -> None:
+    name = "bert.encoder.layer.1.attention.self.key.weight"
+    change_weights(folder, lambda weights: weights.update({name: weights[name][:, :-1].contiguous()}))
+    with pytest.raises(CheckpointError, match=rf"{name}.* differ in shape"):
+        BertModel.from_pretrained(folder)
+
+
+def test_a_file_in_the_folder_s_place_is_named(tmp_path: Path) -> None:
+    (tmp_path / "taken").touch()
+    with pytest.raises(CheckpointError, match="taken cannot be made a folder"):
+        BertModel.from_config(CONFIG).save_pretrained(tmp_path / "taken")

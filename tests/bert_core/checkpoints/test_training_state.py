@@ -1,0 +1,217 @@
+"""Stopping and going on, bit for bit; damaged states.
+
+Run alone: pytest tests/bert_core/checkpoints/test_training_state.py
+"""
+
+import hashlib
+import json
+import multiprocessing
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+import torch
+from torch.optim import AdamW
+
+from bert_core.checkpoints.training_state import load_training_state, save_training_state
+from bert_core.errors import CheckpointError
+from bert_core.heads import BertForPreTraining
+from bert_core.optimization import build_optimizer, linear_warmup_decay
+from tests.bert_core.reference import ragged_batch, small_config
+
+CONFIG = small_config().with_dropout(0.1)
+FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
+
+
+def fresh(seed: int = 0, vocab_size: int = 53) -> tuple[BertForPreTraining, AdamW]:
+    config = small_config(vocab_size=vocab_size).with_dropout(0.1)
+    model = BertForPreTraining.from_config(config, seed).train()
+    return model, build_optimizer(model, learning_rate=1e-2)
+
+
+def train(model: BertForPreTraining, optimizer: AdamW, first: int, last: int) -> None:
+    for step in range(first, last):
+        torch.manual_seed(step)
+        for group in optimizer.param_groups:
+            group["lr"] = 1e-2 * linear_warmup_decay(step, 20, 4)
+        batch = ragged_batch(CONFIG, [5, 3, 8], 8, seed=step)
+        labels = torch.where(batch["input_ids"] % 3 == 1, batch["input_ids"], -100)
+        loss = model(**batch, labels=labels, next_sentence_label=torch.tensor([0, 1, 0])).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def digest(model: BertForPreTraining, optimizer: AdamW) -> str:
+    """What a state with these weights and moments is called."""
+    with tempfile.TemporaryDirectory() as folder:
+        return save_training_state(Path(folder) / "state", model, optimizer, {})
+
+
+def go_on(folder: str, answers: "multiprocessing.SimpleQueue[tuple[str, int]]") -> None:
+    """The second half, in a process of its own."""
+    torch.set_num_threads(1)
+    model, optimizer = fresh(seed=7)
+    step = load_training_state(Path(folder), model, optimizer)["step"]
+    train(model, optimizer, step, 20)
+    answers.put((digest(model, optimizer), step))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The state after three steps."""
+    model, optimizer = fresh()
+    train(model, optimizer, 0, 3)
+    save_training_state(tmp_path / "step-3", model, optimizer, {"step": 3})
+    return tmp_path / "step-3"
+
+
+def test_ten_steps_and_ten_in_a_new_process_equal_twenty(tmp_path: Path) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        straight = fresh()
+        train(*straight, 0, 20)
+        halved = fresh()
+        train(*halved, 0, 10)
+    finally:
+        torch.set_num_threads(threads)
+    save_training_state(tmp_path / "state", *halved, {"step": 10})
+    context = multiprocessing.get_context("spawn")
+    answers = context.SimpleQueue()
+    process = context.Process(target=go_on, args=(str(tmp_path / "state"), answers))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    assert answers.get() == (digest(*straight), 10)
+
+
+def test_state_comes_back_whole(folder: Path) -> None:
+    saved = fresh()
+    train(*saved, 0, 3)
+    loaded = fresh(seed=5)
+    assert load_training_state(folder, *loaded) == {"step": 3}
+    assert digest(*loaded) == digest(*saved)
+    assert loaded[1].param_groups[0]["lr"] == saved[1].param_groups[0]["lr"]
+    assert loaded[1].param_groups[0]["betas"] == (0.9, 0.999)
+
+
+def test_state_before_the_first_step_can_be_saved(tmp_path: Path) -> None:
+    save_training_state(tmp_path / "state", *fresh(), {"rates": [0.1, 1e-17], "name": "é"})
+    assert load_training_state(tmp_path / "state", *fresh(1)) == {"rates": [0.1, 1e-17], "name": "é"}
+
+
+def test_digest_names_the_state(folder: Path, tmp_path: Path) -> None:
+    model, optimizer = fresh()
+    load_training_state(folder, model, optimizer)
+    same = save_training_state(tmp_path / "same", model, optimizer, {"step": 3})
+    other = save_training_state(tmp_path / "other", model, optimizer, {"step": 4})
+    assert same == hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest() != other
+
+
+def test_state_of_the_same_name_is_replaced(folder: Path) -> None:
+    save_training_state(folder, *fresh(), {"step": 0})
+    assert load_training_state(folder, *fresh()) == {"step": 0}
+    assert [path.name for path in folder.parent.iterdir()] == ["step-3"]
+
+
+@pytest.mark.parametrize("failing", ["fsync", "rename"])
+def test_failed_save_keeps_the_older_state(folder: Path, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+    """Every call that can fail fails once, until a save passes."""
+    real_fsync, real_rename = os.fsync, Path.rename
+    source, target = fresh(), fresh()
+    for failing_call in range(1, 100):
+        calls = 0
+
+        def fail_in_turn(turn: int = failing_call) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == turn:
+                raise OSError(5, "Input/output error")
+
+        def fsync(descriptor: int) -> None:
+            if failing == "fsync":
+                fail_in_turn()
+            real_fsync(descriptor)
+
+        def rename(path: Path, target: Path) -> Path:
+            if failing == "rename":
+                fail_in_turn()
+            return real_rename(path, target)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", fsync)
+            patched.setattr(Path, "rename", rename)
+            try:
+                save_training_state(folder, *source, {"step": 4})
+            except OSError:
+                assert load_training_state(folder, *target) in ({"step": 3}, {"step": 4})
+                assert [path.name for path in folder.parent.iterdir()] == ["step-3"]
+                continue
+        break
+    assert failing_call > 2
+    assert load_training_state(folder, *fresh()) == {"step": 4}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_flipped_bit_is_found(folder: Path, name: str) -> None:
+    data = bytearray((folder / name).read_bytes())
+    data[len(data) // 2] ^= 16
+    (folder / name).write_bytes(data)
+    with pytest.raises(CheckpointError, match=rf"{name} is altered.*use an older one"):
+        load_training_state(folder, *fresh())
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_file_cut_at_any_length_is_found(folder: Path, name: str) -> None:
+    data = (folder / name).read_bytes()
+    target = fresh()
+    for length in {0, 1, 8, len(data) // 2, len(data) - 1}:
+        (folder / name).write_bytes(data[:length])
+        with pytest.raises(CheckpointError, match=f"{name} has {length} bytes instead of {len(data)}"):
+            load_training_state(folder, *target)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_missing_file_is_named(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    with pytest.raises(CheckpointError, match=f"{name} is missing"):
+        load_training_state(folder, *fresh())
+
+
+def test_manifest_cut_at_any_length_is_found(folder: Path) -> None:
+    path = folder / "manifest.json"
+    data = path.read_bytes().rstrip()
+    target = fresh()
+    for length in range(len(data)):
+        path.write_bytes(data[:length])
+        with pytest.raises(CheckpointError, match=r"manifest\.json is cut short or altered"):
+            load_training_state(folder, *target)
+
+
+def test_missing_state_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"nothing/manifest\.json cannot be read"):
+        load_training_state(tmp_path / "nothing", *fresh())
+
+
+def test_damaged_state_leaves_the_model_alone(folder: Path) -> None:
+    model, optimizer = fresh(seed=4)
+    before = digest(model, optimizer)
+    (folder / "state.json").write_bytes(b"{}")
+    with pytest.raises(CheckpointError):
+        load_training_state(folder, model, optimizer)
+    assert digest(model, optimizer) == before
+
+
+def test_state_of_another_model_is_refused(folder: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"\(53, 24\) for bert\.embeddings\.word\.weight where .* \(60, 24\)"):
+        load_training_state(folder, *fresh(vocab_size=60))
+    model = BertForPreTraining.from_config(small_config(num_hidden_layers=1))
+    with pytest.raises(CheckpointError, match=r"state\.json belongs to another model"):
+        load_training_state(folder, model, build_optimizer(model, 1e-2))
+
+
+def test_nothing_but_json_and_safetensors_is_written(folder: Path) -> None:
+    assert sorted(path.name for path in folder.iterdir()) == ["manifest.json", *FILES]
+    assert json.loads((folder / "state.json").read_bytes())["extra"] == {"step": 3}

@@ -1,0 +1,91 @@
+"""The files for `ray up`: whole by Ray's own rules, at the versions that are tested, closed to the world.
+
+Alone: .venv/bin/pytest tests/orchestrator/cluster/test_cluster_files.py
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ray.autoscaler._private.util import prepare_config, validate_config
+
+from orchestrator.cluster.connection import check_processes, check_resources
+from orchestrator.planning.checks import needed_processes, needed_resources
+from orchestrator.specs.loading import load_spec
+
+ROOT = Path(__file__).parents[3]
+CLUSTER_FILES = ["cluster.yaml", "cluster.local.yaml"]
+
+
+def load(name: str) -> dict[str, Any]:
+    config: dict[str, Any] = yaml.safe_load((ROOT / name).read_text())
+    return config
+
+
+def commands(config: dict[str, Any]) -> str:
+    kinds = ("setup_commands", "head_start_ray_commands", "worker_start_ray_commands")
+    return "\n".join(line for kind in kinds for line in config[kind])
+
+
+def start_commands(config: dict[str, Any]) -> list[str]:
+    lines = [*config["head_start_ray_commands"], *config["worker_start_ray_commands"]]
+    return [line for line in lines if "ray start" in line]
+
+
+@pytest.mark.parametrize("name", CLUSTER_FILES)
+def test_a_cluster_file_is_whole_by_rays_own_schema(name: str) -> None:
+    prepared = prepare_config(load(name))
+    validate_config(prepared)
+    assert prepared["head_node_type"] in prepared["available_node_types"]
+    assert len(prepared["available_node_types"]) >= 1
+
+
+@pytest.mark.parametrize("name", CLUSTER_FILES)
+def test_versions_are_those_of_the_constraints(name: str) -> None:
+    pins = dict(re.findall(r"^([\w.-]+)==([\w.]+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    named = dict(re.findall(r'"(ray|torch)(?:\[[\w,]+\])?==([\w.]+)"', commands(load(name))))
+    assert named == {"ray": pins["ray"], "torch": pins["torch"]}
+
+
+@pytest.mark.parametrize("name", CLUSTER_FILES)
+def test_every_node_asks_for_the_token(name: str) -> None:
+    config = load(name)
+    assert all("RAY_AUTH_MODE=token" in line for line in start_commands(config))
+    assert len(start_commands(config)) == 2
+    assert any(target.endswith(".ray/auth_token") for target in config["file_mounts"])
+    assert "chmod 600 ~/.ray/auth_token" in commands(config)
+
+
+@pytest.mark.parametrize("name", CLUSTER_FILES)
+def test_every_node_may_open_enough_files(name: str) -> None:
+    assert all("ulimit -n 65536" in line for line in start_commands(load(name)))
+
+
+def test_the_cluster_is_as_large_as_its_example_asks() -> None:
+    base = load_spec(ROOT / "experiments" / "pretrain_base.yaml")
+    (processes,) = needed_processes(base)
+    gpu_node = load("cluster.yaml")["available_node_types"]["gpu"]
+    nodes = [gpu_node["resources"]] * gpu_node["min_workers"]
+    check_processes([processes], nodes)
+    check_resources(needed_resources(base), {name: len(nodes) * count for name, count in nodes[0].items()})
+
+
+@pytest.mark.parametrize("name", CLUSTER_FILES)
+def test_the_dashboard_stays_on_loopback_and_storage_is_shared(name: str) -> None:
+    text = commands(load(name))
+    assert "--dashboard-host=127.0.0.1" in text
+    assert "ORCHESTRATOR_STORAGE=" in text
+    assert "password" not in text.lower()
+
+
+@pytest.mark.parametrize("name", CLUSTER_FILES)
+def test_git_and_data_are_not_copied(name: str) -> None:
+    assert {".git", ".venv", "data"} <= set(load(name)["rsync_exclude"])
+
+
+def test_only_ssh_from_one_address_is_let_in() -> None:
+    (rule,) = load("cluster.yaml")["provider"]["security_group"]["IpPermissions"]
+    assert (rule["FromPort"], rule["ToPort"]) == (22, 22)
+    assert all(source["CidrIp"].endswith("/32") for source in rule["IpRanges"])

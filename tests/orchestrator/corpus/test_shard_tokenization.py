@@ -1,0 +1,67 @@
+"""Documents to shards: tokens, sentence lengths, held-out documents; no Ray.
+
+Run alone: pytest tests/orchestrator/corpus/test_shard_tokenization.py
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenizer_training import train_wordpiece
+from orchestrator.corpus.readers import Document
+from orchestrator.corpus.shard_tokenization import is_held_out, tokenize, write_documents
+from orchestrator.corpus.token_store import Manifest, TokenStore
+from tests.orchestrator.corpus.shards import document_ids
+
+TEXTS = [f"Mr. {name} has {n} boats. They float!\nThe end." for n, name in enumerate(["Ash", "Birch", "Cedar"] * 40)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return train_wordpiece(TEXTS, vocab_size=200)
+
+
+def test_tokens_are_those_of_the_sentences_in_order(tokenizer: Tokenizer) -> None:
+    tokens, lengths = tokenize(TEXTS[:2], tokenizer)
+    sentences = ["Mr. Ash has 0 boats.", "They float!", "The end.", "Mr. Birch has 1 boats.", "They float!", "The end."]
+    expected = tokenizer.encode_ids(sentences)
+    assert tokens.dtype == np.uint16
+    assert tokens.tolist() == [token for sentence in expected for token in sentence]
+    assert lengths == [[len(ids) for ids in expected[:3]], [len(ids) for ids in expected[3:]]]
+
+
+def test_what_leaves_no_token_is_left_out(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    documents = [Document("a", "\u200b"), Document("b", "boats\n\u200b\nboats"), Document("c", "\x01")]
+    shards = write_documents(documents, str(tmp_path), "0", tokenizer, 0.0)
+    (shard,) = shards
+    store = TokenStore(str(tmp_path), Manifest("f", 200, {}, tuple(shards)))
+    assert document_ids(store, shard) == ["b"]
+    assert store.read_shard(shard).num_documents == 1
+    assert (shard.num_documents, shard.num_sentences) == (1, 2)
+
+
+def test_special_tokens_in_a_document_are_text(tokenizer: Tokenizer) -> None:
+    tokens, _ = tokenize(["[MASK] [SEP] boats [CLS]"], tokenizer)
+    assert not {tokenizer.mask_id, tokenizer.sep_id, tokenizer.cls_id} & set(tokens.tolist())
+
+
+def test_the_held_out_share_is_kept_whatever_the_order() -> None:
+    texts = [f"Document {i}." for i in range(20_000)]
+    chosen = {text for text in texts if is_held_out(text, 0.05)}
+    assert 0.045 < len(chosen) / len(texts) < 0.055
+    assert {text for text in texts if is_held_out(text, 0.02)} < chosen
+    assert not any(is_held_out(text, 0.0) for text in texts)
+
+
+def test_splits_are_apart_and_the_bytes_are_the_same_every_time(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    documents = [Document(str(i), text) for i, text in enumerate(TEXTS)]
+    first = write_documents(documents, str(tmp_path / "1"), "0", tokenizer, 0.3)
+    second = write_documents(documents, str(tmp_path / "2"), "0", tokenizer, 0.3)
+    assert first == second
+    assert [shard.split for shard in first] == ["train", "held_out"]
+    store = TokenStore(str(tmp_path / "1"), Manifest("f", 200, {}, tuple(first)))
+    train, held_out = (set(document_ids(store, shard)) for shard in first)
+    assert len(train) + len(held_out) == len(TEXTS)
+    assert held_out == {str(i) for i, text in enumerate(TEXTS) if is_held_out(text, 0.3)}

@@ -1,0 +1,272 @@
+"""Specs carried out end to end on Ray, killed and resumed. Alone: pytest tests/orchestrator/execution/test_runner.py"""
+
+import dataclasses
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bert_core.config import BertConfig
+from bert_core.errors import ConfigError
+from orchestrator.errors import CorpusError, InputError, RunFailedError, SpecError
+from orchestrator.execution.runner import plan_spec, resume_run, run_spec
+from orchestrator.execution.stages import StageContext, run_stage
+from orchestrator.registry import Registry
+from orchestrator.results import Result
+from orchestrator.settings import Settings
+from orchestrator.specs import Spec
+from orchestrator.specs.loading import load_spec
+from orchestrator.storage import digest_file
+
+SEED = 20261120
+SPEC = """
+kind: pipeline
+stages:
+  words:
+    kind: tokenizer
+    corpus: {files: [corpus.txt]}
+    vocab_size: 200
+    min_frequency: 1
+  model:
+    kind: pretrain
+    corpus: {files: [corpus.txt]}
+    tokenizer: "@words"
+    validation_fraction: 0.1
+    shard_bytes: 2048
+    model: {hidden_size: 32, num_hidden_layers: 1, num_attention_heads: 2}
+    steps: 300
+    phases: [{max_seq_length: 48}]
+    global_batch_size: 8
+    execution: {checkpoint_every_steps: 20, log_every_steps: 5, evaluate_every_steps: 100}
+  task:
+    kind: sweep
+    task: {id: own, head: classification, text_columns: [text], files: {train: train.csv, validation: dev.csv}}
+    recipe: {tokenizer: "@words", epochs: 2, batch_size: 8, max_seq_length: 32}
+    space: {init_from: ["@model", random]}
+"""
+
+
+def write_inputs(folder: Path) -> Path:
+    generator = random.Random(SEED)
+    words = [a + b + c for a in "bdkm" for b in "aeiou" for c in ("n", "rt", "sk")]
+    documents = []
+    for _ in range(150):
+        theme = generator.sample(words, 3)
+        documents.append(" ".join(f"{' '.join(generator.choices(theme, k=6)).capitalize()}." for _ in range(6)))
+    (folder / "corpus.txt").write_text("\n\n".join(documents) + "\n")
+    for name, count in (("train", 32), ("dev", 16)):
+        rows = [
+            f"{' '.join(generator.choices(words[:30] if i % 2 else words[30:], k=6))},{i % 2}" for i in range(count)
+        ]
+        (folder / f"{name}.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    spec = folder / "small.yaml"
+    spec.write_text(SPEC)
+    return spec
+
+
+@pytest.fixture
+def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Settings]:
+    monkeypatch.chdir(tmp_path)
+    return write_inputs(tmp_path), Settings.from_options(home=str(tmp_path / "home"), environ={})
+
+
+def pretraining(settings: Settings) -> Any:
+    with Registry(settings.registry) as registry:
+        return registry.run(registry.runs("kind = 'pretrain'")["id"][0])
+
+
+@pytest.mark.ray
+def test_a_pipeline_runs_is_recorded_and_is_not_done_twice(
+    ray_cluster: None, laboratory: tuple[Path, Settings]
+) -> None:
+    path, settings = laboratory
+    spec = load_spec(path, ["stages.model.steps=20"])
+    record = run_spec(spec, settings=settings)
+    assert record.state == "COMPLETED"
+    with Registry(settings.registry) as registry:
+        runs = registry.runs(trials=False)
+        assert sorted(runs["name"]) == ["small", "small/model", "small/task", "small/words"]
+        assert set(runs["state"]) == {"COMPLETED"}
+        assert len(registry.runs("kind = 'trial'")) == 2
+        history = registry.metrics(pretraining(settings).id, "mlm_loss")
+        assert history[history["split"] == "train"]["step"].tolist() == [5, 10, 15, 20]
+        assert registry.model("small/model").head == "pretraining"
+        assert registry.model("small/task").head == "classification"
+    assert "mlm" in (Path(settings.storage) / "runs" / pretraining(settings).id / "log.txt").read_text()
+
+    again = run_spec(spec, settings=settings)
+    assert again.id != record.id
+    with Registry(settings.registry) as registry:
+        assert len(registry.runs(trials=False)) == 5, "only the pipeline's own row is new"
+
+    assert resume_run(record.id, settings=settings).finished_at == record.finished_at
+
+
+@pytest.mark.ray
+def test_variants_of_a_stage_are_runs_of_their_own_that_a_sweep_tells_apart(
+    ray_cluster: None, laboratory: tuple[Path, Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, settings = laboratory
+    overrides = ["stages.model.steps=6", "stages.model.variants={tokens: {}, spans: {mask_unit: span}}"]
+    overrides += ['stages.task.space.init_from=["@model"]', "stages.task.recipe.epochs=1"]
+
+    def run_but_spans(spec: Spec, context: StageContext) -> Result:
+        if spec.name.endswith(".spans"):
+            raise KeyboardInterrupt
+        return run_stage(spec, context)
+
+    started: list[str] = []
+    monkeypatch.setattr("orchestrator.execution.runner.run_stage", run_but_spans)
+    with pytest.raises(KeyboardInterrupt):
+        run_spec(load_spec(path, overrides), settings=settings, on_started=started.append)
+    monkeypatch.setattr("orchestrator.execution.runner.run_stage", run_stage)
+    assert resume_run(started[0], settings=settings).state == "COMPLETED"
+    with Registry(settings.registry) as registry:
+        models = [registry.run(run_id) for run_id in registry.runs("kind = 'pretrain'", sort="created_at")["id"]]
+        assert [(run.name, run.attempt) for run in models] == [("small/model.tokens", 1), ("small/model.spans", 2)]
+        starts = ["small/model.spans@1", "small/model.tokens@1"]
+        assert sorted(registry.runs("kind = 'trial'")["params.init_from"]) == starts
+        assert len(registry.runs("params.init_from = 'small/model.spans@1'")) == 1
+        assert sorted(registry.leaderboard("own")["init_from"]) == starts
+
+    run_spec(load_spec(path, [*overrides, "stages.model.variants.spans.steps=8"]), settings=settings)
+    with Registry(settings.registry) as registry:
+        counts = registry.runs(trials=False)["name"].value_counts().to_dict()
+        again = ("small", "small/model.spans", "small/task")
+        assert counts == dict.fromkeys(again, 2) | {"small/words": 1, "small/model.tokens": 1}
+        newest = registry.runs("kind = 'trial'", sort="-created_at", limit=2)
+        assert sorted(newest["params.init_from"]) == ["small/model.spans@2", "small/model.tokens@1"]
+
+
+@pytest.mark.ray
+def test_a_killed_driver_resumes_in_mid_epoch_to_the_same_weights(
+    ray_cluster: None, laboratory: tuple[Path, Settings], tmp_path: Path
+) -> None:
+    path, settings = laboratory
+    spec = load_spec(path)
+    model = spec.stages["model"].model_copy(update={"tokenizer": str(_tokenizer(spec, settings))})
+    straight = run_spec(model.named("straight"), settings=settings)
+
+    (tmp_path / "model.yaml").write_text(_as_yaml(model))
+    command = [Path(sys.executable).with_name("orchestrator"), "--home", str(tmp_path / "killed"), "run", "model.yaml"]
+    environment = {**os.environ, "RAY_ADDRESS": "local"}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, start_new_session=True) as driver:
+        killed = Settings.from_options(home=str(tmp_path / "killed"), environ={})
+        _wait_for_checkpoint(killed, driver)
+        os.killpg(driver.pid, 9)
+    interrupted = pretraining(killed)
+    assert interrupted.state in ("RUNNING", "LOST")
+    resumed = resume_run(interrupted.id, settings=killed)
+    assert (resumed.state, resumed.attempt) == ("COMPLETED", 2)
+    weights = [digest_file(f"{record.model_folder}/model.safetensors") for record in (straight, resumed)]
+    assert weights[0] == weights[1]
+    with Registry(killed.registry) as registry:
+        history = registry.metrics(resumed.id, "mlm_loss")
+    assert history[history["split"] == "train"]["step"].tolist() == list(range(5, 301, 5))
+
+
+def _tokenizer(spec: Any, settings: Settings) -> str:
+    record = run_spec(spec.stages["words"].named("words"), settings=settings)
+    with Registry(settings.registry) as registry:
+        return str(registry.datasets(record.id)["path"][0])
+
+
+def _as_yaml(spec: Any) -> str:
+    import yaml
+
+    from orchestrator.specs.loading import spec_values
+
+    return yaml.safe_dump(spec_values(spec))
+
+
+def _wait_for_checkpoint(settings: Settings, driver: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + 120
+    runs = Path(settings.storage) / "runs"
+    while time.monotonic() < deadline:
+        if driver.poll() is not None:
+            assert driver.stderr is not None
+            raise AssertionError(driver.stderr.read().decode())
+        if list(runs.glob("*/checkpoints.json")):
+            return
+        time.sleep(0.05)
+    raise AssertionError("no checkpoint within two minutes")
+
+
+@pytest.mark.ray
+def test_a_failure_is_recorded_with_its_reason(ray_cluster: None, laboratory: tuple[Path, Settings]) -> None:
+    path, settings = laboratory
+    spec = load_spec(path, ["stages.model.learning_rate=1e30", "stages.model.max_grad_norm=1e30"])
+    with pytest.raises(RunFailedError, match="lower learning_rate"):
+        run_spec(spec, settings=settings)
+    with Registry(settings.registry) as registry:
+        failed = registry.runs("state = 'FAILED'", trials=False)
+        assert sorted(failed["kind"]) == ["pipeline", "pretrain"]
+        assert all("lower learning_rate" in registry.run(run_id).error for run_id in failed["id"])
+
+
+def test_a_missing_file_is_found_before_anything_starts(laboratory: tuple[Path, Settings]) -> None:
+    path, settings = laboratory
+    with pytest.raises(CorpusError, match=r"absent\.txt"):
+        run_spec(load_spec(path, ["stages.words.corpus.files=[absent.txt]"]), settings=settings)
+    assert not Path(settings.home).exists()
+
+
+def test_a_storage_that_cannot_be_written_is_found_before_anything_starts(laboratory: tuple[Path, Settings]) -> None:
+    path, settings = laboratory
+    with pytest.raises(InputError, match=r"--storage .*corpus\.txt cannot be written: .*; give another"):
+        run_spec(load_spec(path), settings=dataclasses.replace(settings, storage=str(path.with_name("corpus.txt"))))
+    assert not Path(settings.registry).exists()
+
+
+def test_a_stage_that_is_not_there_is_named(laboratory: tuple[Path, Settings]) -> None:
+    path, settings = laboratory
+    with pytest.raises(SpecError, match=r"stages\.model: @wrods names no earlier stage; earlier ones: words"):
+        run_spec(load_spec(path, ["stages.model.tokenizer=@wrods"]), settings=settings)
+
+
+def test_a_variant_that_does_not_fit_is_named(laboratory: tuple[Path, Settings]) -> None:
+    path, settings = laboratory
+    variants = "stages.model.variants={plain: {}, odd: {model.num_attention_heads: 3}}"
+    with pytest.raises(ConfigError, match=r"stages\.model\.odd: hidden_size 32 cannot be split over 3 heads"):
+        run_spec(load_spec(path, [variants]), settings=settings)
+
+
+def test_a_plan_tells_steps_trials_sizes_and_resources(laboratory: tuple[Path, Settings]) -> None:
+    path, settings = laboratory
+    overrides = ["stages.task.space.batch_size=[8, 16]", "stages.task.space.epochs=[1, 4]"]
+    spec = load_spec(path, overrides)
+    rows = {(row.stage, row.what): row.value for row in plan_spec(spec, settings=settings)}
+    assert rows["words", "vocabulary"] == "at most 200 entries"
+    assert rows["model", "steps"] == "300 of 8 examples up to 48 tokens"
+    assert rows["model", "parameters"] == "38,058"
+    assert rows["model", "memory of a worker"] == "0.6 MB and activations"
+    assert "of checkpoints" in rows["model", "disk"]
+    assert rows["model", "resources"] == "2 CPU"
+    assert rows["task", "trials"] == "8 (8 points × 1 seeds)"
+    assert rows["task", "steps of a trial"] == "2 to 16"
+    assert rows["task", "parameters"] == "504,704, and a small head"
+    assert rows["task", "memory of a trial"] == "8.1 MB and activations"
+
+
+def test_a_plan_has_each_variant_of_a_stage(laboratory: tuple[Path, Settings]) -> None:
+    path, settings = laboratory
+    spec = load_spec(path, ["stages.model.variants={one: {}, two: {model.num_hidden_layers: 2}}"])
+    rows = {(row.stage, row.what): row.value for row in plan_spec(spec, settings=settings)}
+    assert rows["model.one", "parameters"] == "38,058"
+    assert rows["model.two", "parameters"] == "50,762"
+    assert rows["task", "trials"] == "3 (3 points × 1 seeds)"
+
+
+def test_a_plan_knows_the_size_of_a_model_to_continue(laboratory: tuple[Path, Settings], tmp_path: Path) -> None:
+    path, settings = laboratory
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "config.json").write_text(json.dumps(BertConfig.from_size("tiny").to_dict()))
+    spec = load_spec(path, ["stages.model.init_from=old"])
+    rows = {(row.stage, row.what): row.value for row in plan_spec(spec, settings=settings)}
+    assert rows["model", "parameters"] == "4,433,468"

@@ -1,0 +1,74 @@
+"""Lines that a model is asked about: what each kind of task reads of them, and what its answers look like.
+
+Alone: pytest tests/orchestrator/inference/test_requests.py
+"""
+
+import json
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import InputError
+from orchestrator.inference.requests import read_line, to_answer, to_example
+from orchestrator.tasks import (
+    ChoicePrediction,
+    ClassificationExample,
+    Example,
+    LabelsPrediction,
+    MultiLabelExample,
+    MultipleChoiceExample,
+    RegressionExample,
+    TabularColumns,
+    Task,
+)
+from orchestrator.tasks.conll import ConllReader
+from orchestrator.tasks.tabular_columns import NO_COLUMNS, CategoricalColumn, NumericalColumn
+
+COLUMNS = TabularColumns((NumericalColumn("size", 0.0, 1.0),), (CategoricalColumn("colour", ("red",)),))
+
+
+def make_task(head: Any, columns: TabularColumns = NO_COLUMNS) -> Task:
+    return Task("mine", head, ("a", "b"), "", files={}, reader=ConllReader(), columns=columns)
+
+
+def read(line: str | dict[str, Any], task: Task) -> Example:
+    text = line if isinstance(line, str) else json.dumps(line)
+    return to_example(read_line(text, 3, task), 3, task)
+
+
+def test_each_head_reads_its_keys() -> None:
+    assert read("one\ttwo", make_task("multi_label")) == MultiLabelExample("3", "one", "two")
+    choices = {"id": 7, "text": "It rains.", "choices": ["She runs.", "She swims."]}
+    expected = MultipleChoiceExample("7", "It rains.", ("She runs.", "She swims."))
+    assert read(choices, make_task("multiple_choice")) == expected
+
+
+def test_own_columns_are_read_by_their_names_and_null_is_missing() -> None:
+    line = {"text": "x", "size": 2, "colour": None}
+    beside: dict[str, Any] = {"numbers": (2.0,), "categories": (None,)}
+    assert read(line, make_task("classification", COLUMNS)) == ClassificationExample("3", "x", **beside)
+    assert read(line, make_task("multi_label", COLUMNS)) == MultiLabelExample("3", "x", **beside)
+    assert read(line, make_task("regression", COLUMNS)) == RegressionExample("3", "x", **beside)
+
+
+@pytest.mark.parametrize(
+    ("head", "columns", "line", "message"),
+    [
+        ("multiple_choice", NO_COLUMNS, "plain", "line 3 is plain text; this model reads JSON .* keys text, choices$"),
+        ("multiple_choice", NO_COLUMNS, {"text": "x"}, "line 3: no key 'choices'; it has: text"),
+        ("multiple_choice", NO_COLUMNS, {"text": "x", "choices": ["y"]}, "choices must be a list of texts, at least 2"),
+        ("regression", COLUMNS, "plain", "line 3 is plain text; .* keys text, text_pair, size, colour"),
+        ("regression", COLUMNS, {"text": "x", "size": 1}, "line 3: no key 'colour'; it has: text, size"),
+        ("regression", COLUMNS, {"text": "x", "size": "big", "colour": "red"}, "line 3: size 'big' is not a .*; null"),
+    ],
+)
+def test_a_line_that_lacks_something_is_named(head: str, columns: TabularColumns, line: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read(line, make_task(head, columns))
+
+
+def test_answers_are_json_with_a_probability_for_each_label_or_choice() -> None:
+    labels = to_answer(LabelsPrediction(("b",), (0.25, 0.75)), make_task("multi_label"))
+    assert labels == {"labels": ["b"], "probabilities": {"a": 0.25, "b": 0.75}}
+    choice = to_answer(ChoicePrediction(2, (0.2, 0.2, 0.6)), make_task("multiple_choice"))
+    assert json.loads(json.dumps(choice)) == {"choice": 2, "probabilities": [0.2, 0.2, 0.6]}

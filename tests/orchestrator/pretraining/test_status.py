@@ -1,0 +1,43 @@
+"""What is said while work goes on: losses with their accuracies, in lines of a terminal's width.
+
+Alone: .venv/bin/pytest tests/orchestrator/pretraining/test_status.py
+"""
+
+import pytest
+
+from orchestrator.pretraining import status as status_module
+from orchestrator.pretraining.status import TrainingStatus
+from orchestrator.results import MetricEvent
+
+MLM = {"mlm_loss": 6.43, "mlm_accuracy": 0.152, "perplexity": 1234.5, "tokens_per_s": 1500.0}
+NSP = {"nsp_loss": 0.5, "nsp_accuracy": 0.83}
+
+
+def line(split: str, values: dict[str, float]) -> str:
+    return TrainingStatus([(128, 100_000)]).line(MetricEvent(20_000, split, values))  # type: ignore[arg-type]
+
+
+def test_the_held_out_line_has_accuracies_beside_losses() -> None:
+    found = line("validation", MLM | NSP)
+    assert found == "held out 20,000: mlm 6.430 (15.2 %)  nsp 0.500 (83.0 %)  perplexity 1,234.5"
+    assert len(found) <= 80
+
+
+def test_a_sentence_order_goes_by_its_own_name() -> None:
+    found = line("train", MLM | {"sop_loss": 0.61, "sop_accuracy": 0.7})
+    assert found == "step 20,000/100,000  mlm 6.430  sop 0.610  1,500 tokens/s"
+
+
+def test_a_run_without_next_sentences_shows_none() -> None:
+    assert line("validation", MLM) == "held out 20,000: mlm 6.430 (15.2 %)  perplexity 1,234.5"
+    assert line("train", MLM) == "step 20,000/100,000  mlm 6.430  1,500 tokens/s"
+
+
+def test_time_left_counts_longer_sequences_as_more_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    status = TrainingStatus([(32, 50), (128, 50)])
+    clock = iter([100.0, 110.0, 140.0])
+    monkeypatch.setattr(status_module.time, "monotonic", lambda: next(clock))
+    lines = [status.line(MetricEvent(step, "train", MLM)) for step in (0, 25, 75)]
+    assert "left" not in lines[0]
+    assert lines[1].endswith("1:30 min left")  # 25 short steps in 10 s; 25 more, and 50 four times as long
+    assert lines[2].endswith("27 s left")

@@ -1,0 +1,92 @@
+"""A task's files without labels: each reader gives the same examples as with them, and asks for no label.
+
+Alone: pytest tests/orchestrator/tasks/test_unlabeled.py
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from orchestrator.errors import TaskDataError
+from orchestrator.specs import TaskSpec
+from orchestrator.tasks import Features, build_features, join_features, load_task
+from tests.orchestrator.finetuning import tiny_tasks
+
+NO_LABEL: dict[str, dict[str, Any]] = {
+    "classification": {"label": None},
+    "multi_label": {"labels": None},
+    "multiple_choice": {"label": None},
+    "columns": {"label": None},
+    "regression": {"value": None},
+    "ner": {"tags": ()},
+    "qa": {"answers": ()},
+}
+
+
+def load(head: str, folder: Path) -> TaskSpec:
+    make: Callable[[Path], TaskSpec] = getattr(tiny_tasks, head)
+    return make(folder)
+
+
+def unlabeled_copy(path: Path) -> Path:
+    """A file of the tiny tasks without its labels."""
+    target = path.with_name(f"unlabeled{path.suffix}")
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".conll":
+        text = "\n".join(line.split()[0] if line else "" for line in text.split("\n"))
+    elif path.suffix == ".jsonl":
+        rows = [json.loads(line) for line in text.splitlines()]
+        text = "".join(json.dumps({k: v for k, v in row.items() if k != "label"}) + "\n" for row in rows)
+    else:
+        content = json.loads(text)
+        for paragraph in content["data"][0]["paragraphs"]:
+            del paragraph["qas"][0]["answers"]
+        text = json.dumps(content)
+    target.write_text(text, encoding="utf-8")
+    return target
+
+
+@pytest.mark.parametrize("head", NO_LABEL)
+def test_examples_are_the_same_but_for_their_labels(head: str, tmp_path: Path) -> None:
+    task = load_task(load(head, tmp_path))
+    path = Path(task.files["train"])
+    expected = [replace(example, **NO_LABEL[head]) for example in task.examples("train")]
+    for file in (path, unlabeled_copy(path)):
+        assert list(task.without_labels(str(file)).examples("train")) == expected
+
+
+def test_plain_text_is_a_line_each_with_a_tab_in_a_pair(tmp_path: Path) -> None:
+    spec = tiny_tasks.classification(tmp_path)
+    path = tmp_path / "texts.txt"
+    path.write_text("one text\n\nand another\n", encoding="utf-8")
+    assert [e.text for e in load_task(spec).without_labels(str(path)).examples("train")] == ["one text", "and another"]
+    pairs = replace(load_task(spec), reader=replace(load_task(spec).reader, text_columns=("text", "next")))
+    path.write_text("one\ttwo\nthree\n", encoding="utf-8")
+    with pytest.raises(TaskDataError, match="line 2: 1 texts with tabs between them; wanted: text, next"):
+        pairs.without_labels(str(path)).examples("train")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(TaskDataError, match=r"unlabeled: there is no file absent\.txt"):
+        load_task(tiny_tasks.classification(tmp_path)).without_labels("absent.txt")
+
+
+@pytest.mark.parametrize("head", NO_LABEL)
+def test_joined_features_are_those_of_all_examples(head: str, tmp_path: Path) -> None:
+    task, tokenizer = load_task(load(head, tmp_path)), tiny_tasks.load_tokenizer(tmp_path)
+
+    def features(first: int, last: int) -> Features:
+        examples = task.examples("train")[first:last]
+        return build_features(task.head, task.labels, examples, tokenizer, max_seq_length=16, columns=task.columns)
+
+    joined, whole = join_features([features(0, 5), features(5, 6), features(6, 20)]), features(0, 20)
+    assert joined.num_examples == 20
+    assert joined.arrays().keys() == whole.arrays().keys()
+    for name, array in whole.arrays().items():
+        np.testing.assert_array_equal(getattr(joined, name), array)
+        assert getattr(joined, name).dtype == array.dtype
