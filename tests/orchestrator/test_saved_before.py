@@ -28,8 +28,8 @@ from bert_core import (
 )
 from orchestrator import Registry
 from orchestrator.cli.entry import cli
-from orchestrator.inference import embed, fill_mask, next_sentence, predict
-from orchestrator.specs.loading import parse_spec
+from orchestrator.inference import embed, predict
+from orchestrator.inference.pretraining_heads import fill_mask, next_sentence
 
 SAVED = Path(__file__).parents[1] / "saved_before"
 MODELS = SAVED / "models"
@@ -179,10 +179,10 @@ def test_the_leaderboard_ranks_saved_trials(registry: Registry) -> None:
     assert (best.best, best.baseline, best.test) == (0.86, 0.5, 0.85)
 
 
-def test_specs_of_saved_runs_can_be_carried_out_again(registry: Registry) -> None:
-    specs = {run_id: parse_spec(registry.run(run_id).spec) for run_id in NEWEST_FIRST}
-    assert all(spec.kind == registry.run(run_id).kind for run_id, spec in specs.items())
-    assert list(specs[PIPELINE].stages) == ["tokenizer", "corpus", "pretraining", "sst2", "scores"]
+def test_specs_of_saved_runs_are_whole(registry: Registry) -> None:
+    specs = {run_id: registry.run(run_id).spec for run_id in NEWEST_FIRST}
+    assert all(spec["kind"] == registry.run(run_id).kind for run_id, spec in specs.items())
+    assert set(specs[PIPELINE]["stages"]) == {"tokenizer", "corpus", "pretraining", "sst2", "scores"}
 
 
 def test_a_saved_registry_is_written_on(registry: Registry) -> None:
@@ -236,7 +236,7 @@ def test_a_saved_folder_is_read_whole_and_saved_as_it_was(name: str, tmp_path: P
     head = next(head for beginning, head in HEADS.items() if name.removeprefix("own_").startswith(beginning))
     model = head.from_pretrained(folder)
     assert not model.load_report.dropped
-    assert not model.load_report.initialised
+    assert not model.load_report.initialized
     assert BertConfig.from_pretrained(folder).model_type == values["model_type"]
     model.save_pretrained(tmp_path)
     again = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
