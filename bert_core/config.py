@@ -18,7 +18,7 @@ from bert_core.config_choices import (
     TokenDecoder,
 )
 from bert_core.errors import CheckpointError, ConfigError
-from bert_core.families import FAMILIES, MODERN, OWN, Family
+from bert_core.families import FAMILIES, MODERN, NATIVE, Family
 from bert_core.sizes import shape_of
 
 CONFIG_FILE = "config.json"
@@ -135,7 +135,7 @@ class BertConfig:
         }
         if family == "modern":
             gated = {"intermediate_size": max(64, 64 * round(hidden_size / 24))}
-            return cls(**{**shape, **gated, **MODERN, "model_type": OWN.model_type, **changes})
+            return cls(**{**shape, **gated, **MODERN, "model_type": NATIVE.model_type, **changes})
         if family not in FAMILIES:
             raise ConfigError(f"family {family!r} is not known; use one of {', '.join((*FAMILIES, 'modern'))}")
         names = FAMILIES[family].fields
@@ -171,7 +171,7 @@ class BertConfig:
     def family(self) -> Family:
         """The family that the model is saved as: its own where this can say all of it, else one that fails loudly."""
         own = FAMILIES[self.model_type]
-        return own if own.says(self, BertConfig()) else OWN
+        return own if own.says(self, BertConfig()) else NATIVE
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> Self:

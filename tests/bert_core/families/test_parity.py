@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
-from bert_core.families import FAMILIES, OWN
+from bert_core.families import FAMILIES, NATIVE
 from bert_core.heads import (
     BertForMultipleChoice,
     BertForPreTraining,
@@ -34,7 +34,7 @@ HEADS = (
     BertForQuestionAnswering,
     BertForMultipleChoice,
 )
-CASES = [(family, head) for family in FAMILIES.values() if family is not OWN for head in HEADS]
+CASES = [(family, head) for family in FAMILIES.values() if family is not NATIVE for head in HEADS]
 EVERY = pytest.mark.parametrize(
     ("family", "head"), [pytest.param(f.model_type, h, id=f"{f.model_type}-{h.__name__}") for f, h in CASES]
 )

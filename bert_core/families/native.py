@@ -1,5 +1,7 @@
 """Models of choices that transformers has no class for, by the names here, so that loading them there fails loudly."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from bert_core.families.family import ENCODER, Family
@@ -17,11 +19,31 @@ MODERN: dict[str, Any] = {
 }
 """What later work settled on (Portes et al. 2023, section 2; Warner et al. 2024, section 2.1), who also mask 30 %."""
 
-OWN = Family(
+FORMER_FIELDS = {
+    "head_input": "layer_pooling",
+    "extra_features": "num_tabular_features",
+    "num_recurrent_layers": "num_lstm_layers",
+    "recurrent_size": "lstm_hidden_size",
+}
+FORMER_VALUES = {"layer_pooling": {"mixture": "scalar_mix"}}
+"""Names and values of fields before the field's own terms took their place. People have model folders that say them,
+whose weights cannot be had again, so they are read for good; written are the new ones."""
+
+
+@dataclass(frozen=True)
+class _Native(Family):
+    def read(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        renamed = {FORMER_FIELDS.get(name, name): value for name, value in values.items()}
+        for name, new_values in FORMER_VALUES.items():
+            renamed |= {name: new_values.get(renamed[name], renamed[name])} if name in renamed else {}
+        return super().read(renamed)
+
+
+NATIVE = _Native(
     model_type="bert_core",
     class_prefix="Bert",
     prefix=ENCODER,
-    weights={},
+    weights={r"layer_pooling\.": "head_input."},  # as in the folders that were saved before the parameter was renamed
     fields={
         name: name
         for name in (
