@@ -137,7 +137,7 @@ class BertModel(PretrainedModel):
         if config.norm_placement == "pre" and config.final_norm:
             self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=config.use_bias)
         if self.with_pooler:
-            self.pooler = Linear(config.head_width, config.hidden_size)
+            self.pooler = Linear(config.head_input_size, config.hidden_size)
         self.layer_pooling = HeadInput(config)
 
     def pack(

@@ -11,13 +11,13 @@ Written as sentence-transformers 2 to 6 read it; read as any of them wrote it.
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from bert_core.checkpoints.manifest import write_json
-from bert_core.config_choices import Pooling
 from bert_core.errors import CheckpointError, ConfigError
 
 MODULES_FILE = "modules.json"
+Pooling = Literal["mean", "cls", "max"]
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 
 _POOLING_FILE = "1_Pooling/config.json"

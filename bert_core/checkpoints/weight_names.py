@@ -55,7 +55,7 @@ class WeightNames:
                 name = re.sub(old, new, name)
             with_prefix = self.family.prefix + name
             result[with_prefix if with_prefix in wanted else name] = tensor
-        for copy, original in self.family.copies.items():
+        for copy, original in self.family.tied_weights.items():
             if copy in result:
                 result.setdefault(original, result.pop(copy))
         return {name: tensor for name, tensor in result.items() if not name.endswith(_CONSTANT)}

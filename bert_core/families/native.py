@@ -1,9 +1,13 @@
-"""Models of choices that transformers has no class for, by the names here, so that loading them there fails loudly."""
+"""Models of choices that transformers has no class for: a `model_type` of our own, so that loading them there fails.
+
+Every field of a configuration can be said, under BertConfig's own name.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
+from bert_core.config_fields import ConfigFields
 from bert_core.families.family import ENCODER, Family
 
 MODERN: dict[str, Any] = {
@@ -19,56 +23,35 @@ MODERN: dict[str, Any] = {
 }
 """What later work settled on (Portes et al. 2023, section 2; Warner et al. 2024, section 2.1), who also mask 30 %."""
 
-FORMER_FIELDS = {
-    "head_input": "layer_pooling",
+# Names of fields, and a value, that folders were saved with before the field's own terms took their place. Such a folder
+# cannot be had again without training, so they are read for good; config.json is written with the new ones.
+_FORMER_MIXTURE = "mixture"
+_FORMER_FIELDS = {
+    "answer_dropout": "qa_dropout",
+    "choices_by_labels": "choice_projection",
+    "drops_before_summary": "dropout_before_pooler",
     "extra_features": "num_tabular_features",
+    "head_input": "layer_pooling",
     "num_recurrent_layers": "num_lstm_layers",
     "recurrent_size": "lstm_hidden_size",
+    "tokens_drop_as_hidden": "token_dropout_from_hidden",
+    "zeroes_padding": "zero_padding",
 }
-FORMER_VALUES = {"layer_pooling": {"mixture": "scalar_mix"}}
-"""Names and values of fields before the field's own terms took their place. People have model folders that say them,
-whose weights cannot be had again, so they are read for good; written are the new ones."""
+# Weights, in contrast, keep the names that they always had in files.
+_WEIGHTS = {r"layer_pooling\.": "head_input.", r"choice_projection\.": "summary."}
 
 
 @dataclass(frozen=True)
 class _Native(Family):
     def read(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        renamed = {FORMER_FIELDS.get(name, name): value for name, value in values.items()}
-        for name, new_values in FORMER_VALUES.items():
-            renamed |= {name: new_values.get(renamed[name], renamed[name])} if name in renamed else {}
-        return super().read(renamed)
+        found = super().read({_FORMER_FIELDS.get(name, name): value for name, value in values.items()})
+        return found | ({"layer_pooling": "scalar_mix"} if found.get("layer_pooling") == _FORMER_MIXTURE else {})
 
 
 NATIVE = _Native(
     model_type="bert_core",
     class_prefix="Bert",
     prefix=ENCODER,
-    weights={r"layer_pooling\.": "head_input."},  # as in the folders that were saved before the parameter was renamed
-    fields={
-        name: name
-        for name in (
-            "embedding_size",
-            "num_hidden_groups",
-            "position_embedding_type",
-            "position_offset",
-            "rotary_base",
-            "feed_forward",
-            "norm_placement",
-            "final_norm",
-            "use_bias",
-            "pooler_activation",
-            "answer_dropout",
-            "prediction_transform",
-            "sentence_head",
-            "drops_before_summary",
-            "tokens_drop_as_hidden",
-            "zeroes_padding",
-            "layer_pooling",
-            "token_decoder",
-            "num_lstm_layers",
-            "lstm_hidden_size",
-            "choices_by_labels",
-            "num_tabular_features",
-        )
-    },
+    weights=_WEIGHTS,
+    fields={item.name: item.name for item in fields(ConfigFields) if item.name not in ("id2label", "model_type")},
 )

@@ -22,15 +22,15 @@ class BertForMultipleChoice(PretrainedModel):
     def build(self, config: BertConfig) -> None:
         self.bert = BertModel(config, seed=None, with_pooler=True)
         self.dropout = Dropout(config.head_dropout_prob)
-        if config.choices_by_labels:
-            self.summary = nn.Linear(config.summary_width, config.num_labels)
-        self.classifier = nn.Linear(config.num_labels if config.choices_by_labels else config.summary_width, 1)
+        if config.choice_projection:
+            self.choice_projection = nn.Linear(config.pooled_size, config.num_labels)
+        self.classifier = nn.Linear(config.num_labels if config.choice_projection else config.pooled_size, 1)
 
     def packed_logits(self, seqs: PackedSequences) -> Tensor:
         """One score for each sequence: (B·C,)"""
         pooled = self.dropout(self.bert.pool(self.bert.head_states(seqs), seqs))  # (B·C, H)
-        if self.config.choices_by_labels:
-            pooled = self.summary(pooled)  # (B·C, K)
+        if self.config.choice_projection:
+            pooled = self.choice_projection(pooled)  # (B·C, K)
         return self.classifier(pooled).squeeze(-1)  # type: ignore[no-any-return]
 
     def forward(

@@ -20,8 +20,8 @@ class BertForQuestionAnswering(PretrainedModel):
     def build(self, config: BertConfig) -> None:
         self.config = config.with_labels(["LABEL_0", "LABEL_1"])  # the width that Hugging Face reads off the labels
         self.bert = BertModel(config, seed=None, with_pooler=False)
-        self.dropout = Dropout(config.answer_dropout)
-        self.qa_outputs = nn.Linear(config.head_width, 2)
+        self.dropout = Dropout(config.qa_dropout)
+        self.qa_outputs = nn.Linear(config.head_input_size, 2)
 
     def packed_logits(self, seqs: PackedSequences) -> Tensor:
         """(T, 2): start and end"""
@@ -39,7 +39,7 @@ class BertForQuestionAnswering(PretrainedModel):
         """For padded rows. Padding has logits here and takes part in the softmax, as in the reference's loss; where
         that is not wanted: `packed_logits`.
         """
-        keep_padding = not self.config.zeroes_padding
+        keep_padding = not self.config.zero_padding
         seqs = self.bert.pack(input_ids, attention_mask, token_type_ids, keep_padding)
         hidden = seqs.unpack(self.bert.head_states(seqs), input_ids.shape[1])  # (B, S, H)
         start, end = self.qa_outputs(self.dropout(hidden)).unbind(-1)  # (B, S) each

@@ -29,12 +29,12 @@ class BertForSequenceClassification(PretrainedModel):
         self.dropout = Dropout(config.head_dropout_prob)
         if config.num_tabular_features:
             # By a layer: at an encoder's learning rate, a single weight for a number would hardly move.
-            self.combine = nn.Linear(config.summary_width + config.num_tabular_features, config.summary_width)
-        self.classifier = nn.Linear(config.summary_width, config.num_labels)
+            self.combine = nn.Linear(config.pooled_size + config.num_tabular_features, config.pooled_size)
+        self.classifier = nn.Linear(config.pooled_size, config.num_labels)
 
     def packed_logits(self, seqs: PackedSequences, extra: Tensor | None = None) -> Tensor:
         """(B, C). `extra`, (B, E), is what stands beside the text. Raises: DataError when its shape is another."""
-        first = self.dropout if self.config.drops_before_summary else None
+        first = self.dropout if self.config.dropout_before_pooler else None
         pooled = self.bert.pool(self.bert.head_states(seqs), seqs, first)  # (B, H)
         self._check_extra(extra, seqs.num_sequences)
         if extra is not None:

@@ -31,9 +31,9 @@ class BertForTokenClassification(PretrainedModel):
         self.dropout = Dropout(config.token_dropout_prob)
         self.recurrent = None
         if config.num_lstm_layers:
-            widths = (config.head_width, config.token_width)
+            widths = (config.head_input_size, config.token_input_size)
             self.recurrent = BidirectionalLstm(*widths, config.num_lstm_layers, config.token_dropout_prob)
-        self.classifier = nn.Linear(config.token_width, config.num_labels)
+        self.classifier = nn.Linear(config.token_input_size, config.num_labels)
         labels = [config.id2label[number] for number in range(config.num_labels)]
         self.crf = LinearChainCrf(labels) if config.token_decoder == "crf" else None
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig, read_sentence_embedding
 from bert_core.config import BertConfig
-from bert_core.config_choices import ProblemType
+from bert_core.config_fields import ProblemType
 from bert_core.constants import IGNORE_INDEX
 from bert_core.families import ENCODER
 from bert_core.heads import (

@@ -55,7 +55,7 @@ def reference_of(model: PretrainedModel) -> Any:
     reference = getattr(transformers, family.architecture(type(model).__name__))(config)
     missing, unexpected = reference.load_state_dict(model.weight_names.to_file(model.state_dict()), strict=False)
     assert not unexpected
-    assert all(name in family.copies or name.endswith("position_ids") for name in missing), missing
+    assert all(name in family.tied_weights or name.endswith("position_ids") for name in missing), missing
     return reference.train(model.training)
 
 

@@ -201,10 +201,15 @@ def test_the_command_line_lists_the_runs_of_a_saved_registry(registry: Registry,
 
 
 NEW_NAMES = {
-    "head_input": "layer_pooling",
+    "answer_dropout": "qa_dropout",
+    "choices_by_labels": "choice_projection",
+    "drops_before_summary": "dropout_before_pooler",
     "extra_features": "num_tabular_features",
+    "head_input": "layer_pooling",
     "num_recurrent_layers": "num_lstm_layers",
     "recurrent_size": "lstm_hidden_size",
+    "tokens_drop_as_hidden": "token_dropout_from_hidden",
+    "zeroes_padding": "zero_padding",
 }
 """Fields of config.json that are called otherwise by now."""
 NEW_VALUES = {("head_input", "mixture"): "scalar_mix"}

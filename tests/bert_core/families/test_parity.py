@@ -62,7 +62,7 @@ def random_config(family: str, seed: int) -> BertConfig:
         shape["position_offset"] = shape["pad_token_id"] + 1
     if family == "flaubert":
         shape |= {"norm_placement": draw.choice(["pre", "post"]), "hidden_act": draw.choice(["gelu", "relu"])}
-    elif FAMILIES[family].only.get("hidden_act") is None:
+    elif FAMILIES[family].required.get("hidden_act") is None:
         shape["hidden_act"] = draw.choice(["gelu", "gelu_new", "relu", "silu"])
     if family == "albert":
         shape["embedding_size"] = draw.choice([5, hidden_size])
