@@ -66,7 +66,7 @@ class _Rule:
         return f"is {value!r}; it must be {' '.join([number, str(self.bounds or '')]).strip()}"
 
 
-def check_fields(instance: object) -> None:
+def check_fields(instance: Any) -> None:
     """Compare the values of a dataclass's fields with their annotations.
 
     Raises: ConfigError, naming the first field whose value is not allowed, the value and what it may be.

@@ -23,9 +23,9 @@ MODERN: dict[str, Any] = {
 }
 """What later work settled on (Portes et al. 2023, section 2; Warner et al. 2024, section 2.1), who also mask 30 %."""
 
-# Names of fields, and a value, that folders were saved with before the field's own terms took their place. Such a folder
-# cannot be had again without training, so they are read for good; config.json is written with the new ones.
-_FORMER_MIXTURE = "mixture"
+# Names of fields that folders were saved with before the field's own terms took their place. Such a folder cannot be
+# had again without training, so they are read for good, as is "mixture", the former name of layer_pooling "scalar_mix".
+# Folders are written with the new ones.
 _FORMER_FIELDS = {
     "answer_dropout": "qa_dropout",
     "choices_by_labels": "choice_projection",
@@ -45,7 +45,7 @@ _WEIGHTS = {r"layer_pooling\.": "head_input.", r"choice_projection\.": "summary.
 class _Native(Family):
     def read(self, values: Mapping[str, Any]) -> dict[str, Any]:
         found = super().read({_FORMER_FIELDS.get(name, name): value for name, value in values.items()})
-        return found | ({"layer_pooling": "scalar_mix"} if found.get("layer_pooling") == _FORMER_MIXTURE else {})
+        return found | ({"layer_pooling": "scalar_mix"} if found.get("layer_pooling") == "mixture" else {})
 
 
 NATIVE = _Native(
