@@ -71,7 +71,7 @@ def check_fields(instance: Any) -> None:
 
     Raises: ConfigError, naming the first field whose value is not allowed, the value and what it may be.
     """
-    for name, rule in _rules(type(instance)).items():
+    for name, rule in _rules(instance.__class__).items():
         complaint = rule.complaint(getattr(instance, name))
         if complaint is not None:
             raise ConfigError(f"{name} {complaint}")

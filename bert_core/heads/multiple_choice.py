@@ -22,14 +22,13 @@ class BertForMultipleChoice(PretrainedModel):
     def build(self, config: BertConfig) -> None:
         self.bert = BertModel(config, seed=None, with_pooler=True)
         self.dropout = Dropout(config.head_dropout_prob)
-        if config.choice_projection:
-            self.choice_projection = nn.Linear(config.pooled_size, config.num_labels)
+        self.choice_projection = nn.Linear(config.pooled_size, config.num_labels) if config.choice_projection else None
         self.classifier = nn.Linear(config.num_labels if config.choice_projection else config.pooled_size, 1)
 
     def packed_logits(self, seqs: PackedSequences) -> Tensor:
         """One score for each sequence: (B·C,)"""
         pooled = self.dropout(self.bert.pool(self.bert.head_states(seqs), seqs))  # (B·C, H)
-        if self.config.choice_projection:
+        if self.choice_projection is not None:
             pooled = self.choice_projection(pooled)  # (B·C, K)
         return self.classifier(pooled).squeeze(-1)  # type: ignore[no-any-return]
 
