@@ -14,4 +14,4 @@ FAMILIES: dict[str, Family] = {
     family.model_type: family
     for family in (BERT, ROBERTA, CAMEMBERT, XLM_ROBERTA, DISTILBERT, ALBERT, FLAUBERT, NATIVE)
 }
-"""By the `model_type` of a config.json."""
+"""`model_type` of a config.json → family."""

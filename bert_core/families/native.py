@@ -21,7 +21,8 @@ MODERN: dict[str, Any] = {
     "attention_probs_dropout_prob": 0.0,
     "classifier_dropout": 0.1,
 }
-"""What later work settled on (Portes et al. 2023, section 2; Warner et al. 2024, section 2.1), who also mask 30 %."""
+"""Choices of "modern" models, as later work settled on them; it masks 30 % as well (Portes et al. 2023, section 2;
+Warner et al. 2024, section 2.1)."""
 
 # Names of fields that folders were saved with before the field's own terms took their place. Such a folder cannot be
 # had again without training, so they are read for good, as is "mixture", the former name of layer_pooling "scalar_mix".

@@ -99,7 +99,7 @@ def build_stream(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) 
 
 def build_masking(spec: PretrainSpec, tokenizer: Tokenizer) -> MaskingConfig:
     """What is masked. Raises: TokenizerError when the vocabulary does not tell where the words to mask begin."""
-    word_pieces = None if spec.mask_unit == "token" else tokenizer.word_pieces
+    word_pieces = None if spec.mask_unit == "token" else tokenizer.word_boundaries
     return MaskingConfig(
         tokenizer.vocab_size, tokenizer.mask_id, spec.mlm_probability, spec.mask_mix, spec.mask_unit, word_pieces
     )
