@@ -12,14 +12,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.attention import attention
+from bert_core.attention.positions import Positions
 from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.errors import DataError
 from bert_core.kernels.dropout import Dropout
 from bert_core.kernels.linear import Linear
-from bert_core.layer_pooling import LayerPooling, last_output
+from bert_core.layers.layer_pooling import LayerPooling, last_output
 from bert_core.packed_sequences import PackedSequences
-from bert_core.positions import Positions
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,

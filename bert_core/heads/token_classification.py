@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.constants import IGNORE_INDEX
-from bert_core.crf import LinearChainCrf
 from bert_core.heads.outputs import ClassificationOutput
 from bert_core.kernels.dropout import Dropout
+from bert_core.layers.crf import LinearChainCrf
+from bert_core.layers.lstm import BidirectionalLstm
 from bert_core.losses import check_labels
-from bert_core.lstm import BidirectionalLstm
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
 

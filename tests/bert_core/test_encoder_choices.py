@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from bert_core.attention.positions import alibi_slopes
 from bert_core.heads import BertForPreTraining
 from bert_core.model import BertModel, EncoderLayer
-from bert_core.positions import alibi_slopes
 from tests.bert_core.reference import ragged_batch, rotated_by_definition, scattered, small_config
 
 AXES: dict[str, tuple[Any, ...]] = {

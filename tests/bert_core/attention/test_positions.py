@@ -1,10 +1,13 @@
-"""Rotary positions and linear biases, against their definitions. Run alone: pytest tests/bert_core/test_positions.py"""
+"""Rotary positions and linear biases against their definitions.
+
+Run alone: pytest tests/bert_core/attention/test_positions.py
+"""
 
 import pytest
 import torch
 
+from bert_core.attention.positions import Positions, alibi_bias, alibi_slopes
 from bert_core.config import BertConfig
-from bert_core.positions import Positions, alibi_bias, alibi_slopes
 from tests.bert_core.reference import rotated_by_definition, small_config
 
 

@@ -15,13 +15,33 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from bert_core.attention.backend import AttentionBackend, AttentionCall
+from bert_core.attention.positions import alibi_bias
 from bert_core.kernels.dropout import bernoulli_keep_mask
-from bert_core.positions import alibi_bias
+from bert_core.packed_sequences import PackedSequences
 
 # A group's sequences and n · S at most: more sequences are more padding, more places leave the cache.
 _GROUP_SIZE = 8
 _GROUP_PLACES = 1024
 _ROUND_TO = 16
+
+
+class GroupedAttention(AttentionBackend):
+    """Matrix products and a softmax over groups of sequences of nearly equal length, for CPUs."""
+
+    name = "grouped"
+
+    def refusal(self, call: AttentionCall) -> str | None:
+        """Reason not to use it: it takes every token for one to attend to."""
+        return "cannot leave out padding that is among the tokens" if call.includes_padding else None
+
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None
+    ) -> Tensor:
+        num_heads = q.shape[1]
+        if num_heads not in seqs.attention_cache:  # the same for all layers
+            seqs.attention_cache[num_heads] = LengthGroups.build(seqs.cu_seqlens, num_heads)
+        return grouped_attention(q, k, v, seqs.attention_cache[num_heads], dropout_p, slopes)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The bidirectional LSTM of the token head: against a loop over sentences, its neighbors, its folder, its learning.
 
-Run alone: pytest tests/bert_core/test_lstm.py
+Run alone: pytest tests/bert_core/layers/test_lstm.py
 """
 
 import warnings
@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from bert_core.config import BertConfig
 from bert_core.errors import ConfigError
 from bert_core.heads import BertForTokenClassification
+from bert_core.layers.lstm import BidirectionalLstm
 from bert_core.layerwise import depths
-from bert_core.lstm import BidirectionalLstm
 from bert_core.packed_sequences import PackedSequences
 from tests.bert_core.reference import ragged_batch, scattered, small_config
 

@@ -1,4 +1,4 @@
-"""Attention over packed sequences. Run alone: pytest tests/bert_core/test_attention.py"""
+"""Attention over packed sequences. Run alone: pytest tests/bert_core/attention/test_attention.py"""
 
 import math
 from importlib.util import find_spec
@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_core.attention import BACKENDS, AttentionBackend, AttentionCall, attention, choose_backend
+from bert_core.attention import BACKENDS, attention, choose_backend
+from bert_core.attention.backend import AttentionBackend, AttentionCall
 from bert_core.packed_sequences import PackedSequences
 
 # Several groups, and several widths of groups.

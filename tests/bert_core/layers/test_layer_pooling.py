@@ -1,6 +1,6 @@
 """What a head reads of the layers, and states that were kept.
 
-Run alone: pytest tests/bert_core/test_layer_pooling.py
+Run alone: pytest tests/bert_core/layers/test_layer_pooling.py
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from bert_core.heads import (
     BertForSequenceClassification,
     BertForTokenClassification,
 )
-from bert_core.layer_pooling import LayerPooling
+from bert_core.layers.layer_pooling import LayerPooling
 from tests.bert_core.reference import ragged_batch, scattered, small_config
 
 KINDS = ("last", "second_to_last", "sum_last_four", "concat_last_four", "scalar_mix", "embeddings")
