@@ -9,8 +9,14 @@ from collections.abc import Mapping
 
 from orchestrator.search.base import Search
 from orchestrator.search.grid import GridSearch
+from orchestrator.search.halton import HaltonSearch
 from orchestrator.search.optuna_tpe import OptunaSearch
 from orchestrator.search.random_search import RandomSearch
 
-SEARCHES: Mapping[str, type[Search]] = {"grid": GridSearch, "random": RandomSearch, "optuna": OptunaSearch}
+SEARCHES: Mapping[str, type[Search]] = {
+    "grid": GridSearch,
+    "random": RandomSearch,
+    "halton": HaltonSearch,
+    "optuna": OptunaSearch,
+}
 """Every search algorithm by the name that a spec's `search` gives it."""

@@ -71,6 +71,18 @@ def test_random_search_proposes_its_frozen_points() -> None:
     )
 
 
+def test_quasi_random_search_proposes_its_frozen_points() -> None:
+    check(
+        points(space=SPACE, search="halton", trials=4, search_seed=7),
+        [
+            (0.009936934961887243, 0.41640856026394946, 60, "mini", 1.0),
+            (3.142334744052218e-05, 0.08307522693061613, 23, "tiny", 1.0),
+            (0.0005587949174797986, 0.2497418935972828, 48, "mini", 1.0),
+            (1.767064684162e-06, 0.47196411581950504, 11, "small", 2.0),
+        ],
+    )
+
+
 def test_optuna_proposes_its_frozen_points() -> None:
     check(
         points(space=SPACE, search="optuna", trials=14, search_seed=7),
