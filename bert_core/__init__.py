@@ -5,6 +5,9 @@ from typing import Any
 
 from bert_core.heads import HEADS
 
+__version__ = "0.1.0"
+"""Version of the distribution that holds `bert_core` and `orchestrator`; pyproject.toml reads it from here."""
+
 _EXPORTS = {"BertConfig": "bert_core.config", "BertModel": "bert_core.model", **HEADS}
 __all__ = list(_EXPORTS)
 
