@@ -94,12 +94,12 @@ class EncoderLayer(nn.Module):
         self.pre_norm = config.norm_placement == "pre"
         self.num_heads = config.num_attention_heads
         self.attention_dropout_p = config.attention_probs_dropout_prob
-        self.qkv = Linear(width, 3 * width, bias=bias)
-        self.attention_output = Linear(width, width, bias=bias)
+        self.qkv = Linear(width, 3 * width, bias=bias)  # queries, keys and values of all heads: H → 3H
+        self.attention_output = Linear(width, width, bias=bias)  # H → H
         self.attention_norm = nn.LayerNorm(width, eps=eps, bias=bias)
-        self.intermediate = Linear(width, (1 + gated) * config.intermediate_size, bias=bias)
+        self.intermediate = Linear(width, (1 + gated) * config.intermediate_size, bias=bias)  # H → I, or 2I if gated
         self.activation = GatedLinearUnit(ACTIVATIONS[config.hidden_act]) if gated else ACTIVATIONS[config.hidden_act]
-        self.output = Linear(config.intermediate_size, width, bias=bias)
+        self.output = Linear(config.intermediate_size, width, bias=bias)  # I → H
         self.output_norm = nn.LayerNorm(width, eps=eps, bias=bias)
         self.dropout = Dropout(config.hidden_dropout_prob)
 
@@ -140,7 +140,7 @@ class BertModel(PretrainedModel):
 
     def build(self, config: BertConfig) -> None:
         self.embeddings = Embeddings(config)
-        num_groups = config.num_hidden_groups or config.num_hidden_layers
+        num_groups = config.num_hidden_groups or config.num_hidden_layers  # layers with weights of their own
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(num_groups))
         self.norm = None
         if config.norm_placement == "pre" and config.final_norm:
