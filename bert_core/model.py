@@ -35,9 +35,9 @@ class BertOutput:
     """Output of the encoder for padded input."""
 
     last_hidden_state: Tensor
-    """(B, S, H), zero at padding"""
+    """Output of the last layer, (B, S, H), zero at padding."""
     pooler_output: Tensor | None
-    """(B, H); None where the family has no pooler"""
+    """Pooled output of each sequence, (B, H); None where the encoder has no pooler."""
 
 
 class Embeddings(nn.Module):
