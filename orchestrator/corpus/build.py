@@ -25,7 +25,15 @@ from orchestrator.cluster.data_context import MAX_RETRIES, data_context
 from orchestrator.corpus.input_files import InputFile, find_files
 from orchestrator.corpus.readers import Document
 from orchestrator.corpus.shard_tokenization import write_documents
-from orchestrator.corpus.token_store import COUNT_NAMES, FORMAT, MANIFEST, Manifest, ShardInfo, TokenStore
+from orchestrator.corpus.token_store import (
+    COUNT_NAMES,
+    FORMAT,
+    MANIFEST,
+    STORED_NAMES,
+    Manifest,
+    ShardInfo,
+    TokenStore,
+)
 from orchestrator.corpus.units import Bundle, DocumentBatch, plan_bundles, read_batches
 from orchestrator.errors import ClusterError, CorpusError
 from orchestrator.results import DatasetResult, FileCount
@@ -96,9 +104,9 @@ def _options(source: TextSource, tokenizer: Tokenizer, validation_fraction: floa
 def _result(store: TokenStore, source: TextSource, reused: bool) -> DatasetResult:
     manifest = store.manifest
     counts = manifest.counts() | {"num_shards": len(manifest.shards)}
-    for split in ("train", "held_out"):
+    for split, stored_name in STORED_NAMES.items():
         of_split = manifest.counts(split)
-        counts |= {name.replace("num_", f"num_{split}_"): of_split[name] for name in COUNT_NAMES}
+        counts |= {name.replace("num_", f"num_{stored_name}_"): of_split[name] for name in COUNT_NAMES}
     counts["num_bad_records"] = sum(file.num_bad_records for file in manifest.files)
     name = ", ".join(source.files)
     return DatasetResult(name, "corpus", manifest.fingerprint, store.folder, counts, tuple(manifest.files), reused)

@@ -11,7 +11,7 @@ from pathlib import Path
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import TRAINERS
 from orchestrator.corpus.input_files import find_files
-from orchestrator.corpus.shard_tokenization import is_held_out
+from orchestrator.corpus.shard_tokenization import is_validation
 from orchestrator.corpus.units import read_corpus
 from orchestrator.errors import CorpusError
 from orchestrator.results import TokenizerResult
@@ -20,9 +20,9 @@ from orchestrator.storage import digest_file, exists, join, read_json, write_byt
 
 FORMAT = "tokenizer-1"
 MANIFEST = "manifest.json"
-HELD_OUT_SHARE = 0.02
+VALIDATION_FRACTION = 0.02
 """Documents that the report is computed on and the vocabulary does not see."""
-HELD_OUT_BYTES = 4 << 20
+VALIDATION_BYTES = 4 << 20
 """Of these at most, so that they fit in memory; the others are trained on."""
 
 
@@ -36,10 +36,10 @@ def train_tokenizer(spec: TokenizerSpec, storage: str) -> TokenizerResult:
         kept = _load_kept(folder)
         if kept is not None:
             return kept
-    held_out: list[str] = []
+    validation: list[str] = []
     train = TRAINERS[spec.algorithm]
-    tokenizer = train(_training_texts(spec, held_out), spec.vocab_size, spec.lowercase, spec.min_frequency)
-    report = tokenizer_report(tokenizer, held_out)
+    tokenizer = train(_training_texts(spec, validation), spec.vocab_size, spec.lowercase, spec.min_frequency)
+    report = tokenizer_report(tokenizer, validation)
     _save(tokenizer, folder, report)
     return TokenizerResult(folder, tokenizer.fingerprint, tokenizer.vocab_size, report)
 
@@ -75,16 +75,16 @@ def _key(spec: TokenizerSpec) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def _training_texts(spec: TokenizerSpec, held_out: list[str]) -> Iterator[str]:
-    """The texts to learn from; those for the report go to `held_out`."""
-    room = HELD_OUT_BYTES
+def _training_texts(spec: TokenizerSpec, validation: list[str]) -> Iterator[str]:
+    """The texts to learn from; those for the report go to `validation`."""
+    room = VALIDATION_BYTES
     empty = True
     for document in read_corpus(spec.corpus, spec.max_bytes):
         empty = False
         num_bytes = len(document.text.encode())
-        if is_held_out(document.text, HELD_OUT_SHARE) and num_bytes <= room:
+        if is_validation(document.text, VALIDATION_FRACTION) and num_bytes <= room:
             room -= num_bytes
-            held_out.append(document.text)
+            validation.append(document.text)
         else:
             # By paragraph: the library takes many times a text's length while it works on it.
             yield from document.text.split("\n")

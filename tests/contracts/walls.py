@@ -22,6 +22,7 @@ TEXT_HALF = (
     "bert_core.examples",
     "bert_core.families",
     "bert_core.masking",
+    "bert_core.objectives",
     "bert_core.ragged_rows",
     "bert_core.sizes",
     "bert_core.text",

@@ -20,9 +20,9 @@ LENGTHS = [[3, 2], [4], [1, 1, 1]]
 
 def make_store(folder: Path) -> TokenStore:
     train = write_shard(str(folder), "00-train.parquet", "train", ["a", "b", "c"], TOKENS, LENGTHS)
-    held_out = write_shard(str(folder), "00-held_out.parquet", "held_out", ["d"], TOKENS[:2], [[2]])
+    validation = write_shard(str(folder), "00-held_out.parquet", "validation", ["d"], TOKENS[:2], [[2]])
     files = (FileCount("corpus.txt", 100, 4),)
-    Manifest("f" * 64, 30522, {"shard_bytes": 1024}, (train, held_out), files).save(str(folder))
+    Manifest("f" * 64, 30522, {"shard_bytes": 1024}, (train, validation), files).save(str(folder))
     return TokenStore.open(str(folder))
 
 
@@ -49,7 +49,7 @@ def test_document_lengths_are_read_alone(tmp_path: Path) -> None:
 def test_counts_are_per_split_and_in_all(tmp_path: Path) -> None:
     manifest = make_store(tmp_path).manifest
     assert manifest.counts("train") == {"num_documents": 3, "num_sentences": 6, "num_tokens": 12}
-    assert manifest.counts("held_out") == {"num_documents": 1, "num_sentences": 1, "num_tokens": 2}
+    assert manifest.counts("validation") == {"num_documents": 1, "num_sentences": 1, "num_tokens": 2}
     assert manifest.counts() == {"num_documents": 4, "num_sentences": 7, "num_tokens": 14}
 
 
