@@ -1,4 +1,4 @@
-"""Training a tokenizer on a corpus, kept by fingerprint under STORAGE/tokenizers, and how well one fits a text."""
+"""Training of a tokenizer on a corpus, saved by its key under STORAGE/tokenizers; a report on how it cuts a text."""
 
 import hashlib
 import json
@@ -21,13 +21,13 @@ from orchestrator.storage import digest_file, exists, join, read_json, write_byt
 FORMAT = "tokenizer-1"
 MANIFEST = "manifest.json"
 VALIDATION_FRACTION = 0.02
-"""Documents that the report is computed on and the vocabulary does not see."""
+"""Share of the documents that the report is computed on, and that the vocabulary is not learned from."""
 VALIDATION_BYTES = 4 << 20
-"""Of these at most, so that they fit in memory; the others are trained on."""
+"""Largest size of these documents together, so that they fit in memory; further ones are trained on."""
 
 
 def train_tokenizer(spec: TokenizerSpec, storage: str) -> TokenizerResult:
-    """Learn a vocabulary, or find the one learnt before from the same files.
+    """Learn a vocabulary, unless the same one was learned from the same files before.
 
     Raises: CorpusError for text that is missing, empty or broken.
     """
@@ -45,7 +45,7 @@ def train_tokenizer(spec: TokenizerSpec, storage: str) -> TokenizerResult:
 
 
 def tokenizer_report(tokenizer: Tokenizer, texts: Iterable[str]) -> dict[str, float]:
-    """How the tokenizer cuts these texts; empty when they hold no word.
+    """Report on how a tokenizer cuts texts; empty when they have no word.
 
     `fertility`: pieces per word (Ács 2019), words being cut as this tokenizer does it, WordPiece at space and
     punctuation; `unknown_rate`: unknown tokens per word; `characters_per_token`: without white space, the number by
@@ -76,7 +76,7 @@ def _key(spec: TokenizerSpec) -> str:
 
 
 def _training_texts(spec: TokenizerSpec, validation: list[str]) -> Iterator[str]:
-    """The texts to learn from; those for the report go to `validation`."""
+    """Texts to learn from; the texts for the report are added to `validation`."""
     room = VALIDATION_BYTES
     empty = True
     for document in read_corpus(spec.corpus, spec.max_bytes):
@@ -86,7 +86,7 @@ def _training_texts(spec: TokenizerSpec, validation: list[str]) -> Iterator[str]
             room -= num_bytes
             validation.append(document.text)
         else:
-            # By paragraph: the library takes many times a text's length while it works on it.
+            # One paragraph at a time: the library takes many times a text's size while it works on it.
             yield from document.text.split("\n")
     if empty:
         hold = "holds" if len(spec.corpus.files) == 1 else "hold"
@@ -94,7 +94,7 @@ def _training_texts(spec: TokenizerSpec, validation: list[str]) -> Iterator[str]
 
 
 def _save(tokenizer: Tokenizer, folder: str, report: dict[str, float]) -> None:
-    """The tokenizer's files, then the manifest: only with it the folder counts."""
+    """Save the tokenizer's files, and the manifest last: a folder without one is not used."""
     with tempfile.TemporaryDirectory() as temporary:
         tokenizer.save(temporary)
         digests = {
@@ -111,7 +111,7 @@ def _save(tokenizer: Tokenizer, folder: str, report: dict[str, float]) -> None:
 
 
 def _load_kept(folder: str) -> TokenizerResult | None:
-    """What was trained before, unless it was damaged since."""
+    """The tokenizer that was trained before; None when its files were damaged since."""
     try:
         manifest = read_json(join(folder, MANIFEST))
         whole = all(digest_file(join(folder, name)) == digest for name, digest in manifest["files"].items())

@@ -1,4 +1,4 @@
-"""Pretraining: the model, the data's way into it, the optimizer, and how it is carried out."""
+"""Spec of pretraining: text and examples, objectives, model, optimizer, and how the run is carried out."""
 
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
