@@ -3,12 +3,15 @@
 Run alone: pytest tests/orchestrator/corpus/test_token_store.py
 """
 
+import hashlib
+import json
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import MANIFEST, Manifest, ShardInfo, TokenStore, write_shard
 from orchestrator.errors import CorpusError
 from orchestrator.results import FileCount
@@ -71,6 +74,16 @@ def test_a_large_vocabulary_keeps_four_bytes(tmp_path: Path) -> None:
 def test_a_folder_without_a_manifest_is_no_store(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="no manifest"):
         TokenStore.open(str(tmp_path))
+
+
+def test_validation_documents_keep_their_name_in_manifests_and_random_numbers(tmp_path: Path) -> None:
+    """A run that a newer version resumes goes on with the examples that it would have had."""
+    store = make_store(tmp_path)
+    shards = json.loads((tmp_path / MANIFEST).read_text())["shards"]
+    assert [shard["split"] for shard in shards] == ["train", "held_out"]
+    lines = "".join(f"{shard['split']} {shard['sha256']}\n" for shard in shards)
+    assert store.digest == hashlib.sha256(lines.encode()).hexdigest()
+    assert SplitShards(store, "validation").fingerprint == f"{store.digest}/held_out"
 
 
 def test_a_manifest_cut_at_any_length_is_refused(tmp_path: Path) -> None:
