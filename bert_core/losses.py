@@ -1,9 +1,7 @@
 """Losses of the heads.
 
-Shapes: B sequences, P predicted positions, H hidden, V vocabulary, C classes.
+Shapes: B sequences, C classes.
 """
-
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -11,24 +9,6 @@ from torch import Tensor
 
 from bert_core.constants import IGNORE_INDEX
 from bert_core.errors import DataError
-
-
-@dataclass(frozen=True)
-class PretrainingSums:
-    """Sums over a batch, to be added up over micro-batches and workers before anything is divided.
-
-    All are float32 tensors without dimensions on the model's device, so that nothing waits for the device.
-    """
-
-    mlm_loss: Tensor
-    mlm_correct: Tensor
-    num_predictions: Tensor
-    nsp_loss: Tensor
-    nsp_correct: Tensor
-    num_examples: Tensor
-    """Examples with a label for their pair of segments; 0 when the batch has none."""
-    sbo_loss: Tensor
-    """Loss of the span-boundary objective, over the predicted positions; 0 without it."""
 
 
 def check_labels(labels: Tensor, shape: torch.Size, num_classes: int) -> None:

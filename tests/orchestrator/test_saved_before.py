@@ -26,6 +26,7 @@ from bert_core import (
     BertForSequenceClassification,
     BertForTokenClassification,
 )
+from bert_core.heads.pretraining import PretrainingLabels
 from orchestrator import Registry
 from orchestrator.cli.entry import cli
 from orchestrator.inference import embed, predict
@@ -312,5 +313,6 @@ def test_a_saved_span_boundary_head_has_the_loss_that_it_had() -> None:
     inputs = tensors(saved["inputs"])
     packed = model.bert.pack(inputs["input_ids"], inputs["attention_mask"])
     with torch.inference_mode():
-        sums = model.sums(packed, torch.tensor([1, 2, 7]), torch.tensor([7, 9, 12]))
-    assert_close(float(sums.sbo_loss), saved["span_boundary_loss"])
+        labels = PretrainingLabels(torch.tensor([1, 2, 7]), torch.tensor([7, 9, 12]), torch.zeros(0))
+        sums = model.packed_loss_sums(packed, labels, ["span_boundary"])["span_boundary"]
+    assert_close(float(sums.loss), saved["span_boundary_loss"])

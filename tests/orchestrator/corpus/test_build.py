@@ -88,8 +88,8 @@ def test_a_store_holds_the_corpus_and_does_not_depend_on_cpus(
             start, end = documents.document_ends[number : number + 2]
             np.testing.assert_array_equal(documents.tokens[start:end], expected)
         order += ids
-    held_out = {name for shard in store.shards("held_out") for name in document_ids(store, shard)}
-    assert order == [name for name in texts if name not in held_out]
+    validation = {name for shard in store.shards("validation") for name in document_ids(store, shard)}
+    assert order == [name for name in texts if name not in validation]
 
 
 def test_a_store_of_sampled_languages_is_the_same_for_any_number_of_cpus(

@@ -1,4 +1,7 @@
-"""Spans from their borders, against the definition. Run alone: pytest tests/bert_core/test_span_boundary.py"""
+"""Spans from their borders, against the definition.
+
+Alone: pytest tests/bert_core/heads/pretraining/test_span_boundary.py
+"""
 
 import pytest
 import torch
@@ -6,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core.heads import BertForPreTraining
-from bert_core.heads.span_boundary import span_borders
+from bert_core.heads.pretraining import PretrainingLabels
+from bert_core.heads.pretraining.span_boundary import span_borders
 from bert_core.packed_sequences import PackedSequences
 from tests.bert_core.reference import scattered, small_config
 
@@ -46,7 +50,8 @@ def test_loss_and_gradients_follow_the_definition(positions: list[int]) -> None:
     assert isinstance(model, BertForPreTraining)
     seqs = packed(27, 4) if positions[-1] > 13 else packed(8, 7)
     labels = torch.arange(len(positions)) * 3 % CONFIG.vocab_size
-    ours = model.sums(seqs, torch.tensor(positions), labels).sbo_loss
+    given = PretrainingLabels(torch.tensor(positions), labels, torch.zeros(0))
+    ours = model.packed_loss_sums(seqs, given, ["span_boundary"])["span_boundary"].loss
     expected = loss_by_definition(model, seqs, positions, labels)
     torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-5)
     names, parameters = zip(*model.span_boundary.named_parameters(), strict=True)
@@ -61,6 +66,15 @@ def test_adjacent_spans_are_one_and_sequences_keep_theirs() -> None:
     assert (left.tolist(), right.tolist(), place.tolist()) == ([0, 0, 3, 8], [3, 3, 5, 10], [0, 1, 0, 0])
 
 
-def test_without_the_objective_there_is_no_loss_of_it() -> None:
+def test_a_model_without_the_objective_has_no_head_for_it() -> None:
     model = BertForPreTraining.from_config(small_config())
-    assert float(model.sums(packed(6), torch.tensor([2]), torch.tensor([5])).sbo_loss) == 0.0
+    assert model.span_boundary is None
+    assert not any(name.startswith("span_boundary") for name in model.state_dict())
+
+
+def test_all_masked_positions_are_counted_whatever_their_place() -> None:
+    model = BertForPreTraining.from_config(CONFIG)
+    positions = torch.arange(1, 26)
+    labels = PretrainingLabels(positions, torch.ones_like(positions), torch.zeros(0))
+    sums = model.packed_loss_sums(packed(27), labels, ["masked_lm", "span_boundary"])
+    assert float(sums["span_boundary"].num_predictions) == float(sums["masked_lm"].num_predictions) == 25
