@@ -1,7 +1,7 @@
-"""What stages hand to the driver: frozen, made of plain values, free of third-party types.
+"""Results and events that workers and jobs hand to the driver: frozen, made of plain values, free of third-party types.
 
-Results say how a stage ended; events say what happens while it runs. The recorder is the only reader that turns
-either into registry rows, and doing so twice changes nothing.
+Results say how a run ended; events say what happens while it works. The driver alone records them, and recording one
+twice changes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -89,7 +89,7 @@ class ModelResult:
     """SHA-256 of `model.safetensors`."""
     num_parameters: int
     head: str
-    """`pretraining`, `classification`, `regression`, `ner` or `qa`."""
+    """`pretraining`, or the head of the task that the model was trained for (`specs.task.Head`)."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +175,3 @@ class EvaluationResult:
     predictions_path: str | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     """Of a collection's documents: `num_documents`, `num_empty_documents` left out, `num_truncated_documents`."""
-
-
-Result = TokenizerResult | DatasetResult | PretrainResult | SweepResult | DistillResult | EvaluationResult

@@ -1,4 +1,6 @@
-"""What the names in a spec lead to: folders of models and tokenizers, and the bits that lie there."""
+"""Lookup of the names in a spec: the folders of models and tokenizers, and digests of what lies there."""
+
+from collections.abc import Callable
 
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_files import TOKENIZER_FILES
@@ -87,10 +89,13 @@ def resolve_name(field: str, name: str, settings: Settings) -> str:
     return absolute(path)
 
 
-def pin_names(spec: SpecT, settings: Settings) -> SpecT:
+def pin_names(spec: SpecT, settings: Settings, resolve: Callable[[str, str], str]) -> SpecT:
     """The spec with registered names as `name@version`, so that it means the same weights for ever.
 
-    Raises: NotFoundError for a name that leads nowhere.
+    Args:
+        resolve: the folder that a field and its value lead to, as `resolve_name` finds it.
+
+    Raises: what `resolve` raises for a name that leads nowhere.
     """
     with Registry(settings.registry) as registry:
         models = registry.models()
@@ -99,15 +104,14 @@ def pin_names(spec: SpecT, settings: Settings) -> SpecT:
         def pin(field: str, name: str) -> str:
             if name.startswith(STAGE_MARK):
                 return name
-            folder = resolve_name(field, name, settings)
+            folder = resolve(field, name)
             return name if is_place(field, name) else labels.get(folder, folder)
 
         return replace_names(spec, pin)
 
 
-def content_digest(field: str, name: str, settings: Settings) -> str:
-    """Of the weights or the tokenizer that a name leads to."""
-    path = resolve_name(field, name, settings)
+def content_digest(field: str, path: str) -> str:
+    """Digest of the weights, or of the tokenizer, in the folder or file that a field's value leads to."""
     if field in TOKENIZER_FIELDS:
         return Tokenizer.load(local_copy(path, skip=(_WEIGHTS,))).fingerprint
     return digest_file(join(path, _WEIGHTS))

@@ -14,14 +14,6 @@ MODEL_FIELDS = ("init_from", "model", "teacher", "rerank")
 TOKENIZER_FIELDS = ("tokenizer",)
 STAGE_MARK = "@"
 RANDOM = "random"
-_MAKERS = {
-    "init_from": ("pretrain", "sweep", "distill"),
-    "model": ("sweep", "distill"),
-    "teacher": ("pretrain", "sweep", "distill"),
-    "rerank": ("sweep", "distill"),
-    "tokenizer": ("tokenizer", "pretrain", "sweep", "distill"),
-}
-"""The kinds of stages whose result a field can use; what is scored has a task's head."""
 
 SpecT = TypeVar("SpecT", bound=Spec)
 Replace = Callable[[str, str], str]
@@ -44,25 +36,6 @@ def names_of(spec: Spec) -> list[tuple[str, str]]:
 
     replace_names(spec, note)
     return found
-
-
-def check_references(stages: Mapping[str, Spec]) -> None:
-    """See that each `@name` names an earlier stage that makes what the field needs. Raises: SpecError."""
-    kinds: dict[str, str] = {}
-    for stage, spec in stages.items():
-        for field, name in names_of(spec):
-            if not name.startswith(STAGE_MARK):
-                continue
-            kind = kinds.get(name.removeprefix(STAGE_MARK))
-            if kind is None:
-                earlier = ", ".join(kinds) or "there is none"
-                raise SpecError(f"stages.{stage}: {name} names no earlier stage; earlier ones: {earlier}")
-            if kind not in _MAKERS[field]:
-                raise SpecError(
-                    f"stages.{stage}: {field} {name} is a stage of kind {kind}; "
-                    f"name one of kind {' or '.join(_MAKERS[field])}"
-                )
-        kinds[stage] = spec.kind
 
 
 def resolve_references(spec: SpecT, outputs: Mapping[str, str]) -> SpecT:

@@ -1,0 +1,57 @@
+"""Sweeps as a kind of run: what they refuse, plan, take of the cluster and record.
+
+pytest tests/orchestrator/kinds/test_sweep.py
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import SpecError
+from orchestrator.registry.recorder import Recorder
+from orchestrator.results import MetricEvent, TrialStart
+from orchestrator.settings import Settings
+from tests.orchestrator.kinds.samples import TRIALS, complete
+from tests.orchestrator.small_specs import (
+    SWEEP,
+    check,
+    plan,
+)
+
+
+def test_a_range_that_its_field_refuses(settings: Settings) -> None:
+    space = {"batch_size": {"uniform": [8, 32]}}
+    with pytest.raises(SpecError, match=r"space\.batch_size"):
+        check(settings, task={**SWEEP, "space": space, "search": "random", "trials": 2})
+
+
+def test_recurrent_layers_count_among_a_trials_weights(settings: Settings) -> None:
+    Path("task.conll").write_text("anna B-PER\n\nsat O\n")
+    task = {"id": "own", "head": "ner", "files": {"train": "task.conll", "validation": "task.conll"}}
+    space = {"num_lstm_layers": [0, 1, 2], "layer_pooling": ["last", "scalar_mix"]}
+
+    def parameters(**fields: Any) -> int:
+        rows = plan(settings, {**SWEEP, "task": task, **fields})
+        return int(rows["parameters"].removesuffix(", and a small head").replace(",", ""))
+
+    layer = 2 * 4 * 64 * (128 + 64 + 2)  # directions, gates, their width, what each reads and two biases
+    assert parameters(space=space) == parameters() + 2 * layer
+
+
+def test_a_sweep_carries_its_best_trials_scores(recorder: Recorder) -> None:
+    run = recorder.start({**SWEEP, "name": "sst2 sweep", "task": {"id": "sst2"}}, "f")
+    trial = recorder.record_trial_start(run.id, TrialStart("k1", 1, {"learning_rate": 2e-5}, seed=0))
+    recorder.record_events(trial, [MetricEvent(step, "validation", {"accuracy": step / 100}) for step in (20, 99)])
+    assert recorder.record_trials(run.id, [TRIALS[1]]) == [trial]
+    complete(recorder, run.id, "sweep")
+    registry = recorder.registry
+    scores = {"accuracy": 0.9, "baseline.accuracy": 0.5, "test.accuracy": 0.85}
+    assert registry.latest_metrics(run.id) == registry.latest_metrics(trial) == scores
+    sweep = registry.run(run.id)
+    assert (sweep.state, sweep.metric) == ("COMPLETED", "accuracy")
+    assert (sweep.model_folder, sweep.predictions_path) == ("storage/digest1", "predictions/1")
+    assert registry.model("sst2 sweep").run_id == run.id
+    assert list(registry.trials(run.id).id)[1] == trial
+    assert list(registry.leaderboard("sst2")["test"].dropna()) == [0.85]
+    assert list(registry.datasets(run.id).name) == ["wiki"]
