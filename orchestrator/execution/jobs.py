@@ -23,7 +23,7 @@ from orchestrator.models.resolve import is_place
 from orchestrator.settings import HOME_VARIABLE, Settings, has_password
 from orchestrator.specs import AnySpec
 from orchestrator.specs.loading import spec_values
-from orchestrator.specs.references import MODEL_FIELDS, STAGE_MARK, TOKENIZER_FIELDS
+from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK
 from orchestrator.storage import exists, write_json
 from orchestrator.storage.files import absolute
 
@@ -35,7 +35,7 @@ _CHATTY_LOGGERS = (
     "ray.dashboard.modules.job.sdk",
     "ray._private.runtime_env.packaging",
 )
-_PATH_FIELDS = ("files", "folder", *MODEL_FIELDS, *TOKENIZER_FIELDS)
+_PATH_FIELDS = ("files", "folder", *NAME_FIELDS)
 
 
 class JobDetails(Protocol):
@@ -148,7 +148,7 @@ def with_absolute_paths(values: Any, field: str = "") -> Any:
         return [with_absolute_paths(value, field) for value in values]
     if field in _PATH_FIELDS and isinstance(values, str) and "://" not in values and not values.startswith(STAGE_MARK):
         is_glob = any(sign in values for sign in "*?[")
-        is_there = is_place(field, values) if field in MODEL_FIELDS + TOKENIZER_FIELDS else exists(values)
+        is_there = is_place(field, values) if field in NAME_FIELDS else exists(values)
         if is_there or (is_glob and field == "files"):
             return absolute(values)
     return values

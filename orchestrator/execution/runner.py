@@ -7,8 +7,6 @@ A failure after the run is recorded is recorded on it; an interruption leaves it
 
 import hashlib
 import json
-import os
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,7 +15,8 @@ from typing import Any
 from uuid import uuid4
 
 from orchestrator.cluster.connection import check_processes, check_resources, connect, is_local, local_resources
-from orchestrator.errors import InputError, RegistryUnavailableError, SpecError
+from orchestrator.errors import RegistryUnavailableError, SpecError
+from orchestrator.execution.refusals import check_storage, refuse_if_alive
 from orchestrator.execution.run_log import RunLog
 from orchestrator.kinds import kind_of, resolved_inputs
 from orchestrator.kinds.base import RunContext
@@ -34,7 +33,7 @@ from orchestrator.specs.loading import load_spec, parse_spec, spec_values
 from orchestrator.specs.parts import task_of
 from orchestrator.specs.pipeline import stages_of
 from orchestrator.specs.references import resolve_references
-from orchestrator.storage import delete, exists, join, write_bytes
+from orchestrator.storage import exists, join
 
 
 def run(
@@ -61,7 +60,7 @@ def run_spec(spec: Spec, *, settings: Settings, on_started: Callable[[str], None
     """Carry out a spec as a new run; `on_started` is told its id as soon as it is recorded."""
     inputs = resolved_inputs(spec, settings)
     check_inputs(spec, inputs)
-    _check_storage(settings.storage)
+    check_storage(settings.storage)
     with _session(spec, inputs) as session:
         return session.start(spec, on_started=on_started)
 
@@ -80,7 +79,7 @@ def resume_run(
     on_started(record.id)
     if record.state == "COMPLETED":
         return record
-    _refuse_if_alive(record)
+    refuse_if_alive(record)
     spec = parse_spec(record.spec)
     with _session(spec, resolved_inputs(spec, settings)) as session:
         return session.resume(record, spec)
@@ -202,16 +201,6 @@ class _Session:
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
-def _check_storage(storage: str) -> None:
-    """See that results can be written. Raises: InputError."""
-    probe = join(storage, f".probe-{uuid4().hex[:8]}")
-    try:
-        write_bytes(probe, b"")
-        delete(probe)
-    except OSError as error:
-        raise InputError(f"--storage {storage} cannot be written: {error.strerror or error}; give another") from error
-
-
 @contextmanager
 def _logged(run_folder: str) -> Iterator[Progress]:
     """What the run says goes to the terminal and to its log, how it ends too."""
@@ -247,24 +236,3 @@ def _check_room(
     needs = needed_resources(spec)
     check_resources(needs.total, have, place)
     check_processes(needs.processes, nodes, place)
-
-
-def _refuse_if_alive(record: RunRecord) -> None:
-    """Two drivers of one run would work against each other."""
-    if record.state != "RUNNING":
-        return
-    here = record.host == socket.gethostname()
-    if here and (record.pid in (None, os.getpid()) or not _is_alive(record.pid)):
-        return
-    what_to_do = f"end process {record.pid}" if here else "wait until it is shown as LOST, or end it there"
-    raise InputError(f"run {record.id} is still running on {record.host}; {what_to_do}, then resume")
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

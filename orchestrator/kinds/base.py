@@ -17,7 +17,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Any, Generic, TypeVar
 
 from bert_core.config import BertConfig
@@ -30,21 +29,12 @@ from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.settings import Settings
 from orchestrator.specs import Spec
 from orchestrator.specs.parts import task_of, text_sources_of
+from orchestrator.specs.references import Product
 
 S = TypeVar("S", bound=Spec)
 R = TypeVar("R")
 Fact = tuple[str, str]
 """A line of a plan: what it is about, and its value as text."""
-
-
-class Product(Enum):
-    """What a run leaves that a later stage of a pipeline can name."""
-
-    TOKENIZER = auto()
-    ENCODER = auto()
-    """Any model, whatever its head: training can start from it, and it can teach."""
-    TASK_MODEL = auto()
-    """A model with the head of a task: it can be scored on one."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from bert_core.config import BertConfig
 from bert_core.distillation import student_config
 from orchestrator.distillation.student import check_widths
 from orchestrator.finetuning.search_space import check_recipe
-from orchestrator.kinds.base import Fact, Kind, Product, Resources, RunContext
+from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
 from orchestrator.kinds.facts import estimate_prefix, memory_text, size_text, step_facts, task_facts
 from orchestrator.kinds.messages import comparison_line, message_line
 from orchestrator.kinds.pretrain import (
@@ -25,7 +25,7 @@ from orchestrator.progress import duration
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import DistillResult, Event, MessageEvent, MetricEvent, PretrainResult
 from orchestrator.specs import DistillSpec, PretrainSpec, TaskSpec
-from orchestrator.specs.references import RANDOM
+from orchestrator.specs.references import RANDOM, Product
 from orchestrator.tasks import Task
 from orchestrator.training.batch_order import Schedule
 

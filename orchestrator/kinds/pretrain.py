@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from bert_core.config import BertConfig
 from orchestrator.cluster.connection import Processes
-from orchestrator.kinds.base import Fact, Kind, Product, Resources, RunContext
+from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
 from orchestrator.kinds.facts import BYTES_PER_SAVED_PARAMETER, memory_text, size_text, step_facts
 from orchestrator.kinds.messages import message_line, report_dataset, report_tokenizing
 from orchestrator.kinds.resolved import Resolved
@@ -16,7 +16,7 @@ from orchestrator.pretraining.status import TrainingStatus
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import DatasetResult, Event, MessageEvent, MetricEvent, PretrainResult, Split
 from orchestrator.specs import PretrainSpec
-from orchestrator.specs.references import RANDOM
+from orchestrator.specs.references import RANDOM, Product
 
 if TYPE_CHECKING:
     from orchestrator.pretraining.launch import PretrainRequest

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bert_core.config import BertConfig
 from orchestrator.finetuning.search_space import check_space, grid_points, listed_values, random_points, value_bounds
-from orchestrator.kinds.base import Fact, Kind, Product, Resources, RunContext
+from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
 from orchestrator.kinds.facts import estimate_prefix, memory_text, task_facts
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.start_checks import check_layer_pooling, check_positions
@@ -17,7 +17,7 @@ from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.trials import trial_id
 from orchestrator.results import MetricEvent, ModelResult, SweepResult, TrialResult
 from orchestrator.specs import SweepSpec
-from orchestrator.specs.references import RANDOM
+from orchestrator.specs.references import RANDOM, Product
 from orchestrator.storage import exists, join, read_json, write_json
 from orchestrator.training.batch_order import Schedule
 
@@ -74,7 +74,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         """Run the trials that no earlier attempt finished, and score the best one's model on the test split."""
         from orchestrator.finetuning.sweep import run_sweep  # Ray is loaded when a run starts
 
-        finished = _read_finished_trials(context.run_folder)
+        finished = read_finished_trials(context.run_folder)
         if finished:
             context.progress.say(f"{len(finished)} finished trials of an earlier attempt stand as they are")
         result = run_sweep(
@@ -83,7 +83,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
             run_folder=context.run_folder,
             storage=context.settings.storage,
             resolve_name=inputs.folder,
-            listener=_listener(context, dict(finished)),
+            listener=build_listener(context, dict(finished)),
             finished=finished,
         )
         context.progress.say(_result_line(result))
@@ -132,7 +132,7 @@ def _most_lstm_parameters(config: BertConfig, spec: SweepSpec) -> int:
     )
 
 
-def _listener(context: RunContext, finished: dict[str, TrialResult]) -> "SweepListener":
+def build_listener(context: RunContext, finished: dict[str, TrialResult]) -> "SweepListener":
     """Callbacks that record what trials do and show it; `finished` is added to and kept in the run's folder."""
     from orchestrator.finetuning.sweep_progress import SweepListener  # Optuna is loaded when a run starts
 
@@ -164,7 +164,7 @@ def _listener(context: RunContext, finished: dict[str, TrialResult]) -> "SweepLi
     )
 
 
-def _read_finished_trials(run_folder: str) -> dict[str, TrialResult]:
+def read_finished_trials(run_folder: str) -> dict[str, TrialResult]:
     """The trials that an earlier attempt finished, by key."""
     path = join(run_folder, FINISHED_TRIALS)
     if not exists(path):

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 from orchestrator.corpus.tokenizer_job import train_tokenizer
-from orchestrator.kinds.base import Fact, Kind, Product, RunContext
+from orchestrator.kinds.base import Fact, Kind, RunContext
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import TokenizerResult
 from orchestrator.specs import TokenizerSpec
+from orchestrator.specs.references import Product
 
 _REPORTED = ("fertility", "unknown_rate")
 """Scores of a tokenizer that its line shows; the registry has all of them."""

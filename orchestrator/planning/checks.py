@@ -7,21 +7,11 @@ from bert_core.errors import BertCoreError
 from orchestrator.corpus.input_files import find_files
 from orchestrator.errors import OrchestratorError, SpecError
 from orchestrator.kinds import KINDS, kind_of
-from orchestrator.kinds.base import Product
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.specs import PipelineSpec, Spec
 from orchestrator.specs.parts import text_sources_of
 from orchestrator.specs.pipeline import stages_of
-from orchestrator.specs.references import STAGE_MARK, names_of
-
-_NEEDED = {
-    "init_from": Product.ENCODER,
-    "model": Product.TASK_MODEL,
-    "teacher": Product.ENCODER,
-    "rerank": Product.TASK_MODEL,
-    "tokenizer": Product.TOKENIZER,
-}
-"""What an earlier stage must make for a field to name it."""
+from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK, names_of
 
 
 def check_inputs(spec: Spec, inputs: Resolved) -> None:
@@ -51,7 +41,7 @@ def check_references(stages: Mapping[str, Spec]) -> None:
             if kind is None:
                 earlier = ", ".join(kinds) or "there is none"
                 raise SpecError(f"stages.{stage}: {name} names no earlier stage; earlier ones: {earlier}")
-            makers = [maker.name for maker in KINDS if _NEEDED[field] in maker.products]
+            makers = [maker.name for maker in KINDS if NAME_FIELDS[field] in maker.products]
             if kind not in makers:
                 raise SpecError(
                     f"stages.{stage}: {field} {name} is a stage of kind {kind}; name one of kind {' or '.join(makers)}"

@@ -5,13 +5,32 @@ earlier stage of a pipeline; `random` is no model.
 """
 
 from collections.abc import Callable, Mapping
+from enum import Enum, auto
 from typing import Any, TypeVar
 
 from orchestrator.errors import SpecError
 from orchestrator.specs.fields import Section, Spec
 
-MODEL_FIELDS = ("init_from", "model", "teacher", "rerank")
-TOKENIZER_FIELDS = ("tokenizer",)
+
+class Product(Enum):
+    """What a run leaves that a later stage of a pipeline can name."""
+
+    TOKENIZER = auto()
+    ENCODER = auto()
+    """Any model, whatever its head: training can start from it, and it can teach."""
+    TASK_MODEL = auto()
+    """A model with the head of a task: it can be scored on one."""
+
+
+NAME_FIELDS = {
+    "init_from": Product.ENCODER,
+    "model": Product.TASK_MODEL,
+    "teacher": Product.ENCODER,
+    "rerank": Product.TASK_MODEL,
+    "tokenizer": Product.TOKENIZER,
+}
+"""The fields whose values are names, and what such a name must lead to."""
+TOKENIZER_FIELDS = tuple(field for field, product in NAME_FIELDS.items() if product is Product.TOKENIZER)
 STAGE_MARK = "@"
 RANDOM = "random"
 
@@ -62,5 +81,5 @@ def _replace(value: Any, field: str, replace: Replace) -> Any:
         return {key: _replace(item, str(key), replace) for key, item in value.items()}
     if isinstance(value, tuple):
         return tuple(_replace(item, field, replace) for item in value)
-    is_name = isinstance(value, str) and value != RANDOM and field in MODEL_FIELDS + TOKENIZER_FIELDS
+    is_name = isinstance(value, str) and value != RANDOM and field in NAME_FIELDS
     return replace(field, value) if is_name else value

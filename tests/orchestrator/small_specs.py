@@ -53,8 +53,14 @@ def check(settings: Settings, **stages: dict[str, Any]) -> None:
 
 def plan(settings: Settings, values: dict[str, Any]) -> dict[str, str]:
     """The plan of a spec: values by what they are about; of several stages the last one's."""
+    return dict(plan_lines(settings, values))
+
+
+def plan_lines(settings: Settings, values: dict[str, Any]) -> list[tuple[str, str]]:
+    """The plan of a spec, line by line; of several stages the last one's."""
     spec = parse_spec(values)
-    return {row.what: row.value for row in plan_rows(spec, resolved_inputs(spec, settings))}
+    rows = plan_rows(spec, resolved_inputs(spec, settings))
+    return [(row.what, row.value) for row in rows if row.stage == rows[-1].stage]
 
 
 def input_identity(settings: Settings, values: dict[str, Any]) -> list[Any]:

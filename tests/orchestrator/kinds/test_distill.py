@@ -12,9 +12,13 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from bert_core.errors import CheckpointError, ConfigError, TokenizerError
 from bert_core.text.tokenizer_training import train_wordpiece
+from orchestrator.cluster.connection import Processes
 from orchestrator.errors import CorpusError, SpecError, TaskDataError
+from orchestrator.kinds.distill import DistillKind
+from orchestrator.kinds.pretrain import PretrainKind
 from orchestrator.registry.recorder import Recorder
 from orchestrator.settings import Settings
+from orchestrator.specs import DistillSpec, PretrainSpec
 from orchestrator.storage import write_bytes
 from tests.orchestrator.kinds.samples import SAMPLES, complete
 from tests.orchestrator.small_specs import (
@@ -172,3 +176,18 @@ def test_a_distillation_leaves_a_student_and_both_scores(recorder: Recorder) -> 
     assert (ended.model_folder, ended.predictions_path) == (SAMPLES["distill"].result.model.folder, "predictions.jsonl")
     assert list(registry.datasets(run.id).fingerprint) == ["c" * 64]
     assert list(registry.runs("metrics.teacher.f1 > 0.75 and metrics.f1 < 0.75")["id"]) == [run.id]
+
+
+def test_a_students_pretraining_holds_the_workers_of_one(settings: Settings) -> None:
+    pretraining = {**PRETRAIN, "global_batch_size": 8, "execution": {"num_workers": 2}}
+    spec = DistillSpec.model_validate({"teacher": "short", "pretraining": pretraining})
+    resources = DistillKind().resources(spec)
+    assert resources == PretrainKind().resources(PretrainSpec.model_validate(pretraining))
+    assert resources.processes == [Processes(2, {"CPU": 1.0})]
+
+
+def test_a_student_of_a_pretrained_teacher_is_recorded_as_a_pretraining(recorder: Recorder) -> None:
+    run = recorder.start({"kind": "distill", "name": "small"}, "f")
+    complete(recorder, run.id, "distill", SAMPLES["pretrain"].result)
+    assert recorder.registry.latest_metrics(run.id)["perplexity"] == 12.2
+    assert recorder.registry.model("small").head == "pretraining"

@@ -21,8 +21,10 @@ from orchestrator.tasks import load_task
 from tests.orchestrator.kinds.contexts import Notebook, context_of
 from tests.orchestrator.kinds.samples import complete
 from tests.orchestrator.small_specs import (
+    EVALUATE,
     SWEEP,
     check,
+    plan,
 )
 
 
@@ -74,3 +76,7 @@ def test_an_evaluation_reranks_as_its_spec_says(
 def test_how_to_rerank_needs_a_model_that_does(idle: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="there is no rerank; name the model that does"):
         EvaluateSpec.model_validate({"model": "m", "task": {"id": "cranfield"}, **idle})
+
+
+def test_a_plan_of_an_evaluation(settings: Settings) -> None:
+    assert plan(settings, EVALUATE) == {"kind": "evaluate", "resources": "1 CPU"}
