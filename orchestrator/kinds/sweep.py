@@ -6,7 +6,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from bert_core.config import BertConfig
-from orchestrator.finetuning.search_space import check_space, grid_points, listed_values, random_points, value_bounds
+from orchestrator.finetuning.search_space import build_search, check_space, listed_values, value_bounds
 from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
 from orchestrator.kinds.facts import estimate_prefix, memory_text, task_facts
 from orchestrator.kinds.resolved import Resolved
@@ -48,10 +48,9 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         """Yield the task, and the trials with their steps, parameters and memory."""
         task = inputs.task(spec.task)
         yield from task_facts(task)
-        points = spec.trials or 0
-        if spec.search != "optuna":
-            points = sum(1 for _ in (grid_points if spec.search == "grid" else random_points)(spec))
-        yield "trials", f"{points * len(spec.seeds):,} ({points:,} points × {len(spec.seeds)} seeds)"
+        points = build_search(spec).num_points
+        counted = "" if spec.trials is None else "; `trials` in the spec counts points"
+        yield "trials", f"{points * len(spec.seeds):,} ({points:,} points × {len(spec.seeds)} seeds{counted})"
         num_examples = len(task.examples("train"))
         (small, large), (short, long) = value_bounds(spec, "batch_size"), value_bounds(spec, "epochs")
         fewest, most = (
