@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import product
-from typing import TYPE_CHECKING
 
 from bert_core.config import BertConfig
 from orchestrator.finetuning.search_space import build_search, check_space, listed_values, value_bounds
+from orchestrator.finetuning.sweep_progress import SweepListener
 from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
 from orchestrator.kinds.facts import estimate_prefix, memory_text, task_facts
 from orchestrator.kinds.resolved import Resolved
@@ -20,9 +20,6 @@ from orchestrator.specs import SweepSpec
 from orchestrator.specs.references import RANDOM, Product
 from orchestrator.storage import exists, join, read_json, write_json
 from orchestrator.training.batch_order import Schedule
-
-if TYPE_CHECKING:
-    from orchestrator.finetuning.sweep_progress import SweepListener
 
 FINISHED_TRIALS = "finished_trials.json"
 """File in the run's folder: the results of the trials that need not run again."""
@@ -131,10 +128,8 @@ def _most_lstm_parameters(config: BertConfig, spec: SweepSpec) -> int:
     )
 
 
-def build_listener(context: RunContext, finished: dict[str, TrialResult]) -> "SweepListener":
+def build_listener(context: RunContext, finished: dict[str, TrialResult]) -> SweepListener:
     """Callbacks that record what trials do and show it; `finished` is added to and kept in the run's folder."""
-    from orchestrator.finetuning.sweep_progress import SweepListener  # Optuna is loaded when a run starts
-
     recorder, run_id, progress = context.recorder, context.run_id, context.progress
 
     def on_trial_event(key: str, event: MetricEvent) -> None:
