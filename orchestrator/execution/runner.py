@@ -86,14 +86,14 @@ def resume_run(
 
 
 def plan_spec(spec: Spec, *, settings: Settings) -> list[PlanRow]:
-    """What a spec needs and does, without starting anything; refuses input that is not there."""
+    """Plan of a spec: what it does and takes. Nothing is started; input that is not there is refused."""
     inputs = resolved_inputs(spec, settings)
     check_inputs(spec, inputs)
     return plan_rows(spec, inputs)
 
 
 def check_room(spec: Spec, settings: Settings) -> None:
-    """See that the cluster at `settings.address` has room for a spec, or else this machine; no Ray is started on it.
+    """See that the cluster at `settings.address`, or else this machine, has room for a spec; no local Ray is started.
 
     Raises: ClusterError, naming what is missing.
     """
@@ -187,7 +187,7 @@ class _Session:
         return self.start(spec, tags)
 
     def _output(self, record: RunRecord) -> str:
-        """What later stages use: a model by name and version, else the folder of a tokenizer or a token store."""
+        """Name of a stage's result in later ones: a model's name and version, else the folder of a tokenizer or token store."""
         for model in self.registry.models_of(record.id):
             return model.label
         if record.model_folder:
@@ -203,7 +203,7 @@ class _Session:
 
 @contextmanager
 def _logged(run_folder: str) -> Iterator[Progress]:
-    """What the run says goes to the terminal and to its log, how it ends too."""
+    """Show a run's lines on the terminal and keep them in its log, whose last line is how the run ended."""
     log = RunLog(run_folder)
     progress = Progress(keep=log.write)
     try:

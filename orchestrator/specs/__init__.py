@@ -1,4 +1,4 @@
-"""What a person asks for: frozen, validated, fingerprinted."""
+"""Specs: what a person asks for, as frozen, validated and fingerprinted values."""
 
 from orchestrator.specs.corpus import CorpusSpec, TextSource, TokenizerSpec
 from orchestrator.specs.distill import DistillSpec

@@ -1,4 +1,4 @@
-"""From a YAML file and overrides to a validated spec.
+"""Loading of specs: from a YAML file and overrides to a validated spec.
 
 `extends: other.yaml` (relative to the file that says so) takes another spec as the base, of a whole file or of a stage.
 Then, and for overrides, mappings are merged and anything else is replaced; an axis of `space` is replaced whole, and

@@ -1,4 +1,4 @@
-"""The names in a spec that stand for models and tokenizers: reading them, and putting others in their place.
+"""Names of models and tokenizers in a spec: reading them, and putting others in their place.
 
 They are the values of the fields below, wherever these stand, axes of a search space included. `@name` stands for an
 earlier stage of a pipeline; `random` is no model.
@@ -37,17 +37,17 @@ RANDOM = "random"
 
 SpecT = TypeVar("SpecT", bound=Spec)
 Replace = Callable[[str, str], str]
-"""From a field's name and its value to another value."""
+"""Function from a field's name and its value to another value."""
 
 
 def replace_names(spec: SpecT, replace: Replace) -> SpecT:
-    """The spec with every name replaced; `random` stays."""
+    """Replace every name in a spec; `random` stays."""
     replaced: SpecT = _replace(spec, "", replace)
     return replaced
 
 
 def names_of(spec: Spec) -> list[tuple[str, str]]:
-    """Every name with its field, in the spec's order."""
+    """List every name in a spec with its field, in the spec's order."""
     found: list[tuple[str, str]] = []
 
     def note(field: str, name: str) -> str:
@@ -59,7 +59,10 @@ def names_of(spec: Spec) -> list[tuple[str, str]]:
 
 
 def resolve_references(spec: SpecT, outputs: Mapping[str, str]) -> SpecT:
-    """The spec with each `@name` replaced. Raises: SpecError when no earlier stage has that name."""
+    """Put what earlier stages made in the place of each `@name`.
+
+    Raises: SpecError when no earlier stage has that name.
+    """
 
     def resolve(field: str, name: str) -> str:
         if not name.startswith(STAGE_MARK):

@@ -18,7 +18,7 @@ from orchestrator.specs.yaml_text import KeyPath, Place, YamlDocument
 
 Places = dict[KeyPath, Place]
 Members = Mapping[str, list[str]]
-"""From `@stage` to its variants as `@stage.variant`."""
+"""Variants of stages: from `@stage` to each `@stage.variant`."""
 
 
 def unfold_variants(document: YamlDocument) -> None:
