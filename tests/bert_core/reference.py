@@ -1,5 +1,6 @@
-"""Small models, ragged batches, and the same model in transformers, for the tests beside this file."""
+"""Small models, ragged batches, rotary positions by their definition, and the same model in transformers."""
 
+import math
 from typing import Any
 
 import torch
@@ -44,6 +45,14 @@ def ragged_batch(config: BertConfig, lengths: list[int], width: int, seed: int =
     if config.type_vocab_size:
         batch["token_type_ids"] = torch.randint(0, config.type_vocab_size, shape, generator=generator) * mask
     return batch
+
+
+def turned_by_definition(x: list[float], position: int, base: float) -> list[float]:
+    """A head's vector as complex numbers x_i + i·x_(i + D/2), each turned by position · base^(−2i/D)."""
+    half = len(x) // 2
+    angles = [position * base ** (-2 * i / len(x)) for i in range(half)]
+    numbers = [complex(x[i], x[i + half]) * complex(math.cos(a), math.sin(a)) for i, a in enumerate(angles)]
+    return [number.real for number in numbers] + [number.imag for number in numbers]
 
 
 def reference_of(model: PretrainedModel) -> Any:

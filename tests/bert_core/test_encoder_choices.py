@@ -14,8 +14,7 @@ from torch import Tensor
 from bert_core.heads import BertForPreTraining
 from bert_core.model import BertModel, Layer
 from bert_core.positions import alibi_slopes
-from tests.bert_core.reference import ragged_batch, scattered, small_config
-from tests.bert_core.test_positions import turned_by_definition
+from tests.bert_core.reference import ragged_batch, scattered, small_config, turned_by_definition
 
 AXES: dict[str, tuple[Any, ...]] = {
     "position_embedding_type": ("absolute", "rotary", "alibi"),

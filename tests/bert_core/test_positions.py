@@ -1,21 +1,11 @@
 """Rotary positions and linear biases, against their definitions. Run alone: pytest tests/bert_core/test_positions.py"""
 
-import math
-
 import pytest
 import torch
 
 from bert_core.config import BertConfig
 from bert_core.positions import Positions, alibi_bias, alibi_slopes
-from tests.bert_core.reference import small_config
-
-
-def turned_by_definition(x: list[float], position: int, base: float) -> list[float]:
-    """A head's vector as complex numbers x_i + i·x_(i + D/2), each turned by position · base^(−2i/D)."""
-    half = len(x) // 2
-    angles = [position * base ** (-2 * i / len(x)) for i in range(half)]
-    numbers = [complex(x[i], x[i + half]) * complex(math.cos(a), math.sin(a)) for i, a in enumerate(angles)]
-    return [number.real for number in numbers] + [number.imag for number in numbers]
+from tests.bert_core.reference import small_config, turned_by_definition
 
 
 @pytest.mark.parametrize("base", [10_000.0, 500.0])

@@ -9,7 +9,7 @@ from orchestrator.corpus import feed
 from orchestrator.corpus.feed import from_table, ray_batches, to_table
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.errors import CorpusError
-from tests.orchestrator.corpus.test_stream import digests
+from tests.orchestrator.corpus.batch_digests import digests
 from tests.orchestrator.pretraining.small_run import make_job
 
 

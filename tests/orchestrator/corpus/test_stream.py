@@ -17,6 +17,7 @@ from orchestrator.corpus import shuffle_windows
 from orchestrator.corpus.shuffle_windows import even_windows
 from orchestrator.corpus.stream import ExampleStream, StreamConfig
 from tests.bert_core.small_documents import BERT, documents
+from tests.orchestrator.corpus.batch_digests import digests
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,6 @@ CONFIG = StreamConfig(
 def open_stream(store: MemoryStore | None = None, **changes: object) -> ExampleStream:
     store = store or MemoryStore()
     return ExampleStream.open(store, replace(CONFIG, **changes))
-
-
-def digests(batches: list[tuple[int, PackedBatch]]) -> list[str]:
-    names = PackedBatch.__dataclass_fields__
-    return [
-        hashlib.sha256(b"".join(getattr(batch, name).tobytes() for name in names)).hexdigest() for _, batch in batches
-    ]
 
 
 def test_batches_come_in_order_over_all_phases() -> None:

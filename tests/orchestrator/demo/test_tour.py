@@ -53,7 +53,6 @@ def test_the_comparison_fits_80_columns(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.ray
-@pytest.mark.timeout(1500)
 def test_pretraining_helps_every_head_of_the_demo(
     ray_cluster: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,9 +18,6 @@ from orchestrator.retrieval.searching import rank_queries
 from orchestrator.settings import Settings
 from orchestrator.specs import EvaluateSpec, TaskSpec
 from orchestrator.tasks import load_task
-from tests.orchestrator.retrieval.conftest import classifier, collection, documents, encoder
-
-__all__ = ["classifier", "collection", "documents", "encoder"]
 
 
 @pytest.mark.parametrize(("num_held_out", "warned"), [(0, True), (3, False)])

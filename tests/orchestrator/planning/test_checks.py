@@ -54,15 +54,18 @@ def test_what_fits_together_is_let_through(settings: Settings) -> None:
     short = [{"max_seq_length": 40}]
     sweep = {**SWEEP, "space": {"init_from": ["@more", "short", "random"]}}
     sweep["recipe"] = {"tokenizer": "@words", "max_seq_length": 40}
-    check(
-        settings,
-        words=TOKENIZER,
-        first={**PRETRAIN, "tokenizer": "@words"},
-        more={**PRETRAIN, "init_from": "short", "phases": short},
-        task=sweep,
-        student={**DISTILL, "teacher": "@task", "num_hidden_layers": 1},
-        score={"kind": "evaluate", "model": "@student", "task": sweep["task"]},
-    )
+    stages = {
+        "words": TOKENIZER,
+        "first": {**PRETRAIN, "tokenizer": "@words"},
+        "more": {**PRETRAIN, "init_from": "short", "phases": short},
+        "task": sweep,
+        "student": {**DISTILL, "teacher": "@task", "num_hidden_layers": 1},
+        "score": {"kind": "evaluate", "model": "@student", "task": sweep["task"]},
+    }
+    check(settings, **stages)
+    rows = plan_rows(parse_spec({"kind": "pipeline", "name": "all", "stages": stages}), settings)
+    assert {row.stage for row in rows} == stages.keys()
+    assert not settings.home.exists(), "nothing has been started"
 
 
 def test_a_range_that_its_field_refuses(settings: Settings) -> None:

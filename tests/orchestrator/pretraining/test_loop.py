@@ -20,7 +20,7 @@ from orchestrator.pretraining.step import refuse_if_unequal
 from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEvent
 from orchestrator.storage import delete, digest_file
 from orchestrator.training.checkpoints import Checkpoints
-from tests.orchestrator.corpus.test_stream import digests
+from tests.orchestrator.corpus.batch_digests import digests
 from tests.orchestrator.pretraining.small_run import make_job, run
 
 SEED = 20261120
