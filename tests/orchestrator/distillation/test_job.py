@@ -25,6 +25,8 @@ from orchestrator.tasks import load_task
 from tests.orchestrator.distillation.tiny_distillation import Bench, train_teacher
 from tests.orchestrator.finetuning import tiny_tasks
 
+pytestmark = pytest.mark.training
+
 
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory: pytest.TempPathFactory) -> Bench:

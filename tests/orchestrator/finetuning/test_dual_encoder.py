@@ -31,6 +31,8 @@ from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Bench
 from tests.shared_data import shared_file
 
+pytestmark = pytest.mark.training
+
 
 @pytest.mark.parametrize(
     ("objective", "metric", "least"),

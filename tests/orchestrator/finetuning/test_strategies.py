@@ -25,6 +25,8 @@ from orchestrator.tasks import build_features, load_task
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Bench
 
+pytestmark = pytest.mark.training
+
 TASKS: dict[Head, Callable[[Path], TaskSpec]] = {
     "classification": tiny_tasks.classification,
     "ner": tiny_tasks.ner,

@@ -32,6 +32,8 @@ from orchestrator.tasks import (
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Bench
 
+pytestmark = pytest.mark.training
+
 HEADS: dict[str, tuple[Callable[[Path], TaskSpec], str, float]] = {
     "classification": (tiny_tasks.classification, "accuracy", 0.95),
     "columns": (tiny_tasks.columns, "accuracy", 0.95),

@@ -23,6 +23,8 @@ from orchestrator.training.checkpoints import Checkpoints
 from tests.orchestrator.corpus.batch_digests import digests
 from tests.orchestrator.pretraining.small_run import make_job, run
 
+pytestmark = pytest.mark.training
+
 SEED = 20261120
 SMALL = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
