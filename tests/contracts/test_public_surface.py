@@ -46,7 +46,7 @@ def error_classes(module: object) -> list[type[Exception]]:
 
 
 def test_bert_core_exports_the_contract() -> None:
-    assert set(bert_core.__all__) >= BERT_CORE_NAMES
+    assert set(bert_core.__all__) == BERT_CORE_NAMES
     for name in bert_core.__all__:
         assert inspect.isclass(getattr(bert_core, name))
     with pytest.raises(AttributeError):
@@ -54,7 +54,7 @@ def test_bert_core_exports_the_contract() -> None:
 
 
 def test_orchestrator_exports_the_contract() -> None:
-    assert {"Registry", "run"} <= set(orchestrator.__all__)
+    assert set(orchestrator.__all__) == {"Registry", "run"}
     assert inspect.isclass(orchestrator.Registry)
     assert callable(orchestrator.run)
     with pytest.raises(AttributeError):

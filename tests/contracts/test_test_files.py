@@ -17,6 +17,14 @@ TREES = {
 MAY_SLEEP = {"tests/waiting.py": "another process gives no event to wait for"}
 """Files that may sleep, with the reason."""
 
+TRAINERS = {
+    "tests.orchestrator.distillation.tiny_distillation.Bench",
+    "tests.orchestrator.distillation.tiny_distillation.train_teacher",
+    "tests.orchestrator.finetuning.bench.Bench",
+    "tests.orchestrator.pretraining.small_run.run",
+}
+"""Helpers that train: tests that use them are marked, so that `make test-fast` stays fast."""
+
 
 def calls_in(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
     """Calls with the last part of the called name: `raises` for `pytest.raises(...)`."""
@@ -77,3 +85,13 @@ def test_no_test_gives_another_process_less_than_ten_minutes() -> None:
         if float(str(word.value.value)) < PATIENCE_S
     ]
     assert not impatient, "a busy machine is no failure; wait tests.waiting.PATIENCE_S"
+
+
+def test_what_trains_is_marked() -> None:
+    unmarked = [
+        file
+        for file, tree in TREES.items()
+        if TRAINERS & set(modules_imported(tree)) and "pytest.mark.training" not in ast.unparse(tree)
+        if file.rpartition("/")[2].startswith("test_")
+    ]
+    assert not unmarked, "mark it: pytestmark = pytest.mark.training"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from orchestrator.demo.demo_data import write_demo_data
+from orchestrator.demo.demo_data import DemoData
 from orchestrator.demo.tour import HEADS, comparison, comparison_table, demo_spec, run_demo
 from orchestrator.registry import Registry
 from orchestrator.results import TrialResult
@@ -16,8 +16,7 @@ from orchestrator.specs import PipelineSpec
 SCORES = {("demo/pretraining@1", 1e-3): 0.9, ("demo/pretraining@1", 2e-3): 0.8, ("random", 1e-3): 0.25}
 
 
-def test_the_spec_reads_the_written_world(tmp_path: Path) -> None:
-    data = write_demo_data(tmp_path)
+def test_the_spec_reads_the_written_world(data: DemoData) -> None:
     spec = demo_spec(data)
     assert isinstance(spec, PipelineSpec)
     assert list(spec.stages) == ["tokenizer", "pretraining", *HEADS]
