@@ -10,7 +10,7 @@ demo: $(INSTALLED)  ## the whole life cycle on generated text, minutes on two CP
 	$(BIN)/orchestrator demo
 
 test-fast: $(INSTALLED)  ## before a commit: no Ray, no training, nothing fetched; under two minutes
-	$(BIN)/pytest -q -m "not (ray or training or published or slow)"
+	$(BIN)/pytest -q -n auto --dist loadfile -m "not (ray or training or published or slow)"
 
 test: $(INSTALLED)  ## the tests, near 15 minutes on two cores
 	$(BIN)/pytest -m "not slow"
