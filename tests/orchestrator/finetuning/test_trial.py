@@ -221,7 +221,7 @@ def test_unforeseen_error_fails_the_trial_with_its_kind(tmp_path: Path, monkeypa
 
 
 def test_bf16_learns_as_well(tmp_path: Path) -> None:
-    result = Bench(tiny_tasks.classification(tmp_path), tmp_path).run(precision="bf16", epochs=6.0)
+    result = Bench(tiny_tasks.classification(tmp_path), tmp_path).run(precision="bf16", epochs=3.0)
     assert result.metrics["accuracy"] > 0.9
 
 
