@@ -33,6 +33,7 @@ from orchestrator.results import (
     TrialResult,
     TrialStart,
 )
+from orchestrator.run_states import RunState
 
 HEARTBEAT_INTERVAL_S = 10.0
 PATIENCE_S = 3600.0
@@ -89,7 +90,7 @@ class Recorder:
         """
         task = spec.get("task") or {}
         experiment = str(spec.get("name") or spec["kind"])
-        run_id = self.registry.create_run(
+        run_id = self.registry.lifecycle.create(
             kind=str(spec["kind"]),
             name=name or experiment,
             experiment=experiment,
@@ -106,7 +107,7 @@ class Recorder:
 
     def resume(self, run_id: str) -> RunRecord:
         """Record another attempt of a run that is there. Raises: NotFoundError; InputError where it has completed."""
-        number = self.registry.start_attempt(run_id, host=socket.gethostname(), pid=os.getpid())
+        number = self.registry.lifecycle.start_attempt(run_id, host=socket.gethostname(), pid=os.getpid())
         self._attempts[run_id] = number
         return self.registry.run(run_id)
 
@@ -115,24 +116,24 @@ class Recorder:
         events = list(events)
         metrics = [event for event in events if isinstance(event, MetricEvent)]
         checkpoints = [event for event in events if isinstance(event, CheckpointEvent)]
-        retry_while_unavailable(lambda: self.registry.record_metrics(run_id, metrics))
-        retry_while_unavailable(lambda: self.registry.record_checkpoints(run_id, checkpoints))
+        retry_while_unavailable(lambda: self.registry.metrics.record(run_id, metrics))
+        retry_while_unavailable(lambda: self.registry.checkpoints.record(run_id, checkpoints))
 
     def trial_started(self, run_id: str, start: TrialStart) -> str:
         """Record that a sweep's trial runs; returns the trial's own id, for `events`."""
         return retry_while_unavailable(
-            lambda: self.registry.start_trial(
+            lambda: self.registry.trials.start(
                 run_id, key=start.key, number=start.number, parameters=start.parameters, seed=start.seed
             )
         )
 
     def trial(self, run_id: str, result: TrialResult) -> str:
         """Record how a sweep's trial ended, as soon as it has; returns the trial's own id."""
-        return retry_while_unavailable(lambda: self.registry.record_trials(run_id, [result]))[0]
+        return retry_while_unavailable(lambda: self.registry.trials.record(run_id, [result]))[0]
 
     def dataset(self, run_id: str, result: DatasetResult) -> None:
         """Record data that a run uses."""
-        retry_while_unavailable(lambda: self.registry.record_dataset(run_id, result))
+        retry_while_unavailable(lambda: self.registry.datasets.record(run_id, result))
 
     def result(self, run_id: str, result: Result | None) -> None:
         """Record a run's result (None for a pipeline: its stages have theirs), then that it has completed."""
@@ -143,7 +144,7 @@ class Recorder:
         if isinstance(result, TokenizerResult):
             self._tokenizer(run_id, result)
         elif isinstance(result, DatasetResult):
-            self.registry.record_dataset(run_id, result)
+            self.registry.datasets.record(run_id, result)
         elif isinstance(result, PretrainResult):
             ended = self._pretraining(run_id, result)
         elif isinstance(result, SweepResult):
@@ -152,14 +153,14 @@ class Recorder:
             ended = self._distillation(run_id, result)
         elif isinstance(result, EvaluationResult):
             ended = self._evaluation(run_id, result)
-        self.registry.finish_run(run_id, "COMPLETED", attempt=self._attempts.get(run_id), **ended)
+        self.registry.lifecycle.finish(run_id, RunState.COMPLETED, attempt=self._attempts.get(run_id), **ended)
 
     def failed(self, run_id: str, exception: BaseException) -> None:
         """Record why a run ended without its result: STOPPED where somebody wanted that, FAILED otherwise."""
         stopped = isinstance(exception, RunStoppedError | KeyboardInterrupt)
         message = str(exception).strip() or type(exception).__name__
-        self.registry.finish_run(
-            run_id, "STOPPED" if stopped else "FAILED", error=message, attempt=self._attempts.get(run_id)
+        self.registry.lifecycle.finish(
+            run_id, RunState.STOPPED if stopped else RunState.FAILED, error=message, attempt=self._attempts.get(run_id)
         )
 
     @contextmanager
@@ -175,7 +176,7 @@ class Recorder:
         def beat() -> None:
             while not done.wait(interval_s):
                 try:
-                    owned = self.registry.heartbeat(run_id, attempt)
+                    owned = self.registry.lifecycle.heartbeat(run_id, attempt)
                 except RegistryError:
                     continue
                 if not owned:
@@ -191,13 +192,12 @@ class Recorder:
             thread.join()
 
     def _tokenizer(self, run_id: str, result: TokenizerResult) -> None:
-        row = {"kind": "tokenizer", "name": "tokenizer", "fingerprint": result.fingerprint, "path": result.folder}
-        self.registry.record_artifact(run_id, {**row, "counts": {"vocab_size": result.vocab_size}, "files": []})
+        self.registry.datasets.record_tokenizer(run_id, result)
         self._final(run_id, 0, "validation", result.report)
 
     def _pretraining(self, run_id: str, result: PretrainResult) -> dict[str, Any]:
         for dataset in result.datasets:
-            self.registry.record_dataset(run_id, dataset)
+            self.registry.datasets.record(run_id, dataset)
         splits: dict[Split, dict[str, float]] = {"train": {}, "validation": {}, "test": {}}
         for name, value in result.metrics.items():
             split, _, plain = name.partition(".")
@@ -211,9 +211,9 @@ class Recorder:
 
     def _sweep(self, run_id: str, result: SweepResult) -> dict[str, Any]:
         for dataset in result.datasets:
-            self.registry.record_dataset(run_id, dataset)
-        self.registry.set_metric(run_id, result.task, result.metric)
-        self.registry.record_trials(run_id, result.trials)
+            self.registry.datasets.record(run_id, dataset)
+        self.registry.trials.set_metric(run_id, result.task, result.metric)
+        self.registry.trials.record(run_id, result.trials)
         best = result.best
         for row in (run_id, trial_id(run_id, best.key)):
             self._final(row, best.best_step, "test", result.test_metrics)
@@ -225,7 +225,7 @@ class Recorder:
 
     def _distillation(self, run_id: str, result: DistillResult) -> dict[str, Any]:
         for dataset in result.datasets:
-            self.registry.record_dataset(run_id, dataset)
+            self.registry.datasets.record(run_id, dataset)
         self._final(run_id, result.best_step, "test", result.test_metrics)
         self._final(run_id, result.best_step, "validation", result.metrics)
         self._model(run_id, result.model)
@@ -236,7 +236,7 @@ class Recorder:
         return {"predictions_path": result.predictions_path}
 
     def _final(self, run_id: str, step: int, split: Split, values: Mapping[str, float]) -> None:
-        self.registry.record_metrics(run_id, [MetricEvent(step, split, values)], final=True)
+        self.registry.metrics.record(run_id, [MetricEvent(step, split, values)], final=True)
 
     def _model(self, run_id: str, model: ModelResult) -> None:
-        self.registry.register_model(self.registry.run(run_id).experiment, model, run_id)
+        self.registry.models.register(self.registry.run(run_id).experiment, model, run_id)

@@ -34,6 +34,7 @@ from orchestrator.progress import Progress
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.results import Result
+from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs import DistillSpec, EvaluateSpec, PipelineSpec, Spec, SweepSpec
 from orchestrator.specs.loading import load_spec, parse_spec, spec_values
@@ -82,7 +83,7 @@ def resume_run(
         if record.parent_id is not None:
             record = registry.run(record.parent_id)
     on_started(record.id)
-    if record.state == "COMPLETED":
+    if record.state == RunState.COMPLETED:
         return record
     _refuse_if_alive(record)
     spec = parse_spec(record.spec)
@@ -167,25 +168,25 @@ class _Session:
 
     def _stage(self, spec: Spec, key: str, context: StageContext) -> RunRecord:
         tags = (f"pipeline:{context.run_id}", key)
-        completed = self.registry.runs(f"tag = '{key}' and state = 'COMPLETED'", sort="-created_at", limit=1)
+        completed = self.registry.runs(f"tag = '{key}' and state = '{RunState.COMPLETED}'", sort="-created_at", limit=1)
         for run_id in completed["id"]:
             record = self.registry.run(run_id)
             if exists(record.model_folder or self._output(record)):
                 context.progress.say(f"{spec.name}: run {run_id} did this already")
                 self.registry.tag(run_id, tags[0])
                 return record
-        unfinished = f"tag = '{key}' and tag = '{tags[0]}' and state != 'COMPLETED'"
+        unfinished = f"tag = '{key}' and tag = '{tags[0]}' and state != '{RunState.COMPLETED}'"
         for run_id in self.registry.runs(unfinished, sort="-created_at", limit=1)["id"]:
             return self.go_on(self.registry.run(run_id), spec)
         return self.start(spec, tags)
 
     def _output(self, record: RunRecord) -> str:
         """What later stages use: a model by name and version, else the folder of a tokenizer or a token store."""
-        for model in self.registry.models_of(record.id):
+        for model in self.registry.models.of_run(record.id):
             return model.label
         if record.model_folder:
             return record.model_folder
-        paths = [str(path) for path in self.registry.datasets(record.id)["path"]]
+        paths = [str(path) for path in self.registry.datasets.frame(record.id)["path"]]
         return paths[0] if paths else record.storage_path or ""
 
 
@@ -242,7 +243,7 @@ def _check_room(
 
 def _refuse_if_alive(record: RunRecord) -> None:
     """Two drivers of one run would work against each other."""
-    if record.state != "RUNNING":
+    if record.state != RunState.RUNNING:
         return
     here = record.host == socket.gethostname()
     if here and (record.pid in (None, os.getpid()) or not _is_alive(record.pid)):

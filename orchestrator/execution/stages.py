@@ -27,6 +27,7 @@ from orchestrator.results import (
     TokenizerResult,
     TrialResult,
 )
+from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs import CorpusSpec, DistillSpec, EvaluateSpec, PretrainSpec, Spec, SweepSpec, TokenizerSpec
 from orchestrator.specs.references import RANDOM
@@ -159,7 +160,7 @@ def _run_sweep(spec: SweepSpec, context: StageContext) -> SweepResult:
     def on_result(result: TrialResult) -> None:
         context.refuse_if_superseded()
         recorder.trial(run_id, result)
-        if result.state == "FAILED":
+        if result.state == RunState.FAILED:
             progress.say(f"trial {result.number} failed: {result.error}")
             return
         if result.metrics.get("collapsed"):
@@ -270,6 +271,6 @@ def _finished_trials(run_folder: str) -> dict[str, TrialResult]:
         return {}
     trials = []
     for values in read_json(path):
-        model = values.pop("model")
-        trials.append(TrialResult(**values, model=ModelResult(**model) if model else None))
+        state, model = RunState(values.pop("state")), values.pop("model")
+        trials.append(TrialResult(**values, state=state, model=ModelResult(**model) if model else None))
     return {trial.key: trial for trial in trials}

@@ -4,7 +4,6 @@ The pointer is replaced after a checkpoint is complete, so it never names half o
 A checkpoint that does not match its digests is passed over with a warning for the one before it.
 """
 
-import builtins
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -47,8 +46,8 @@ class Checkpoints:
     attempt: int = 1
     keep: int = 2
 
-    def list(self) -> list[CheckpointEvent]:
-        """The whole checkpoints, newest first."""
+    def newest_first(self) -> list[CheckpointEvent]:
+        """Complete checkpoints of the run, newest first."""
         return [CheckpointEvent(**entry) for entry in self._pointer()["checkpoints"]]
 
     def save(self, step: int, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any]) -> CheckpointEvent:
@@ -78,7 +77,7 @@ class Checkpoints:
         Raises: CheckpointError when there are some and none of them is whole.
         """
         problems = []
-        for event in self.list():
+        for event in self.newest_first():
             try:
                 return event, self._load(event, model, optimizer)
             except (CheckpointError, OSError) as error:
@@ -106,7 +105,7 @@ class Checkpoints:
             raise CheckpointError(f"{event.path} is not what {POINTER} says: its manifest has another digest")
         return load_training_state(folder, model, optimizer)
 
-    def _refuse_if_superseded(self) -> "builtins.list[dict[str, Any]]":
+    def _refuse_if_superseded(self) -> list[dict[str, Any]]:
         """The known checkpoints. Raises: RunStoppedError when a later attempt has written one."""
         pointer = self._pointer()
         if pointer["attempt"] > self.attempt:
@@ -114,7 +113,7 @@ class Checkpoints:
                 f"this run was resumed elsewhere (attempt {pointer['attempt']}) and goes on there; "
                 "this process ends and changes nothing"
             )
-        checkpoints: builtins.list[dict[str, Any]] = pointer["checkpoints"]
+        checkpoints: list[dict[str, Any]] = pointer["checkpoints"]
         return checkpoints
 
     def _pointer(self) -> dict[str, Any]:

@@ -62,11 +62,11 @@ def show(run_id: str, form: str | None, output: str | None) -> None:
         spec = record.pop("spec")
         record["tags"] = registry.tags(run.id)
         record["attempts"] = len(registry.attempts(run.id))
-        checkpoints = registry.checkpoints(run.id)
+        checkpoints = registry.checkpoints.of_run(run.id)
         record["last_checkpoint"] = checkpoints[-1].path if checkpoints else None
-        data = records_of(registry.datasets(run.id))
-        record["models"] = [model.label for model in registry.models_of(run.id)]
-        record |= {f"metrics.{name}": value for name, value in registry.latest_metrics(run.id).items()}
+        data = records_of(registry.datasets.frame(run.id))
+        record["models"] = [model.label for model in registry.models.of_run(run.id)]
+        record |= {f"metrics.{name}": value for name, value in registry.metrics.latest(run.id).items()}
         parameters = registry.parameters(run.id)
     if form == "json" or (form is None and (output or "").endswith(".json")):
         record |= {"spec": spec, "parameters": parameters, "data": data}
@@ -91,7 +91,7 @@ def trials(run_id: str, form: str | None, output: str | None) -> None:
     """A sweep's trials: what varied, and the scores."""
     with _registry() as registry:
         run = registry.run(run_id)
-        frame = registry.trials(run.id)
+        frame = registry.trials.frame(run.id)
     if frame.empty:
         tell(f"run {run.id} is a {run.kind} without trials")
     rows = records_of(frame)
@@ -119,8 +119,8 @@ def metrics(run_id: str, name: str | None, form: str | None, output: str | None)
     """
     with _registry() as registry:
         run = registry.run(run_id)
-        frame = registry.metrics(run.id, name)
-        known = sorted(registry.latest_metrics(run.id)) if frame.empty else []
+        frame = registry.metrics.history(run.id, name)
+        known = sorted(registry.metrics.latest(run.id)) if frame.empty else []
     if frame.empty:
         tell(f"run {run.id} has no measurement" + (f" {name}; it has: {', '.join(known) or 'none'}" if name else ""))
     show_rows(records_of(frame), ["split", "name", "step", "epoch", "value", "recorded_at"], form, output)

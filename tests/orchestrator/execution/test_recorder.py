@@ -28,6 +28,7 @@ from orchestrator.results import (
     TrialResult,
     TrialStart,
 )
+from orchestrator.run_states import RunState
 from tests.orchestrator.postgres_server import find_binaries, running_server
 from tests.orchestrator.registry.samples import everything, model_result
 
@@ -44,7 +45,7 @@ TRIALS = [
         key=f"k{number}",
         number=number,
         parameters={"learning_rate": rate},
-        state="COMPLETED",
+        state=RunState.COMPLETED,
         seed=0,
         best_step=10 * (number + 1),
         metrics={"accuracy": score, "baseline.accuracy": 0.5},
@@ -99,8 +100,8 @@ def test_events_become_metrics_and_checkpoints(recorder: Recorder) -> None:
     once = everything(recorder.registry)
     recorder.events(run.id, events)
     assert everything(recorder.registry) == once
-    assert recorder.registry.latest_metrics(run.id) == {"train.mlm_loss": 8.0}
-    assert [checkpoint.step for checkpoint in recorder.registry.checkpoints(run.id)] == [1]
+    assert recorder.registry.metrics.latest(run.id) == {"train.mlm_loss": 8.0}
+    assert [checkpoint.step for checkpoint in recorder.registry.checkpoints.of_run(run.id)] == [1]
 
 
 def test_a_sweep_carries_its_best_trials_scores(recorder: Recorder) -> None:
@@ -111,14 +112,14 @@ def test_a_sweep_carries_its_best_trials_scores(recorder: Recorder) -> None:
     recorder.result(run.id, SWEEP_RESULT)
     registry = recorder.registry
     scores = {"accuracy": 0.9, "baseline.accuracy": 0.5, "test.accuracy": 0.85}
-    assert registry.latest_metrics(run.id) == registry.latest_metrics(trial) == scores
+    assert registry.metrics.latest(run.id) == registry.metrics.latest(trial) == scores
     sweep = registry.run(run.id)
     assert (sweep.state, sweep.metric) == ("COMPLETED", "accuracy")
     assert (sweep.model_folder, sweep.predictions_path) == ("storage/digest1", "predictions/1")
-    assert registry.model("sst2 sweep").run_id == run.id
-    assert list(registry.trials(run.id).id)[1] == trial
+    assert registry.models.get("sst2 sweep").run_id == run.id
+    assert list(registry.trials.frame(run.id).id)[1] == trial
     assert list(registry.leaderboard("sst2")["test"].dropna()) == [0.85]
-    assert list(registry.datasets(run.id).name) == ["wiki"]
+    assert list(registry.datasets.frame(run.id).name) == ["wiki"]
 
 
 def test_a_pretraining_registers_its_model_under_the_specs_name(recorder: Recorder) -> None:
@@ -127,8 +128,8 @@ def test_a_pretraining_registers_its_model_under_the_specs_name(recorder: Record
     recorder.events(run.id, [MetricEvent(100, "train", {"mlm_loss": 2.0})])
     recorder.result(run.id, PretrainResult(model_result(head="pretraining"), 100, metrics, [CORPUS]))
     registry = recorder.registry
-    assert registry.latest_metrics(run.id) == {"mlm_loss": 2.5, "perplexity": 12.2, "train.mlm_loss": 2.0}
-    model = registry.model("tiny wiki")
+    assert registry.metrics.latest(run.id) == {"mlm_loss": 2.5, "perplexity": 12.2, "train.mlm_loss": 2.0}
+    model = registry.models.get("tiny wiki")
     assert (model.run_id, model.head, model.folder) == (run.id, "pretraining", registry.run(run.id).model_folder)
     assert registry.run(run.id).seed == 3
 
@@ -139,28 +140,28 @@ def test_a_tokenizer_and_a_corpus_are_found_again_through_their_run(recorder: Re
     corpus = recorder.start({"kind": "corpus"}, "c")
     recorder.result(corpus.id, CORPUS)
     registry = recorder.registry
-    (row,) = registry.datasets(tokenizer.id).to_dict("records")
+    (row,) = registry.datasets.frame(tokenizer.id).to_dict("records")
     assert (row["kind"], row["path"], row["counts"]) == ("tokenizer", "tokenizers/t", {"vocab_size": 30522})
-    assert registry.latest_metrics(tokenizer.id) == {"fertility": 1.2}
-    assert list(registry.datasets(corpus.id).fingerprint) == ["c" * 64]
+    assert registry.metrics.latest(tokenizer.id) == {"fertility": 1.2}
+    assert list(registry.datasets.frame(corpus.id).fingerprint) == ["c" * 64]
 
 
 def test_a_distillation_leaves_a_student_and_both_scores(recorder: Recorder) -> None:
     run = recorder.start({"kind": "distill", "name": "small", "task": {"id": "x"}}, "f", metric="f1")
     recorder.result(run.id, DISTILL_RESULT)
     registry = recorder.registry
-    assert registry.latest_metrics(run.id) == {"f1": 0.7, "teacher.f1": 0.8, "agreement": 0.9, "test.f1": 0.6}
-    assert (registry.model("small").head, registry.model("small").run_id) == ("ner", run.id)
+    assert registry.metrics.latest(run.id) == {"f1": 0.7, "teacher.f1": 0.8, "agreement": 0.9, "test.f1": 0.6}
+    assert (registry.models.get("small").head, registry.models.get("small").run_id) == ("ner", run.id)
     ended = registry.run(run.id)
     assert (ended.model_folder, ended.predictions_path) == (DISTILL_RESULT.model.folder, "predictions.jsonl")
-    assert list(registry.datasets(run.id).fingerprint) == ["c" * 64]
+    assert list(registry.datasets.frame(run.id).fingerprint) == ["c" * 64]
     assert list(registry.runs("metrics.teacher.f1 > 0.75 and metrics.f1 < 0.75")["id"]) == [run.id]
 
 
 def test_an_evaluation_scores_its_split(recorder: Recorder) -> None:
     run = recorder.start({"kind": "evaluate", "task": {"id": "sst2"}}, "f")
     recorder.result(run.id, EvaluationResult("sst2", "test", {"accuracy": 0.9}, 1821, "predictions.jsonl"))
-    assert recorder.registry.latest_metrics(run.id) == {"test.accuracy": 0.9, "test.num_examples": 1821.0}
+    assert recorder.registry.metrics.latest(run.id) == {"test.accuracy": 0.9, "test.num_examples": 1821.0}
     assert recorder.registry.run(run.id).predictions_path == "predictions.jsonl"
 
 
@@ -240,7 +241,7 @@ def test_a_registry_that_is_away_for_a_while_ends_no_heartbeat(
 
     with recorder.heartbeating(run.id, interval_s=0.01):
         with monkeypatch.context() as patched:
-            patched.setattr(recorder.registry, "heartbeat", unreachable)
+            patched.setattr(recorder.registry.lifecycle, "heartbeat", unreachable)
             wait_for(lambda: len(failures) > 2)
         wait_for(lambda: recorder.registry.run(run.id).heartbeat_at != run.heartbeat_at)
 
@@ -249,7 +250,7 @@ def test_a_registry_that_does_not_answer_is_waited_for(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, refusals = recorder.start({"kind": "pretrain"}, "f"), [1, 2]
-    record_metrics = recorder.registry.record_metrics
+    record_metrics = recorder.registry.metrics.record
 
     def sometimes_away(*arguments: Any, **options: Any) -> int:
         if refusals:
@@ -258,9 +259,9 @@ def test_a_registry_that_does_not_answer_is_waited_for(
         return record_metrics(*arguments, **options)
 
     monkeypatch.setattr(recorder_module, "RETRY_S", 0.001)
-    monkeypatch.setattr(recorder.registry, "record_metrics", sometimes_away)
+    monkeypatch.setattr(recorder.registry.metrics, "record", sometimes_away)
     recorder.events(run.id, [MetricEvent(1, "train", {"mlm_loss": 9.0})])
-    assert recorder.registry.latest_metrics(run.id) == {"train.mlm_loss": 9.0}
+    assert recorder.registry.metrics.latest(run.id) == {"train.mlm_loss": 9.0}
     assert capsys.readouterr().err.count("cannot be reached") == 1
 
 
@@ -299,4 +300,4 @@ def test_a_postgresql_server_may_be_restarted_in_mid_run(monkeypatch: pytest.Mon
         back.start()
         recorder.events(run.id, [MetricEvent(2, "train", {"mlm_loss": 8.0})])
         back.join()
-        assert list(registry.metrics(run.id).value) == [9.0, 8.0]
+        assert list(registry.metrics.history(run.id).value) == [9.0, 8.0]
