@@ -3,6 +3,9 @@
 from importlib import import_module
 from typing import Any
 
+__version__ = "0.1.0"
+"""Version of the distribution that holds `bert_core` and `orchestrator`; pyproject.toml reads it from here."""
+
 _EXPORTS = {
     "BertConfig": "bert_core.config",
     "BertModel": "bert_core.model",

@@ -43,17 +43,16 @@ def _pretraining_facts(spec: PretrainSpec, networks: Networks) -> Iterator[tuple
 
 
 def _sweep_facts(spec: SweepSpec, networks: Networks) -> Iterator[tuple[str, str]]:
-    from orchestrator.finetuning.search_space import grid_points, random_points, value_bounds
+    from orchestrator.finetuning.search_space import build_search, value_bounds
     from orchestrator.tasks import load_task
     from orchestrator.training.batch_order import Schedule
 
     task = load_task(spec.task)
     num_examples = len(task.examples("train"))
     yield from _task_facts(task)
-    points = spec.trials or 0
-    if spec.search != "optuna":
-        points = sum(1 for _ in (grid_points if spec.search == "grid" else random_points)(spec))
-    yield "trials", f"{points * len(spec.seeds):,} ({points:,} points × {len(spec.seeds)} seeds)"
+    points = build_search(spec).num_points
+    counted = "" if spec.trials is None else "; `trials` in the spec counts points"
+    yield "trials", f"{points * len(spec.seeds):,} ({points:,} points × {len(spec.seeds)} seeds{counted})"
     (small, large), (short, long) = value_bounds(spec, "batch_size"), value_bounds(spec, "epochs")
     fewest, most = (
         Schedule(num_examples, int(batch_size), epochs, 1).num_steps

@@ -6,6 +6,7 @@ checkpoints and logging) only change how it is reached.
 
 import hashlib
 import json
+from dataclasses import asdict, is_dataclass
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -66,6 +67,8 @@ class Spec(Section):
 def _plain(value: Any) -> Any:
     if isinstance(value, Section):
         return value.identity_values()
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value))
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

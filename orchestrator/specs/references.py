@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from orchestrator.errors import SpecError
+from orchestrator.search.axes import Choices
 from orchestrator.specs.fields import Section, Spec
 
 MODEL_FIELDS = ("init_from", "model", "teacher", "rerank")
@@ -82,9 +83,9 @@ def resolve_references(spec: SpecT, outputs: Mapping[str, str]) -> SpecT:
 def _replace(value: Any, field: str, replace: Replace) -> Any:
     if isinstance(value, Section):
         names = type(value).model_fields
-        # An axis holds its values below a field of its own: it is the axis's name that counts.
-        inner = {name: field if name == "choice" else name for name in names}
-        return value.model_copy(update={name: _replace(getattr(value, name), inner[name], replace) for name in names})
+        return value.model_copy(update={name: _replace(getattr(value, name), name, replace) for name in names})
+    if isinstance(value, Choices):
+        return Choices(_replace(value.choice, field, replace))
     if isinstance(value, dict):
         return {key: _replace(item, str(key), replace) for key, item in value.items()}
     if isinstance(value, tuple):

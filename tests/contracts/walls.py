@@ -33,6 +33,7 @@ NEVER: dict[str, frozenset[str]] = {
     "bert_core.vector_index": frozenset({"torch", "ray", "sqlalchemy", "click", "orchestrator"}),
     **{module: frozenset({"torch", "ray", "sqlalchemy", "click", "orchestrator"}) for module in TEXT_HALF},
     "orchestrator.specs": frozenset({"ray", "torch", "sqlalchemy", "click", "orchestrator.registry"}),
+    "orchestrator.search": frozenset({"ray", "torch", "pydantic", "orchestrator.specs", *DRIVER_ONLY}),
     "orchestrator.corpus": frozenset({"torch", *DRIVER_ONLY}),
     "orchestrator.pretraining": DRIVER_ONLY,
     "orchestrator.tasks": frozenset({"ray", *DRIVER_ONLY}),
@@ -59,7 +60,8 @@ NEVER_AT_IMPORT: dict[str, frozenset[str]] = {
     "bert_core": frozenset({"faiss"}),
     "orchestrator.cli": EVERYTHING_HEAVY,
     "orchestrator.settings": EVERYTHING_HEAVY,
-    "orchestrator.specs": EVERYTHING_HEAVY,
+    "orchestrator.search": EVERYTHING_HEAVY | {"numpy", "optuna"},
+    "orchestrator.specs": EVERYTHING_HEAVY | {"numpy", "optuna"},
 }
 """What must not be loaded by importing a part; inside function bodies it may be."""
 
@@ -70,6 +72,7 @@ ONLY_INSIDE: dict[str, tuple[str, ...]] = {
     "scipy": ("bert_core.metrics",),
     "sklearn": ("bert_core.metrics",),
     "faiss": ("bert_core.vector_index.hnsw",),
+    "optuna": ("orchestrator.search.optuna_tpe",),
     "alembic": ("orchestrator.registry",),
     "click": ("orchestrator.cli",),
     "rich": ("orchestrator.cli", "orchestrator.demo", "orchestrator.progress"),

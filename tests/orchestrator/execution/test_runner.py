@@ -254,6 +254,13 @@ def test_a_plan_tells_steps_trials_sizes_and_resources(laboratory: tuple[Path, S
     assert rows["task", "memory of a trial"] == "8.1 MB and activations"
 
 
+def test_a_plan_tells_points_from_trials_where_the_spec_counts_points(laboratory: tuple[Path, Settings]) -> None:
+    path, settings = laboratory
+    spec = load_spec(path, ["stages.task.trials=2", "stages.task.seeds=[0, 1]"])
+    rows = {(row.stage, row.what): row.value for row in plan_spec(spec, settings=settings)}
+    assert rows["task", "trials"] == "4 (2 points × 2 seeds; `trials` in the spec counts points)"
+
+
 def test_a_plan_has_each_variant_of_a_stage(laboratory: tuple[Path, Settings]) -> None:
     path, settings = laboratory
     spec = load_spec(path, ["stages.model.variants={one: {}, two: {model.num_hidden_layers: 2}}"])
