@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from orchestrator.run_states import RunState
+
 Split = Literal["train", "validation", "test"]
 
 
@@ -122,7 +124,8 @@ class TrialResult:
     key: str
     number: int
     parameters: Mapping[str, object]
-    state: Literal["COMPLETED", "FAILED", "PRUNED"]
+    state: RunState
+    """COMPLETED, FAILED or PRUNED."""
     seed: int
     best_step: int = 0
     metrics: Mapping[str, float] = field(default_factory=dict)

@@ -6,6 +6,7 @@ from uuid import uuid4
 
 from orchestrator.errors import InputError
 from orchestrator.registry.records import RunRecord
+from orchestrator.run_states import RunState
 from orchestrator.storage import delete, join, write_bytes
 
 
@@ -21,7 +22,7 @@ def check_storage(storage: str) -> None:
 
 def refuse_if_alive(record: RunRecord) -> None:
     """Refuse a second driver beside one that lives: they would work against each other. Raises: InputError."""
-    if record.state != "RUNNING":
+    if record.state != RunState.RUNNING:
         return
     here = record.host == socket.gethostname()
     if here and (record.pid in (None, os.getpid()) or not _is_alive(record.pid)):

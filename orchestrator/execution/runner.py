@@ -27,6 +27,7 @@ from orchestrator.progress import Progress
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
+from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs import PipelineSpec, Spec
 from orchestrator.specs.loading import load_spec, parse_spec, spec_values
@@ -77,7 +78,7 @@ def resume_run(
         if record.parent_id is not None:
             record = registry.run(record.parent_id)
     on_started(record.id)
-    if record.state == "COMPLETED":
+    if record.state == RunState.COMPLETED:
         return record
     refuse_if_alive(record)
     spec = parse_spec(record.spec)
@@ -174,25 +175,25 @@ class _Session:
 
     def _stage(self, spec: Spec, key: str, context: RunContext) -> RunRecord:
         tags = (f"pipeline:{context.run_id}", key)
-        completed = self.registry.runs(f"tag = '{key}' and state = 'COMPLETED'", sort="-created_at", limit=1)
+        completed = self.registry.runs(f"tag = '{key}' and state = '{RunState.COMPLETED}'", sort="-created_at", limit=1)
         for run_id in completed["id"]:
             record = self.registry.run(run_id)
             if exists(record.model_folder or self._output(record)):
                 context.progress.say(f"{spec.name}: run {run_id} did this already")
                 self.registry.tag(run_id, tags[0])
                 return record
-        unfinished = f"tag = '{key}' and tag = '{tags[0]}' and state != 'COMPLETED'"
+        unfinished = f"tag = '{key}' and tag = '{tags[0]}' and state != '{RunState.COMPLETED}'"
         for run_id in self.registry.runs(unfinished, sort="-created_at", limit=1)["id"]:
             return self.resume(self.registry.run(run_id), spec)
         return self.start(spec, tags)
 
     def _output(self, record: RunRecord) -> str:
         """Name of a result in later stages: a model with its version, else the folder of a tokenizer or token store."""
-        for model in self.registry.models_of(record.id):
+        for model in self.registry.models.of_run(record.id):
             return model.label
         if record.model_folder:
             return record.model_folder
-        paths = [str(path) for path in self.registry.datasets(record.id)["path"]]
+        paths = [str(path) for path in self.registry.datasets.frame(record.id)["path"]]
         return paths[0] if paths else record.storage_path or ""
 
     def _stage_key(self, spec: Spec) -> str:

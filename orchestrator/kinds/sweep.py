@@ -16,6 +16,7 @@ from orchestrator.progress import duration
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.trials import trial_id
 from orchestrator.results import MetricEvent, ModelResult, SweepResult, TrialResult
+from orchestrator.run_states import RunState
 from orchestrator.specs import SweepSpec
 from orchestrator.specs.references import RANDOM, Product
 from orchestrator.storage import exists, join, read_json, write_json
@@ -139,7 +140,7 @@ def build_listener(context: RunContext, finished: dict[str, TrialResult]) -> Swe
     def on_result(result: TrialResult) -> None:
         context.refuse_if_superseded()
         recorder.record_trials(run_id, [result])
-        if result.state == "FAILED":
+        if result.state == RunState.FAILED:
             progress.say(f"trial {result.number} failed: {result.error}")
             return
         if result.metrics.get("collapsed"):
@@ -165,8 +166,8 @@ def read_finished_trials(run_folder: str) -> dict[str, TrialResult]:
         return {}
     trials = []
     for values in read_json(path):
-        model = values.pop("model")
-        trials.append(TrialResult(**values, model=ModelResult(**model) if model else None))
+        state, model = RunState(values.pop("state")), values.pop("model")
+        trials.append(TrialResult(**values, state=state, model=ModelResult(**model) if model else None))
     return {trial.key: trial for trial in trials}
 
 

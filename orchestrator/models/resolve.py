@@ -27,7 +27,7 @@ def resolve_model(name: str, settings: Settings) -> str:
         raise NotFoundError(what)
     with Registry(settings.registry) as registry:
         try:
-            folder: str = registry.model(name).folder
+            folder: str = registry.models.get(name).folder
             return folder
         except NotFoundError as error:
             registered = str(error).partition("; ")[2].rstrip(".")
@@ -98,7 +98,7 @@ def pin_names(spec: SpecT, settings: Settings, resolve: Callable[[str, str], str
     Raises: what `resolve` raises for a name that leads nowhere.
     """
     with Registry(settings.registry) as registry:
-        models = registry.models()
+        models = registry.models.frame()
         labels = {absolute(str(row.folder)): f"{row.name}@{row.version}" for row in models.itertuples()}
 
         def pin(field: str, name: str) -> str:

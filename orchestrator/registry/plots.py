@@ -32,7 +32,7 @@ def plot_run(registry: Registry, run_id: str, output: str) -> None:
     if run.kind == "sweep":
         curves = _trial_curves(registry, run.id, run.metric or "")
     else:
-        history = registry.metrics(run.id)
+        history = registry.metrics.history(run.id)
         names = [name for name in PANELS if name in set(history["name"])] or sorted(set(history["name"]))
         curves = {name: _by_split(history[history["name"] == name]) for name in names}
     if not any(curves.values()):
@@ -52,8 +52,8 @@ def _by_split(history: "pandas.DataFrame") -> dict[str, "pandas.DataFrame"]:
 
 def _trial_curves(registry: Registry, run_id: str, metric: str) -> Curves:
     lines = {}
-    for trial in registry.trials(run_id).itertuples():
-        points = registry.metrics(str(trial.id), f"validation.{metric}")
+    for trial in registry.trials.frame(run_id).itertuples():
+        points = registry.metrics.history(str(trial.id), f"validation.{metric}")
         if not points.empty:
             lines[f"#{trial.number}"] = points
     return {metric: lines}

@@ -29,6 +29,7 @@ from orchestrator.results import (
     TrialResult,
     TrialStart,
 )
+from orchestrator.run_states import RunState
 
 HEARTBEAT_INTERVAL_S = 10.0
 PATIENCE_S = 3600.0
@@ -94,7 +95,7 @@ class Recorder:
         """
         task = spec.get("task") or {}
         experiment = str(spec.get("name") or spec["kind"])
-        run_id = self.registry.create_run(
+        run_id = self.registry.lifecycle.create(
             kind=str(spec["kind"]),
             name=name or experiment,
             experiment=experiment,
@@ -111,7 +112,7 @@ class Recorder:
 
     def resume(self, run_id: str) -> RunRecord:
         """Record another attempt of a run that is there. Raises: NotFoundError; InputError where it has completed."""
-        number = self.registry.start_attempt(run_id, host=socket.gethostname(), pid=os.getpid())
+        number = self.registry.lifecycle.start_attempt(run_id, host=socket.gethostname(), pid=os.getpid())
         self._attempts[run_id] = number
         return self.registry.run(run_id)
 
@@ -120,41 +121,33 @@ class Recorder:
         events = list(events)
         metrics = [event for event in events if isinstance(event, MetricEvent)]
         checkpoints = [event for event in events if isinstance(event, CheckpointEvent)]
-        retry_while_unavailable(lambda: self.registry.record_metrics(run_id, metrics))
-        retry_while_unavailable(lambda: self.registry.record_checkpoints(run_id, checkpoints))
+        retry_while_unavailable(lambda: self.registry.metrics.record(run_id, metrics))
+        retry_while_unavailable(lambda: self.registry.checkpoints.record(run_id, checkpoints))
 
     def record_trial_start(self, run_id: str, start: TrialStart) -> str:
         """Record that a sweep's trial runs; returns the trial's own id, for `record_events`."""
         return retry_while_unavailable(
-            lambda: self.registry.start_trial(
+            lambda: self.registry.trials.start(
                 run_id, key=start.key, number=start.number, parameters=start.parameters, seed=start.seed
             )
         )
 
     def record_trials(self, run_id: str, results: Sequence[TrialResult]) -> list[str]:
         """Record how trials of a sweep ended; returns the trials' own ids."""
-        return retry_while_unavailable(lambda: self.registry.record_trials(run_id, results))
+        return retry_while_unavailable(lambda: self.registry.trials.record(run_id, results))
 
     def record_dataset(self, run_id: str, result: DatasetResult) -> None:
         """Record data that a run uses."""
-        retry_while_unavailable(lambda: self.registry.record_dataset(run_id, result))
+        retry_while_unavailable(lambda: self.registry.datasets.record(run_id, result))
 
     def record_tokenizer(self, run_id: str, result: TokenizerResult) -> None:
         """Record a tokenizer that a run has trained, among the run's data."""
-        row = {
-            "fingerprint": result.fingerprint,
-            "kind": "tokenizer",
-            "name": "tokenizer",
-            "path": result.folder,
-            "counts": {"vocab_size": result.vocab_size},
-            "files": [],
-        }
-        retry_while_unavailable(lambda: self.registry.record_artifact(run_id, row))
+        retry_while_unavailable(lambda: self.registry.datasets.record_tokenizer(run_id, result))
 
     def record_model(self, run_id: str, model: ModelResult) -> None:
         """Register a run's model under the name of its experiment, as a new version unless it is there already."""
         retry_while_unavailable(
-            lambda: self.registry.register_model(self.registry.run(run_id).experiment, model, run_id)
+            lambda: self.registry.models.register(self.registry.run(run_id).experiment, model, run_id)
         )
 
     def record_final_metrics(
@@ -163,25 +156,27 @@ class Recorder:
         """Record a run's last scores on a split, which stand in the run's row; a trial's where its key is given."""
         row = run_id if trial is None else trial_id(run_id, trial)
         retry_while_unavailable(
-            lambda: self.registry.record_metrics(row, [MetricEvent(step, split, values)], final=True)
+            lambda: self.registry.metrics.record(row, [MetricEvent(step, split, values)], final=True)
         )
 
     def record_ranking(self, run_id: str, task: str, metric: str) -> None:
         """Record the task that a run's models are for, and the score that ranks them."""
-        retry_while_unavailable(lambda: self.registry.set_metric(run_id, task, metric))
+        retry_while_unavailable(lambda: self.registry.trials.set_metric(run_id, task, metric))
 
     def complete(self, run_id: str, outcome: RunOutcome) -> None:
         """Record that a run has completed, after all of its result."""
         retry_while_unavailable(
-            lambda: self.registry.finish_run(run_id, "COMPLETED", attempt=self._attempts.get(run_id), **asdict(outcome))
+            lambda: self.registry.lifecycle.finish(
+                run_id, RunState.COMPLETED, attempt=self._attempts.get(run_id), **asdict(outcome)
+            )
         )
 
     def fail(self, run_id: str, exception: BaseException) -> None:
         """Record why a run ended without its result: STOPPED where somebody wanted that, FAILED otherwise."""
         stopped = isinstance(exception, RunStoppedError | KeyboardInterrupt)
         message = str(exception).strip() or type(exception).__name__
-        self.registry.finish_run(
-            run_id, "STOPPED" if stopped else "FAILED", error=message, attempt=self._attempts.get(run_id)
+        self.registry.lifecycle.finish(
+            run_id, RunState.STOPPED if stopped else RunState.FAILED, error=message, attempt=self._attempts.get(run_id)
         )
 
     @contextmanager
@@ -197,7 +192,7 @@ class Recorder:
         def beat() -> None:
             while not done.wait(interval_s):
                 try:
-                    owned = self.registry.heartbeat(run_id, attempt)
+                    owned = self.registry.lifecycle.heartbeat(run_id, attempt)
                 except RegistryError:
                     continue
                 if not owned:

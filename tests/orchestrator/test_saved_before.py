@@ -97,7 +97,7 @@ def test_a_saved_run_has_its_attempts_checkpoints_and_errors(registry: Registry)
     assert (run.id, run.name, run.kind, run.seed, run.attempt) == (PRETRAINING, "life/pretraining", "pretrain", 3, 2)
     assert (run.host, run.model_folder) == ("node-1", f"/laboratory/storage/runs/{PRETRAINING}/model")
     assert [attempt.state for attempt in registry.attempts(PRETRAINING)] == ["LOST", "COMPLETED"]
-    checkpoints = registry.checkpoints(PRETRAINING)
+    checkpoints = registry.checkpoints.of_run(PRETRAINING)
     assert [(some.step, some.num_bytes) for some in checkpoints] == [
         (50, 1_000_050),
         (100, 1_000_100),
@@ -108,10 +108,10 @@ def test_a_saved_run_has_its_attempts_checkpoints_and_errors(registry: Registry)
 
 
 def test_saved_measurements_are_read_with_their_history(registry: Registry) -> None:
-    latest = registry.latest_metrics(PRETRAINING)
+    latest = registry.metrics.latest(PRETRAINING)
     assert math.isnan(latest.pop("nsp_accuracy"))
     assert latest == {"mlm_loss": 3.5, "perplexity": 33.1, "train.mlm_loss": 3.25, "train.tokens_per_s": 51_000.0}
-    history = registry.metrics(PRETRAINING, "train.mlm_loss")
+    history = registry.metrics.history(PRETRAINING, "train.mlm_loss")
     assert list(zip(history.step, history.epoch, history.value, strict=True)) == [
         (25, 0.25, 7.5),
         (50, 0.5, 6.25),
@@ -119,39 +119,39 @@ def test_saved_measurements_are_read_with_their_history(registry: Registry) -> N
         (100, 1.0, 4.5),
         (200, 2.0, 3.25),
     ]
-    assert registry.latest_metrics(DISTILLATION) == {
+    assert registry.metrics.latest(DISTILLATION) == {
         "accuracy": 0.79,
         "agreement": 0.9,
         "baseline.accuracy": 0.5,
         "teacher.accuracy": 0.86,
         "test.accuracy": 0.78,
     }
-    assert registry.latest_metrics(EVALUATION) == {"accuracy": 0.86, "num_examples": 872.0}
+    assert registry.metrics.latest(EVALUATION) == {"accuracy": 0.86, "num_examples": 872.0}
 
 
 def test_saved_data_is_found_through_the_runs_that_used_it(registry: Registry) -> None:
-    (corpus,) = registry.datasets(PRETRAINING).to_dict("records")
+    (corpus,) = registry.datasets.frame(PRETRAINING).to_dict("records")
     assert (corpus["name"], corpus["kind"], corpus["path"]) == ("text.txt", "corpus", "/laboratory/storage/corpora/c")
     assert corpus["counts"]["num_tokens"] == 56_789
     assert corpus["files"] == [
         {"path": "data/text.txt", "num_bytes": 2_000_000, "num_documents": 1200, "num_bad_records": 1}
     ]
-    assert list(registry.datasets(CORPUS).fingerprint) == list(registry.datasets(PRETRAINING).fingerprint)
-    assert list(registry.datasets(TOKENIZER).kind) == ["tokenizer"]
-    assert list(registry.datasets(SWEEP).name) == list(registry.datasets(DISTILLATION).name) == ["sst2"]
+    assert list(registry.datasets.frame(CORPUS).fingerprint) == list(registry.datasets.frame(PRETRAINING).fingerprint)
+    assert list(registry.datasets.frame(TOKENIZER).kind) == ["tokenizer"]
+    assert list(registry.datasets.frame(SWEEP).name) == list(registry.datasets.frame(DISTILLATION).name) == ["sst2"]
 
 
 def test_saved_models_are_found_by_name_and_version(registry: Registry) -> None:
-    assert (registry.model("chosen").version, registry.model("chosen").run_id) == (2, DISTILLATION)
-    first = registry.model("chosen@1")
+    assert (registry.models.get("chosen").version, registry.models.get("chosen").run_id) == (2, DISTILLATION)
+    first = registry.models.get("chosen@1")
     assert (first.run_id, first.head, first.num_parameters) == (SWEEP, "classification", 4_386_178)
-    assert first.digest == registry.model("life/sst2").digest == "8" * 64
-    assert {model.label for model in registry.models_of(DISTILLATION)} == {"small sst2@1", "chosen@2"}
-    assert len(registry.models()) == 5
+    assert first.digest == registry.models.get("life/sst2").digest == "8" * 64
+    assert {model.label for model in registry.models.of_run(DISTILLATION)} == {"small sst2@1", "chosen@2"}
+    assert len(registry.models.frame()) == 5
 
 
 def test_saved_trials_have_their_recipes_and_ends(registry: Registry) -> None:
-    trials = registry.trials(SWEEP)
+    trials = registry.trials.frame(SWEEP)
     assert list(trials.number) == list(range(8))
     assert list(trials.state) == ["COMPLETED"] * 6 + ["FAILED", "PRUNED"]
     assert list(trials["metrics.accuracy"].dropna()) == [0.80, 0.82, 0.84, 0.86, 0.61, 0.63, 0.55]
@@ -189,7 +189,7 @@ def test_specs_of_saved_runs_are_whole(registry: Registry) -> None:
 def test_a_saved_registry_is_written_on(registry: Registry) -> None:
     registry.tag(DISTILLATION, "again")
     assert registry.tags(DISTILLATION) == ["again", "für später", "keep"]
-    assert registry.start_attempt(STOPPED) == 2
+    assert registry.lifecycle.start_attempt(STOPPED) == 2
     assert registry.run(STOPPED).state == "RUNNING"
 
 

@@ -10,6 +10,7 @@ from orchestrator.demo.demo_data import DemoData
 from orchestrator.demo.tour import HEADS, comparison, comparison_table, demo_spec, run_demo
 from orchestrator.registry import Registry
 from orchestrator.results import TrialResult
+from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs import PipelineSpec
 
@@ -25,13 +26,17 @@ def test_the_spec_reads_the_written_world(data: DemoData) -> None:
 
 def test_the_best_recipe_of_each_start_is_compared(tmp_path: Path) -> None:
     with Registry(str(tmp_path / "registry.sqlite")) as registry:
-        run_id = registry.create_run(kind="sweep", name="names", fingerprint="f", spec={}, task="names", metric="f1")
+        run_id = registry.lifecycle.create(
+            kind="sweep", name="names", fingerprint="f", spec={}, task="names", metric="f1"
+        )
         trials = [
-            TrialResult(str(n), n, {"init_from": start, "learning_rate": rate}, "COMPLETED", seed=0, metrics=metrics)
+            TrialResult(
+                str(n), n, {"init_from": start, "learning_rate": rate}, RunState.COMPLETED, seed=0, metrics=metrics
+            )
             for n, ((start, rate), score) in enumerate(SCORES.items())
             for metrics in [{"f1": score, "baseline.f1": 0.1}]
         ]
-        registry.record_trials(run_id, trials)
+        registry.trials.record(run_id, trials)
         (row,) = comparison(registry, {"names": run_id}).to_dict("records")
     assert row["random"] == 0.25
     assert row["pretrained"] == 0.9

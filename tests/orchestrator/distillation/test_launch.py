@@ -43,14 +43,14 @@ def test_a_student_is_a_registered_model_that_stands_beside_its_teacher(ray_clus
     assert run_spec(parse_spec(spec), settings=settings).state == "COMPLETED"
     with Registry(settings.registry) as registry:
         run = registry.run(registry.runs("kind = 'distill'")["id"][0])
-        metrics = registry.latest_metrics(run.id)
+        metrics = registry.metrics.latest(run.id)
         assert (run.task, run.metric, run.seed) == ("words", "accuracy", None)
         assert metrics["agreement"] > 0.9 < metrics["teacher.accuracy"]
         assert metrics["parameter_ratio"] < 1
         assert metrics["test.accuracy"] == metrics_of(registry, "evaluate")["test.accuracy"]
-        history = registry.metrics(run.id, "accuracy")
+        history = registry.metrics.history(run.id, "accuracy")
         assert len(history[history["split"] == "validation"]["step"].unique()) == 4
-        assert registry.model("both/small").head == "classification"
+        assert registry.models.get("both/small").head == "classification"
         assert registry.parameters(run.id)["teacher"] == "both/large@1"
     answers = predict(resolve_model("both/small", settings), ["a good old road\n", "some bad tree\n"])
     assert [answer["label"] for answer in answers] == ["yes", "no"]
@@ -65,7 +65,7 @@ def test_a_student_is_a_registered_model_that_stands_beside_its_teacher(ray_clus
 
 def metrics_of(registry: Registry, kind: str) -> dict[str, float]:
     """Of the newest run of a kind."""
-    return registry.latest_metrics(registry.runs(f"kind = '{kind}'")["id"][0])
+    return registry.metrics.latest(registry.runs(f"kind = '{kind}'")["id"][0])
 
 
 def follow(folder: Path, on_event: Callable[[Event], None] = lambda event: None) -> None:

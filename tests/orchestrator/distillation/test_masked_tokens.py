@@ -167,8 +167,8 @@ def test_a_pretrained_model_is_distilled_on_a_corpus(
     settings = Settings.from_options(home=str(tmp_path / "home"), environ={})
     run_id = run_spec(parse_spec(spec), settings=settings).id
     with Registry(settings.registry) as registry:
-        metrics = registry.latest_metrics(run_id)
+        metrics = registry.metrics.latest(run_id)
         assert {"mlm_loss", "teacher.mlm_loss", "agreement", "speed_ratio"} <= metrics.keys()
         assert metrics["parameter_ratio"] < 1
-        model = registry.model("small")
+        model = registry.models.get("small")
         assert (model.head, BertConfig.from_pretrained(model.folder).num_hidden_layers) == ("pretraining", 1)

@@ -96,10 +96,10 @@ def test_a_pipeline_runs_is_recorded_and_is_not_done_twice(
         assert sorted(runs["name"]) == ["small", "small/model", "small/task", "small/words"]
         assert set(runs["state"]) == {"COMPLETED"}
         assert len(registry.runs("kind = 'trial'")) == 2
-        history = registry.metrics(pretraining(settings).id, "mlm_loss")
+        history = registry.metrics.history(pretraining(settings).id, "mlm_loss")
         assert history[history["split"] == "train"]["step"].tolist() == [5, 10, 15, 20]
-        assert registry.model("small/model").head == "pretraining"
-        assert registry.model("small/task").head == "classification"
+        assert registry.models.get("small/model").head == "pretraining"
+        assert registry.models.get("small/task").head == "classification"
     assert "mlm" in (Path(settings.storage) / "runs" / pretraining(settings).id / "log.txt").read_text()
 
     again = run_spec(spec, settings=settings)
@@ -171,14 +171,14 @@ def test_a_killed_driver_resumes_in_mid_epoch_to_the_same_weights(
     weights = [digest_file(f"{record.model_folder}/model.safetensors") for record in (straight, resumed)]
     assert weights[0] == weights[1]
     with Registry(killed.registry) as registry:
-        history = registry.metrics(resumed.id, "mlm_loss")
+        history = registry.metrics.history(resumed.id, "mlm_loss")
     assert history[history["split"] == "train"]["step"].tolist() == list(range(5, 301, 5))
 
 
 def _tokenizer(spec: Any, settings: Settings) -> str:
     record = run_spec(spec.stages["words"].named("words"), settings=settings)
     with Registry(settings.registry) as registry:
-        return str(registry.datasets(record.id)["path"][0])
+        return str(registry.datasets.frame(record.id)["path"][0])
 
 
 def _as_yaml(spec: Any) -> str:

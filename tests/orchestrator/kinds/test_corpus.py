@@ -32,4 +32,4 @@ def test_an_empty_held_out_set_is_warned_of(num_held_out: int, is_warned: bool) 
 def test_a_recorded_token_store_is_found_again_through_its_run(recorder: Recorder) -> None:
     run = recorder.start({"kind": "corpus"}, "c")
     complete(recorder, run.id, "corpus")
-    assert list(recorder.registry.datasets(run.id).fingerprint) == ["c" * 64]
+    assert list(recorder.registry.datasets.frame(run.id).fingerprint) == ["c" * 64]

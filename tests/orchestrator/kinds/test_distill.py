@@ -170,11 +170,11 @@ def test_a_distillation_leaves_a_student_and_both_scores(recorder: Recorder) -> 
     run = recorder.start({"kind": "distill", "name": "small", "task": {"id": "x"}}, "f", metric="f1")
     complete(recorder, run.id, "distill")
     registry = recorder.registry
-    assert registry.latest_metrics(run.id) == {"f1": 0.7, "teacher.f1": 0.8, "agreement": 0.9, "test.f1": 0.6}
-    assert (registry.model("small").head, registry.model("small").run_id) == ("ner", run.id)
+    assert registry.metrics.latest(run.id) == {"f1": 0.7, "teacher.f1": 0.8, "agreement": 0.9, "test.f1": 0.6}
+    assert (registry.models.get("small").head, registry.models.get("small").run_id) == ("ner", run.id)
     ended = registry.run(run.id)
     assert (ended.model_folder, ended.predictions_path) == (SAMPLES["distill"].result.model.folder, "predictions.jsonl")
-    assert list(registry.datasets(run.id).fingerprint) == ["c" * 64]
+    assert list(registry.datasets.frame(run.id).fingerprint) == ["c" * 64]
     assert list(registry.runs("metrics.teacher.f1 > 0.75 and metrics.f1 < 0.75")["id"]) == [run.id]
 
 
@@ -189,5 +189,5 @@ def test_a_students_pretraining_holds_the_workers_of_one(settings: Settings) -> 
 def test_a_student_of_a_pretrained_teacher_is_recorded_as_a_pretraining(recorder: Recorder) -> None:
     run = recorder.start({"kind": "distill", "name": "small"}, "f")
     complete(recorder, run.id, "distill", SAMPLES["pretrain"].result)
-    assert recorder.registry.latest_metrics(run.id)["perplexity"] == 12.2
-    assert recorder.registry.model("small").head == "pretraining"
+    assert recorder.registry.metrics.latest(run.id)["perplexity"] == 12.2
+    assert recorder.registry.models.get("small").head == "pretraining"

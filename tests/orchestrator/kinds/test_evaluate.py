@@ -37,7 +37,7 @@ def test_a_reranker_of_a_task_without_hits(settings: Settings) -> None:
 def test_an_evaluation_scores_its_split(recorder: Recorder) -> None:
     run = recorder.start({"kind": "evaluate", "task": {"id": "sst2"}}, "f")
     complete(recorder, run.id, "evaluate")
-    assert recorder.registry.latest_metrics(run.id) == {"test.accuracy": 0.9, "test.num_examples": 1821.0}
+    assert recorder.registry.metrics.latest(run.id) == {"test.accuracy": 0.9, "test.num_examples": 1821.0}
     assert recorder.registry.run(run.id).predictions_path == "predictions.jsonl"
 
 

@@ -38,8 +38,8 @@ def test_a_pretraining_registers_its_model_under_the_specs_name(recorder: Record
     recorder.record_events(run.id, [MetricEvent(100, "train", {"mlm_loss": 2.0})])
     complete(recorder, run.id, "pretrain")
     registry = recorder.registry
-    assert registry.latest_metrics(run.id) == {"mlm_loss": 2.5, "perplexity": 12.2, "train.mlm_loss": 2.0}
-    model = registry.model("tiny wiki")
+    assert registry.metrics.latest(run.id) == {"mlm_loss": 2.5, "perplexity": 12.2, "train.mlm_loss": 2.0}
+    model = registry.models.get("tiny wiki")
     assert (model.run_id, model.head, model.folder) == (run.id, "pretraining", registry.run(run.id).model_folder)
     assert registry.run(run.id).seed == 3
 

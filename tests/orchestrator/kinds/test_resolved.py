@@ -27,8 +27,8 @@ from tests.orchestrator.small_specs import DISTILL, PRETRAIN, SWEEP, pipeline
 def register(settings: Settings, folder: str, digest: str = "d" * 64) -> None:
     """Register a folder as the newest version of the model `base`."""
     with Registry(settings.registry) as registry:
-        run = registry.create_run(kind="sweep", name="base", fingerprint="f" * 64, spec={})
-        registry.register_model("base", ModelResult(folder, digest, 1, "classification"), run)
+        run = registry.lifecycle.create(kind="sweep", name="base", fingerprint="f" * 64, spec={})
+        registry.models.register("base", ModelResult(folder, digest, 1, "classification"), run)
 
 
 @pytest.fixture

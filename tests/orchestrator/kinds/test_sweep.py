@@ -50,14 +50,14 @@ def test_a_sweep_carries_its_best_trials_scores(recorder: Recorder) -> None:
     complete(recorder, run.id, "sweep")
     registry = recorder.registry
     scores = {"accuracy": 0.9, "baseline.accuracy": 0.5, "test.accuracy": 0.85}
-    assert registry.latest_metrics(run.id) == registry.latest_metrics(trial) == scores
+    assert registry.metrics.latest(run.id) == registry.metrics.latest(trial) == scores
     sweep = registry.run(run.id)
     assert (sweep.state, sweep.metric) == ("COMPLETED", "accuracy")
     assert (sweep.model_folder, sweep.predictions_path) == ("storage/digest1", "predictions/1")
-    assert registry.model("sst2 sweep").run_id == run.id
-    assert list(registry.trials(run.id).id)[1] == trial
+    assert registry.models.get("sst2 sweep").run_id == run.id
+    assert list(registry.trials.frame(run.id).id)[1] == trial
     assert list(registry.leaderboard("sst2")["test"].dropna()) == [0.85]
-    assert list(registry.datasets(run.id).name) == ["wiki"]
+    assert list(registry.datasets.frame(run.id).name) == ["wiki"]
 
 
 def test_a_model_with_fewer_positions_than_tokens_is_refused(settings: Settings) -> None:

@@ -45,6 +45,6 @@ def test_a_later_stage_is_planned_with_the_size_that_a_tokenizer_stage_asks_for(
 def test_a_recorded_tokenizer_is_found_again_through_its_run(recorder: Recorder) -> None:
     run = recorder.start({"kind": "tokenizer"}, "t")
     complete(recorder, run.id, "tokenizer")
-    (row,) = recorder.registry.datasets(run.id).to_dict("records")
+    (row,) = recorder.registry.datasets.frame(run.id).to_dict("records")
     assert (row["kind"], row["path"], row["counts"]) == ("tokenizer", "tokenizers/t", {"vocab_size": 30522})
-    assert recorder.registry.latest_metrics(run.id) == {"fertility": 1.2}
+    assert recorder.registry.metrics.latest(run.id) == {"fertility": 1.2}

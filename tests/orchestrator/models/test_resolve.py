@@ -37,9 +37,9 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setenv("HOME", str(tmp_path))
     settings = Settings.from_options(home=str(tmp_path / "home"), storage=f"file://{tmp_path}/lab", environ={})
     with Registry(settings.registry) as registry:
-        run = registry.create_run(kind="pretrain", name="base", fingerprint="f" * 64, spec={})
+        run = registry.lifecycle.create(kind="pretrain", name="base", fingerprint="f" * 64, spec={})
         model = ModelResult(f"{settings.storage}/model", "d" * 64, 1, "pretraining")
-        registry.register_model("base", model, run)
+        registry.models.register("base", model, run)
     save_model(tmp_path / "lab" / "model")
     return settings
 

@@ -134,7 +134,7 @@ def test_what_a_sweep_or_a_distillation_will_make_is_known_where_all_trials_are_
 
 def test_a_registered_model_whose_folder_is_gone(settings: Settings) -> None:
     with Registry(settings.registry) as registry:
-        run = registry.create_run(kind="pretrain", name="base", fingerprint="f" * 64, spec={})
-        registry.register_model("base", ModelResult("/gone/model", "d" * 64, 1, "pretraining"), run)
+        run = registry.lifecycle.create(kind="pretrain", name="base", fingerprint="f" * 64, spec={})
+        registry.models.register("base", ModelResult("/gone/model", "d" * 64, 1, "pretraining"), run)
     with pytest.raises(NotFoundError, match="init_from: the folder of base, /gone/model, is gone"):
         check(settings, model={**PRETRAIN, "init_from": "base"})

@@ -33,7 +33,7 @@ NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 def final_digest(folder: Path) -> list[str]:
     """SHA-256 of weights and optimizer after the last step."""
-    newest = Checkpoints(str(folder / "run")).list()[0]
+    newest = Checkpoints(str(folder / "run")).newest_first()[0]
     assert newest.step == 24
     return [digest_file(f"{newest.path}/{name}.safetensors") for name in ("model", "optimizer")]
 
@@ -76,7 +76,7 @@ def test_metrics_have_their_steps_and_names(straight: tuple[Path, list[Event]]) 
 def test_checkpoints_come_at_their_steps_and_old_ones_go(straight: tuple[Path, list[Event]]) -> None:
     folder, events = straight
     assert [e.step for e in events if isinstance(e, CheckpointEvent)] == [5, 10, 15, 20, 24]
-    assert [e.step for e in Checkpoints(str(folder / "run")).list()] == [24, 20]
+    assert [e.step for e in Checkpoints(str(folder / "run")).newest_first()] == [24, 20]
     assert sorted(path.name for path in (folder / "run" / "checkpoints").iterdir()) == [
         "step-00000020-attempt-1",
         "step-00000024-attempt-1",
@@ -232,9 +232,9 @@ def test_checkpoints_live_on_an_object_store_too(tmp_path: Path) -> None:
     checkpoints = Checkpoints(f"memory://runs/{tmp_path.name}")
     for step in (1, 2, 3):
         checkpoints.save(step, loop.model, loop.optimizer, {"step": step})
-    assert [event.step for event in checkpoints.list()] == [3, 2]
+    assert [event.step for event in checkpoints.newest_first()] == [3, 2]
     warnings: list[str] = []
-    delete(checkpoints.list()[0].path)
+    delete(checkpoints.newest_first()[0].path)
     found = checkpoints.load(loop.model, loop.optimizer, warnings.append)
     assert found is not None
     assert found[1] == {"step": 2}
@@ -266,7 +266,7 @@ def test_bf16_trains_like_fp32_and_resumes_exactly(tmp_path: Path) -> None:
 def test_numbers_that_are_none_end_the_run_before_a_checkpoint(tmp_path: Path, steps: int) -> None:
     with pytest.raises(RunFailedError, match="lower learning_rate"):
         run(make_job(tmp_path, steps=steps, warmup_ratio=0.0, learning_rate=1e30), lambda event: None)
-    assert Checkpoints(str(tmp_path / "run")).list() == []
+    assert Checkpoints(str(tmp_path / "run")).newest_first() == []
 
 
 def test_validation_documents_are_never_those_of_training(tmp_path: Path) -> None:

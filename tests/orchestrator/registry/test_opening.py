@@ -82,7 +82,7 @@ def test_a_place_that_cannot_be_written_says_so(what: str) -> None:
         "from orchestrator.registry import Registry\n"
         "import orchestrator.registry.registry, alembic.script\n"
         "if os.geteuid() == 0: os.setgid(65534); os.setuid(65534)\n"
-        "try: Registry(sys.argv[1]).create_run(kind='corpus', name='x', fingerprint='f', spec={})\n"
+        "try: Registry(sys.argv[1]).lifecycle.create(kind='corpus', name='x', fingerprint='f', spec={})\n"
         "except Exception as error: print(type(error).__name__, error)\n"
     )
     with tempfile.TemporaryDirectory() as name:

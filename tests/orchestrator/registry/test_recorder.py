@@ -68,8 +68,8 @@ def test_events_become_metrics_and_checkpoints(recorder: Recorder) -> None:
     once = everything(recorder.registry)
     recorder.record_events(run.id, events)
     assert everything(recorder.registry) == once
-    assert recorder.registry.latest_metrics(run.id) == {"train.mlm_loss": 8.0}
-    assert [checkpoint.step for checkpoint in recorder.registry.checkpoints(run.id)] == [1]
+    assert recorder.registry.metrics.latest(run.id) == {"train.mlm_loss": 8.0}
+    assert [checkpoint.step for checkpoint in recorder.registry.checkpoints.of_run(run.id)] == [1]
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ class Heart:
 
 
 def test_heartbeats_keep_coming_until_the_block_ends(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, heart = recorder.start({"kind": "pretrain"}, "f"), Heart(recorder.registry.heartbeat)
-    monkeypatch.setattr(recorder.registry, "heartbeat", heart)
+    run, heart = recorder.start({"kind": "pretrain"}, "f"), Heart(recorder.registry.lifecycle.heartbeat)
+    monkeypatch.setattr(recorder.registry.lifecycle, "heartbeat", heart)
     with recorder.heartbeating(run.id, interval_s=0.01) as superseded:
         assert heart.has_beaten.wait(PATIENCE_S)
         assert recorder.registry.run(run.id).heartbeat_at != run.heartbeat_at
@@ -130,8 +130,8 @@ def test_heartbeats_keep_coming_until_the_block_ends(recorder: Recorder, monkeyp
 def test_a_registry_that_is_away_for_a_while_ends_no_heartbeat(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, heart = recorder.start({"kind": "pretrain"}, "f"), Heart(recorder.registry.heartbeat, num_failures=3)
-    monkeypatch.setattr(recorder.registry, "heartbeat", heart)
+    run, heart = recorder.start({"kind": "pretrain"}, "f"), Heart(recorder.registry.lifecycle.heartbeat, num_failures=3)
+    monkeypatch.setattr(recorder.registry.lifecycle, "heartbeat", heart)
     with recorder.heartbeating(run.id, interval_s=0.01):
         assert heart.has_beaten.wait(PATIENCE_S)
     assert heart.num_failures == 0
@@ -142,7 +142,7 @@ def test_a_registry_that_does_not_answer_is_waited_for(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, refusals = recorder.start({"kind": "pretrain"}, "f"), [1, 2]
-    record_metrics = recorder.registry.record_metrics
+    record_metrics = recorder.registry.metrics.record
 
     def sometimes_away(*arguments: Any, **options: Any) -> int:
         if refusals:
@@ -151,9 +151,9 @@ def test_a_registry_that_does_not_answer_is_waited_for(
         return record_metrics(*arguments, **options)
 
     monkeypatch.setattr(recorder_module, "RETRY_S", 0.001)
-    monkeypatch.setattr(recorder.registry, "record_metrics", sometimes_away)
+    monkeypatch.setattr(recorder.registry.metrics, "record", sometimes_away)
     recorder.record_events(run.id, [MetricEvent(1, "train", {"mlm_loss": 9.0})])
-    assert recorder.registry.latest_metrics(run.id) == {"train.mlm_loss": 9.0}
+    assert recorder.registry.metrics.latest(run.id) == {"train.mlm_loss": 9.0}
     assert capsys.readouterr().err.count("cannot be reached") == 1
 
 
@@ -190,4 +190,4 @@ def test_a_postgresql_server_may_be_restarted_in_mid_run(monkeypatch: pytest.Mon
         clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: server.start())
         monkeypatch.setattr(recorder_module, "time", clock)
         recorder.record_events(run.id, [MetricEvent(2, "train", {"mlm_loss": 8.0})])
-        assert list(registry.metrics(run.id).value) == [9.0, 8.0]
+        assert list(registry.metrics.history(run.id).value) == [9.0, 8.0]

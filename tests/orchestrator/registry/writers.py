@@ -52,15 +52,19 @@ def _work(
 def create(location: str, shared: str, number: int) -> str:
     """Use an empty database."""
     with Registry(location) as registry:
-        return registry.create_run(kind="corpus", name=str(number), fingerprint="f", spec={}) + " " + registry.upgrade()
+        return (
+            registry.lifecycle.create(kind="corpus", name=str(number), fingerprint="f", spec={})
+            + " "
+            + registry.upgrade()
+        )
 
 
 def write(location: str, shared: str, number: int) -> str:
     """Start attempts of one run (read, then write), measure a run of one's own, register models under one name."""
     with Registry(location) as registry:
-        own = registry.create_run(kind="pretrain", name=str(number), fingerprint="f", spec={"number": number})
+        own = registry.lifecycle.create(kind="pretrain", name=str(number), fingerprint="f", spec={"number": number})
         for step in range(NUM_ROUNDS):
-            registry.start_attempt(shared, host=str(number))
-            registry.record_metrics(own, [MetricEvent(step, "train", {"loss": 0.5, "rate": 1.0})])
-            registry.register_model("shared", ModelResult("folder", f"{number}-{step}", 1, "ner"), own)
+            registry.lifecycle.start_attempt(shared, host=str(number))
+            registry.metrics.record(own, [MetricEvent(step, "train", {"loss": 0.5, "rate": 1.0})])
+            registry.models.register("shared", ModelResult("folder", f"{number}-{step}", 1, "ner"), own)
     return own

@@ -1,9 +1,9 @@
-"""From a database's error to one sentence a person can act on."""
+"""Messages for errors of the database: which registry, what is wrong with it, what to do."""
 
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
 
-from orchestrator.registry.location import shown, without_secrets
+from orchestrator.registry.location import display_url, without_secrets
 
 _SQLITE = (
     ("not a database", "is not a SQLite database; give another path with --registry"),
@@ -13,11 +13,12 @@ _SQLITE = (
     ("disk is full", "cannot be written because the disk is full; free some space and resume"),
     ("malformed", "is damaged; restore it from a backup"),
 )
+"""Part of SQLite's own message, and what it means for a person."""
 
 
 def explain(error: Exception, url: URL) -> str:
-    """The message: which registry, what is wrong, what to do."""
-    place = f"The registry {shown(url)}"
+    """One sentence that names the registry, says what is wrong and what to do; secrets of the URL are not in it."""
+    place = f"The registry {display_url(url)}"
     cause = _cause(error, url)
     if url.get_backend_name() == "sqlite":
         for sign, meaning in _SQLITE:

@@ -1,6 +1,7 @@
-"""The fields of the query language: each as a bound SQL condition on a run, and as something to sort by.
+"""Fields of the query language: each gives SQL conditions on runs, and SQL to sort runs by.
 
-No text of a query becomes SQL text: names and values are bound, columns come from the lists below.
+No text of a query becomes part of the SQL text: names and values are bound parameters, columns come from the lists
+below.
 """
 
 from collections.abc import Callable
@@ -44,29 +45,33 @@ NAMES = ("state", "tag", *TEXT_COLUMNS, *NUMBER_COLUMNS, *TIME_COLUMNS)
 
 
 class WrongValueError(ValueError):
-    """A value or comparison that a field cannot have; the message says what it can."""
+    """Error for a value or a comparison that does not fit a field; the message says what does."""
 
 
 class Field(Protocol):
-    """One field: which runs have it, which have it equal to or compared with a value, and what sorts by it."""
+    """One field of a run: conditions on its value, and SQL to sort by it."""
 
     def present(self) -> ColumnElement[bool]:
-        """Runs with a value."""
+        """Condition for runs that have a value."""
 
     def compared(self, operator: str, value: Value) -> ColumnElement[bool]:
-        """Runs whose value is =, <, <=, >, >= the given one, or like it. Raises: WrongValueError."""
+        """Condition for runs whose value compares so with another. Raises: WrongValueError.
+
+        Args:
+            operator: one of = < <= > >= like
+        """
 
     def sort_keys(self) -> tuple[Column, ...]:
-        """What to sort by; runs without the first come after those with it, in the order of the second."""
+        """Sort keys, one or two; runs without the first come last, sorted by the second."""
 
 
 @dataclass(frozen=True)
 class ColumnField:
-    """A column of the run itself."""
+    """Field that is a column of the run itself."""
 
     column: Any
     kind: str
-    """text, number, time or state: states are written in capitals, and asked for in any case."""
+    """One of text, number, time and state; a query may write a state in lower case."""
 
     def present(self) -> ColumnElement[bool]:
         return self.column.is_not(None)  # type: ignore[no-any-return]
@@ -80,7 +85,7 @@ class ColumnField:
             raise WrongValueError(f"like compares text, and this is a {self.kind}")
         if self.kind == "number":
             return and_(self.present(), _compare(cast(self.column, Double), operator, _number(value)))
-        return and_(self.present(), _compare(self.column, operator, _moment(value)))
+        return and_(self.present(), _compare(self.column, operator, _time(value)))
 
     def sort_keys(self) -> tuple[Column, ...]:
         return (self.column,)
@@ -88,13 +93,13 @@ class ColumnField:
 
 @dataclass(frozen=True)
 class MetricField:
-    """A measurement's latest value."""
+    """Field that is the latest value of a measurement."""
 
     split: str
     name: str
 
     def rows(self) -> ColumnElement[bool]:
-        """This measurement's rows, of any run."""
+        """Condition for the rows of this measurement, of any run."""
         return and_(MetricRow.split == self.split, MetricRow.name == self.name)
 
     def _runs(self, test: ColumnElement[bool]) -> ColumnElement[bool]:
@@ -115,12 +120,12 @@ class MetricField:
 
 @dataclass(frozen=True)
 class ParameterField:
-    """A parameter, by its dotted path or its own last part."""
+    """Field that is a parameter, by its dotted path or its short name."""
 
     path: str
 
     def rows(self) -> ColumnElement[bool]:
-        """This parameter's rows, of any run."""
+        """Condition for the rows of this parameter, of any run."""
         if "." in self.path:
             return ParameterRow.path == self.path
         return ParameterRow.leaf == self.path
@@ -148,7 +153,7 @@ class ParameterField:
 
 @dataclass(frozen=True)
 class TagField:
-    """Any of a run's tags."""
+    """Field that is any of the tags of a run."""
 
     def _runs(self, test: ColumnElement[bool]) -> ColumnElement[bool]:
         return exists().where(TagRow.run_id == RunRow.id, test).correlate(RunRow)
@@ -165,7 +170,7 @@ class TagField:
 
 
 def condition(field: Field, operator: str, values: tuple[Value, ...]) -> ColumnElement[bool]:
-    """Runs that satisfy `field operator values`. Raises: WrongValueError."""
+    """Condition for runs of which `field operator values` is true. Raises: WrongValueError."""
     if operator == "in":
         return or_(false(), *(condition(field, "=", (value,)) for value in values))
     value = values[0]
@@ -203,11 +208,11 @@ def _text(value: Value) -> str:
     return value
 
 
-def _moment(value: Value) -> datetime:
+def _time(value: Value) -> datetime:
     try:
-        moment = datetime.fromisoformat(_text(value))
+        time = datetime.fromisoformat(_text(value))
     except ValueError:
         raise WrongValueError(
             "this is a time; compare it with one like '2026-11-20' or '2026-11-20T10:45' (UTC)"
         ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

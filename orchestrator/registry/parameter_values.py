@@ -1,4 +1,4 @@
-"""A spec's values as the registry keeps them: dotted paths, typed, with a digest that leaves the seed out."""
+"""Values of a spec as the registry stores them: by dotted path, with their type, and digests of them all."""
 
 import hashlib
 import json
@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.registry.column_types import storable
+from orchestrator.registry.column_types import replace_unstorable
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """`{"recipe": {"seed": 0}}` as `{"recipe.seed": 0}`; lists of plain values stay whole.
+    """Flatten nested sections into dotted paths: `{"recipe": {"seed": 0}}` becomes `{"recipe.seed": 0}`.
+
+    A list of sections gets numbers as path parts; a list of plain values stays one value.
 
     >>> flatten({"recipe": {"seed": 0}, "phases": [{"share": 1.0}], "tags": ["a", "b"]})
     {'recipe.seed': 0, 'phases.0.share': 1.0, 'tags': ['a', 'b']}
@@ -32,7 +34,7 @@ def _holds_sections(value: Any) -> bool:
 
 
 def parameter_rows(run_id: str, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A row for each parameter, with its short name where that is its alone."""
+    """Rows of the parameters table, one for each parameter, with its short name where it has one."""
     leaves = leaf_names(list(parameters))
     rows = []
     for path, value in parameters.items():
@@ -44,7 +46,9 @@ def parameter_rows(run_id: str, parameters: Mapping[str, Any]) -> list[dict[str,
 
 
 def leaf_names(paths: Sequence[str]) -> dict[str, str | None]:
-    """Each path's last part, where it names one path only; a path without dots owns its name.
+    """Short name of each path: its last part, or None where several paths end in that part.
+
+    A path without dots always keeps its own name.
 
     >>> leaf_names(["seed", "recipe.seed", "recipe.size"])
     {'seed': 'seed', 'recipe.seed': None, 'recipe.size': 'size'}
@@ -59,7 +63,7 @@ def leaf_names(paths: Sequence[str]) -> dict[str, str | None]:
 
 
 def encode(value: Any) -> tuple[str, str, float | None]:
-    """A value as (kind, text, number).
+    """Encode a value as kind, text and number, as the columns of the parameters table.
 
     >>> encode(5e-05), encode(True), encode("tiny")
     (('number', '5e-05', 5e-05), ('boolean', 'true', 1.0), ('text', 'tiny', None))
@@ -76,12 +80,12 @@ def encode(value: Any) -> tuple[str, str, float | None]:
 
 
 def decode(kind: str, text: str) -> Any:
-    """The value that `encode` was given."""
+    """Decode a value from its kind and text, as `encode` wrote them."""
     return text if kind == "text" else json.loads(text)
 
 
 def group_digest(parameters: Mapping[str, Any]) -> str:
-    """16 hexadecimal digits that are equal for parameters that differ only in their seed."""
+    """Digest of parameters without their seed: 16 hexadecimal digits, equal for trials that differ only in the seed."""
     return digest(
         {
             path: float(value) if isinstance(value, int) and not isinstance(value, bool) else value
@@ -92,6 +96,6 @@ def group_digest(parameters: Mapping[str, Any]) -> str:
 
 
 def digest(value: Any) -> str:
-    """16 hexadecimal digits of SHA-256 over plain values as JSON."""
+    """Digest of plain values: the first 16 hexadecimal digits of SHA-256 over them as JSON."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.sha256(storable(text).encode()).hexdigest()[:16]
+    return hashlib.sha256(replace_unstorable(text).encode()).hexdigest()[:16]
