@@ -4,15 +4,13 @@ Local files go the way of `bert_core.checkpoints.atomic_files`; object stores pu
 here lists a folder to find out what is true: manifests say that.
 """
 
-import atexit
 import hashlib
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -121,38 +119,6 @@ def digest_file(path: str) -> str:
     """SHA-256 of a file's bytes, read in pieces."""
     with open_read(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
-
-
-def local_copy(path: str, skip: Collection[str] = ()) -> Path:
-    """The same file or folder on this machine: itself where it is local, else a download.
-
-    Downloads go when the process ends.
-
-    Args:
-        skip: names of files in a folder that need not be downloaded.
-    """
-    if is_local(path):
-        return local_path(path)
-    filesystem, plain = fsspec.core.url_to_fs(path)
-    target = Path(tempfile.mkdtemp(prefix="copy-", dir=_downloads()))
-    if filesystem.isfile(plain):
-        filesystem.get_file(plain, str(target / Path(plain).name))
-        return target / Path(plain).name
-    root = plain.rstrip("/") + "/"
-    for file in filesystem.find(root):
-        name = str(file).removeprefix(root)
-        if name not in skip:
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            filesystem.get_file(file, str(target / name))
-    return target
-
-
-@cache
-def _downloads() -> str:
-    """This process's folder for downloads."""
-    folder = tempfile.mkdtemp(prefix="orchestrator-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
 
 
 def move_folder(source: str, target: str) -> None:
