@@ -1,5 +1,6 @@
 """BERT itself: model, heads, objectives, metrics. Exports load on first use (PEP 562): text tools need no torch."""
 
+import logging
 from importlib import import_module
 from typing import Any
 
@@ -14,6 +15,8 @@ _EXPORTS = {
     "BertForSentenceEmbedding": "bert_core.heads",
 }
 __all__ = list(_EXPORTS)
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # who imports this decides what to show
 
 
 def __getattr__(name: str) -> Any:

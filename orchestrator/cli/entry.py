@@ -22,6 +22,7 @@ from orchestrator.cli.commands import ALL
 from orchestrator.cli.frame import GlobalOptionsGroup
 from orchestrator.cli.output import printable
 from orchestrator.errors import InputError, OrchestratorError
+from orchestrator.progress import show_progress
 
 
 @click.group(
@@ -75,7 +76,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
     """Run one command; errors become one message on stderr and the exit status of the contract."""
     debug = "--debug" in arguments
     try:
-        with cli.make_context("orchestrator", list(arguments)) as context:
+        with show_progress(), cli.make_context("orchestrator", list(arguments)) as context:
             status = cli.invoke(context)
         return status if isinstance(status, int) else 0
     except click.exceptions.Exit as error:

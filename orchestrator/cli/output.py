@@ -226,11 +226,8 @@ def counted(number: int, noun: str) -> str:
 
 @contextmanager
 def changing_line() -> Iterator[Callable[[str], None]]:
-    """What shows how far long work is, on stderr."""
-    from orchestrator.progress import Progress
+    """Function that replaces the status line of long work, on stderr."""
+    from orchestrator.progress import show_progress
 
-    progress = Progress()
-    try:
+    with show_progress() as progress:
         yield progress.show
-    finally:
-        progress.close()

@@ -4,9 +4,9 @@ Everything can be handed over twice; the second time changes nothing. Messages a
 the storage, not rows.
 """
 
+import logging
 import os
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,9 +41,11 @@ RETRY_S = 5.0
 
 _T = TypeVar("_T")
 
+logger = logging.getLogger(__name__)
+
 
 def retry_while_unavailable(write: Callable[[], _T]) -> _T:
-    """Write; where the registry does not answer, say so and try again for an hour.
+    """Write; while the registry does not answer, warn once and try again, up to `PATIENCE_S`.
 
     Training goes on meanwhile: measurements wait in the event queue, and checkpoints carry what is not recorded, so
     that nothing is lost even when the driver ends before the registry is back.
@@ -57,7 +59,7 @@ def retry_while_unavailable(write: Callable[[], _T]) -> _T:
             if time.monotonic() > give_up_at:
                 raise
             if not has_said:
-                print(f"warning: {error} Trying again for {PATIENCE_S / 60:.0f} minutes.", file=sys.stderr)
+                logger.warning("%s Trying again for %.0f minutes.", error, PATIENCE_S / 60)
             has_said = True
             time.sleep(RETRY_S)
 

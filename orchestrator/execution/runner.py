@@ -19,7 +19,7 @@ from uuid import uuid4
 from orchestrator.cluster.connection import check_processes, check_resources, connect, is_local, local_resources
 from orchestrator.errors import InputError, RegistryUnavailableError, SpecError
 from orchestrator.execution.recorder import Recorder
-from orchestrator.execution.run_log import RunLog
+from orchestrator.execution.run_log import logged_run
 from orchestrator.execution.stages import StageContext, run_stage
 from orchestrator.models.resolve import pin_names
 from orchestrator.planning.checks import (
@@ -30,7 +30,7 @@ from orchestrator.planning.checks import (
     needed_resources,
     plan_rows,
 )
-from orchestrator.progress import Progress
+from orchestrator.progress import show_progress
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.results import Result
@@ -138,7 +138,11 @@ class _Session:
     def _carry_out(self, record: RunRecord, spec: Spec) -> RunRecord:
         run_folder = record.storage_path or join(self.settings.storage, "runs", record.id)
         try:
-            with self.recorder.heartbeating(record.id) as superseded, _logged(run_folder) as progress:
+            with (
+                self.recorder.heartbeating(record.id) as superseded,
+                show_progress() as progress,
+                logged_run(run_folder),
+            ):
                 progress.say(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
                 context = StageContext(
                     record.id, record.attempt, run_folder, self.settings, self.recorder, progress, superseded
@@ -206,25 +210,9 @@ def _stage_key(spec: Spec, settings: Settings) -> str:
 
 
 @contextmanager
-def _logged(run_folder: str) -> Iterator[Progress]:
-    """What the run says goes to the terminal and to its log, how it ends too."""
-    log = RunLog(run_folder)
-    progress = Progress(keep=log.write)
-    try:
-        yield progress
-        log.write("completed")
-    except BaseException as error:
-        log.write(f"ended: {str(error).strip() or type(error).__name__}")
-        raise
-    finally:
-        progress.close()
-        log.close()
-
-
-@contextmanager
 def _session(spec: Spec, settings: Settings) -> Iterator[_Session]:
     num_cpus = needed_resources(spec).get("CPU", 0.0)
-    with Registry(settings.registry) as registry, connect(settings, num_cpus=num_cpus):
+    with show_progress(), Registry(settings.registry) as registry, connect(settings, num_cpus=num_cpus):
         _check_room(spec, settings)
         yield _Session(settings, registry, Recorder(registry))
 

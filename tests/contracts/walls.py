@@ -46,6 +46,7 @@ NEVER: dict[str, frozenset[str]] = {
     "orchestrator.inference.blocks": frozenset({"ray", "torch", *DRIVER_ONLY}),
     "orchestrator.models": frozenset({"ray", "click"}),
     "orchestrator.models.config": frozenset({"ray", "torch", *DRIVER_ONLY}),
+    "orchestrator.progress": frozenset({"ray", "torch", "numpy", "sqlalchemy", "click"}),
     "orchestrator.storage": frozenset({"ray", "torch", "sqlalchemy", "click"}),
     "orchestrator.registry": frozenset({"ray", "torch", "click"}),
     "orchestrator.cluster": frozenset({"click"}),
