@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from orchestrator.cluster.connection import check_listening
+from orchestrator.cluster.addresses import check_listening
 from orchestrator.errors import ClusterError, InputError
 from orchestrator.models.resolve import is_place
 from orchestrator.settings import HOME_VARIABLE, Settings, has_password

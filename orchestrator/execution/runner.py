@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from orchestrator.cluster.connection import check_processes, check_resources, connect, is_local, local_resources
+from orchestrator.cluster.addresses import names_no_cluster
+from orchestrator.cluster.capacity import check_processes, check_resources, local_resources
+from orchestrator.cluster.connection import connect
 from orchestrator.errors import InputError, RegistryUnavailableError, SpecError
 from orchestrator.execution.recorder import Recorder
 from orchestrator.execution.run_log import logged_run
@@ -101,7 +103,7 @@ def check_room(spec: Spec, settings: Settings) -> None:
 
     Raises: ClusterError, naming what is missing.
     """
-    if is_local(settings):
+    if names_no_cluster(settings):
         here = local_resources(needed_resources(spec).get("CPU", 0.0))
         _check_room(spec, settings, here, [here])
         return
@@ -223,7 +225,7 @@ def _check_room(
     have: Mapping[str, float] | None = None,
     nodes: Sequence[Mapping[str, float]] | None = None,
 ) -> None:
-    place = "this machine" if is_local(settings) else "the cluster"
+    place = "this machine" if names_no_cluster(settings) else "the cluster"
     check_resources(needed_resources(spec), have, place)
     check_processes(needed_processes(spec), nodes, place)
 

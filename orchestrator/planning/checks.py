@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_core.errors import BertCoreError
-from orchestrator.cluster.connection import Processes
+from orchestrator.cluster.capacity import Processes
 from orchestrator.corpus.input_files import find_files
 from orchestrator.errors import OrchestratorError
 from orchestrator.inference.scoring import check_reranks
