@@ -130,7 +130,7 @@ def attached(handler: logging.Handler) -> Iterator[None]:
 
 
 def duration(seconds: float) -> str:
-    """A length of time as people say it.
+    """Text of a length of time, short for people.
 
     >>> duration(59.4), duration(61), duration(3 * 3600 + 60)
     ('59 s', '1:01 min', '3:01 h')
