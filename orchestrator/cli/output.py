@@ -215,7 +215,7 @@ def write_output(output: str, data: bytes) -> None:
     """Write the file that `-o` names, whole or not at all; a link is followed, a device or a pipe gets the bytes."""
     from orchestrator.errors import InputError
     from orchestrator.storage import write_bytes
-    from orchestrator.storage.files import is_local, local_path
+    from orchestrator.storage.uris import is_local, local_path
 
     path = local_path(output).resolve() if is_local(output) else None
     if path is not None and path.is_dir():

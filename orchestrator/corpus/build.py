@@ -31,7 +31,7 @@ from orchestrator.errors import ClusterError, CorpusError
 from orchestrator.results import DatasetResult, FileCount
 from orchestrator.specs import TextSource
 from orchestrator.storage import exists, join
-from orchestrator.storage.files import is_local, local_path
+from orchestrator.storage.uris import is_local, local_path
 
 BUILD_VERSION = 2
 """Raised when the same text would give other shards; kept stores of before are then not taken for new ones."""

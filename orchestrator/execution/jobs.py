@@ -25,7 +25,7 @@ from orchestrator.specs import AnySpec
 from orchestrator.specs.loading import spec_values
 from orchestrator.specs.references import MODEL_FIELDS, STAGE_MARK, TOKENIZER_FIELDS
 from orchestrator.storage import exists, write_json
-from orchestrator.storage.files import absolute
+from orchestrator.storage.uris import absolute
 
 API_ADDRESS_VARIABLE = "RAY_API_SERVER_ADDRESS"
 _SPEC_FILE = "spec.yaml"

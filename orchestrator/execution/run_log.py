@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from orchestrator.progress import LineFormatter, attached
 from orchestrator.storage import exists, join, read_bytes, write_bytes
-from orchestrator.storage.files import is_local, local_path
+from orchestrator.storage.uris import is_local, local_path
 
 LOG_FILE = "log.txt"
 _UPLOAD_INTERVAL_S = 30.0

@@ -35,7 +35,7 @@ from bert_core.checkpoints.manifest import MANIFEST_FILE, digest_file
 from bert_core.errors import CheckpointError
 from orchestrator.errors import InputError
 from orchestrator.settings import CACHE_VARIABLE, cache_folder
-from orchestrator.storage.files import is_local, local_path
+from orchestrator.storage.uris import is_local, local_path
 
 MAX_CACHE_BYTES = 20 << 30
 _VERSION_FIELDS = ("ETag", "etag", "md5Hash", "blob_id", "mtime", "LastModified", "last_modified", "updated", "created")

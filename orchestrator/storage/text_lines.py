@@ -16,7 +16,7 @@ from fsspec.compression import compr
 from fsspec.utils import infer_compression
 
 from orchestrator.errors import InputError
-from orchestrator.storage.files import open_read
+from orchestrator.storage.file_access import open_read
 
 HALF_A_PAIR = "has half a surrogate pair, which is no character"
 

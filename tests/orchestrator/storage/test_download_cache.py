@@ -57,6 +57,10 @@ def downloaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+def test_a_local_folder_is_its_own_copy(tmp_path: Path) -> None:
+    assert local_copy(str(tmp_path)) == local_copy(f"file://{tmp_path}") == tmp_path
+
+
 def test_two_calls_are_one_download(folder: str, downloaded: list[str]) -> None:
     first, second = local_copy(folder), local_copy(folder)
     assert first == second
