@@ -42,8 +42,9 @@ class Progress(logging.Handler):
     def __init__(self, stream: TextIO | None = None) -> None:
         super().__init__()
         self.setFormatter(LineFormatter())
-        self._stream = stream or sys.stderr
-        self._can_overwrite = self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._stream: TextIO | None = stream or sys.stderr  # None where the shell closed it (`2>&-`)
+        is_terminal = self._stream is not None and self._stream.isatty()
+        self._can_overwrite = is_terminal and os.environ.get("TERM") != "dumb"
         self._live: Live | None = None
         self._plain_at = 0.0
 
@@ -52,7 +53,7 @@ class Progress(logging.Handler):
         line = self.format(record)
         if self._live is not None:
             self._live.console.out(line, highlight=False)
-        else:
+        elif self._stream is not None:
             self._stream.write(line + "\n")
             self._stream.flush()
 

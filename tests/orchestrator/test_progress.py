@@ -49,6 +49,15 @@ def test_blocks_inside_one_another_show_a_line_once(capsys: pytest.CaptureFixtur
     assert not any(isinstance(handler, Progress) for own in OWN_LOGGERS for handler in own.handlers)
 
 
+def test_a_closed_stderr_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    with show_progress() as progress:
+        logger.warning("nobody sees it")
+        progress.show("nor this")
+        progress.clear()
+    assert sys.stderr is None
+
+
 @pytest.mark.parametrize("terminal", [None, "dumb"])
 def test_where_nothing_can_be_written_over_the_status_is_a_line_from_time_to_time(
     terminal: str | None, monkeypatch: pytest.MonkeyPatch
