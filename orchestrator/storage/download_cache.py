@@ -39,7 +39,7 @@ from orchestrator.storage.uris import is_local, local_path
 
 MAX_CACHE_BYTES = 20 << 30
 _VERSION_FIELDS = ("ETag", "etag", "md5Hash", "blob_id", "mtime", "LastModified", "last_modified", "updated", "created")
-"""What fsspec's file systems call the thing that changes when a file does; the first one that is there is used."""
+"""Names that fsspec's file systems have for a file's version; the first one that is there is used."""
 _HELD: dict[Path, int] = {}
 """Open descriptors of the cache's folders that this process works with: its shared locks."""
 
@@ -49,21 +49,21 @@ class RemoteFile:
     """A file as its storage lists it."""
 
     key: str
-    """Full name on its file system."""
+    """Full name of the file on its file system."""
     num_bytes: int | None
-    """None where the storage does not tell."""
+    """Size in bytes; None where the storage does not list sizes."""
     version: str | None
-    """Changes when the file does; None where the storage does not tell."""
+    """Text that changes when the file does; None where the storage lists nothing of the kind."""
 
 
 def local_copy(path: str, skip: Collection[str] = ()) -> Path:
-    """The same file or folder on this machine: itself where it is local, else a copy in this machine's cache.
+    """Find a file or folder on this machine: itself where it is local, else a copy in this machine's cache.
 
-    Nobody may write into the copy. A storage that does not tell versions is downloaded anew at each call, into a
-    folder that goes when the process ends.
+    Nobody may write into the copy. From a storage that lists no versions, files are downloaded at each call, into a
+    folder that is deleted when the process ends.
 
     Args:
-        skip: names of files in a folder that need not be there.
+        skip: names of files in a folder that are not needed; they may be missing in the copy.
 
     Raises: InputError for a key that leads out of the folder, and for a cache that cannot be written; CheckpointError
     where nothing is there, or where what arrives is not what the storage or the manifest says.

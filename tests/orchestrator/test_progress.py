@@ -34,9 +34,11 @@ def test_lines_are_plain_and_more_than_information_has_its_level(capsys: pytest.
     assert capsys.readouterr().err == "100 % [bold] :smile:\nwarning: no document of corpus\n"
 
 
-def test_without_a_block_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    logger.warning("nobody looks")
-    assert capsys.readouterr().err == ""
+@pytest.mark.parametrize("package", ["orchestrator", "bert_core"])
+def test_to_who_imports_a_package_nothing_is_shown(package: str) -> None:
+    code = f"import logging, {package}; logging.getLogger('{package}.anywhere').warning('nobody asked')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
 
 
 def test_blocks_inside_one_another_show_a_line_once(capsys: pytest.CaptureFixture[str]) -> None:
