@@ -2,7 +2,7 @@
 
     logger.info(…)        a line that stays, from any module; a run's log gets it too (`execution/run_log.py`)
     logger.warning(…)     the same, with "warning: " before it
-    progress.show(…)      the status line; where stderr is no terminal, a line that stays every few seconds
+    progress.status(…)    the status line; where stderr is no terminal, a line that stays every few seconds
 
 Each module has a logger of its own, `logging.getLogger(__name__)`. Handlers are attached to the project's loggers only
 and only for the length of a block: who uses the packages as a library decides what becomes of their records.
@@ -57,17 +57,17 @@ class Progress(logging.Handler):
             self._stream.write(line + "\n")
             self._stream.flush()
 
-    def say(self, line: str) -> None:
+    def log(self, line: str) -> None:
         """Log a line that stays."""
         logger.info(line)
 
-    def show(self, line: str) -> None:
+    def status(self, line: str) -> None:
         """Replace the status line."""
         if self._can_overwrite:
             self._overwrite(line)
         elif time.monotonic() - self._plain_at > PLAIN_INTERVAL_S:
             self._plain_at = time.monotonic()
-            self.say(line)
+            self.log(line)
 
     def _overwrite(self, line: str) -> None:
         from rich.console import Console

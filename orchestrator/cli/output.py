@@ -47,7 +47,7 @@ def show_rows(
     elif listed:
         _write_table(listed, columns, output, spare)
     elif empty:
-        tell(empty)
+        notify(empty)
 
 
 def show_record(record: Row, form: str | None, output: str | None) -> None:
@@ -68,7 +68,7 @@ def show_text(text: str, output: str | None = None) -> None:
     _write(text if text.endswith("\n") or not text else text + "\n", output)
 
 
-def tell(message: str) -> None:
+def notify(message: str) -> None:
     """Write a message for a person to stderr."""
     click.echo(printable(message), err=True)
 
@@ -224,7 +224,7 @@ def write_output(output: str, data: bytes) -> None:
         path.write_bytes(data)
     else:
         write_bytes(str(path or output), data)
-    tell(f"wrote {output}")
+    notify(f"wrote {output}")
 
 
 def counted(number: int, noun: str) -> str:
@@ -233,9 +233,9 @@ def counted(number: int, noun: str) -> str:
 
 
 @contextmanager
-def changing_line() -> Iterator[Callable[[str], None]]:
+def status_line() -> Iterator[Callable[[str], None]]:
     """Function that replaces the status line of long work, on stderr."""
     from orchestrator.progress import show_progress
 
     with show_progress() as progress:
-        yield progress.show
+        yield progress.status

@@ -145,7 +145,7 @@ class _Session:
                 show_progress() as progress,
                 logged_run(run_folder),
             ):
-                progress.say(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
+                progress.log(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
                 context = StageContext(
                     record.id, record.attempt, run_folder, self.settings, self.recorder, progress, superseded
                 )
@@ -177,7 +177,7 @@ class _Session:
         for run_id in completed["id"]:
             record = self.registry.run(run_id)
             if exists(record.model_folder or self._output(record)):
-                context.progress.say(f"{spec.name}: run {run_id} did this already")
+                context.progress.log(f"{spec.name}: run {run_id} did this already")
                 self.registry.tag(run_id, tags[0])
                 return record
         unfinished = f"tag = '{key}' and tag = '{tags[0]}' and state != 'COMPLETED'"

@@ -68,10 +68,10 @@ def run_stage(spec: Spec, context: StageContext) -> Result:
 def _run_tokenizer(spec: TokenizerSpec, context: StageContext) -> TokenizerResult:
     from orchestrator.corpus.tokenizer_job import train_tokenizer
 
-    context.progress.show(f"training a tokenizer of {spec.vocab_size:,} entries")
+    context.progress.status(f"training a tokenizer of {spec.vocab_size:,} entries")
     result = train_tokenizer(spec, context.settings.storage)
     report = "".join(f"  {name} {value:.3f}" for name, value in result.report.items() if name in _REPORTED)
-    context.progress.say(f"tokenizer: {result.vocab_size:,} entries{report}")
+    context.progress.log(f"tokenizer: {result.vocab_size:,} entries{report}")
     return result
 
 
@@ -89,17 +89,17 @@ def _run_corpus(spec: CorpusSpec, context: StageContext) -> DatasetResult:
         num_cpus=spec.num_cpus,
         progress=_tokenizing(context),
     )
-    _tell_dataset(result, context)
+    _log_dataset(result, context)
     return result
 
 
 def _tokenizing(context: StageContext) -> Callable[[int, int], None]:
-    return lambda done_bytes, total_bytes: context.progress.show(tokenizing_line(done_bytes, total_bytes))
+    return lambda done_bytes, total_bytes: context.progress.status(tokenizing_line(done_bytes, total_bytes))
 
 
-def _tell_dataset(dataset: DatasetResult, context: StageContext) -> None:
+def _log_dataset(dataset: DatasetResult, context: StageContext) -> None:
     for line in dataset_lines(dataset):
-        context.progress.say(line)
+        context.progress.log(line)
 
 
 def _run_pretrain(spec: PretrainSpec, context: StageContext) -> PretrainResult:
@@ -131,14 +131,14 @@ def _pretrain_callbacks(spec: PretrainSpec, context: StageContext) -> dict[str, 
         context.refuse_if_superseded()
         context.recorder.events(context.run_id, [event])
         if isinstance(event, MetricEvent):
-            (context.progress.show if event.split == "train" else context.progress.say)(status.line(event))
+            (context.progress.status if event.split == "train" else context.progress.log)(status.line(event))
         elif isinstance(event, MessageEvent):
-            context.progress.say(message_line(event))
+            context.progress.log(message_line(event))
 
     def on_dataset(dataset: DatasetResult) -> None:
         context.recorder.dataset(context.run_id, dataset)
-        _tell_dataset(dataset, context)
-        context.progress.show("starting the training workers")
+        _log_dataset(dataset, context)
+        context.progress.status("starting the training workers")
 
     return {"on_event": on_event, "on_dataset": on_dataset, "on_tokenizing": _tokenizing(context)}
 
@@ -150,7 +150,7 @@ def _run_sweep(spec: SweepSpec, context: StageContext) -> SweepResult:
     recorder, run_id, progress = context.recorder, context.run_id, context.progress
     finished = _finished_trials(context.run_folder)
     if finished:
-        progress.say(f"{len(finished)} finished trials of an earlier attempt stand as they are")
+        progress.log(f"{len(finished)} finished trials of an earlier attempt stand as they are")
 
     def on_trial_event(key: str, event: MetricEvent) -> None:
         context.refuse_if_superseded()
@@ -160,10 +160,10 @@ def _run_sweep(spec: SweepSpec, context: StageContext) -> SweepResult:
         context.refuse_if_superseded()
         recorder.trial(run_id, result)
         if result.state == "FAILED":
-            progress.say(f"trial {result.number} failed: {result.error}")
+            progress.log(f"trial {result.number} failed: {result.error}")
             return
         if result.metrics.get("collapsed"):
-            progress.say(
+            progress.log(
                 f"trial {result.number} (seed {result.seed}) collapsed: it never left the majority baseline; "
                 "other seeds, a longer warm-up or a lower learning rate may help"
             )
@@ -179,11 +179,11 @@ def _run_sweep(spec: SweepSpec, context: StageContext) -> SweepResult:
             on_trial_started=lambda start: recorder.trial_started(run_id, start),
             on_trial_event=on_trial_event,
             on_trial_result=on_result,
-            on_progress=progress.show,
+            on_progress=progress.status,
         ),
         finished=dict(finished),
     )
-    progress.say(sweep_line(result))
+    progress.log(sweep_line(result))
     return result
 
 
@@ -197,11 +197,11 @@ def _run_distill(spec: DistillSpec, context: StageContext) -> DistillResult | Pr
         context.recorder.events(context.run_id, [event])
         if isinstance(event, MetricEvent) and event.split == "validation":
             scores = "  ".join(f"{name} {value:.4f}" for name, value in event.values.items())
-            context.progress.show(f"step {event.step:,}  {scores}")
+            context.progress.status(f"step {event.step:,}  {scores}")
         elif isinstance(event, MessageEvent):
-            context.progress.say(message_line(event))
+            context.progress.log(message_line(event))
 
-    context.progress.show("the teacher answers the training split")
+    context.progress.status("the teacher answers the training split")
     result = run_distillation(
         spec,
         run_folder=context.run_folder,
@@ -212,7 +212,7 @@ def _run_distill(spec: DistillSpec, context: StageContext) -> DistillResult | Pr
     )
     found, metric = result.metrics, result.metric
     scores = f"the student has {metric} {found[metric]:.4f}, its teacher {found[f'teacher.{metric}']:.4f}"
-    context.progress.say(f"{result.task}: {scores}; {comparison_line(found)}; after {duration(result.seconds)}")
+    context.progress.log(f"{result.task}: {scores}; {comparison_line(found)}; after {duration(result.seconds)}")
     return result
 
 
@@ -226,7 +226,7 @@ def _distill_on_corpus(spec: DistillSpec, pretraining: PretrainSpec, context: St
         **_pretrain_callbacks(pretraining, context),
     )
     if "agreement" in result.metrics:
-        context.progress.say(f"the student beside its teacher: {comparison_line(result.metrics)}")
+        context.progress.log(f"the student beside its teacher: {comparison_line(result.metrics)}")
     return result
 
 
@@ -246,10 +246,10 @@ def _run_evaluate(spec: EvaluateSpec, context: StageContext) -> EvaluationResult
         spec.batch_size,
         join(context.run_folder, f"predictions/{spec.split}.jsonl"),
         reranking=reranking,
-        on_progress=context.progress.show,
+        on_progress=context.progress.status,
     )
     scores = "  ".join(f"{name} {value:.4f}" for name, value in result.metrics.items())
-    context.progress.say(f"{result.task} ({result.split}, {result.num_examples:,} examples): {scores}")
+    context.progress.log(f"{result.task} ({result.split}, {result.num_examples:,} examples): {scores}")
     return result
 
 

@@ -55,7 +55,7 @@ def test_a_closed_stderr_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
     with show_progress() as progress:
         logger.warning("nobody sees it")
-        progress.show("nor this")
+        progress.status("nor this")
         progress.clear()
     assert sys.stderr is None
 
@@ -72,7 +72,7 @@ def test_where_nothing_can_be_written_over_the_status_is_a_line_from_time_to_tim
     with attached(progress):
         for step in range(25):
             now += 1.0
-            progress.show(f"step {step}")
+            progress.status(f"step {step}")
     assert stream.getvalue() == "step 0\nstep 11\nstep 22\n"
 
 
@@ -80,10 +80,10 @@ SHOW = """
 import logging
 from orchestrator.progress import show_progress
 with show_progress() as progress:
-    progress.show("step 1 " + "long " * 20)
-    progress.show("step 2 [red]")
+    progress.status("step 1 " + "long " * 20)
+    progress.status("step 2 [red]")
     logging.getLogger("orchestrator.x").info("a line that stays, longer than the terminal is wide [red]")
-    progress.show("step 3")
+    progress.status("step 3")
 print("done")
 """
 

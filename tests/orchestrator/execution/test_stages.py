@@ -37,7 +37,7 @@ def test_an_empty_held_out_set_is_warned_of(num_held_out: int, warned: bool) -> 
 
 def evaluation_context(folder: Path, said: list[str]) -> Any:
     settings = Settings.from_options(str(folder / "home"), None, None, None)
-    progress = SimpleNamespace(say=said.append, show=said.append)
+    progress = SimpleNamespace(log=said.append, status=said.append)
     return SimpleNamespace(run_folder=str(folder / "run"), settings=settings, progress=progress)
 
 
