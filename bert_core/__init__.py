@@ -1,5 +1,6 @@
 """BERT itself: model, heads, objectives, metrics. Exports load on first use (PEP 562): text tools need no torch."""
 
+import logging
 from importlib import import_module
 from typing import Any
 
@@ -10,6 +11,8 @@ __version__ = "0.1.0"
 
 _EXPORTS = {"BertConfig": "bert_core.config", "BertModel": "bert_core.model", **HEADS}
 __all__ = list(_EXPORTS)
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # who imports this decides what to show
 
 
 def __getattr__(name: str) -> Any:

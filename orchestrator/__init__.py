@@ -1,5 +1,6 @@
 """The laboratory: specs in, trained models and honest numbers out. Exports load on first use (PEP 562)."""
 
+import logging
 from importlib import import_module
 from typing import Any
 
@@ -7,6 +8,8 @@ from bert_core import __version__ as __version__
 
 _EXPORTS = {"Registry": "orchestrator.registry", "run": "orchestrator.execution.runner"}
 __all__ = ["Registry", "run"]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # who imports this decides what to show
 
 
 def __getattr__(name: str) -> Any:

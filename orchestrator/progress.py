@@ -1,57 +1,137 @@
-"""What a person sees while work goes on: lines that stay, and on a terminal one line that is written over.
+"""Progress of long work, on stderr: lines that stay, and on a terminal one status line that is written over.
 
-Elsewhere (a file, a pipe, a job's log) the changing line becomes a plain one every few seconds.
+    logger.info(…)        a line that stays, from any module; a run's log gets it too (`execution/run_log.py`)
+    logger.warning(…)     the same, with "warning: " before it
+    progress.status(…)    the status line; where stderr is no terminal, a line that stays every few seconds
+
+Each module has a logger of its own, `logging.getLogger(__name__)`. Handlers are attached to the project's loggers only
+and only for the length of a block: who uses the packages as a library decides what becomes of their records.
 """
 
-import shutil
+import logging
+import os
 import sys
 import time
-from collections.abc import Callable
-from typing import TextIO
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.live import Live
 
 PLAIN_INTERVAL_S = 10.0
+OWN_LOGGERS = tuple(logging.getLogger(package) for package in ("orchestrator", "bert_core"))
+logger = logging.getLogger(__name__)
 
 
-class Progress:
-    """Writes to stderr; every line that stays also goes to `keep`, the run's log."""
+class LineFormatter(logging.Formatter):
+    """The message of a record; what is more than information has its level in front."""
 
-    def __init__(self, stream: TextIO | None = None, keep: Callable[[str], None] = lambda line: None) -> None:
-        self._stream = stream or sys.stderr
-        self._keep = keep
-        self._is_terminal = self._stream.isatty()
-        self._has_status = False
+    def format(self, record: logging.LogRecord) -> str:
+        """The line without its line feed."""
+        line = super().format(record)
+        return f"{record.levelname.lower()}: {line}" if record.levelno > logging.INFO else line
+
+
+class Progress(logging.Handler):
+    """Handler that writes records to stderr as plain lines, above a status line.
+
+    `show_progress` makes the one of a process and shares it.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        super().__init__()
+        self.setFormatter(LineFormatter())
+        self._stream: TextIO | None = stream or sys.stderr  # None where the shell closed it (`2>&-`)
+        is_terminal = self._stream is not None and self._stream.isatty()
+        self._can_overwrite = is_terminal and os.environ.get("TERM") != "dumb"
+        self._live: Live | None = None
         self._plain_at = 0.0
 
-    def say(self, line: str) -> None:
-        """A line that stays."""
-        self._keep(line)
-        self._erase()
-        self._stream.write(line + "\n")
-        self._stream.flush()
-
-    def show(self, line: str) -> None:
-        """How things stand: takes the place of the last such line."""
-        if self._is_terminal:
-            width = shutil.get_terminal_size().columns
-            self._stream.write("\r" + line[: width - 1].ljust(width - 1))
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the record's line; the status line moves below it."""
+        line = self.format(record)
+        if self._live is not None:
+            self._live.console.out(line, highlight=False)
+        elif self._stream is not None:
+            self._stream.write(line + "\n")
             self._stream.flush()
-            self._has_status = True
+
+    def log(self, line: str) -> None:
+        """Log a line that stays."""
+        logger.info(line)
+
+    def status(self, line: str) -> None:
+        """Replace the status line."""
+        if self._can_overwrite:
+            self._overwrite(line)
         elif time.monotonic() - self._plain_at > PLAIN_INTERVAL_S:
             self._plain_at = time.monotonic()
-            self.say(line)
+            self.log(line)
+
+    def _overwrite(self, line: str) -> None:
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        if self._live is None:
+            console = Console(file=self._stream, force_terminal=True)
+            self._live = Live(
+                console=console,
+                transient=True,
+                auto_refresh=False,
+                redirect_stdout=False,  # rich would send it to this console's stream; stdout is data
+                redirect_stderr=False,
+            )
+            self._live.start()
+            console.show_cursor(True)  # a process that is killed must not leave the terminal without one
+        self._live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
+
+    def clear(self) -> None:
+        """Remove the status line."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
     def close(self) -> None:
-        """Leave a clean line behind."""
-        self._erase()
+        """Remove the status line for good."""
+        self.clear()
+        super().close()
 
-    def _erase(self) -> None:
-        if self._has_status:
-            self._stream.write("\r" + " " * (shutil.get_terminal_size().columns - 1) + "\r")
-            self._has_status = False
+
+@contextmanager
+def show_progress() -> Iterator[Progress]:
+    """Show the project's log lines on stderr during the block; inner blocks share the outer one's terminal."""
+    outer = next((handler for handler in OWN_LOGGERS[0].handlers if isinstance(handler, Progress)), None)
+    if outer is None:
+        with closing(Progress()) as progress, attached(progress):
+            yield progress
+        return
+    try:
+        yield outer
+    finally:
+        outer.clear()
+
+
+@contextmanager
+def attached(handler: logging.Handler) -> Iterator[None]:
+    """Give a handler the records of the project's own loggers during the block, information included."""
+    without_level = [own for own in OWN_LOGGERS if own.level == logging.NOTSET]
+    for own in OWN_LOGGERS:
+        own.addHandler(handler)
+    for own in without_level:
+        own.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        for own in OWN_LOGGERS:
+            own.removeHandler(handler)
+        for own in without_level:
+            own.setLevel(logging.NOTSET)
 
 
 def duration(seconds: float) -> str:
-    """A length of time as people say it.
+    """Text of a length of time, short for people.
 
     >>> duration(59.4), duration(61), duration(3 * 3600 + 60)
     ('59 s', '1:01 min', '3:01 h')

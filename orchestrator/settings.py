@@ -1,4 +1,4 @@
-"""Where things are: home, storage, registry, Ray's address; from options, else the environment, else defaults."""
+"""Where things are: home, storage, registry, Ray's address, cache; from options, the environment, or defaults."""
 
 import os
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ HOME_VARIABLE = "ORCHESTRATOR_HOME"
 STORAGE_VARIABLE = "ORCHESTRATOR_STORAGE"
 REGISTRY_VARIABLE = "ORCHESTRATOR_REGISTRY"
 ADDRESS_VARIABLE = "RAY_ADDRESS"
+CACHE_VARIABLE = "ORCHESTRATOR_CACHE"
 
 
 @dataclass(frozen=True)
@@ -20,13 +21,13 @@ class Settings:
     """The places of one laboratory."""
 
     home: Path
-    """Of this machine alone: the default registry, and the default storage."""
+    """Folder of this machine alone; holds the default registry and the default storage."""
     storage: str
     """A folder or URI that every node reaches."""
     registry: str
     """A path, a database URL, or `file:PATH` of a file with mode 0600 that holds one."""
     address: str | None = None
-    """Of the Ray to run on; a local one is started when None."""
+    """Address of the Ray to run on; None: a local one is started."""
     given: frozenset[str] = field(default=frozenset(), compare=False)
     """Which of these came from an option or the environment; the others are defaults of this machine."""
 
@@ -64,8 +65,15 @@ class Settings:
         )
 
 
+def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
+    """Folder of this machine for copies of remote files, shared by all laboratories and runs of this user."""
+    environ = os.environ if environ is None else environ
+    caches = environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(environ.get(CACHE_VARIABLE) or f"{caches}/bert-orchestrator").expanduser().absolute()
+
+
 def has_password(url: str) -> bool:
-    """Whether a URL says a password, as `user:password@` or as a parameter."""
+    """Whether a URL has a password, as `user:password@` or as a parameter."""
     parts = urlsplit(url)
     return bool(parts.password) or any("pass" in key.lower() for key in parse_qs(parts.query))
 

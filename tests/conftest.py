@@ -30,6 +30,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", r"ignore::FutureWarning:ray\..*")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Copies of remote files lie in a folder of this session, for the processes that it starts as well."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("ORCHESTRATOR_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[None]:
     """A local Ray of 6 logical CPUs with a small object store; it is imported and started only on demand."""

@@ -1,4 +1,4 @@
-"""The `orchestrator` command: its table of commands, and how errors, interrupts and exit statuses come out.
+"""Entry point of the `orchestrator` command: turns errors and signals into messages and exit statuses.
 
 0 done · 1 the run failed, was stopped or lost · 2 wrong usage or bad input · 3 no such run, model or task
 4 registry trouble · 5 cluster trouble · 130/143 interrupted
@@ -23,6 +23,7 @@ from orchestrator.cli.commands import ALL
 from orchestrator.cli.frame import GlobalOptionsGroup
 from orchestrator.cli.output import printable
 from orchestrator.errors import InputError, OrchestratorError
+from orchestrator.progress import show_progress
 
 
 @click.group(
@@ -44,6 +45,7 @@ for _command in ALL:
 
 
 SAME_SIGNAL_S = 0.5
+"""Time in which a second signal counts as the first one, delivered twice."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -55,14 +57,14 @@ class Interrupted(KeyboardInterrupt):
 
 
 def main() -> NoReturn:
-    """The entry point: runs the command line and leaves with its exit status."""
+    """Run the command line of this process and exit with its status."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     if "--debug" not in sys.argv and not sys.warnoptions:
         warnings.simplefilter("ignore")
     status = run_command_line(sys.argv[1:])
     try:
-        if sys.stdout is not None:  # None where it was closed
+        if sys.stdout is not None:  # None: the shell closed it (`>&-`)
             sys.stdout.flush()
     except BrokenPipeError:
         _forget_stdout()
@@ -73,10 +75,10 @@ def main() -> NoReturn:
 
 
 def run_command_line(arguments: Sequence[str]) -> int:
-    """Run one command; errors become one message on stderr and the exit status of the contract."""
+    """Run one command; returns its exit status. An error becomes one message on stderr."""
     debug = "--debug" in arguments
     try:
-        with cli.make_context("orchestrator", list(arguments)) as context:
+        with show_progress(), cli.make_context("orchestrator", list(arguments)) as context:
             status = cli.invoke(context)
         return status if isinstance(status, int) else 0
     except click.exceptions.Exit as error:
@@ -105,7 +107,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
             return _fail_unexpectedly(error, debug)
         return _fail(f"{error.filename}: {error.strerror}", InputError.exit_status, debug)
     except ImportError as error:
-        if str(error).startswith("Install "):  # fsspec's way to ask for the package behind a URI
+        if str(error).startswith("Install "):  # fsspec asks for the package that reads a kind of URI
             return _fail(f"{error}, or give a --storage that needs no other package", InputError.exit_status, debug)
         return _fail_unexpectedly(error, debug)
     except Exception as error:
@@ -126,9 +128,9 @@ def _fail(message: str, status: int, debug: bool) -> int:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """The first signal unwinds, so that end states are written; a second one leaves at once.
+    """Handle a signal: the first one raises `Interrupted`, so that runs are recorded as stopped; a second one exits.
 
-    `timeout` and some shells signal the process and its group in one go: what follows at once is the same signal.
+    `timeout` and some shells signal the process and then its group: a signal within `SAME_SIGNAL_S` is no second one.
     """
     first_at = time.monotonic()
 
@@ -142,5 +144,5 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _forget_stdout() -> None:
-    """The reader went away (`| head`): nothing more to say, and no complaint at exit."""
+    """Send what is left of stdout nowhere: its reader has ended (`| head`), and Python would complain at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""What every command shares: the global options, wherever they stand, and an example at the end of its help."""
+"""Parts that commands share: the global options, in front of or after any command, and an example in the help."""
 
 import shlex
 from collections.abc import Callable
@@ -19,14 +19,14 @@ _GLOBAL_OPTIONS = {
 }
 
 
-def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     if value:
         context.meta.setdefault(_META, {})[parameter.name] = value
 
 
 def _global_options(*, hidden: bool) -> list[click.Parameter]:
     options: list[click.Parameter] = [
-        click.Option([f"--{name}"], metavar=metavar, help=text, expose_value=False, hidden=hidden, callback=_keep)
+        click.Option([f"--{name}"], metavar=metavar, help=text, expose_value=False, hidden=hidden, callback=_remember)
         for name, (metavar, text) in _GLOBAL_OPTIONS.items()
     ]
     options.append(
@@ -36,26 +36,26 @@ def _global_options(*, hidden: bool) -> list[click.Parameter]:
             help="Show tracebacks and warnings.",
             expose_value=False,
             hidden=hidden,
-            callback=_keep,
+            callback=_remember,
         )
     )
     return options
 
 
 def current_settings() -> Settings:
-    """The settings of the command that is running."""
+    """Settings of the command that is running."""
     given = click.get_current_context().meta.get(_META, {})
     return Settings.from_options(**{name: given.get(name) for name in _GLOBAL_OPTIONS})
 
 
 def given_options() -> str:
-    """The global options of the command that is running, as they would be typed again: ` --home DIR`, or nothing."""
+    """Global options of the command that is running, as a person would type them again: ` --home DIR`, or nothing."""
     given = click.get_current_context().meta.get(_META, {})
     return "".join(f" --{name} {shlex.quote(given[name])}" for name in _GLOBAL_OPTIONS if given.get(name))
 
 
 class GlobalOptionsCommand(click.Command):
-    """A command that takes the global options too, and ends its help with an example."""
+    """Command that also takes the global options; its help ends with an example."""
 
     def __init__(self, *args: Any, example: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -63,13 +63,13 @@ class GlobalOptionsCommand(click.Command):
         self.params.extend(_global_options(hidden=True))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Its own options, and where the global ones are explained."""
+        """Write the command's own options, and where the global ones are explained."""
         super().format_options(ctx, formatter)
         options = ", ".join(f"--{name}" for name in (*_GLOBAL_OPTIONS, "debug"))
         formatter.write(f"  Also {options}; see orchestrator -h\n")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The example, as it would be typed."""
+        """Write the example as a person would type it."""
         if self.example:
             with formatter.section("Example"):
                 for line in self.example.strip().splitlines():
@@ -77,7 +77,7 @@ class GlobalOptionsCommand(click.Command):
 
 
 class GlobalOptionsGroup(click.Group):
-    """A group of commands; its members are LabCommands."""
+    """Group of commands; its members are `GlobalOptionsCommand`s."""
 
     command_class = GlobalOptionsCommand
 
@@ -86,7 +86,7 @@ class GlobalOptionsGroup(click.Group):
         self.params.extend(_global_options(hidden=not show_global_options))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order they were added: the order of use."""
+        """Names of the members in the order in which they were added, which is the order of use."""
         return list(self.commands)
 
 
@@ -95,7 +95,7 @@ overrides_argument = click.argument("overrides", metavar="[KEY=VALUE ...]", narg
 
 
 def reading_options(command: F) -> F:
-    """`-f/--format` and `-o/--output`, as every reading command has them."""
+    """Add the options `-f/--format` and `-o/--output`, which all reading commands have."""
     command = click.option("-o", "--output", metavar="FILE", help="Write to a file; .json and .csv set the format.")(
         command
     )

@@ -1,4 +1,4 @@
-"""Data to stdout or a file as table, JSON or CSV; everything a person should merely know to stderr."""
+"""Output of commands: data goes to stdout or a file, as a table, JSON or CSV; messages for a person go to stderr."""
 
 import csv
 import io
@@ -17,8 +17,8 @@ import click
 
 Row = Mapping[str, Any]
 MISSING = "–"
-_FOLDED_FROM = 16
-"""A narrower column stays on one line, whatever becomes of the others."""
+_MIN_FOLDED_WIDTH = 17
+"""Width in characters from which a column of a terminal's table may be folded; narrower ones stay on one line."""
 
 
 def show_rows(
@@ -30,11 +30,13 @@ def show_rows(
     empty: str = "",
     spare: Sequence[str] = (),
 ) -> None:
-    """Rows as a table, JSON or CSV.
+    """Show rows as a table, JSON or CSV.
 
     Args:
-        empty: said on stderr where a table would have no rows.
-        spare: columns that a terminal's table goes without where it is too narrow, the first one first.
+        form: `table`, `json` or `csv`; None: what the ending of `output` says, else a table.
+        output: file to write to; None: stdout.
+        empty: message on stderr in place of a table without rows.
+        spare: columns that are left out, from the first one on, while the terminal is too narrow for the table.
     """
     listed = [{column: row.get(column) for column in columns} for row in rows]
     form = _form(form, output)
@@ -45,11 +47,11 @@ def show_rows(
     elif listed:
         _write_table(listed, columns, output, spare)
     elif empty:
-        tell(empty)
+        notify(empty)
 
 
 def show_record(record: Row, form: str | None, output: str | None) -> None:
-    """One record: a field a line as a table, without those that have no value; an object as JSON."""
+    """Show one record: as a table one field per line, without empty ones; as JSON an object with all of them."""
     form = _form(form, output)
     if form == "json":
         _write(json.dumps(_plain(record), indent=2, ensure_ascii=False) + "\n", output)
@@ -62,17 +64,17 @@ def show_record(record: Row, form: str | None, output: str | None) -> None:
 
 
 def show_text(text: str, output: str | None = None) -> None:
-    """Text as it is, to stdout or a file."""
+    """Write text as it is, to stdout or a file."""
     _write(text if text.endswith("\n") or not text else text + "\n", output)
 
 
-def tell(message: str) -> None:
-    """One line for a person, on stderr."""
+def notify(message: str) -> None:
+    """Write a message for a person to stderr."""
     click.echo(printable(message), err=True)
 
 
 def printable(text: str, *, keep_lines: bool = True) -> str:
-    """`text` without control characters, so that no data can drive a terminal."""
+    """Replace control characters, so that no data can send commands to a terminal."""
     kept = "\n\t" if keep_lines else ""
     return "".join(
         c if c in kept or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co") else " " if c in "\n\r\t" else "�"
@@ -81,7 +83,7 @@ def printable(text: str, *, keep_lines: bool = True) -> str:
 
 
 def cell(value: Any) -> str:
-    """A value as a table shows it: short numbers, times to the minute, and a dash for what is not there."""
+    """Text of a value in a table: short numbers, times to the minute, a dash for an empty one."""
     if hasattr(value, "item"):  # a NumPy scalar
         value = value.item()
     if value is None or value in ("", [], {}) or (isinstance(value, float) and math.isnan(value)):
@@ -98,7 +100,7 @@ def cell(value: Any) -> str:
 
 
 def _column(values: list[Any]) -> list[str]:
-    """The cells of a column; its fractions with equally many decimals."""
+    """Texts of a column's values; all its fractions have the same number of decimals."""
     fractions = [value for value in values if isinstance(value, float) and math.isfinite(value)]
     decimals = _decimals(fractions)
     return [
@@ -108,7 +110,7 @@ def _column(values: list[Any]) -> list[str]:
 
 
 def _decimals(values: list[float]) -> int | None:
-    """Decimals that suit all of some numbers; None where they are too far from 1 for a fixed number."""
+    """Number of decimals that suits all of some numbers; None: too large or too small for a fixed number of them."""
     sizes = [abs(value) for value in values if value]
     if all(value == int(value) and abs(value) < 1e15 for value in values):
         return 0
@@ -122,7 +124,7 @@ def _number(value: float, decimals: int | None) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A JSON value: NaN and infinities are null, times are ISO 8601 in UTC."""
+    """Value that JSON can hold: null for NaN and infinities, ISO 8601 in UTC for times."""
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, datetime):
@@ -154,6 +156,10 @@ def _as_csv(rows: Sequence[Row], columns: Sequence[str]) -> str:
 
 
 def _write_table(rows: list[dict[str, Any]], columns: Sequence[str], output: str | None, spare: Sequence[str]) -> None:
+    """Write a table: on a terminal by rich, which folds it to the width; in files and pipes one line per row.
+
+    The lines for files and pipes are padded here, since rich needs about a second for a thousand rows.
+    """
     from rich.cells import cell_len
 
     cells = {column: [_heading(column), *_column([row[column] for row in rows])] for column in columns}
@@ -178,7 +184,7 @@ def _write_table(rows: list[dict[str, Any]], columns: Sequence[str], output: str
 
 
 def _heading(column: str) -> str:
-    """A column's name without what its place already says."""
+    """Heading of a column: its name without the prefixes and suffixes that the values make plain."""
     return column.removeprefix("metrics.").removeprefix("params.").removesuffix("_at")
 
 
@@ -189,8 +195,10 @@ def _print_rich(cells: dict[str, list[str]], right: set[str], widths: dict[str, 
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column, (heading, *_) in cells.items():
-        is_narrow = widths[column] <= _FOLDED_FROM
-        table.add_column(heading, justify="right" if column in right else "left", overflow="fold", no_wrap=is_narrow)
+        is_narrow = widths[column] < _MIN_FOLDED_WIDTH
+        table.add_column(
+            Text(heading), justify="right" if column in right else "left", overflow="fold", no_wrap=is_narrow
+        )
     for line in zip(*(texts[1:] for texts in cells.values()), strict=True):
         table.add_row(*map(Text, line))
     Console(file=sys.stdout).print(table)
@@ -204,10 +212,10 @@ def _write(text: str, output: str | None) -> None:
 
 
 def write_output(output: str, data: bytes) -> None:
-    """What `-o` names, whole or not at all; a link is followed, and a device or a pipe takes the bytes as they are."""
+    """Write the file that `-o` names, whole or not at all; a link is followed, a device or a pipe gets the bytes."""
     from orchestrator.errors import InputError
     from orchestrator.storage import write_bytes
-    from orchestrator.storage.files import is_local, local_path
+    from orchestrator.storage.uris import is_local, local_path
 
     path = local_path(output).resolve() if is_local(output) else None
     if path is not None and path.is_dir():
@@ -216,21 +224,18 @@ def write_output(output: str, data: bytes) -> None:
         path.write_bytes(data)
     else:
         write_bytes(str(path or output), data)
-    tell(f"wrote {output}")
+    notify(f"wrote {output}")
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 text`, `1,200 texts`."""
+    """Number and noun, in the plural unless it is one: `1 text`, `1,200 texts`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 @contextmanager
-def changing_line() -> Iterator[Callable[[str], None]]:
-    """What shows how far long work is, on stderr."""
-    from orchestrator.progress import Progress
+def status_line() -> Iterator[Callable[[str], None]]:
+    """Function that replaces the status line of long work, on stderr."""
+    from orchestrator.progress import show_progress
 
-    progress = Progress()
-    try:
-        yield progress.show
-    finally:
-        progress.close()
+    with show_progress() as progress:
+        yield progress.status

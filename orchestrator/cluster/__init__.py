@@ -1,1 +1,1 @@
-"""Ray: a connection for one command, its data tasks' settings, and what may be wrong here."""
+"""Ray's side of a command: connection, addresses, capacity, settings of data tasks, and the doctor's findings."""

@@ -1,4 +1,4 @@
-"""Ray Data as this project uses it: silent, within limits of its own, and without endless retries."""
+"""Ray Data's settings for this project: no output of its own, limits on CPUs and memory, no endless retries."""
 
 import logging
 import warnings
@@ -12,11 +12,11 @@ from bert_core.errors import BertCoreError
 from orchestrator.errors import OrchestratorError
 
 MAX_RETRIES = 3
-"""Times that a task which killed its worker is tried again; Ray Data's own default is for ever."""
+"""Number of times that a task is tried again after its worker died; Ray Data would try without end."""
 
 
 def own_error(error: BaseException) -> OrchestratorError | BertCoreError | None:
-    """The error of ours that a task raised and Ray wrapped, if there is one."""
+    """Error of this project that a task raised and Ray wrapped; None if it was another's."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, OrchestratorError | BertCoreError):
@@ -28,8 +28,15 @@ def own_error(error: BaseException) -> OrchestratorError | BertCoreError | None:
 
 @contextmanager
 def data_context(num_cpus: float, object_store_memory: float | None = None) -> Iterator[DataContext]:
-    """Datasets that are made inside the block hold to these limits (CPUs, bytes), and to what is set on the context."""
-    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are raised; the rest is remarks
+    """Limit the datasets that are made inside the block.
+
+    Args:
+        num_cpus: logical CPUs that their tasks may use at once.
+        object_store_memory: bytes that their blocks may take in Ray's object store; no limit when None.
+
+    Yields the context, on which more can be set.
+    """
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are raised too; the rest is Ray's own business
     context = DataContext.get_current().copy()
     context.enable_progress_bars = False
     context.print_on_execution_start = False

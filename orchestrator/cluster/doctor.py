@@ -1,4 +1,4 @@
-"""Whether this machine, the storage and the registry are fit: one finding per part, each problem with its remedy."""
+"""Checks of this machine, the storage and the registry: one finding per part, each problem with its remedy."""
 
 import os
 import shutil
@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Literal
 from uuid import uuid4
 
+from orchestrator.cluster.addresses import check_reachable, names_no_cluster
 from orchestrator.errors import OrchestratorError
 from orchestrator.settings import Settings
+from orchestrator.storage import delete, join, read_bytes, write_bytes
 
 GIB = 1 << 30
 MIN_MEMORY_BYTES = 4 * GIB
@@ -21,16 +23,17 @@ MIN_SHARED_MEMORY_BYTES = 1 * GIB
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found of one part. A `note` limits something; a `problem` keeps something from working."""
+    """Result of the check of one part."""
 
     part: str
     state: Literal["ok", "note", "problem"]
+    """`note`: something is limited; `problem`: something will not work."""
     found: str
     remedy: str = ""
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
-    """Look at one part after the other. Starts no Ray."""
+    """Check one part after the other. Ray is not started."""
     checks: list[Callable[[Settings], Finding]] = [
         _python,
         _torch,
@@ -49,7 +52,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
             yield check(settings)
         except OrchestratorError as error:
             yield Finding(check.__name__.strip("_"), "problem", str(error), "as the message says")
-        except Exception as error:  # one broken part must not hide the others
+        except Exception as error:  # the other parts are checked all the same
             text = " ".join(f"{type(error).__name__}: {error}".split())
             yield Finding(check.__name__.strip("_"), "problem", text[:300], "reinstall: rm -rf .venv, then make test")
 
@@ -134,14 +137,12 @@ def _disk(settings: Settings) -> Finding:
 
 
 def _storage(settings: Settings) -> Finding:
-    from orchestrator.storage import delete, join, read_bytes, write_bytes
-
     path = join(settings.storage, f".doctor-{uuid4().hex[:8]}")
     try:
         write_bytes(path, b"fit")
         same = read_bytes(path) == b"fit"
         delete(path)
-    except Exception as error:  # every filesystem has its own errors
+    except Exception as error:  # each file system has errors of its own
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         return Finding(
             "storage", "problem", f"{settings.storage}: {reason}", "check the permissions, or give --storage"
@@ -168,9 +169,8 @@ def _registry(settings: Settings) -> Finding:
 
 
 def _cluster(settings: Settings) -> Finding:
-    from orchestrator.cluster.connection import check_reachable
-
-    if settings.address in (None, "local"):
+    if names_no_cluster(settings):
         return Finding("cluster", "ok", "none named: a local Ray is started for each command")
+    assert settings.address is not None
     check_reachable(settings.address)
     return Finding("cluster", "ok", f"something listens at {settings.address}")

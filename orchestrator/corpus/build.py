@@ -39,7 +39,7 @@ from orchestrator.errors import ClusterError, CorpusError
 from orchestrator.results import DatasetResult, FileCount
 from orchestrator.specs import TextSource
 from orchestrator.storage import exists, join
-from orchestrator.storage.files import is_local, local_path
+from orchestrator.storage.uris import is_local, local_path
 
 BUILD_VERSION = 2
 """Version of the shards: a number to raise when the same text gives other shards, so that older stores are not used."""

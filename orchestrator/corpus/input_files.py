@@ -24,7 +24,7 @@ from fsspec.implementations.arrow import ArrowFSWrapper
 from orchestrator.corpus.sampling import mean_copies
 from orchestrator.errors import CorpusError
 from orchestrator.specs import TextSource
-from orchestrator.storage.files import is_local, local_path
+from orchestrator.storage.uris import is_local, local_path
 
 Format = Literal["text", "jsonl", "parquet"]
 

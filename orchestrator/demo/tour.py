@@ -4,6 +4,7 @@ The numbers are what this run measured. The text is generated (`world`), so they
 that each part works, and what pretraining brings a tiny model in a world that both have to learn from the same data.
 """
 
+import logging
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from orchestrator.demo.demo_data import DemoData, write_demo_data
 from orchestrator.demo.examples import FILL_MASK_ANSWER, fill_mask_example, next_sentence_example
 from orchestrator.execution.runner import run_spec
 from orchestrator.inference.pretraining_heads import fill_mask, next_sentence
-from orchestrator.progress import Progress, duration
+from orchestrator.progress import duration, show_progress
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
 from orchestrator.specs import Spec
@@ -27,16 +28,18 @@ SPEC = Path(__file__).with_name("pipeline.yaml")
 HEADS = {"kinds": "classification", "names": "NER", "questions": "QA"}
 SEED = 0
 
+logger = logging.getLogger(__name__)
+
 
 def run_demo(settings: Settings) -> int:
     """Write the world, run the pipeline, show its results; 0 when all went well."""
     started_at = time.monotonic()
-    progress = Progress()
-    data = write_demo_data(settings.home / "demo", SEED)
-    progress.say(f"All text of this demo is generated: a small world of people, places and firms\n  {data.corpus}")
-    record = run_spec(demo_spec(data), settings=settings)
-    show_results(settings, record.id, data)
-    progress.say(f"the demo took {duration(time.monotonic() - started_at)}")
+    with show_progress():
+        data = write_demo_data(settings.home / "demo", SEED)
+        logger.info("All text of this demo is generated: a small world of people, places and firms\n  %s", data.corpus)
+        record = run_spec(demo_spec(data), settings=settings)
+        show_results(settings, record.id, data)
+        logger.info("the demo took %s", duration(time.monotonic() - started_at))
     return 0
 
 

@@ -14,7 +14,7 @@ from orchestrator.results import DistillResult, Event
 from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import join
-from orchestrator.storage.files import absolute
+from orchestrator.storage.uris import absolute
 from orchestrator.tasks import Task
 from orchestrator.training.checkpoints import delete_checkpoints
 from orchestrator.training.event_queue import EventQueueActor

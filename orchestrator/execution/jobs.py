@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from orchestrator.cluster.connection import check_listening
+from orchestrator.cluster.addresses import check_listening
 from orchestrator.errors import ClusterError, InputError
 from orchestrator.models.resolve import is_place
 from orchestrator.settings import HOME_VARIABLE, Settings, has_password
@@ -25,7 +25,7 @@ from orchestrator.specs import AnySpec
 from orchestrator.specs.loading import spec_values
 from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK
 from orchestrator.storage import exists, write_json
-from orchestrator.storage.files import absolute
+from orchestrator.storage.uris import absolute
 
 API_ADDRESS_VARIABLE = "RAY_API_SERVER_ADDRESS"
 _SPEC_FILE = "spec.yaml"

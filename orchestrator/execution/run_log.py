@@ -1,32 +1,45 @@
-"""A run's own log on the storage: what it said, with times, over all its attempts."""
+"""A run's own log on the storage: the log lines of the project while the run goes on, with times, over all attempts."""
 
-import sys
+import logging
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 
+from orchestrator.progress import LineFormatter, attached
 from orchestrator.storage import exists, join, read_bytes, write_bytes
-from orchestrator.storage.files import is_local, local_path
+from orchestrator.storage.uris import is_local, local_path
 
 LOG_FILE = "log.txt"
 _UPLOAD_INTERVAL_S = 30.0
+_current: ContextVar["RunLog | None"] = ContextVar("current", default=None)
+"""Log of the innermost run that is going on: a pipeline's stages are runs with logs of their own."""
+
+logger = logging.getLogger(__name__)
 
 
-class RunLog:
-    """Appends lines; on an object store, which cannot append, the whole log is put again from time to time.
+class RunLog(logging.Handler):
+    """Handler that appends log lines to a file; an object store cannot append, so all is put again from time to time.
 
-    A log that cannot be written ends no run: that is said once, on the terminal.
+    A log that cannot be written ends no run; one warning says so.
     """
 
     def __init__(self, run_folder: str) -> None:
+        super().__init__()
+        self.setFormatter(LineFormatter())
+        self.addFilter(lambda record: _current.get() in (None, self))
         self._path = join(run_folder, LOG_FILE)
         self._is_local = is_local(self._path)
         self._text = b"" if self._is_local or not exists(self._path) else read_bytes(self._path)
         self._uploaded_at = 0.0
-        self._has_complained = False
+        self._has_warned = False
         if self._is_local:
             local_path(self._path).parent.mkdir(parents=True, exist_ok=True)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Add the line of a record."""
+        self.write(self.format(record))
 
     def write(self, line: str) -> None:
         """Add a line, stamped with the time (UTC)."""
@@ -34,24 +47,42 @@ class RunLog:
         if not self._is_local:
             self._text += stamped
             if time.monotonic() - self._uploaded_at > _UPLOAD_INTERVAL_S:
-                self.close()
+                self._upload()
             return
-        with self._complaining(), local_path(self._path).open("ab") as file:
+        with self._errors_as_warning(), local_path(self._path).open("ab") as file:
             file.write(stamped)
 
     def close(self) -> None:
-        """See that everything is on the storage."""
-        if self._is_local:
-            return
+        """Put everything on the storage."""
+        if not self._is_local:
+            self._upload()
+        super().close()
+
+    def _upload(self) -> None:
         self._uploaded_at = time.monotonic()
-        with self._complaining():
+        with self._errors_as_warning():
             write_bytes(self._path, self._text)
 
     @contextmanager
-    def _complaining(self) -> Iterator[None]:
+    def _errors_as_warning(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            if not self._has_complained:
-                print(f"warning: the run's log {self._path} cannot be written: {error}", file=sys.stderr)
-            self._has_complained = True
+            if not self._has_warned:
+                self._has_warned = True  # first, since the warning comes here too
+                logger.warning("the run's log %s cannot be written: %s", self._path, error)
+
+
+@contextmanager
+def logged_run(run_folder: str) -> Iterator[None]:
+    """Keep a run's log during the block; its last line is how the run ended."""
+    with closing(RunLog(run_folder)) as log, attached(log):
+        outer = _current.set(log)
+        try:
+            yield
+            log.write("completed")
+        except BaseException as error:
+            log.write(f"ended: {str(error).strip() or type(error).__name__}")
+            raise
+        finally:
+            _current.reset(outer)

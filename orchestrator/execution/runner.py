@@ -14,16 +14,18 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from orchestrator.cluster.connection import check_processes, check_resources, connect, is_local, local_resources
+from orchestrator.cluster.addresses import names_no_cluster
+from orchestrator.cluster.capacity import check_processes, check_resources, local_resources
+from orchestrator.cluster.connection import connect
 from orchestrator.errors import RegistryUnavailableError, SpecError
 from orchestrator.execution.refusals import check_storage, refuse_if_alive
-from orchestrator.execution.run_log import RunLog
+from orchestrator.execution.run_log import logged_run
 from orchestrator.kinds import kind_of, resolved_inputs
 from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.planning.checks import check_inputs
 from orchestrator.planning.plan import PlanRow, needed_resources, plan_rows
-from orchestrator.progress import Progress
+from orchestrator.progress import show_progress
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
@@ -98,7 +100,7 @@ def check_room(spec: Spec, settings: Settings) -> None:
 
     Raises: ClusterError, naming what is missing.
     """
-    if is_local(settings):
+    if names_no_cluster(settings):
         here = local_resources(needed_resources(spec).total.get("CPU", 0.0))
         _check_room(spec, settings, here, [here])
         return
@@ -139,8 +141,12 @@ class _Session:
     def _carry_out(self, record: RunRecord, spec: Spec) -> RunRecord:
         run_folder = record.storage_path or join(self.settings.storage, "runs", record.id)
         try:
-            with self.recorder.heartbeating(record.id) as superseded, _logged(run_folder) as progress:
-                progress.say(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
+            with (
+                self.recorder.heartbeating(record.id) as superseded,
+                show_progress() as progress,
+                logged_run(run_folder),
+            ):
+                progress.log(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
                 context = RunContext(
                     record.id, record.attempt, run_folder, self.settings, self.recorder, progress, superseded
                 )
@@ -179,7 +185,7 @@ class _Session:
         for run_id in completed["id"]:
             record = self.registry.run(run_id)
             if exists(record.model_folder or self._output(record)):
-                context.progress.say(f"{spec.name}: run {run_id} did this already")
+                context.progress.log(f"{spec.name}: run {run_id} did this already")
                 self.registry.tag(run_id, tags[0])
                 return record
         unfinished = f"tag = '{key}' and tag = '{tags[0]}' and state != '{RunState.COMPLETED}'"
@@ -203,26 +209,10 @@ class _Session:
 
 
 @contextmanager
-def _logged(run_folder: str) -> Iterator[Progress]:
-    """Show a run's lines on the terminal and keep them in its log, whose last line is how the run ended."""
-    log = RunLog(run_folder)
-    progress = Progress(keep=log.write)
-    try:
-        yield progress
-        log.write("completed")
-    except BaseException as error:
-        log.write(f"ended: {str(error).strip() or type(error).__name__}")
-        raise
-    finally:
-        progress.close()
-        log.close()
-
-
-@contextmanager
 def _session(spec: Spec, inputs: Resolved) -> Iterator[_Session]:
     settings = inputs.settings
     num_cpus = needed_resources(spec).total.get("CPU", 0.0)
-    with Registry(settings.registry) as registry, connect(settings, num_cpus=num_cpus):
+    with show_progress(), Registry(settings.registry) as registry, connect(settings, num_cpus=num_cpus):
         _check_room(spec, settings)
         yield _Session(inputs, registry, Recorder(registry))
 
@@ -233,7 +223,7 @@ def _check_room(
     have: Mapping[str, float] | None = None,
     nodes: Sequence[Mapping[str, float]] | None = None,
 ) -> None:
-    place = "this machine" if is_local(settings) else "the cluster"
+    place = "this machine" if names_no_cluster(settings) else "the cluster"
     needs = needed_resources(spec)
     check_resources(needs.total, have, place)
     check_processes(needs.processes, nodes, place)

@@ -33,8 +33,8 @@ from orchestrator.results import (
 )
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.references import RANDOM
-from orchestrator.storage import delete, exists, join, local_copy, read_json, write_json
-from orchestrator.storage.files import absolute, move_folder
+from orchestrator.storage import delete, exists, join, local_copy, move_folder, read_json, write_json
+from orchestrator.storage.uris import absolute
 from orchestrator.tasks import (
     Features,
     Task,

@@ -3,7 +3,9 @@
 import math
 from collections.abc import Callable, Iterator
 
-from orchestrator.cluster.connection import connect, is_local, node_resources
+from orchestrator.cluster.addresses import names_no_cluster
+from orchestrator.cluster.capacity import node_resources
+from orchestrator.cluster.connection import connect
 from orchestrator.errors import ClusterError, InputError
 from orchestrator.inference.blocks import Answerer, Answers, answer_blocks, line_blocks
 from orchestrator.settings import Settings
@@ -33,7 +35,7 @@ def answer_file(
     """
     if not exists(file):
         raise InputError(f"there is no file {file}; check the path")
-    if num_workers is None and is_local(settings):
+    if num_workers is None and names_no_cluster(settings):
         yield from answer_blocks(load(folder), line_blocks(stream_lines(file)), file)
         return
     from orchestrator.inference.workers import answer_on_ray

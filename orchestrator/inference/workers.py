@@ -18,8 +18,8 @@ from orchestrator.cluster.data_context import MAX_RETRIES, data_context
 from orchestrator.errors import ClusterError, InputError, OrchestratorError, last_line
 from orchestrator.inference.blocks import Answerer, Answers, answer_blocks, line_blocks
 from orchestrator.storage import exists
-from orchestrator.storage.files import absolute
 from orchestrator.storage.text_lines import stream_lines
+from orchestrator.storage.uris import absolute
 
 BYTES_PER_WORKER = 64 << 20
 """Of blocks and answers on their way, about; the reader waits where it is ahead of its workers by more."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from bert_core.config import BertConfig
-from orchestrator.cluster.connection import Processes
+from orchestrator.cluster.capacity import Processes
 from orchestrator.corpus.input_files import find_files
 from orchestrator.errors import RunStoppedError
 from orchestrator.kinds.resolved import Resolved

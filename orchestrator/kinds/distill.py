@@ -139,7 +139,7 @@ def _student_config(spec: DistillSpec, inputs: Resolved) -> BertConfig | None:
 def _run_on_task(spec: DistillSpec, task: TaskSpec, inputs: Resolved, context: RunContext) -> DistillResult:
     from orchestrator.distillation.launch import run_distillation  # Ray is loaded when a run starts
 
-    context.progress.show("the teacher answers the training split")
+    context.progress.status("the teacher answers the training split")
     result = run_distillation(
         spec,
         task=inputs.task(task),
@@ -151,7 +151,7 @@ def _run_on_task(spec: DistillSpec, task: TaskSpec, inputs: Resolved, context: R
     )
     found, metric = result.metrics, result.metric
     scores = f"the student has {metric} {found[metric]:.4f}, its teacher {found[f'teacher.{metric}']:.4f}"
-    context.progress.say(f"{result.task}: {scores}; {comparison_line(found)}; after {duration(result.seconds)}")
+    context.progress.log(f"{result.task}: {scores}; {comparison_line(found)}; after {duration(result.seconds)}")
     return result
 
 
@@ -163,9 +163,9 @@ def _event_callback(context: RunContext) -> Callable[[Event], None]:
         context.recorder.record_events(context.run_id, [event])
         if isinstance(event, MetricEvent) and event.split == "validation":
             scores = "  ".join(f"{name} {value:.4f}" for name, value in event.values.items())
-            context.progress.show(f"step {event.step:,}  {scores}")
+            context.progress.status(f"step {event.step:,}  {scores}")
         elif isinstance(event, MessageEvent):
-            context.progress.say(message_line(event))
+            context.progress.log(message_line(event))
 
     return on_event
 
@@ -182,5 +182,5 @@ def _run_on_corpus(
         **training_callbacks(pretraining, context),
     )
     if "agreement" in result.metrics:
-        context.progress.say(f"the student beside its teacher: {comparison_line(result.metrics)}")
+        context.progress.log(f"the student beside its teacher: {comparison_line(result.metrics)}")
     return result

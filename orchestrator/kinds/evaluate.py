@@ -35,10 +35,10 @@ class EvaluateKind(Kind[EvaluateSpec, EvaluationResult]):
             spec.batch_size,
             join(context.run_folder, f"predictions/{spec.split}.jsonl"),
             reranking=reranking,
-            on_progress=context.progress.show,
+            on_progress=context.progress.status,
         )
         scores = "  ".join(f"{name} {value:.4f}" for name, value in result.metrics.items())
-        context.progress.say(f"{result.task} ({result.split}, {result.num_examples:,} examples): {scores}")
+        context.progress.log(f"{result.task} ({result.split}, {result.num_examples:,} examples): {scores}")
         return result
 
     def record(self, result: EvaluationResult, run_id: str, recorder: Recorder) -> RunOutcome:

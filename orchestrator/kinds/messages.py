@@ -13,7 +13,7 @@ def message_line(event: MessageEvent) -> str:
 
 def report_tokenizing(progress: Progress) -> Callable[[int, int], None]:
     """A callback that shows how much of a corpus has been read, in bytes."""
-    return lambda done_bytes, total_bytes: progress.show(
+    return lambda done_bytes, total_bytes: progress.status(
         f"tokenizing: {done_bytes / 1e6:,.0f} of {total_bytes / 1e6:,.0f} MB read"
     )
 
@@ -21,7 +21,7 @@ def report_tokenizing(progress: Progress) -> Callable[[int, int], None]:
 def report_dataset(dataset: DatasetResult, progress: Progress) -> None:
     """Say what a corpus has become."""
     for line in dataset_lines(dataset):
-        progress.say(line)
+        progress.log(line)
 
 
 def dataset_lines(dataset: DatasetResult) -> Iterator[str]:

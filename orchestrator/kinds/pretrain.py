@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from bert_core.config import BertConfig
-from orchestrator.cluster.connection import Processes
+from orchestrator.cluster.capacity import Processes
 from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
 from orchestrator.kinds.facts import BYTES_PER_SAVED_PARAMETER, memory_text, size_text, step_facts
 from orchestrator.kinds.messages import message_line, report_dataset, report_tokenizing
@@ -123,14 +123,14 @@ def training_callbacks(spec: PretrainSpec, context: RunContext) -> dict[str, Cal
         context.refuse_if_superseded()
         context.recorder.record_events(context.run_id, [event])
         if isinstance(event, MetricEvent):
-            (context.progress.show if event.split == "train" else context.progress.say)(status.line(event))
+            (context.progress.status if event.split == "train" else context.progress.log)(status.line(event))
         elif isinstance(event, MessageEvent):
-            context.progress.say(message_line(event))
+            context.progress.log(message_line(event))
 
     def on_dataset(dataset: DatasetResult) -> None:
         context.recorder.record_dataset(context.run_id, dataset)
         report_dataset(dataset, context.progress)
-        context.progress.show("starting the training workers")
+        context.progress.status("starting the training workers")
 
     return {
         "on_event": on_event,

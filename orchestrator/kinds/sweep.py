@@ -73,7 +73,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
 
         finished = read_finished_trials(context.run_folder)
         if finished:
-            context.progress.say(f"{len(finished)} finished trials of an earlier attempt stand as they are")
+            context.progress.log(f"{len(finished)} finished trials of an earlier attempt stand as they are")
         result = run_sweep(
             spec,
             task=inputs.task(spec.task),
@@ -83,7 +83,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
             listener=build_listener(context, dict(finished)),
             finished=finished,
         )
-        context.progress.say(_result_line(result))
+        context.progress.log(_result_line(result))
         return result
 
     def record(self, result: SweepResult, run_id: str, recorder: Recorder) -> RunOutcome:
@@ -141,10 +141,10 @@ def build_listener(context: RunContext, finished: dict[str, TrialResult]) -> Swe
         context.refuse_if_superseded()
         recorder.record_trials(run_id, [result])
         if result.state == RunState.FAILED:
-            progress.say(f"trial {result.number} failed: {result.error}")
+            progress.log(f"trial {result.number} failed: {result.error}")
             return
         if result.metrics.get("collapsed"):
-            progress.say(
+            progress.log(
                 f"trial {result.number} (seed {result.seed}) collapsed: it never left the majority baseline; "
                 "other seeds, a longer warm-up or a lower learning rate may help"
             )
@@ -155,7 +155,7 @@ def build_listener(context: RunContext, finished: dict[str, TrialResult]) -> Swe
         on_trial_started=lambda start: recorder.record_trial_start(run_id, start),
         on_trial_event=on_trial_event,
         on_trial_result=on_result,
-        on_progress=progress.show,
+        on_progress=progress.status,
     )
 
 

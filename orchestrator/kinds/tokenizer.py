@@ -26,10 +26,10 @@ class TokenizerKind(Kind[TokenizerSpec, TokenizerResult]):
 
     def run(self, spec: TokenizerSpec, inputs: Resolved, context: RunContext) -> TokenizerResult:
         """Train the tokenizer; one that was trained before on the same text is used again."""
-        context.progress.show(f"training a tokenizer of {spec.vocab_size:,} entries")
+        context.progress.status(f"training a tokenizer of {spec.vocab_size:,} entries")
         result = train_tokenizer(spec, context.settings.storage)
         report = "".join(f"  {name} {value:.3f}" for name, value in result.report.items() if name in _REPORTED)
-        context.progress.say(f"tokenizer: {result.vocab_size:,} entries{report}")
+        context.progress.log(f"tokenizer: {result.vocab_size:,} entries{report}")
         return result
 
     def record(self, result: TokenizerResult, run_id: str, recorder: Recorder) -> RunOutcome:

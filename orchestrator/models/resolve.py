@@ -9,7 +9,7 @@ from orchestrator.registry import Registry
 from orchestrator.settings import Settings
 from orchestrator.specs.references import STAGE_MARK, TOKENIZER_FIELDS, SpecT, replace_names
 from orchestrator.storage import digest_file, exists, join, local_copy
-from orchestrator.storage.files import absolute
+from orchestrator.storage.uris import absolute
 
 _WEIGHTS = "model.safetensors"
 MODEL_FILE = "config.json"

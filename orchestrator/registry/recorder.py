@@ -4,9 +4,9 @@ The driver is the only process that writes the registry. Everything can be recor
 nothing. Messages are not recorded here: they are the run's log, a file on the storage.
 """
 
+import logging
 import os
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +30,8 @@ from orchestrator.results import (
     TrialStart,
 )
 from orchestrator.run_states import RunState
+
+logger = logging.getLogger(__name__)
 
 HEARTBEAT_INTERVAL_S = 10.0
 PATIENCE_S = 3600.0
@@ -63,7 +65,7 @@ def retry_while_unavailable(write: Callable[[], _T]) -> _T:
             if time.monotonic() > give_up_at:
                 raise
             if not has_said:
-                print(f"warning: {error} Trying again for {PATIENCE_S / 60:.0f} minutes.", file=sys.stderr)
+                logger.warning("%s Trying again for %.0f minutes.", error, PATIENCE_S / 60)
             has_said = True
             time.sleep(RETRY_S)
 

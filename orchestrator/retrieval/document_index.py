@@ -23,7 +23,7 @@ from bert_core.vector_index import VectorIndex, build_index, load_index, save_in
 from orchestrator.errors import InputError
 from orchestrator.retrieval.documents import DocumentFile
 from orchestrator.storage import digest_file, exists, local_copy, names_in, write_folder
-from orchestrator.storage.files import is_local, local_path
+from orchestrator.storage.uris import is_local, local_path
 
 _INDEX_FILE = "index.json"
 _DOCUMENTS_FILE = "documents.jsonl"

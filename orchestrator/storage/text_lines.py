@@ -1,6 +1,7 @@
-"""Lines that a model is asked about: plain text, or a JSON object.
+"""Lines of text files, packed or not, local or remote, each a plain text or a JSON object.
 
-A byte that is not UTF-8 is expected as the lone surrogate that `errors="surrogateescape"` makes of it.
+`stream_lines` turns a byte that is not UTF-8 into a lone surrogate (`errors="surrogateescape"`); `parse_line` names the
+line of such a byte.
 """
 
 import io
@@ -15,15 +16,15 @@ from fsspec.compression import compr
 from fsspec.utils import infer_compression
 
 from orchestrator.errors import InputError
-from orchestrator.storage.files import open_read
+from orchestrator.storage.file_access import open_read
 
 HALF_A_PAIR = "has half a surrogate pair, which is no character"
 
 
 def stream_lines(path: str) -> Iterator[str]:
-    """The lines of a file, a path or URI, decompressed by its ending; only a line feed ends one.
+    """Yield the lines of a file, by path or URI, decompressed as its ending says; only a line feed ends a line.
 
-    Raises: InputError for one that is not there or cannot be read.
+    Raises: InputError for a file that is not there or cannot be read.
     """
     try:
         with (
@@ -46,12 +47,12 @@ def _decompressed(raw: IO[bytes], path: str) -> IO[bytes]:
 
 
 def numbered_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, with their numbers from 1, which count all."""
+    """Yield the lines that are not blank with their line numbers, which begin at 1 and count blank lines too."""
     return ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
 
 
 def parse_line(line: str, number: int) -> dict[str, Any] | str:
-    """The object of a line that begins with a brace, else its text. Raises: InputError, naming the line."""
+    """Parse a line: a JSON object where it begins with a brace, else its text. Raises: InputError, naming the line."""
     text = line.strip("\r\n")
     if any("\udc80" <= character <= "\udcff" for character in text):
         raise InputError(f"line {number} is not UTF-8; save the file as UTF-8 or leave the line out")
@@ -67,13 +68,13 @@ def parse_line(line: str, number: int) -> dict[str, Any] | str:
 
 
 def check_has(key: str, values: dict[str, Any], number: int) -> None:
-    """Raise InputError unless the object of a line has a key."""
+    """See that the object of a line has a key. Raises: InputError, naming the line."""
     if key not in values:
         raise InputError(f"line {number}: no key {key!r}; it has: {', '.join(values)[:200] or 'none'}")
 
 
 def has_half_a_pair(value: object) -> bool:
-    """Whether a value read from JSON, which may escape half of an emoji, has text that is no Unicode."""
+    """Whether a value read from JSON has text with a lone surrogate: JSON can escape half of an emoji."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:

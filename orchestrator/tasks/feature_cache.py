@@ -18,7 +18,7 @@ from orchestrator.results import DatasetResult, FileCount, Split
 from orchestrator.specs.recipe import Context
 from orchestrator.specs.task import Head
 from orchestrator.storage import digest_file, join, read_bytes, read_json, write_bytes, write_json
-from orchestrator.storage.files import is_local, local_path
+from orchestrator.storage.uris import is_local, local_path
 from orchestrator.tasks.features import Features, build_features
 from orchestrator.tasks.task import Task
 from orchestrator.tasks.token_windows import Array

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import InputError
-from orchestrator.settings import Settings
+from orchestrator.settings import Settings, cache_folder
 
 
 def test_defaults_lie_in_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,3 +56,15 @@ def test_a_storage_with_a_password_is_refused_and_not_repeated(uri: str) -> None
 @pytest.mark.parametrize("uri", ["s3://bucket/lab", "ftp://me@host/lab", "/mnt/a:b@c/lab", "data/passage?pass=1"])
 def test_a_storage_without_one_is_kept(uri: str) -> None:
     assert Settings.from_options(storage=uri, environ={}).storage.endswith(uri)
+
+
+@pytest.mark.parametrize(
+    ("environ", "folder"),
+    [
+        ({}, "~/.cache/bert-orchestrator"),
+        ({"XDG_CACHE_HOME": "/caches"}, "/caches/bert-orchestrator"),
+        ({"XDG_CACHE_HOME": "/caches", "ORCHESTRATOR_CACHE": "/scratch/me"}, "/scratch/me"),
+    ],
+)
+def test_the_cache_folder_is_the_variables_or_the_users(environ: dict[str, str], folder: str) -> None:
+    assert cache_folder(environ) == Path(folder).expanduser()

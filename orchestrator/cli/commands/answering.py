@@ -11,7 +11,7 @@ import click
 
 from orchestrator.cli.commands.output_files import check_output, place_of, write_pieces
 from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
-from orchestrator.cli.output import changing_line, counted, tell
+from orchestrator.cli.output import counted, notify, status_line
 
 if TYPE_CHECKING:
     from orchestrator.inference.blocks import Answerer, Answers
@@ -109,7 +109,7 @@ def embed(model: str, file: str, workers: int | None, gpus: float, output: str |
         return
     place, dimension = place_of(output), embedding_size(folder)
     num_vectors = _answer(answers, output, lambda pieces: write_matrix(place, pieces, dimension))
-    tell(f"wrote {output}: {counted(num_vectors, 'vector')} of {dimension} numbers")
+    notify(f"wrote {output}: {counted(num_vectors, 'vector')} of {dimension} numbers")
 
 
 def _device(gpus: float) -> str:
@@ -125,11 +125,11 @@ def _answers(
     from orchestrator.inference.line_files import answer_file
 
     if file != _STDIN:
-        return answer_file(load, folder, file, current_settings(), workers, gpus, tell)
+        return answer_file(load, folder, file, current_settings(), workers, gpus, notify)
     if workers is not None:
         raise InputError("workers cannot read this process's stdin; name a FILE, or leave --workers out")
     if sys.stdin.isatty():
-        tell("reading from the terminal; end with Ctrl-D")
+        notify("reading from the terminal; end with Ctrl-D")
     return map(load(folder), line_blocks(click.open_file(_STDIN, encoding="utf-8", errors="surrogateescape")))
 
 
@@ -137,7 +137,7 @@ def _answer(answers: "Iterator[Answers]", output: str | None, write: Callable[[I
     """Write the answers while they come, and tell how far they are where that does not stand among them."""
     num_truncated = 0
 
-    def pieces(show: Callable[[str], None]) -> Iterator[bytes]:
+    def pieces(status: Callable[[str], None]) -> Iterator[bytes]:
         nonlocal num_truncated
         num_lines, begun_at = 0, time.monotonic()
         for some in answers:
@@ -145,10 +145,10 @@ def _answer(answers: "Iterator[Answers]", output: str | None, write: Callable[[I
             num_lines += some.num_lines
             num_truncated += some.num_truncated
             if output not in (None, _STDIN) or not sys.stdout.isatty():
-                show(f"{counted(num_lines, 'line')}  {num_lines / (time.monotonic() - begun_at):,.0f} lines/s")
+                status(f"{counted(num_lines, 'line')}  {num_lines / (time.monotonic() - begun_at):,.0f} lines/s")
 
-    with changing_line() as show:
-        written = write(pieces(show))
+    with status_line() as status:
+        written = write(pieces(status))
     if num_truncated:
-        tell(f"of {counted(num_truncated, 'text')} only the beginning was read: the model reads no more tokens")
+        notify(f"of {counted(num_truncated, 'text')} only the beginning was read: the model reads no more tokens")
     return written

@@ -5,7 +5,7 @@ import click
 from orchestrator.cli.commands.output_files import check_output, write_pieces
 from orchestrator.cli.commands.using import check_known
 from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, overrides_argument
-from orchestrator.cli.output import changing_line
+from orchestrator.cli.output import status_line
 
 
 @click.command(
@@ -62,7 +62,7 @@ def mine(
         raise InputError(f"task {loaded.id} is no retrieval: it has no documents to find; name a collection")
     settings = current_settings()
     folder = resolve_model(model, settings)
-    with changing_line() as show:
+    with status_line() as status:
         kept = join(settings.storage, INDEXES)
-        pairs = mine_pairs(folder, loaded, split, negatives, candidates, show, kept)  # type: ignore[arg-type]
+        pairs = mine_pairs(folder, loaded, split, negatives, candidates, status, kept)  # type: ignore[arg-type]
         write_pieces((json_lines([pair]) for pair in pairs), output)

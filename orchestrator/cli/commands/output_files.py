@@ -10,7 +10,7 @@ import click
 def check_output(output: str | None) -> None:
     """Raise InputError unless a file can be written where `-o` says; other URIs than `file:` are not looked at."""
     from orchestrator.errors import InputError
-    from orchestrator.storage.files import is_local
+    from orchestrator.storage.uris import is_local
 
     if output is None or not is_local(output):
         return
@@ -26,7 +26,7 @@ def check_output(output: str | None) -> None:
 
 def place_of(output: str) -> Path:
     """The file itself where `output` is a link; a device or a pipe as it is named."""
-    from orchestrator.storage.files import local_path
+    from orchestrator.storage.uris import local_path
 
     path = local_path(output)
     return path.absolute() if _is_stream(path) else path.resolve()

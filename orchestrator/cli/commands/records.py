@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.frame import GlobalOptionsCommand, GlobalOptionsGroup, current_settings, reading_options
-from orchestrator.cli.output import show_record, show_rows, show_text, tell, write_output
+from orchestrator.cli.output import notify, show_record, show_rows, show_text, write_output
 
 if TYPE_CHECKING:
     import pandas
@@ -93,7 +93,7 @@ def trials(run_id: str, form: str | None, output: str | None) -> None:
         run = registry.run(run_id)
         frame = registry.trials.frame(run.id)
     if frame.empty:
-        tell(f"run {run.id} is a {run.kind} without trials")
+        notify(f"run {run.id} is a {run.kind} without trials")
     rows = records_of(frame)
     varied = [
         column
@@ -122,7 +122,7 @@ def metrics(run_id: str, name: str | None, form: str | None, output: str | None)
         frame = registry.metrics.history(run.id, name)
         known = sorted(registry.metrics.latest(run.id)) if frame.empty else []
     if frame.empty:
-        tell(f"run {run.id} has no measurement" + (f" {name}; it has: {', '.join(known) or 'none'}" if name else ""))
+        notify(f"run {run.id} has no measurement" + (f" {name}; it has: {', '.join(known) or 'none'}" if name else ""))
     show_rows(records_of(frame), ["split", "name", "step", "epoch", "value", "recorded_at"], form, output)
 
 
@@ -138,7 +138,7 @@ def plot(run_id: str, output: str) -> None:
 
     with _registry() as registry:
         plot_run(registry, run_id, output)
-    tell(f"wrote {output}")
+    notify(f"wrote {output}")
 
 
 @runs.command(example="orchestrator runs logs 7f3a | tail")
@@ -184,7 +184,7 @@ def export(output: str, where: str) -> None:
         write_output(output, buffer.getvalue())
     else:
         show_rows(records_of(frame), list(frame.columns), None, output)
-    tell(f"{len(frame)} runs and trials")
+    notify(f"{len(frame)} runs and trials")
 
 
 @click.command(

@@ -14,7 +14,7 @@ from orchestrator.cli.frame import (
     reading_options,
     spec_argument,
 )
-from orchestrator.cli.output import show_rows, show_text, tell
+from orchestrator.cli.output import notify, show_rows, show_text
 
 if TYPE_CHECKING:
     from orchestrator.registry import RunRecord
@@ -97,7 +97,7 @@ def submit(spec_path: str, overrides: tuple[str, ...], name: str | None, no_wait
 
     spec = load_spec(spec_path, overrides)
     job = submit_run(spec.model_copy(update={"name": name}) if name else spec, current_settings())
-    tell(f"submitted to {job.address}; its log again:\n  ray job logs {job.id} --address {job.address} -f")
+    notify(f"submitted to {job.address}; its log again:\n  ray job logs {job.id} --address {job.address} -f")
     show_text(job.id)
     if no_wait:
         return 0
@@ -129,8 +129,8 @@ def _carried_out(carry_out: Callable[..., "RunRecord"]) -> int:
         carry_out(on_started=on_started)
     except KeyboardInterrupt:
         for run_id in started:
-            tell(f"go on with: orchestrator{given_options()} resume {run_id}")
+            notify(f"go on with: orchestrator{given_options()} resume {run_id}")
         raise
     for run_id in started:
-        tell(f"completed; look at it with: orchestrator{given_options()} runs show {run_id}")
+        notify(f"completed; look at it with: orchestrator{given_options()} runs show {run_id}")
     return 0

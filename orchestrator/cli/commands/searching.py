@@ -8,7 +8,7 @@ import click
 
 from orchestrator.cli.commands.output_files import check_output
 from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, reading_options
-from orchestrator.cli.output import changing_line, counted, show_rows, tell
+from orchestrator.cli.output import counted, notify, show_rows, status_line
 
 if TYPE_CHECKING:
     from orchestrator.retrieval.reranking import Reranking
@@ -95,12 +95,12 @@ def search(
         if not query.strip():
             raise InputError(f"query {number} is empty; leave it out")
     with (
-        changing_line() as show,
-        open_searcher(folder, documents, index, reranking, show, "hnsw" if approximate else "exact") as searcher,
+        status_line() as status,
+        open_searcher(folder, documents, index, reranking, status, "hnsw" if approximate else "exact") as searcher,
     ):
         left_out = searcher.index.counts["num_empty_documents"]
         if left_out:
-            tell(f"not in the index: {counted(left_out, 'document')} without text")
+            notify(f"not in the index: {counted(left_out, 'document')} without text")
         rows = [
             {"query": query, "rank": rank, **hit._asdict()}
             for query, hits in zip(asked, searcher.search(asked, top_k), strict=True)
@@ -118,7 +118,7 @@ def _queries_of_stdin() -> list[str]:
     from orchestrator.inference.embedder import read_text_lines
 
     if sys.stdin.isatty():
-        tell("reading queries from the terminal, one a line; end with Ctrl-D")
+        notify("reading queries from the terminal, one a line; end with Ctrl-D")
     with click.open_file("-", encoding="utf-8", errors="surrogateescape") as lines:
         found = [values["text"].strip() for _, values in read_text_lines(lines)]
     if not found:

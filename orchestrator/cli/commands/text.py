@@ -7,7 +7,7 @@ from typing import Any, Literal
 import click
 
 from orchestrator.cli.frame import GlobalOptionsGroup, current_settings, reading_options
-from orchestrator.cli.output import counted, show_record, show_rows, tell
+from orchestrator.cli.output import counted, notify, show_record, show_rows
 
 _FORMATS = click.Choice(["auto", "text", "jsonl", "parquet"])
 _POLICIES = click.Choice(["error", "skip", "replace"])
@@ -79,11 +79,11 @@ def inspect(
     for file in inspect_corpus(source):
         found.append(file)
         if form in (None, "table"):
-            tell(f"{file.path}: {counted(file.num_documents, 'document')}")
+            notify(f"{file.path}: {counted(file.num_documents, 'document')}")
             if file.first_problem:
-                tell(f"  first problem: {file.first_problem}")
+                notify(f"  first problem: {file.first_problem}")
             for beginning in file.sample[:1]:
-                tell(f"  begins: {beginning}")
+                notify(f"  begins: {beginning}")
     counts = ["num_bytes", "num_documents", "num_sentences", "num_words", "num_characters", "num_bad_records"]
     lengths = ["median_sentence_words", "long_sentence_words"]
     rows = [asdict(file) for file in found]
@@ -163,7 +163,7 @@ def train(
     )
     result = train_tokenizer(spec, current_settings().storage)
     Tokenizer.load(local_copy(result.folder)).save(folder)
-    tell(f"saved to {folder}")
+    notify(f"saved to {folder}")
     show_record({"folder": folder, "vocab_size": result.vocab_size, **result.report}, form, output)
 
 

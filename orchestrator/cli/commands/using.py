@@ -13,7 +13,7 @@ from orchestrator.cli.frame import (
     overrides_argument,
     reading_options,
 )
-from orchestrator.cli.output import changing_line, show_record, show_rows, show_text, tell
+from orchestrator.cli.output import notify, show_record, show_rows, show_text, status_line
 
 if TYPE_CHECKING:
     from orchestrator.specs import TaskSpec
@@ -55,7 +55,7 @@ def show_model(model: str, form: str | None, output: str | None) -> None:
     try:
         config = read_json(join(found.folder, "config.json"))
     except FileNotFoundError:
-        tell(f"its folder {found.folder} is gone")
+        notify(f"its folder {found.folder} is gone")
         config = {}
     shape = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size", "max_position_embeddings")
     record |= {name: config[name] for name in shape if name in config}
@@ -120,7 +120,7 @@ def evaluate(
     spec = load_task_spec(task, overrides)
     check_known(spec)
     settings = current_settings()
-    with changing_line() as show:
+    with status_line() as status:
         result = scoring.evaluate(
             resolve_model(model, settings),
             load_task(spec),
@@ -129,7 +129,7 @@ def evaluate(
             batch_size,
             predictions,
             reranking_of(rerank, relevant, candidates, settings),
-            show,
+            status,
         )
     record = {"model": model, "task": result.task, "split": result.split, "num_examples": result.num_examples}
     show_record(record | dict(result.counts) | dict(result.metrics), form, output)

@@ -1,46 +1,110 @@
-"""A run's log over attempts, and on a storage that fails.
+"""A run's log over attempts, of runs inside one another, and on a storage that fails.
 
 Run alone: pytest tests/orchestrator/execution/test_run_log.py
 """
 
+import logging
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from orchestrator.execution import run_log
+from orchestrator.execution.run_log import LOG_FILE, RunLog, logged_run
+from orchestrator.progress import OWN_LOGGERS, attached
 from orchestrator.storage import join, read_bytes
 
-
-@pytest.mark.parametrize("kind", ["local", "memory"])
-def test_attempts_append(kind: str, tmp_path: Path) -> None:
-    folder = str(tmp_path / "run") if kind == "local" else f"memory://{uuid4().hex}"
-    for attempt in (1, 2):
-        log = run_log.RunLog(folder)
-        log.write(f"attempt {attempt}")
-        log.close()
-    lines = read_bytes(join(folder, run_log.LOG_FILE)).decode().splitlines()
-    assert [line.split(" ", 2)[2] for line in lines] == ["attempt 1", "attempt 2"]
+logger = logging.getLogger("orchestrator.anywhere")
 
 
-@pytest.mark.parametrize("kind", ["local", "memory"])
-def test_log_that_cannot_be_written_says_so_once_and_ends_nothing(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def lines(folder: str) -> list[str]:
+    """A log's lines without their times."""
+    return [line.split(" ", 2)[2] for line in read_bytes(join(folder, LOG_FILE)).decode().splitlines()]
+
+
+@pytest.fixture(params=["local", "memory"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A run's folder, once per kind of storage."""
+    return str(tmp_path / "run") if request.param == "local" else f"memory://{uuid4().hex}"
+
+
+def test_attempts_append_and_say_how_they_end(folder: str) -> None:
+    def interrupted() -> None:
+        with logged_run(folder):
+            logger.info("attempt 1, 100 %")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    with logged_run(folder):
+        logging.getLogger("bert_core.anywhere").warning("attempt %d", 2)
+    assert lines(folder) == ["attempt 1, 100 %", "ended: KeyboardInterrupt", "warning: attempt 2", "completed"]
+
+
+def test_a_line_goes_to_the_innermost_run_and_an_unowned_one_to_all(tmp_path: Path) -> None:
+    pipeline, stage = str(tmp_path / "pipeline"), str(tmp_path / "stage")
+    with logged_run(pipeline):
+        logger.info("before")
+        with logged_run(stage):
+            logger.info("inside")
+            thread = threading.Thread(target=logger.info, args=["from a thread"])
+            thread.start()
+            thread.join()
+        logger.info("after")
+    assert lines(pipeline) == ["before", "from a thread", "after", "completed"]
+    assert lines(stage) == ["inside", "from a thread", "completed"]
+
+
+def test_only_the_projects_loggers_are_touched_and_only_meanwhile(tmp_path: Path) -> None:
+    def state() -> list[tuple[int, list[logging.Handler]]]:
+        return [
+            (own.level, list(own.handlers)) for own in (*OWN_LOGGERS, logging.getLogger(), logging.getLogger("ray"))
+        ]
+
+    before = state()
+    with logged_run(str(tmp_path)):
+        logging.getLogger("ray.data").error("not ours")
+        logging.getLogger().error("nobody's")
+        assert state()[2:] == before[2:]
+    assert state() == before
+    assert lines(str(tmp_path)) == ["completed"]
+
+
+@pytest.fixture
+def few_records() -> Iterator[None]:
+    """Only errors are recorded, as somebody wished who configured logging."""
+    OWN_LOGGERS[0].setLevel(logging.ERROR)
+    yield
+    OWN_LOGGERS[0].setLevel(logging.NOTSET)
+
+
+def test_a_level_that_somebody_set_stays(tmp_path: Path, few_records: None) -> None:
+    with logged_run(str(tmp_path)):
+        logger.info("not asked for")
+    assert OWN_LOGGERS[0].level == logging.ERROR
+    assert lines(str(tmp_path)) == ["completed"]
+
+
+def test_a_log_that_cannot_be_written_is_one_warning_and_ends_nothing(
+    folder: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    log = run_log.RunLog(str(tmp_path / "run") if kind == "local" else f"memory://{uuid4().hex}")
+    log = RunLog(folder)
     monkeypatch.setattr(Path, "open", fail)
     monkeypatch.setattr(run_log, "write_bytes", fail)
-    for _ in range(2):
-        log.write("step 1")
+    with attached(log):
+        for _ in range(2):
+            logger.info("step 1")
         log.close()
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 1
-    assert "No space left on device" in said[0]
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "log.txt cannot be written: [Errno 28] No space left on device" in warning
 
 
 def test_half_of_a_character_does_not_end_a_run(tmp_path: Path) -> None:
-    run_log.RunLog(str(tmp_path)).write("not UTF-8: \udcff")
-    assert (tmp_path / run_log.LOG_FILE).read_text().endswith("not UTF-8: ?\n")
+    with logged_run(str(tmp_path)):
+        logger.info("not UTF-8: \udcff")
+    assert lines(str(tmp_path)) == ["not UTF-8: ?", "completed"]

@@ -17,10 +17,10 @@ class Notebook:
     said: list[str] = field(default_factory=list)
     recorded: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
 
-    def say(self, line: str) -> None:
+    def log(self, line: str) -> None:
         self.said.append(line)
 
-    show = say
+    status = log
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("record_"):

@@ -7,7 +7,7 @@ import pytest
 
 from bert_core.errors import ConfigError, TokenizerError
 from bert_core.text.tokenizer_training import train_wordpiece
-from orchestrator.cluster.connection import Processes
+from orchestrator.cluster.capacity import Processes
 from orchestrator.errors import RunStoppedError
 from orchestrator.kinds.pretrain import PretrainKind, training_callbacks
 from orchestrator.registry.recorder import Recorder

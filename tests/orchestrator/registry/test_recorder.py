@@ -139,7 +139,7 @@ def test_a_registry_that_is_away_for_a_while_ends_no_heartbeat(
 
 
 def test_a_registry_that_does_not_answer_is_waited_for(
-    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     run, refusals = recorder.start({"kind": "pretrain"}, "f"), [1, 2]
     record_metrics = recorder.registry.metrics.record
@@ -154,7 +154,7 @@ def test_a_registry_that_does_not_answer_is_waited_for(
     monkeypatch.setattr(recorder.registry.metrics, "record", sometimes_away)
     recorder.record_events(run.id, [MetricEvent(1, "train", {"mlm_loss": 9.0})])
     assert recorder.registry.metrics.latest(run.id) == {"train.mlm_loss": 9.0}
-    assert capsys.readouterr().err.count("cannot be reached") == 1
+    assert caplog.text.count("cannot be reached") == 1
 
 
 def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:

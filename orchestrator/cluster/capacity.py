@@ -1,0 +1,105 @@
+"""Resources of Ray's nodes, compared with what a spec asks; Ray itself would wait forever for what is not there."""
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from orchestrator.errors import ClusterError
+
+MAX_LOGICAL_PER_CORE = 4
+"""Processes that may share a core of a local Ray; with more of them each only waits longer for the others."""
+_ROUNDING = 1e-9
+"""Tolerance for sums of fractions of a CPU."""
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Processes that run at the same time."""
+
+    count: int
+    resources: Mapping[str, float]
+    """What each of them needs on the one node that it runs on, by Ray's names."""
+
+
+def cluster_resources() -> dict[str, float]:
+    """Resources of the connected Ray in all, by name: `CPU`, `GPU`, `memory` in bytes, …"""
+    import ray
+
+    return {str(name): float(count) for name, count in ray.cluster_resources().items()}
+
+
+def node_resources() -> list[dict[str, float]]:
+    """Resources of each living node of the connected Ray, by name."""
+    import ray
+
+    return [dict(node["Resources"]) for node in ray.nodes() if node["Alive"]]
+
+
+def local_resources(num_cpus: float) -> dict[str, float]:
+    """Resources that a local Ray would have if it were started for `num_cpus`; none is started."""
+    import torch
+
+    return {"CPU": float(logical_cpus(num_cpus)), "GPU": float(torch.cuda.device_count())}
+
+
+def logical_cpus(needed: float) -> int:
+    """CPUs that a local Ray counts: the cores, or as many as are needed, up to `MAX_LOGICAL_PER_CORE` a core."""
+    cores = os.cpu_count() or 1
+    return max(cores, min(math.ceil(needed), MAX_LOGICAL_PER_CORE * cores))
+
+
+def check_resources(
+    needed: Mapping[str, float], have: Mapping[str, float] | None = None, place: str = "the cluster"
+) -> None:
+    """Compare what is needed in all with what a place has.
+
+    Args:
+        have: the connected Ray's resources when left out. An autoscaling cluster counts with the nodes that are up.
+
+    Raises: ClusterError, naming what is missing.
+    """
+    have = cluster_resources() if have is None else have
+    short = [
+        f"{_amount(name, count)} asked, {_amount(name, have.get(name, 0.0))} there"
+        for name, count in needed.items()
+        if count > have.get(name, 0.0) + _ROUNDING
+    ]
+    if short:
+        raise ClusterError(
+            f"{place} cannot give what this needs: {'; '.join(short)}. "
+            "Lower it in the spec's `execution`, or use a larger cluster with --address"
+        )
+
+
+def check_processes(
+    needed: Iterable[Processes], nodes: Sequence[Mapping[str, float]] | None = None, place: str = "the cluster"
+) -> None:
+    """See that the nodes have room for processes; Ray waits forever where only the sum over the nodes is enough.
+
+    Args:
+        nodes: what each node has; the connected Ray's nodes when left out.
+
+    Raises: ClusterError, naming the processes that find no room.
+    """
+    nodes = node_resources() if nodes is None else nodes
+    for processes in needed:
+        room = sum(_room(node, processes.resources) for node in nodes)
+        if room < processes.count:
+            asked = "1 process is asked" if processes.count == 1 else f"{processes.count} processes are asked, each"
+            each = " and ".join(_amount(name, count) for name, count in processes.resources.items())
+            raise ClusterError(
+                f"{asked} with {each} on one node; {place} has room for {room}. Lower execution.num_workers or "
+                "execution.cpus_per_worker (a sweep: cpus_per_trial, gpus_per_trial), or use larger nodes"
+            )
+
+
+def _room(node: Mapping[str, float], resources: Mapping[str, float]) -> int:
+    """Number of processes with these resources that a node holds."""
+    return min(int(node.get(name, 0.0) / count + _ROUNDING) for name, count in resources.items() if count)
+
+
+def _amount(name: str, count: float) -> str:
+    if "memory" in name:
+        return f"{count / (1 << 30):.1f} GiB of {name}"
+    return f"{count:g} {name}s" if name in ("CPU", "GPU") and count != 1 else f"{count:g} {name}"

@@ -1,0 +1,56 @@
+"""Reading and writing of single files, local or by URI; a file that is written appears whole or not at all.
+
+Local files are written under a temporary name, which `bert_core.checkpoints.atomic_files` describes; object stores put
+whole objects by their nature.
+"""
+
+import hashlib
+import json
+from typing import IO, Any
+
+import fsspec
+
+from bert_core.checkpoints.atomic_files import atomic_write
+from orchestrator.storage.uris import is_local, local_path
+
+
+def write_bytes(path: str, data: bytes | memoryview) -> str:
+    """Write a file; returns its SHA-256 as hexadecimal digits."""
+    if is_local(path):
+        target = local_path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(target, lambda temporary: temporary.write_bytes(data))
+    else:
+        with fsspec.open(path, "wb") as file:
+            file.write(data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def write_json(path: str, value: Any) -> str:
+    """Write a value as readable JSON; returns the file's SHA-256."""
+    return write_bytes(path, (json.dumps(value, indent=2, sort_keys=True) + "\n").encode())
+
+
+def open_read(path: str) -> IO[bytes]:
+    """Open a file for reading bytes."""
+    if is_local(path):
+        return local_path(path).open("rb")
+    file: IO[bytes] = fsspec.open(path, "rb").open()
+    return file
+
+
+def read_bytes(path: str) -> bytes:
+    """Read all of a file. Raises: FileNotFoundError."""
+    with open_read(path) as file:
+        return file.read()
+
+
+def read_json(path: str) -> Any:
+    """Read the value of a JSON file. Raises: FileNotFoundError, json.JSONDecodeError."""
+    return json.loads(read_bytes(path))
+
+
+def digest_file(path: str) -> str:
+    """Compute the SHA-256 of a file's bytes, without holding all of them in memory."""
+    with open_read(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]

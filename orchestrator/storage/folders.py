@@ -1,0 +1,86 @@
+"""Folders, local or by URI: written as a whole, moved, deleted.
+
+What is true of a folder stands in its manifest; listing it serves only to find what can be removed.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import fsspec
+
+from bert_core.checkpoints.atomic_files import atomic_folder
+from orchestrator.storage.uris import is_local, join, local_path
+
+MANIFEST_NAME = "manifest.json"
+"""Name of the file that describes a folder's other files; it is written last, so that they are complete where it is."""
+
+
+def exists(path: str) -> bool:
+    """Whether there is a file or folder of that name."""
+    if is_local(path):
+        return local_path(path).exists()
+    filesystem, plain = fsspec.core.url_to_fs(path)
+    return bool(filesystem.exists(plain))
+
+
+def names_in(folder: str) -> list[str]:
+    """Names of the files and folders in a folder, hidden ones too; none where there is no such folder."""
+    filesystem, plain = fsspec.core.url_to_fs(folder)
+    if not filesystem.isdir(plain):
+        return []
+    return sorted(Path(path).name for path in filesystem.ls(plain, detail=False))
+
+
+def delete(path: str) -> None:
+    """Delete a file, or a folder with all that it holds; nothing happens where there is none."""
+    if is_local(path):
+        target = local_path(path)
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target, onerror=_raise_unless_gone)
+        else:
+            target.unlink(missing_ok=True)
+        return
+    filesystem, plain = fsspec.core.url_to_fs(path)
+    if filesystem.exists(plain):
+        filesystem.rm(plain, recursive=True)
+
+
+def _raise_unless_gone(_: object, __: str, problem: tuple[object, BaseException, object]) -> None:
+    """Raise an error of `shutil.rmtree`, except that another process has deleted the same file before."""
+    if not isinstance(problem[1], FileNotFoundError):
+        raise problem[1]
+
+
+def move_folder(source: str, target: str) -> None:
+    """Move a folder to another name on the same storage, in place of a folder of that name."""
+    delete(target)
+    if is_local(source):
+        path = local_path(target)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        local_path(source).replace(path)
+        return
+    filesystem, plain = fsspec.core.url_to_fs(source)
+    filesystem.mv(plain.rstrip("/") + "/", fsspec.core.url_to_fs(target)[1].rstrip("/") + "/", recursive=True)
+
+
+@contextmanager
+def write_folder(folder: str) -> Iterator[Path]:
+    """Yield an empty local folder to write files into; at the end of the block it takes the place of `folder`.
+
+    On a local path the folder appears whole. On an object store its files appear one by one, the manifest last.
+    """
+    if is_local(folder):
+        with atomic_folder(local_path(folder)) as scratch:
+            yield scratch
+        return
+    with tempfile.TemporaryDirectory(prefix="orchestrator-") as name:
+        scratch = Path(name)
+        yield scratch
+        delete(folder)
+        filesystem, plain = fsspec.core.url_to_fs(folder)
+        files = {path.relative_to(scratch).as_posix(): path for path in scratch.rglob("*") if path.is_file()}
+        for name in sorted(files, key=lambda name: (name == MANIFEST_NAME, name)):
+            filesystem.put_file(str(files[name]), join(plain, name))  # in pieces: a file may exceed the memory

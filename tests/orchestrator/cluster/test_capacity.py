@@ -1,0 +1,79 @@
+"""Room on Ray's nodes: what is missing is named before Ray would wait for it.
+
+Alone: .venv/bin/pytest tests/orchestrator/cluster/test_capacity.py
+"""
+
+import os
+
+import pytest
+
+from orchestrator.cluster.capacity import Processes, check_processes, check_resources, logical_cpus
+from orchestrator.errors import ClusterError
+from orchestrator.planning.plan import needed_resources
+from orchestrator.specs.loading import parse_spec
+
+
+def test_exactly_enough_resources_are_enough() -> None:
+    check_resources({"CPU": 4, "GPU": 0}, {"CPU": 4.0, "memory": 1e9})
+    with pytest.raises(ClusterError, match=r"4\.1 CPUs asked, 4 CPUs there"):
+        check_resources({"CPU": 4.1, "GPU": 0}, {"CPU": 4.0, "memory": 1e9})
+
+
+def test_missing_resources_are_named_with_what_there_is() -> None:
+    with pytest.raises(ClusterError) as caught:
+        check_resources({"CPU": 6.5, "GPU": 1, "memory": 3 << 30}, {"CPU": 2.0, "memory": float(1 << 30)})
+    assert "6.5 CPUs asked, 2 CPUs there" in str(caught.value)
+    assert "1 GPU asked, 0 GPUs there" in str(caught.value)
+    assert "3.0 GiB of memory asked, 1.0 GiB of memory there" in str(caught.value)
+    assert "execution" in str(caught.value)
+
+
+TWO_SMALL_NODES = [{"CPU": 2.0, "memory": 1e9}, {"CPU": 2.0}]
+
+
+@pytest.mark.parametrize(
+    ("processes", "complaint"),
+    [
+        (Processes(1, {"CPU": 4.0}), "1 process is asked with 4 CPUs on one node; the cluster has room for 0"),
+        (
+            Processes(4, {"CPU": 1.5}),
+            "4 processes are asked, each with 1.5 CPUs on one node; the cluster has room for 2",
+        ),
+        (Processes(3, {"CPU": 1.0, "GPU": 1.0}), "each with 1 CPU and 1 GPU on one node; the cluster has room for 0"),
+    ],
+)
+def test_what_fits_the_sum_of_the_nodes_and_no_single_one_is_refused(processes: Processes, complaint: str) -> None:
+    with pytest.raises(ClusterError, match=complaint):
+        check_processes([Processes(1, {"CPU": 1.0}), processes], TWO_SMALL_NODES)
+
+
+@pytest.mark.parametrize(
+    "fitting", [Processes(4, {"CPU": 1.0, "GPU": 0.0}), Processes(20, {"CPU": 0.2}), Processes(2, {"CPU": 2.0})]
+)
+def test_processes_fill_the_nodes_and_one_more_finds_no_room(fitting: Processes) -> None:
+    check_processes([fitting], TWO_SMALL_NODES)
+    with pytest.raises(ClusterError, match=f"the cluster has room for {fitting.count}"):
+        check_processes([Processes(fitting.count + 1, fitting.resources)], TWO_SMALL_NODES)
+
+
+def test_a_specs_processes_are_its_workers_and_one_trial() -> None:
+    pretrain = {"kind": "pretrain", "corpus": {"files": ["a"]}, "tokenizer": "t", "steps": 1}
+    pretrain |= {"execution": {"num_workers": 4, "device": "gpu", "cpus_per_worker": 2}}
+    sweep = {"kind": "sweep", "task": {"id": "sst2"}, "recipe": {"tokenizer": "t"}, "execution": {"cpus_per_trial": 4}}
+    spec = parse_spec({"kind": "pipeline", "stages": {"model": pretrain, "learn": sweep}})
+    assert needed_resources(spec).processes == [Processes(4, {"CPU": 2.0, "GPU": 1.0}), Processes(1, {"CPU": 4.0})]
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_real_cluster_is_asked_for_its_nodes() -> None:
+    check_processes([Processes(6, {"CPU": 1.0})])
+    with pytest.raises(ClusterError, match="1 process is asked with 7 CPUs on one node; the cluster has room for 0"):
+        check_processes([Processes(1, {"CPU": 7.0})])
+
+
+def test_a_local_ray_counts_what_is_needed_within_reason() -> None:
+    cores = os.cpu_count() or 1
+    assert logical_cpus(0) == cores
+    assert logical_cpus(cores + 0.5) == cores + 1
+    assert logical_cpus(1000 * cores) == 4 * cores

@@ -1,0 +1,91 @@
+"""Single files of the storage, local and by URI: whole or not at all, and their digests.
+
+Run alone: pytest tests/orchestrator/storage/test_file_access.py
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator import storage
+
+DATA = bytes(range(256)) * 100
+
+
+def test_what_is_written_is_read_with_its_digest(root: str) -> None:
+    path = storage.join(root, "deep", "er", "file.bin")
+    assert not storage.exists(path)
+    digest = storage.write_bytes(path, DATA)
+    assert digest == hashlib.sha256(DATA).hexdigest() == storage.digest_file(path)
+    assert storage.exists(path)
+    assert storage.exists(storage.join(root, "deep"))
+    assert storage.read_bytes(path) == DATA
+    with storage.open_read(path) as file:
+        file.seek(256)
+        assert file.read(3) == b"\x00\x01\x02"
+
+
+def test_a_file_is_replaced(root: str) -> None:
+    path = storage.join(root, "file.bin")
+    storage.write_bytes(path, DATA)
+    storage.write_bytes(path, memoryview(b"new"))
+    assert storage.read_bytes(path) == b"new"
+
+
+def test_json_is_readable_and_its_digest_is_the_files(root: str) -> None:
+    path = storage.join(root, "a.json")
+    digest = storage.write_json(path, {"b": [1, "é"], "a": None})
+    assert storage.read_json(path) == {"a": None, "b": [1, "é"]}
+    assert digest == storage.digest_file(path)
+    assert storage.read_bytes(path).startswith(b'{\n  "a"')
+
+
+def test_a_missing_file_is_not_found(root: str) -> None:
+    for read in (storage.read_bytes, storage.read_json, storage.digest_file):
+        with pytest.raises(FileNotFoundError):
+            read(storage.join(root, "gone"))
+
+
+def test_broken_json_is_an_error(root: str) -> None:
+    path = storage.join(root, "a.json")
+    storage.write_bytes(path, b'{"a": ')
+    with pytest.raises(json.JSONDecodeError):
+        storage.read_json(path)
+
+
+def _failing(function: Callable[..., Any], fail_at: int, calls: list[int]) -> Callable[..., Any]:
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        calls.append(1)
+        if len(calls) == fail_at:
+            raise OSError(28, "No space left on device")
+        return function(*args, **kwargs)
+
+    return wrapped
+
+
+def test_a_write_that_fails_anywhere_leaves_the_old_file_or_the_new(tmp_path: Path) -> None:
+    """Fail the n-th call to the system, n = 1, 2, 3 … until the write passes."""
+    path = tmp_path / "file.bin"
+    outcomes = []
+    for fail_at in range(1, 20):
+        storage.write_bytes(str(path), b"old")
+        calls: list[int] = []
+        with pytest.MonkeyPatch.context() as patched:
+            for owner, name in ((Path, "mkdir"), (Path, "open"), (os, "fsync"), (Path, "replace"), (os, "open")):
+                patched.setattr(owner, name, _failing(getattr(owner, name), fail_at, calls))
+            try:
+                storage.write_bytes(str(path), DATA)
+                outcomes.append("written")
+            except OSError:
+                outcomes.append("failed")
+        assert path.read_bytes() in ((b"old", DATA) if outcomes[-1] == "failed" else (DATA,))
+        assert [file.name for file in tmp_path.iterdir()] == ["file.bin"], "no temporary file stays"
+        if outcomes[-1] == "written":
+            break
+    assert outcomes[-1] == "written"
+    assert outcomes.count("failed") >= 4
