@@ -187,7 +187,7 @@ class _Session:
         return self.start(spec, tags)
 
     def _output(self, record: RunRecord) -> str:
-        """Name of a stage's result in later ones: a registered model, else a tokenizer's or token store's folder."""
+        """Name of a result in later stages: a model with its version, else the folder of a tokenizer or token store."""
         for model in self.registry.models_of(record.id):
             return model.label
         if record.model_folder:
