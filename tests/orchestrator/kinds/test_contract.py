@@ -4,7 +4,7 @@ pytest tests/orchestrator/kinds/test_contract.py
 """
 
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -16,6 +16,7 @@ from orchestrator.registry.recorder import Recorder
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.pipeline import StageSpec
+from orchestrator.specs.references import names_of, replace_names
 from tests.orchestrator.kinds.samples import SAMPLES, complete
 from tests.orchestrator.registry.samples import everything
 
@@ -33,15 +34,11 @@ class TestKind:
     """What planning, the runner and the recorder rely on."""
 
     def test_a_spec_that_fits_is_planned_and_nothing_is_started(self, kind: AnyKind, settings: Settings) -> None:
-        values = {**SAMPLES[kind.name].spec}
-        if kind.name == "pretrain":
-            values |= {"init_from": "short", "phases": [{"max_seq_length": 40}]}
-        spec = parse_spec(values)
+        spec = parse_spec(SAMPLES[kind.name].spec)
         inputs = resolved_inputs(spec, settings)
         check_inputs(spec, inputs)
         facts = list(kind.facts(spec, inputs))
         assert all(what.strip() and value.strip() for what, value in facts)
-        assert len({what for what, _ in facts}) == len(facts)
         assert not settings.home.exists()
 
     def test_the_processes_take_no_more_than_the_run(self, kind: AnyKind) -> None:
@@ -57,13 +54,6 @@ class TestKind:
         spec = parse_spec(SAMPLES[kind.name].spec)
         with pytest.raises((CorpusError, TaskDataError), match=r"corpus\.txt|task\.csv"):
             check_inputs(spec, resolved_inputs(spec, settings))
-
-    def test_a_model_or_tokenizer_that_is_not_there_is_refused(self, kind: AnyKind, settings: Settings) -> None:
-        fields = {"teacher", "model", "tokenizer"} & kind.spec.model_fields.keys() if kind.name != "pretrain" else ()
-        for field in fields:
-            spec = parse_spec({**SAMPLES[kind.name].spec, field: "absent"})
-            with pytest.raises(NotFoundError, match=rf"{field}: .*absent"):
-                check_inputs(spec, resolved_inputs(spec, settings))
 
     def test_the_input_identity_follows_the_files(self, kind: AnyKind, settings: Settings) -> None:
         Path("short/model.safetensors").write_bytes(b"weights")
@@ -81,3 +71,14 @@ class TestKind:
         complete(recorder, run.id, kind.name)
         assert everything(recorder.registry) == once
         assert recorder.registry.run(run.id).state == "COMPLETED"
+
+
+NAMING = [sample.spec for sample in SAMPLES.values() if names_of(parse_spec(sample.spec))]
+
+
+@pytest.mark.parametrize("values", NAMING, ids=lambda values: str(values["kind"]))
+def test_a_model_or_tokenizer_that_is_not_there_is_refused(values: dict[str, Any], settings: Settings) -> None:
+    spec = replace_names(parse_spec(values), lambda field, name: "absent")
+    field, _ = names_of(spec)[0]
+    with pytest.raises(NotFoundError, match=f"{field}: .*absent"):
+        check_inputs(spec, resolved_inputs(spec, settings))
