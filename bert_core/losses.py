@@ -1,4 +1,4 @@
-"""What the heads are trained on.
+"""Losses of the heads.
 
 Shapes: B sequences, C classes.
 """
@@ -12,7 +12,7 @@ from bert_core.errors import DataError
 
 
 def check_labels(labels: Tensor, shape: torch.Size, num_classes: int) -> None:
-    """See that labels are as many as there should be, and each a class or -100. Raises: DataError."""
+    """Check that labels have a shape, and that each is a class or -100. Raises: DataError."""
     if labels.shape != shape:
         raise DataError(f"labels have the shape {tuple(labels.shape)}; they must have {tuple(shape)}")
     real = labels[labels != IGNORE_INDEX]
@@ -24,14 +24,14 @@ def check_labels(labels: Tensor, shape: torch.Size, num_classes: int) -> None:
 
 
 def cross_entropy_sums(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Summed cross entropy in float32, number of right guesses, number of labels: (B, C), (B,) → three scalars."""
+    """Sum the cross entropy in float32, the right guesses and the labels: (B, C), (B,) → three scalars."""
     loss = F.cross_entropy(logits.float(), labels, reduction="sum")
     correct = (logits.argmax(dim=-1) == labels).sum(dtype=torch.float32)
     return loss, correct, torch.full_like(correct, labels.shape[0])
 
 
 def sequence_classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None) -> Tensor:
-    """The mean loss of (B, C) logits. With no problem type, labels decide: one class or real numbers, as HF does.
+    """Mean loss of (B, C) logits. Without a problem type the labels decide which loss it is, as in Hugging Face.
 
     Raises: DataError when the labels do not have a shape that the problem type needs.
     """

@@ -110,11 +110,11 @@ TRAINERS: dict[str, Callable[[Iterable[str], int, bool, int], Tokenizer]] = {
     "byte_bpe": train_byte_bpe,
     "unigram": train_unigram,
 }
-"""From texts, size of the vocabulary, lower case or not, and least frequency."""
+"""Kind of tokenizer → function of texts, size of the vocabulary, lower case or not, and least frequency."""
 
 
 def _count_words(texts: Iterable[str], pipeline: tokenizers.Tokenizer) -> dict[str, int]:
-    """Words and their counts, counted by the library's threads: a trainer that may merge nothing keeps just these.
+    """Count words, by the library's threads: a trainer that may merge nothing keeps just the words and counts.
 
     Raises: TokenizerError when there is none.
     """
@@ -138,7 +138,7 @@ def _count_characters(words: Mapping[str, int]) -> Counter[str]:
 
 
 def _choose_alphabet(counts: Mapping[str, int], vocab_size: int) -> list[str]:
-    """The most frequent characters, in order; rare ones (of other scripts, say) must leave room for pieces.
+    """Choose the most frequent characters, in order; rare ones (of other scripts, say) must leave room for pieces.
 
     Raises: TokenizerError when there is no room.
     """

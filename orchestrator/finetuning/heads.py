@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig, read_sentence_embedding
 from bert_core.config import BertConfig
-from bert_core.config_choices import ProblemType
+from bert_core.config_fields import ProblemType
 from bert_core.constants import IGNORE_INDEX
 from bert_core.families import ENCODER
 from bert_core.heads import (
@@ -170,7 +170,7 @@ def make_batch(features: Features, windows: NDArray[np.int64], device: torch.dev
         np.concatenate([[0], np.cumsum(features.lengths[windows])]),
     )
     if features.states.size:
-        seqs = replace(seqs, states=torch.from_numpy(features.states[tokens]))
+        seqs = replace(seqs, frozen_states=torch.from_numpy(features.states[tokens]))
     if features.head == "ner":
         targets: NDArray[Any] = features.token_labels[tokens]
     elif features.head == "qa":
@@ -219,5 +219,5 @@ def loss_of_logits(head: Head, model: HeadModel, logits: Tensor, batch: Batch) -
 def _span_loss(logits: Tensor, batch: Batch) -> Tensor:
     """Mean of the first and the last token's cross entropy, each over the window's own tokens: (T, 2) → scalar."""
     rows = batch.seqs.unpack(logits).transpose(1, 2)  # (W, 2, S)
-    rows = rows.masked_fill(~batch.seqs.is_key[:, None, :], -math.inf)
+    rows = rows.masked_fill(~batch.seqs.attention_mask[:, None, :], -math.inf)
     return F.cross_entropy(rows.flatten(0, 1), batch.targets.flatten())

@@ -96,7 +96,7 @@ def _check_documents(stream: ExampleStream, objective: SentenceObjective) -> Non
 
 def build_masking(spec: PretrainSpec, tokenizer: Tokenizer) -> MaskingConfig:
     """The masks of a run. Raises: TokenizerError when words are masked and the vocabulary does not mark them."""
-    word_boundaries = None if spec.mask_unit == "token" else tokenizer.word_pieces
+    word_boundaries = None if spec.mask_unit == "token" else tokenizer.word_boundaries
     return MaskingConfig(
         tokenizer.vocab_size, tokenizer.mask_id, spec.mlm_probability, spec.mask_mix, spec.mask_unit, word_boundaries
     )

@@ -21,7 +21,7 @@ def known_size(size: str) -> str:
 
 def has_sentence_head(family: str) -> bool:
     """Whether a family's models are pretrained with pairs of segments."""
-    choices = MODERN if family == "modern" else FAMILIES[family].choices
+    choices = MODERN if family == "modern" else FAMILIES[family].fixed_fields
     return bool(choices.get("sentence_head", True))
 
 

@@ -52,6 +52,11 @@ def test_every_part_of_the_table_exists() -> None:
         assert part in source_files(), f"{part} stands in the table of walls and nowhere else"
 
 
+def test_the_graph_sees_what_a_package_loads_on_first_use() -> None:
+    assert "torch" not in reach("bert_core.heads")
+    assert "bert_core.heads.pretraining" in reach("orchestrator.pretraining.step")
+
+
 def test_the_graph_sees_imports_inside_functions() -> None:
     assert "ray" in reach("orchestrator.cluster.connection")
     assert "ray" not in reach("orchestrator.cluster.connection", at_import_only=True)

@@ -1,33 +1,26 @@
-"""Rotary positions and linear biases, against their definitions. Run alone: pytest tests/bert_core/test_positions.py"""
+"""Rotary positions and linear biases against their definitions.
 
-import math
+Run alone: pytest tests/bert_core/attention/test_positions.py
+"""
 
 import pytest
 import torch
 
+from bert_core.attention.positions import Positions, alibi_bias, alibi_slopes
 from bert_core.config import BertConfig
-from bert_core.positions import Positions, alibi_bias, alibi_slopes
-from tests.bert_core.reference import small_config
-
-
-def turned_by_definition(x: list[float], position: int, base: float) -> list[float]:
-    """A head's vector as complex numbers x_i + i·x_(i + D/2), each turned by position · base^(−2i/D)."""
-    half = len(x) // 2
-    angles = [position * base ** (-2 * i / len(x)) for i in range(half)]
-    numbers = [complex(x[i], x[i + half]) * complex(math.cos(a), math.sin(a)) for i, a in enumerate(angles)]
-    return [number.real for number in numbers] + [number.imag for number in numbers]
+from tests.bert_core.reference import rotated_by_definition, small_config
 
 
 @pytest.mark.parametrize("base", [10_000.0, 500.0])
-def test_rotary_turns_pairs_by_their_angle(base: float) -> None:
+def test_rotary_rotates_pairs_by_their_angle(base: float) -> None:
     config = small_config(position_embedding_type="rotary", rotary_base=base)
     x = torch.randn(3, 2, config.head_size, generator=torch.Generator().manual_seed(0))
     position_ids = torch.tensor([0, 5, 17])
-    turned = Positions.of(config, position_ids).turn(x)
+    rotated = Positions.of(config, position_ids).apply_rotary(x)
     for token, position in enumerate(position_ids.tolist()):
         for head in range(2):
-            expected = turned_by_definition(x[token, head].tolist(), position, base)
-            assert turned[token, head].tolist() == pytest.approx(expected, abs=1e-5)
+            expected = rotated_by_definition(x[token, head].tolist(), position, base)
+            assert rotated[token, head].tolist() == pytest.approx(expected, abs=1e-5)
 
 
 def test_rotary_product_depends_on_the_distance_alone() -> None:
@@ -36,8 +29,8 @@ def test_rotary_product_depends_on_the_distance_alone() -> None:
     q, k = (torch.randn(1, 1, config.head_size, generator=generator) for _ in range(2))
 
     def product(query_at: int, key_at: int) -> float:
-        turned = [Positions.of(config, torch.tensor([at])).turn(x) for x, at in ((q, query_at), (k, key_at))]
-        return float((turned[0] * turned[1]).sum())
+        rotated = [Positions.of(config, torch.tensor([at])).apply_rotary(x) for x, at in ((q, query_at), (k, key_at))]
+        return float((rotated[0] * rotated[1]).sum())
 
     assert product(9, 4) == pytest.approx(product(25, 20), abs=1e-4)
     assert product(9, 4) != pytest.approx(product(4, 9), abs=1e-2)
@@ -59,5 +52,5 @@ def test_bias_falls_linearly_on_both_sides() -> None:
 def test_learned_positions_leave_attention_alone() -> None:
     positions = Positions.of(BertConfig.from_size("tiny"), torch.arange(4))
     x = torch.ones(4, 2, 64)
-    assert positions.turn(x) is x
+    assert positions.apply_rotary(x) is x
     assert positions.slopes is None

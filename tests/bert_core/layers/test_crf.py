@@ -1,6 +1,6 @@
 """The CRF against every path written out, its gradients, and what BIO forbids.
 
-Run alone: pytest tests/bert_core/test_crf.py
+Run alone: pytest tests/bert_core/layers/test_crf.py
 """
 
 from itertools import pairwise, product
@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bert_core.crf import LinearChainCrf, best_paths, bio_penalties, log_partitions, path_scores
 from bert_core.errors import DataError
+from bert_core.layers.crf import LinearChainCrf, best_paths, bio_penalties, log_partitions, path_scores
 
 BIO = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 LENGTHS = st.lists(st.integers(1, 5), min_size=1, max_size=4)

@@ -1,11 +1,10 @@
-"""What a head reads of the layers' outputs: the last one, or a mixture as in feature-based use.
+"""Pooling of the layers' outputs into what a task's head reads: the last one alone, or several (feature-based use).
 
-Devlin et al. 2018, section 5.3; the learnt mixture is that of Peters et al. 2018 (ELMo), equation 1.
+Devlin et al. 2018, section 5.3; the learned weighted sum is that of Peters et al. 2018 (ELMo), equation 1.
 
 Shapes: T tokens, H hidden, L layers, W width of what a head reads.
 """
 
-from collections import deque
 from collections.abc import Iterable
 
 import torch
@@ -16,8 +15,12 @@ from bert_core.config import BertConfig
 _LAST_FOUR = slice(-4, None)
 
 
-class HeadInput(nn.Module):
-    """Two steps, so that the first can be done once and kept where the layers do not learn."""
+class LayerPooling(nn.Module):
+    """Choice and weighting of the layers' outputs.
+
+    It has two steps: `select` has no weights, so that its result can be kept where the layers are frozen; `forward` has
+    those of the learned sum.
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -27,10 +30,13 @@ class HeadInput(nn.Module):
             self.scale = nn.Parameter(torch.ones(1))
 
     def select(self, outputs: Iterable[Tensor]) -> Tensor:
-        """What is needed of the embeddings' and the layers' outputs, (T, H) each: (T, W), or (T, L + 1, H)."""
+        """Pick what is needed of the embeddings' and the layers' outputs, L + 1 times (T, H).
+
+        The result is (T, W), or all of them, (T, L + 1, H), where the weighted sum is learned.
+        """
         match self.kind:
             case "last":
-                return deque(outputs, maxlen=1).pop()  # the others need not be kept
+                return last_output(outputs)
             case "embeddings":
                 return next(iter(outputs))
             case "second_to_last":
@@ -42,8 +48,15 @@ class HeadInput(nn.Module):
         return torch.stack(list(outputs), dim=1)  # (T, L + 1, H)
 
     def forward(self, selected: Tensor) -> Tensor:
-        """What the head reads: (T, W)."""
+        """Turn what `select` gave into what the head reads: (T, W)."""
         if self.kind != "scalar_mix":
             return selected
         weights = self.weights.softmax(dim=0).to(selected.dtype)  # (L + 1,)
         return self.scale.to(selected.dtype) * torch.einsum("tlh,l->th", selected, weights)
+
+
+def last_output(outputs: Iterable[Tensor]) -> Tensor:
+    """Return the last of the layers' outputs, of which there is at least one; the others are not kept in memory."""
+    for output in outputs:
+        last = output
+    return last

@@ -1,4 +1,4 @@
-"""Attention on the CPU: sequences of nearly equal length together, as batched matrix products.
+"""Attention on the CPU, over groups of sequences of nearly equal length, as batched matrix products.
 
 Shapes: T tokens, N heads, D head size; a group has n sequences of up to S tokens; R rows, n·N·S added up over groups.
 
@@ -15,44 +15,64 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from bert_core.attention.backend import AttentionBackend, AttentionCall
+from bert_core.attention.positions import alibi_bias
 from bert_core.kernels.dropout import bernoulli_keep_mask
-from bert_core.positions import alibi_bias
+from bert_core.packed_sequences import PackedSequences
 
-# A group's sequences and n · S at most: more sequences are more padding, more slots leave the cache.
+# A group's sequences and n · S at most: more sequences are more padding, more places leave the cache.
 _GROUP_SIZE = 8
-_GROUP_SLOTS = 1024
+_GROUP_PLACES = 1024
 _ROUND_TO = 16
+
+
+class GroupedAttention(AttentionBackend):
+    """Matrix products and a softmax over groups of sequences of nearly equal length, for CPUs."""
+
+    name = "grouped"
+
+    def refusal(self, call: AttentionCall) -> str | None:
+        """Reason not to use it: it takes every token for one to attend to."""
+        return "cannot leave out padding that is among the tokens" if call.includes_padding else None
+
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None
+    ) -> Tensor:
+        num_heads = q.shape[1]
+        if num_heads not in seqs.attention_cache:  # the same for all layers
+            seqs.attention_cache[num_heads] = LengthGroups.build(seqs.cu_seqlens, num_heads)
+        return grouped_attention(q, k, v, seqs.attention_cache[num_heads], dropout_p, slopes)
 
 
 @dataclass(frozen=True)
 class LengthGroups:
-    """Where each head's rows of a batch lie among its groups; the same for all layers.
+    """Layout of a batch in groups: where each head's rows lie; the same for all layers.
 
-    Row T·N stands for padding: zeros when it is read.
+    Row T·N is padding, which reads as zeros.
     """
 
     shapes: list[tuple[int, int]]
-    """n and S of each group"""
+    """n and S of each group."""
     biases: list[Tensor]
-    """(n·N, 1, S) each: 0 where there is a token to look at, −∞ where there is none"""
+    """Bias of each group's scores, (n·N, 1, S): 0 where there is a token to attend to, −∞ where there is none."""
     gather: Tensor
-    """(R,) int64: places among the T·N rows of a (T, N, D) tensor, T·N where there is none"""
+    """Place of each of the R rows among the T·N rows of a (T, N, D) tensor, T·N for padding: (R,) int64."""
     scatter: Tensor
-    """(T·N,) int64: places among the R rows"""
+    """Place of each of the T·N rows among the R rows: (T·N,) int64."""
 
     @classmethod
     def build(cls, cu_seqlens: Tensor, num_heads: int) -> Self:
-        """(B+1,) → its sequences, longest first, as many at a time as a group may have."""
+        """Group sequences, the longest first, as many at a time as a group may have; from cumulative lengths (B+1,)."""
         starts, lengths = cu_seqlens[:-1].long(), cu_seqlens.diff().long()
         num_tokens, heads = int(cu_seqlens[-1]), torch.arange(num_heads)[:, None]
         shapes, biases, gathers = [], [], []
         rest = lengths.argsort(descending=True, stable=True)
         while len(rest):
             width = math.ceil(int(lengths[rest[0]]) / _ROUND_TO) * _ROUND_TO
-            members, rest = rest.tensor_split([min(_GROUP_SIZE, max(1, _GROUP_SLOTS // width))])
-            slots = torch.arange(width)
-            is_token = (slots < lengths[members, None])[:, None]  # (n, 1, S)
-            rows = (starts[members, None, None] + slots) * num_heads + heads  # (n, N, S)
+            members, rest = rest.tensor_split([min(_GROUP_SIZE, max(1, _GROUP_PLACES // width))])
+            places = torch.arange(width)
+            is_token = (places < lengths[members, None])[:, None]  # (n, 1, S)
+            rows = (starts[members, None, None] + places) * num_heads + heads  # (n, N, S)
             shapes.append((len(members), width))
             gathers.append(torch.where(is_token, rows, num_tokens * num_heads).flatten())
             bias = torch.zeros(is_token.shape).masked_fill_(~is_token, -math.inf)
@@ -63,18 +83,18 @@ class LengthGroups:
         return cls(shapes, biases, gather, scatter[:-1])
 
     def rows(self, x: Tensor) -> Tensor:
-        """(T, N, D) → (R, D)"""
+        """Gather a tensor's rows in the order of the groups: (T, N, D) → (R, D)."""
         rows = x.new_empty(x.shape[0] * x.shape[1] + 1, x.shape[2])
         rows[:-1].view(x.shape).copy_(x)
         rows[-1] = 0.0
         return rows.index_select(0, self.gather)
 
     def tokens(self, rows: Tensor, num_heads: int) -> Tensor:
-        """(R, D) → (T, N, D)"""
+        """Scatter rows back to their tokens: (R, D) → (T, N, D)."""
         return rows.index_select(0, self.scatter).view(-1, num_heads, rows.shape[1])
 
     def split(self, rows: Tensor, num_heads: int) -> list[Tensor]:
-        """(R, D) → views (n·N, S, D) of each group"""
+        """View the rows of each group: (R, D) → (n·N, S, D) each."""
         parts = torch.split(rows, [n * num_heads * width for n, width in self.shapes])
         return [part.view(-1, width, rows.shape[1]) for part, (_, width) in zip(parts, self.shapes, strict=True)]
 
@@ -82,7 +102,10 @@ class LengthGroups:
 def grouped_attention(
     q: Tensor, k: Tensor, v: Tensor, groups: LengthGroups, dropout_p: float, slopes: Tensor | None = None
 ) -> Tensor:
-    """softmax(q·kᵀ / √D + bias)·v within each sequence: (T, N, D) each → (T, N, D); the bias as in `attention`."""
+    """Compute softmax(q·kᵀ / √D + bias)·v within each sequence: (T, N, D) each → (T, N, D).
+
+    The bias is that of `attention`.
+    """
     biases = [bias.to(q.dtype) for bias in groups.biases]
     if slopes is not None:
         linear = (alibi_bias(slopes, width).to(q.dtype).repeat(n, 1, 1) for n, width in groups.shapes)
@@ -92,7 +115,7 @@ def grouped_attention(
 
 
 class _GroupedAttention(torch.autograd.Function):
-    """By hand, as autograd would zero and add up a tensor of all rows for each group's view of it."""
+    """Attention with a gradient by hand: autograd would add up a tensor of all rows for each group's view of it."""
 
     @staticmethod
     def forward(

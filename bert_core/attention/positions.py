@@ -1,4 +1,4 @@
-"""What a model knows of places beyond learned embeddings: rotary positions and attention with linear biases.
+"""Positions beyond learned embeddings: rotary positions, and linear biases in the attention (ALiBi).
 
 Shapes: T tokens, N heads, D head size.
 """
@@ -13,24 +13,27 @@ from bert_core.config import BertConfig
 
 @dataclass(frozen=True)
 class Positions:
-    """How attention sees the distance between two tokens; made once for all layers."""
+    """Position information that attention uses; made once per batch, for all layers."""
 
     rotation: tuple[Tensor, Tensor] | None = None
-    """Cosine and sine, (T, 1, D) each"""
+    """Cosine and sine of each token's rotary angles, (T, 1, D) each; None unless positions are rotary."""
     slopes: Tensor | None = None
-    """(N,)"""
+    """Slopes of the linear biases, (N,); None unless positions are ALiBi."""
 
     @classmethod
     def of(cls, config: BertConfig, position_ids: Tensor) -> "Positions":
-        """For tokens at the places `position_ids` (T,) of their sequences."""
+        """Make the positions of tokens at the places `position_ids` (T,) of their sequences."""
         if config.position_embedding_type == "rotary":
             return cls(rotation=rotation(position_ids, config.head_size, config.rotary_base))
         if config.position_embedding_type == "alibi":
             return cls(slopes=alibi_slopes(config.num_attention_heads).to(position_ids.device))
         return cls()
 
-    def turn(self, heads: Tensor) -> Tensor:
-        """Queries or keys turned by their place, where positions are rotary: (T, N, D) → (T, N, D)."""
+    def apply_rotary(self, heads: Tensor) -> Tensor:
+        """Rotate queries or keys by their tokens' angles; unless positions are rotary, nothing changes.
+
+        (T, N, D) → (T, N, D)
+        """
         if self.rotation is None:
             return heads
         cosine, sine = (part.to(heads.dtype) for part in self.rotation)
@@ -39,7 +42,7 @@ class Positions:
 
 
 def rotation(position_ids: Tensor, head_size: int, base: float) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of position · base^(−2i/D) for the pairs (i, i + D/2): (T,) → (T, 1, D) each.
+    """Compute cosine and sine of position · base^(−2i/D) for the pairs (i, i + D/2): (T,) → (T, 1, D) each.
 
     Su et al. 2021, equation 34, with the halves of a head as the pairs' members, as all trained weights have it now.
     """
@@ -50,7 +53,7 @@ def rotation(position_ids: Tensor, head_size: int, base: float) -> tuple[Tensor,
 
 
 def alibi_slopes(num_heads: int) -> Tensor:
-    """How fast each head's attention fades with distance (Press et al. 2022, section 3): (N,), 2^(−8/N), 2^(−16/N), …
+    """Slope of each head's bias by distance (Press et al. 2022, section 3): (N,), 2^(−8/N), 2^(−16/N), …
 
     For a number of heads that is no power of two: those of the power below, then every second of twice that power.
     """
@@ -61,6 +64,9 @@ def alibi_slopes(num_heads: int) -> Tensor:
 
 
 def alibi_bias(slopes: Tensor, length: int) -> Tensor:
-    """−slope · |i − j|, the symmetric form for encoders (Portes et al. 2023, section 2): (N,) → (N, S, S)."""
+    """Bias of each head, −slope · |i − j|: (N,) → (N, S, S).
+
+    It is the symmetric form for encoders (Portes et al. 2023, section 2).
+    """
     places = torch.arange(length, device=slopes.device)
     return -slopes[:, None, None] * (places[:, None] - places).abs()

@@ -2,7 +2,7 @@
 
 In feature-based use they stand between a frozen encoder and the classifier (Devlin et al. 2018, section 5.3).
 
-Shapes: B sequences, S tokens of the longest, T tokens, W width of what is read, R width of both directions together.
+Shapes: B sequences, S tokens of the longest, T tokens, W width of the input, R width of both directions together.
 """
 
 import torch
@@ -14,10 +14,10 @@ from bert_core.packed_sequences import PackedSequences
 
 
 class BidirectionalLstm(nn.Module):
-    """Read each sequence by itself, in fp32 whatever comes in."""
+    """A bidirectional LSTM that reads each sequence by itself, in fp32 whatever its input is."""
 
     def __init__(self, width: int, size: int, num_layers: int, dropout: float) -> None:
-        """From W to R; dropout acts between layers."""
+        """Make layers from `width` W to `size` R; dropout acts between layers."""
         super().__init__()
         between = dropout if num_layers > 1 else 0.0
         self.lstm = nn.LSTM(width, size // 2, num_layers, bidirectional=True, dropout=between)
@@ -31,7 +31,7 @@ class BidirectionalLstm(nn.Module):
             parameter.uniform_(-bound, bound, generator=generator)
 
     def forward(self, hidden: Tensor, seqs: PackedSequences) -> Tensor:
-        """(T, W) → (T, R)"""
+        """States of both directions for each token: (T, W) → (T, R)."""
         order, num_running = time_order(seqs.cu_seqlens)
         with torch.autocast(hidden.device.type, enabled=False):
             steps = PackedSequence(hidden.float().index_select(0, order), num_running.cpu())
@@ -40,7 +40,7 @@ class BidirectionalLstm(nn.Module):
 
 
 def time_order(cu_seqlens: Tensor) -> tuple[Tensor, Tensor]:
-    """All first tokens, then all second ones, and so on, those of longer sequences first: what an LSTM eats.
+    """Order tokens by time, as an LSTM reads them: all first ones, then all second ones, … of longer sequences first.
 
     (B+1,) → places of the tokens in that order (T,), and how many sequences are as long as each step (S,).
 

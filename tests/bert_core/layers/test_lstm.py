@@ -1,6 +1,6 @@
 """The bidirectional LSTM of the token head: against a loop over sentences, its neighbors, its folder, its learning.
 
-Run alone: pytest tests/bert_core/test_lstm.py
+Run alone: pytest tests/bert_core/layers/test_lstm.py
 """
 
 import warnings
@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from bert_core.config import BertConfig
 from bert_core.errors import ConfigError
 from bert_core.heads import BertForTokenClassification
+from bert_core.layers.lstm import BidirectionalLstm
 from bert_core.layerwise import depths
-from bert_core.lstm import BidirectionalLstm
 from bert_core.packed_sequences import PackedSequences
 from tests.bert_core.reference import ragged_batch, scattered, small_config
 
@@ -108,7 +108,7 @@ def test_a_folder_gives_the_model_back_under_a_type_of_its_own(
     model.save_pretrained(tmp_path)
     again = BertForTokenClassification.from_pretrained(tmp_path)
     assert again.load_report.initialized == again.load_report.dropped == ()
-    assert (again.config.model_type, again.config.token_width) == ("bert_core", 10)
+    assert (again.config.model_type, again.config.token_input_size) == ("bert_core", 10)
     seqs = model.bert.pack(**ragged_batch(config, [5, 3], 6))
     with torch.no_grad():
         assert torch.equal(again.packed_logits(seqs), model.packed_logits(seqs))
@@ -160,6 +160,6 @@ def test_impossible_layers_are_refused(changes: dict[str, int], message: str) ->
 
 
 def test_they_are_as_wide_as_the_encoder_unless_said() -> None:
-    assert BertConfig(num_lstm_layers=2, layer_pooling="concat_last_four").token_width == 768
-    assert BertConfig(num_lstm_layers=2, lstm_hidden_size=512).token_width == 512
-    assert BertConfig(lstm_hidden_size=512, layer_pooling="concat_last_four").token_width == 4 * 768
+    assert BertConfig(num_lstm_layers=2, layer_pooling="concat_last_four").token_input_size == 768
+    assert BertConfig(num_lstm_layers=2, lstm_hidden_size=512).token_input_size == 512
+    assert BertConfig(lstm_hidden_size=512, layer_pooling="concat_last_four").token_input_size == 4 * 768

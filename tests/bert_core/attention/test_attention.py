@@ -1,20 +1,22 @@
-"""Attention over packed sequences. Run alone: pytest tests/bert_core/test_attention.py"""
+"""Attention over packed sequences. Run alone: pytest tests/bert_core/attention/test_attention.py"""
 
 import math
-from collections.abc import Callable
+from importlib.util import find_spec
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_core.attention import attention, fused, grouped, reference
+from bert_core.attention import BACKENDS, attention, choose_backend
+from bert_core.attention.backend import AttentionBackend, AttentionCall
 from bert_core.packed_sequences import PackedSequences
 
 # Several groups, and several widths of groups.
 SHORT = st.lists(st.integers(1, 9), min_size=1, max_size=20)
 LONG = st.lists(st.integers(14, 50), min_size=1, max_size=4)
-BACKENDS = (reference, grouped, fused)
+ON_CPU = [backend for backend in BACKENDS if backend.name != "varlen"]
+"""Backends that can be run here: varlen needs CUDA."""
 
 
 def packed(lengths: list[int]) -> PackedSequences:
@@ -46,11 +48,11 @@ def by_definition(
     return torch.cat(rows)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ON_CPU, ids=lambda backend: backend.name)
 @settings(deadline=None, max_examples=20)
 @given(SHORT | LONG, st.sampled_from([None, torch.tensor([0.5, 0.25])]))
 def test_backends_follow_the_definition_in_values_and_gradients(
-    backend: Callable[..., torch.Tensor], lengths: list[int], slopes: torch.Tensor | None
+    backend: AttentionBackend, lengths: list[int], slopes: torch.Tensor | None
 ) -> None:
     results = []
     for function in (
@@ -110,3 +112,37 @@ def test_sixteen_bits_stay_close_to_the_full_result(dtype: torch.dtype) -> None:
     short = attention(q.to(dtype), k.to(dtype), v.to(dtype), packed([5, 7]))
     assert short.dtype == dtype
     torch.testing.assert_close(short.float(), full, atol=0.02, rtol=0.02)
+
+
+HALF, FULL = torch.bfloat16, torch.float32
+
+
+@pytest.mark.skipif(find_spec("torch.nn.attention.varlen") is None, reason="this PyTorch has no varlen attention")
+def test_varlen_is_chosen_on_cuda_in_sixteen_bits() -> None:
+    assert choose_backend(AttentionCall("cuda", HALF)).name == "varlen"
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (AttentionCall("cuda", FULL), "fused"),
+        (AttentionCall("cuda", HALF, dropout_p=0.1), "fused"),
+        (AttentionCall("cuda", HALF, has_slopes=True), "fused"),
+        (AttentionCall("cuda", HALF, includes_padding=True), "fused"),
+        (AttentionCall("cpu", FULL), "grouped"),
+        (AttentionCall("cpu", HALF, dropout_p=0.1, has_slopes=True), "grouped"),
+        (AttentionCall("cpu", FULL, includes_padding=True), "reference"),
+    ],
+)
+def test_the_first_backend_that_is_fit_for_a_call_is_chosen(call: AttentionCall, name: str) -> None:
+    assert choose_backend(call).name == name
+
+
+def test_a_backend_says_why_it_refuses_a_call() -> None:
+    on_cpu = AttentionCall("cpu", FULL, includes_padding=True)
+    assert {backend.name: backend.refusal(on_cpu) for backend in BACKENDS} == {
+        "varlen": "runs on CUDA only",
+        "fused": "computes padding too, which pays on CUDA only",
+        "grouped": "cannot leave out padding that is among the tokens",
+        "reference": None,
+    }

@@ -14,15 +14,16 @@ from torch import Tensor, nn
 from bert_core.errors import DataError
 
 _FORBIDDEN = -1e9
-"""Added to the score of what BIO forbids: its exponential is 0, yet sums and gradients stay finite."""
+"""Number added to the score of what BIO forbids: its exponential is 0, yet sums and gradients stay finite."""
 
 
 class LinearChainCrf(nn.Module):
-    """Scores of transitions between tags, constrained to BIO, in fp32 whatever comes in.
+    """Scores of transitions between tags, constrained to BIO, in fp32 whatever its input is.
 
-    What BIO forbids is left out of decoding and of the normalization in training (Papay et al. 2022, "Constraining
-    Linear-chain CRFs to Regular Languages"; AllenNLP's module constrains decoding alone). A gold path that breaks BIO,
-    as in a window that begins within an entity, is normalized over all paths, so that its loss is finite as well.
+    Paths that BIO forbids are left out of decoding and of the normalization in training (Papay et al. 2022,
+    "Constraining Linear-chain CRFs to Regular Languages"; AllenNLP's module constrains decoding alone). A gold path
+    that breaks BIO, as in a window that begins within an entity, is normalized over all paths, so that its loss is
+    finite as well.
     """
 
     def __init__(self, labels: Sequence[str]) -> None:
@@ -51,7 +52,7 @@ class LinearChainCrf(nn.Module):
 
     @torch.no_grad()
     def decode(self, emissions: Tensor, lengths: Tensor) -> Tensor:
-        """The best path's tag of each word: (K, C), (B,) → (K,). Raises: DataError when a score is not finite."""
+        """Choose the tags of the best paths: (K, C), (B,) → (K,). Raises: DataError when a score is not finite."""
         if not emissions.isfinite().all():
             raise DataError(
                 "the logits hold values that are not finite; the model has diverged, lower its learning rate"
@@ -67,9 +68,10 @@ class LinearChainCrf(nn.Module):
 
 
 def bio_penalties(labels: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """0 for what BIO allows, a large negative score for `I-x` at the start or after anything but `B-x` and `I-x`.
+    """Penalties of transitions and of starts: a large negative number for what BIO forbids, 0 for the rest.
 
-    (C, C) from row to column, and (C,). A type without a `B-` tag is not BIO and stays free, as do other tags.
+    Forbidden is `I-x` at the start or after anything but `B-x` and `I-x`. The penalties are (C, C), from row to column,
+    and (C,). A type without a `B-` tag is not BIO and stays free, as do other tags.
     """
     count = len(labels)
     transitions, start = torch.zeros(count, count, device="cpu"), torch.zeros(count, device="cpu")
@@ -85,7 +87,7 @@ def bio_penalties(labels: Sequence[str]) -> tuple[Tensor, Tensor]:
 def path_scores(
     emissions: Tensor, tags: Tensor, mask: Tensor, transitions: Tensor, start: Tensor, end: Tensor
 ) -> Tensor:
-    """The score of each sentence's path: (B, W, C), (B, W), (B, W), (C, C), (C,), (C,) → (B,)."""
+    """Score of each sentence's path: (B, W, C), (B, W), (B, W), (C, C), (C,), (C,) → (B,)."""
     last = (mask.sum(1, keepdim=True) - 1).clamp(min=0)  # (B, 1)
     own = emissions.gather(2, tags[..., None]).squeeze(2)  # (B, W)
     steps = transitions[tags[:, :-1], tags[:, 1:]]  # (B, W-1)
@@ -94,7 +96,7 @@ def path_scores(
 
 
 def log_partitions(emissions: Tensor, mask: Tensor, transitions: Tensor, start: Tensor, end: Tensor) -> Tensor:
-    """The log of the sum over all paths of their scores' exponentials, by the forward algorithm.
+    """Logarithm of the sum over all paths of their scores' exponentials, by the forward algorithm.
 
     (B, W, C), (B, W), (C, C) or (B, C, C), (C,) or (B, C), (C,) → (B,). Its gradient by an emission is the probability
     of that tag at that word.
@@ -107,7 +109,7 @@ def log_partitions(emissions: Tensor, mask: Tensor, transitions: Tensor, start: 
 
 
 def best_paths(emissions: Tensor, mask: Tensor, transitions: Tensor, start: Tensor, end: Tensor) -> Tensor:
-    """The tags of the path with the highest score, by Viterbi's algorithm; at padding the last tag again.
+    """Tags of the path with the highest score, by Viterbi's algorithm; padding repeats the last tag.
 
     (B, W, C), (B, W), (C, C), (C,), (C,) → (B, W).
     """
@@ -126,7 +128,7 @@ def best_paths(emissions: Tensor, mask: Tensor, transitions: Tensor, start: Tens
 
 
 def _pad(lengths: Tensor, num_words: int) -> tuple[Tensor, Tensor]:
-    """Which of the words that lie end to end stands in each slot, and which slots are words: (B,) → (B, W), (B, W)."""
+    """Index of the word at each place of padded sentences, and a mask of the real ones: (B,) → (B, W), (B, W)."""
     if num_words == 0:
         raise DataError("there is no word to tag; labels of -100 mark what is not the first sub-token of a word")
     slots = torch.arange(max(1, int(lengths.max())), device=lengths.device)

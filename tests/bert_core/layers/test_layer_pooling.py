@@ -1,6 +1,6 @@
 """What a head reads of the layers, and states that were kept.
 
-Run alone: pytest tests/bert_core/test_layer_pooling.py
+Run alone: pytest tests/bert_core/layers/test_layer_pooling.py
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from bert_core.heads import (
     BertForSequenceClassification,
     BertForTokenClassification,
 )
-from bert_core.layer_pooling import HeadInput
+from bert_core.layers.layer_pooling import LayerPooling
 from tests.bert_core.reference import ragged_batch, scattered, small_config
 
 KINDS = ("last", "second_to_last", "sum_last_four", "concat_last_four", "scalar_mix", "embeddings")
@@ -25,8 +25,8 @@ HEADS = (BertForSequenceClassification, BertForTokenClassification, BertForQuest
 OUTPUTS = [torch.full((2, 3), float(10**place)) for place in range(6)]
 
 
-def layer_pooling(kind: str) -> HeadInput:
-    return HeadInput(small_config(num_hidden_layers=5, layer_pooling=kind))
+def layer_pooling(kind: str) -> LayerPooling:
+    return LayerPooling(small_config(num_hidden_layers=5, layer_pooling=kind))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_kept_states_give_the_same_outputs(head: type[PretrainedModel], kind: st
     seqs = model.bert.pack(**batch)
     with torch.no_grad():
         states = model.bert.layer_pooling.select(model.bert.layer_outputs(seqs))
-        kept = replace(seqs, states=states, input_ids=torch.zeros_like(seqs.input_ids))
+        kept = replace(seqs, frozen_states=states, input_ids=torch.zeros_like(seqs.input_ids))
         assert torch.equal(model.packed_logits(kept), model.packed_logits(seqs))
 
 
