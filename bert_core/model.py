@@ -94,6 +94,7 @@ class EncoderLayer(nn.Module):
         self.pre_norm = config.norm_placement == "pre"
         self.num_heads = config.num_attention_heads
         self.attention_dropout_p = config.attention_probs_dropout_prob
+        self.causal_attention = config.causal_attention
         self.qkv = Linear(width, 3 * width, bias=bias)
         self.attention_output = Linear(width, width, bias=bias)
         self.attention_norm = nn.LayerNorm(width, eps=eps, bias=bias)
@@ -116,7 +117,7 @@ class EncoderLayer(nn.Module):
         q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).unbind(1)  # (T, N, D) each
         q, k = positions.apply_rotary(q), positions.apply_rotary(k)
         dropout_p = self.attention_dropout_p if self.training else 0.0
-        context = attention(q, k, v, seqs, dropout_p, positions.slopes)
+        context = attention(q, k, v, seqs, dropout_p, positions.slopes, self.causal_attention)
         return self.attention_output(context.flatten(1))  # type: ignore[no-any-return]
 
     def feed_forward(self, x: Tensor) -> Tensor:
