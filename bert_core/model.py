@@ -202,18 +202,20 @@ class BertModel(PretrainedModel):
             yield self.norm(x) if is_last and self.norm is not None else x
 
     def pool(self, hidden: Tensor, seqs: PackedSequences, dropout: nn.Module | None = None) -> Tensor:
-        """Pooled output of each sequence, made from its first token: (T, W) → (B, H).
+        """Pooled output of each sequence, made from one of its tokens: (T, W) → (B, H).
 
-        `dropout` is applied in front of the pooler. Without a pooler it is the first token's vector itself: (B, W).
+        That is the first token or, with causal attention, the last one, which alone has seen all others. `dropout` is
+        applied in front of the pooler. Without a pooler it is the token's vector itself: (B, W).
         """
-        first = hidden.index_select(0, seqs.first_tokens)  # (B, W)
+        places = seqs.last_tokens if self.config.causal_attention else seqs.first_tokens  # (B,)
+        token = hidden.index_select(0, places)  # (B, W)
         if dropout is not None:
-            first = dropout(first)
+            token = dropout(token)
         if self.pooler is None:
-            return first
+            return token
         activation = self.config.pooler_activation
         assert activation is not None, "a model without this activation has no pooler"
-        return ACTIVATIONS[activation](self.pooler(first))
+        return ACTIVATIONS[activation](self.pooler(token))
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None

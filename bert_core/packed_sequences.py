@@ -57,6 +57,11 @@ class PackedSequences:
         """Places of the sequences' first tokens ([CLS]) among all tokens: (B,)."""
         return self.cu_seqlens[:-1]
 
+    @property
+    def last_tokens(self) -> Tensor:
+        """Places of the sequences' last tokens ([SEP]) among all tokens: (B,)."""
+        return self.cu_seqlens[1:] - 1
+
     @classmethod
     def from_lengths(cls, input_ids: Tensor, token_type_ids: Tensor, cu_seqlens: Tensor) -> Self:
         """Make a batch of tokens that already lie end to end: (T,), (T,), (B+1,). Positions restart in each sequence.

@@ -131,8 +131,10 @@ def test_a_causal_model_does_not_look_ahead(choices: dict[str, Any]) -> None:
     changed["input_ids"][:, 5:] = 1
     with torch.no_grad():
         before, after = (model(**inputs).last_hidden_state for inputs in (batch, changed))
+        pooled_before, pooled_after = (model(**inputs).pooler_output for inputs in (batch, changed))
     torch.testing.assert_close(after[:, :5], before[:, :5])
     assert not torch.allclose(after[:, 5:], before[:, 5:])
+    assert not torch.allclose(pooled_after, pooled_before)  # of the last token, which sees everything
 
 
 def test_a_causal_model_is_saved_as_no_family_of_transformers(tmp_path: Path) -> None:
