@@ -2,7 +2,7 @@
 
 A span's score is the sum of its first token's start logit and its last token's end logit (Devlin et al. 2019,
 section 4.2); both lie in the passage of one window, the end not before the start, at most `max_answer_length` tokens.
-"No answer" scores what [CLS] does, the least over a question's windows, and is said where it beats the best span by
+"No answer" gets the score of [CLS], the least over a question's windows, and is chosen where it beats the best span by
 more than a threshold that is tuned on held-out questions (section 4.3).
 """
 

@@ -89,16 +89,16 @@ class ConfigFields:
     id2label: Mapping[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
     """Names of the classes by their ids: 0, 1, 2, … without a gap."""
     problem_type: ProblemType | None = None
-    """What a sequence classifier learns; None lets the labels decide, as in Hugging Face."""
+    """Kind of labels that a sequence classifier learns; None lets the labels decide, as in Hugging Face."""
     classifier_dropout: DropoutRate | None = None
     """Dropout in front of a classifier; `hidden_dropout_prob` when None."""
     qa_dropout: DropoutRate = 0.0
     """Dropout in front of the question-answering head."""
     layer_pooling: PooledLayers = "last"
-    """What a task's head reads: one layer's output, the last four's sum or concatenation, or a learned weighted sum of
-    all, "scalar_mix" (Peters et al. 2018)."""
+    """Vectors that a task's head reads: one layer's output, the last four's sum or concatenation, or a learned weighted
+    sum of all, "scalar_mix" (Peters et al. 2018)."""
     token_decoder: TokenDecoder = "softmax"
-    """How a token classifier chooses: each token for itself, "softmax", or the best sequence of tags, "crf"."""
+    """Choice of a token classifier's tags: each token for itself, "softmax", or the best sequence of tags, "crf"."""
     num_lstm_layers: CountFromZero = 0
     """Layers of a bidirectional LSTM in front of a token classifier (Devlin et al. 2018, section 5.3: two)."""
     lstm_hidden_size: Count | None = None

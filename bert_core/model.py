@@ -35,9 +35,9 @@ class BertOutput:
     """Output of the encoder for padded input."""
 
     last_hidden_state: Tensor
-    """(B, S, H), zero at padding"""
+    """Output of the last layer, (B, S, H), zero at padding."""
     pooler_output: Tensor | None
-    """(B, H); None where the family has no pooler"""
+    """Pooled output of each sequence, (B, H); None where the encoder has no pooler."""
 
 
 class Embeddings(nn.Module):
@@ -95,12 +95,12 @@ class EncoderLayer(nn.Module):
         self.num_heads = config.num_attention_heads
         self.attention_dropout_p = config.attention_probs_dropout_prob
         self.causal_attention = config.causal_attention
-        self.qkv = Linear(width, 3 * width, bias=bias)
-        self.attention_output = Linear(width, width, bias=bias)
+        self.qkv = Linear(width, 3 * width, bias=bias)  # queries, keys and values of all heads: H → 3H
+        self.attention_output = Linear(width, width, bias=bias)  # H → H
         self.attention_norm = nn.LayerNorm(width, eps=eps, bias=bias)
-        self.intermediate = Linear(width, (1 + gated) * config.intermediate_size, bias=bias)
+        self.intermediate = Linear(width, (1 + gated) * config.intermediate_size, bias=bias)  # H → I, or 2I if gated
         self.activation = GatedLinearUnit(ACTIVATIONS[config.hidden_act]) if gated else ACTIVATIONS[config.hidden_act]
-        self.output = Linear(config.intermediate_size, width, bias=bias)
+        self.output = Linear(config.intermediate_size, width, bias=bias)  # I → H
         self.output_norm = nn.LayerNorm(width, eps=eps, bias=bias)
         self.dropout = Dropout(config.hidden_dropout_prob)
 
@@ -141,7 +141,7 @@ class BertModel(PretrainedModel):
 
     def build(self, config: BertConfig) -> None:
         self.embeddings = Embeddings(config)
-        num_groups = config.num_hidden_groups or config.num_hidden_layers
+        num_groups = config.num_hidden_groups or config.num_hidden_layers  # layers with weights of their own
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(num_groups))
         self.norm = None
         if config.norm_placement == "pre" and config.final_norm:

@@ -12,7 +12,7 @@ from bert_core.config_fields import ConfigFields
 from bert_core.errors import ConfigError
 
 ENCODER = "bert."
-"""How the names of the encoder's parameters begin in a model with a head, in `bert_core`."""
+"""Beginning of the names of the encoder's parameters in a model with a head, in `bert_core`."""
 
 SHARED_FIELDS = (
     "vocab_size",
@@ -53,9 +53,9 @@ class Family:
     model_type: str
     """`model_type` in config.json."""
     class_prefix: str
-    """How the names of its classes begin in transformers."""
+    """Beginning of the names of its classes in transformers."""
     prefix: str
-    """How the names of the encoder's weights begin in a file of a model with a head."""
+    """Beginning of the names of the encoder's weights in a file of a model with a head."""
     weights: Mapping[str, str | tuple[str, ...]]
     """Regular expression for the beginning of a parameter's name → its beginning in a file, three for a fused one."""
     head_weights: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

@@ -131,6 +131,6 @@ def _pad(lengths: Tensor, num_words: int) -> tuple[Tensor, Tensor]:
     """Index of the word at each place of padded sentences, and a mask of the real ones: (B,) → (B, W), (B, W)."""
     if num_words == 0:
         raise DataError("there is no word to tag; labels of -100 mark what is not the first sub-token of a word")
-    slots = torch.arange(max(1, int(lengths.max())), device=lengths.device)
+    places = torch.arange(max(1, int(lengths.max())), device=lengths.device)
     first = lengths.cumsum(0) - lengths  # (B,)
-    return (first[:, None] + slots).clamp(max=num_words - 1), slots < lengths[:, None]
+    return (first[:, None] + places).clamp(max=num_words - 1), places < lengths[:, None]

@@ -15,7 +15,7 @@ from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import join
 from orchestrator.storage.files import absolute
-from orchestrator.tasks import load_task
+from orchestrator.tasks import Task
 from orchestrator.training.checkpoints import delete_checkpoints
 from orchestrator.training.event_queue import EventQueueActor
 
@@ -25,6 +25,7 @@ POLL_S = 0.2
 def run_distillation(
     spec: DistillSpec,
     *,
+    task: Task,
     run_folder: str,
     attempt: int,
     storage: str,
@@ -35,13 +36,12 @@ def run_distillation(
     resumed run.
 
     Args:
+        task: the spec's task.
         storage: for what runs share.
         resolve_name: the folder of a model that a field names, from field and name.
 
     Raises: what `distill` raises; RunFailedError when the process keeps dying; what `on_event` raises.
     """
-    assert spec.task is not None, "a pretrained teacher's student is trained by distill_on_corpus"
-    task = load_task(spec.task)
     task.file("train")  # a task without one teaches nothing
     init_from = spec.recipe.init_from
     job = DistillJob(

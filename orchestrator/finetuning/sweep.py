@@ -39,7 +39,6 @@ from orchestrator.tasks import (
     Features,
     Task,
     dataset_result,
-    load_task,
     majority_baseline,
     prediction_rows,
     write_prediction_rows,
@@ -49,6 +48,7 @@ from orchestrator.tasks import (
 def run_sweep(
     spec: SweepSpec,
     *,
+    task: Task,
     run_folder: str,
     storage: str,
     resolve_name: Callable[[str, str], str],
@@ -61,6 +61,7 @@ def run_sweep(
     validation split, the earlier one of equals; pruned trials do not compete.
 
     Args:
+        task: the spec's task.
         run_folder: where an earlier attempt, if any, left its files.
         storage: for what runs share.
         resolve_name: the folder of a model or tokenizer that a recipe's field names, from field and name.
@@ -71,7 +72,6 @@ def run_sweep(
     begun_at = time.monotonic()
     # Tune gives each trial a working folder of its own.
     run_folder, storage = absolute(run_folder), absolute(storage)
-    task = load_task(spec.task)
     check_space(spec, task.head, task.objective)
     task = replace(task, files={split: absolute(path) for split, path in task.files.items()})
     task.file("train")  # a task without one cannot be learnt

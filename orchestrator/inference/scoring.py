@@ -7,14 +7,13 @@ from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.results import EvaluationResult, Split
 from orchestrator.retrieval.reranking import Reranking
 from orchestrator.retrieval.searching import INDEXES, rank_queries
-from orchestrator.specs import TaskSpec
 from orchestrator.storage import join
-from orchestrator.tasks import Prediction, Task, load_task, prediction_rows, score, write_prediction_rows
+from orchestrator.tasks import Prediction, Task, prediction_rows, score, write_prediction_rows
 
 
 def evaluate(
     folder: str,
-    task: TaskSpec,
+    task: Task,
     split: Split,
     storage: str,
     batch_size: int = 64,
@@ -28,20 +27,19 @@ def evaluate(
         storage: where tokenized examples and document indexes are kept.
         reranking: scores the first hits of a retrieval task again.
     """
-    loaded = load_task(task)
     if reranking is not None:
-        check_reranks(loaded)
+        check_reranks(task)
     found: Sequence[Prediction]
     counts: dict[str, int] = {}
-    if loaded.head == "retrieval":
+    if task.head == "retrieval":
         kept = join(storage, INDEXES)
-        found, counts = rank_queries(folder, loaded, split, reranking, on_progress, kept)
-        metrics = score(loaded, split, found)
+        found, counts = rank_queries(folder, task, split, reranking, on_progress, kept)
+        metrics = score(task, split, found)
     else:
-        metrics, found = evaluate_model(folder, loaded, split, batch_size, join(storage, "tasks"))
+        metrics, found = evaluate_model(folder, task, split, batch_size, join(storage, "tasks"))
     if predictions is not None:
-        write_prediction_rows(predictions, prediction_rows(loaded, split, found))
-    return EvaluationResult(loaded.id, split, metrics, len(found), predictions, counts)
+        write_prediction_rows(predictions, prediction_rows(task, split, found))
+    return EvaluationResult(task.id, split, metrics, len(found), predictions, counts)
 
 
 def check_reranks(task: Task) -> None:

@@ -1,4 +1,4 @@
-"""What each field of a spec means: the rows behind `orchestrator schema`."""
+"""Documentation of the fields of a spec: the rows of `orchestrator schema`."""
 
 import types
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ class FieldDoc:
     """One field, as a person looks it up."""
 
     field: str
-    """Dotted; `[]` stands for each entry of a list."""
+    """Dotted path of the field; `[]` stands for each entry of a list."""
     type: str
     unit: str | None
     default: str
     role: str
-    """`identity`: changes the result. `execution`: does not."""
+    """`identity` for a field that changes the result, `execution` for one that does not."""
     about: str
 
 

@@ -1,4 +1,4 @@
-"""The base of every spec: frozen, strict about keys, each field either *identity* or *execution*.
+"""Base classes of specs: frozen, strict about keys, each field either *identity* or *execution*.
 
 Identity fields change the result and make up the fingerprint; execution fields (workers, resources, intervals of
 checkpoints and logging) only change how it is reached.
@@ -24,7 +24,7 @@ def execution(default: Any = ..., doc: str = "", *, unit: str | None = None, **c
 
 
 def role_of(info: FieldInfo) -> str:
-    """`identity` or `execution`."""
+    """Role of a field: `identity` or `execution`."""
     extra = info.json_schema_extra
     assert isinstance(extra, dict), "every spec field is made by identity() or execution()"
     return str(extra["role"])
@@ -49,7 +49,7 @@ class Spec(Section):
 
     kind: str
     title: ClassVar[str] = ""
-    """One line for `orchestrator schema`."""
+    """Summary of the kind in one line, for `orchestrator schema`."""
 
     name: str = execution("", "The experiment's name; the file's name without its ending when left out.")
     tags: tuple[str, ...] = execution((), "Words to find the run by.")

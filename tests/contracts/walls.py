@@ -51,15 +51,18 @@ NEVER: dict[str, frozenset[str]] = {
     "orchestrator.storage": frozenset({"ray", "torch", "sqlalchemy", "click"}),
     "orchestrator.registry": frozenset({"ray", "torch", "click"}),
     "orchestrator.cluster": frozenset({"click"}),
-    "orchestrator.planning": frozenset({"click"}),
+    "orchestrator.kinds": frozenset({"click", "orchestrator.planning", "orchestrator.execution"}),
+    "orchestrator.planning": frozenset({"click", "orchestrator.execution"}),
     "orchestrator.execution": frozenset({"click"}),
-    "orchestrator.execution.recorder": frozenset({"ray", "torch", "click"}),
     "orchestrator.demo": frozenset({"click"}),
 }
 
 NEVER_AT_IMPORT: dict[str, frozenset[str]] = {
     "bert_core": frozenset({"faiss"}),
     "orchestrator.cli": EVERYTHING_HEAVY,
+    "orchestrator.execution": frozenset({"ray", "optuna"}),
+    "orchestrator.kinds": frozenset({"ray", "optuna"}),
+    "orchestrator.planning": frozenset({"ray", "optuna"}),
     "orchestrator.settings": EVERYTHING_HEAVY,
     "orchestrator.search": EVERYTHING_HEAVY | {"numpy", "optuna"},
     "orchestrator.specs": EVERYTHING_HEAVY | {"numpy", "optuna"},

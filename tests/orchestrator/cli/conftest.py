@@ -58,8 +58,9 @@ class RecordedSweep:
 @pytest.fixture
 def recorded_sweep(home: Path) -> RecordedSweep:
     """A finished sweep of sst2: two recipes with two seeds each, and one trial that failed."""
-    from orchestrator.execution.recorder import Recorder
+    from orchestrator.kinds.sweep import SweepKind
     from orchestrator.registry import Registry
+    from orchestrator.registry.recorder import Recorder
     from orchestrator.results import MetricEvent, ModelResult, SweepResult, TrialResult
     from orchestrator.specs.loading import parse_spec, spec_values
 
@@ -95,9 +96,10 @@ def recorded_sweep(home: Path) -> RecordedSweep:
         recorder = Recorder(registry)
         folder = str(home / "storage" / "runs" / "r")
         run = recorder.start(spec_values(spec), spec.fingerprint(), metric="accuracy", storage_path=folder)
-        ids = [recorder.trial(run.id, trial) for trial in [*trials, failed]]
+        ids = recorder.record_trials(run.id, [*trials, failed])
         registry.record_metrics(ids[3], [MetricEvent(step, "train", {"loss": 1 / step}) for step in (1, 2, 4)])
-        recorder.result(run.id, SweepResult("sst2", "accuracy", trials, trials[3], {"accuracy": 0.8}, seconds=50.0))
+        result = SweepResult("sst2", "accuracy", trials, trials[3], {"accuracy": 0.8}, seconds=50.0)
+        recorder.complete(run.id, SweepKind().record(result, run.id, recorder))
     (home / "storage" / "runs" / "r").mkdir(parents=True)
     (home / "storage" / "runs" / "r" / "log.txt").write_text("trial 3: accuracy 0.85\n")
     return RecordedSweep(run.id, tuple(ids))

@@ -21,7 +21,7 @@ from orchestrator.cluster.connection import (
     connect,
 )
 from orchestrator.errors import ClusterError
-from orchestrator.planning.checks import needed_processes
+from orchestrator.planning.plan import needed_resources
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
 
@@ -68,7 +68,7 @@ def test_a_specs_processes_are_its_workers_and_one_trial() -> None:
     pretrain |= {"execution": {"num_workers": 4, "device": "gpu", "cpus_per_worker": 2}}
     sweep = {"kind": "sweep", "task": {"id": "sst2"}, "recipe": {"tokenizer": "t"}, "execution": {"cpus_per_trial": 4}}
     spec = parse_spec({"kind": "pipeline", "stages": {"model": pretrain, "learn": sweep}})
-    assert needed_processes(spec) == [Processes(4, {"CPU": 2.0, "GPU": 1.0}), Processes(1, {"CPU": 4.0})]
+    assert needed_resources(spec).processes == [Processes(4, {"CPU": 2.0, "GPU": 1.0}), Processes(1, {"CPU": 4.0})]
 
 
 @pytest.mark.ray

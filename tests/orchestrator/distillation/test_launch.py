@@ -21,6 +21,7 @@ from orchestrator.results import Event, MetricEvent
 from orchestrator.settings import Settings
 from orchestrator.specs import DistillSpec
 from orchestrator.specs.loading import parse_spec
+from orchestrator.tasks import load_task
 from tests.orchestrator.finetuning import tiny_tasks
 
 
@@ -68,9 +69,11 @@ def metrics_of(registry: Registry, kind: str) -> dict[str, float]:
 
 def follow(folder: Path, on_event: Callable[[Event], None] = lambda event: None) -> None:
     """A distillation whose work is whatever stands in its place."""
-    spec = DistillSpec.model_validate({"teacher": "large", "task": tiny_tasks.classification(folder)})
+    task = tiny_tasks.classification(folder)
+    spec = DistillSpec.model_validate({"teacher": "large", "task": task})
     launch.run_distillation(
         spec,
+        task=load_task(task),
         run_folder=str(folder / "run"),
         attempt=1,
         storage=str(folder / "storage"),

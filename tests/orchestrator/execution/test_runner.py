@@ -16,11 +16,13 @@ from bert_core.config import BertConfig
 from bert_core.errors import ConfigError
 from orchestrator.errors import CorpusError, InputError, RunFailedError, SpecError
 from orchestrator.execution.runner import plan_spec, resume_run, run_spec
-from orchestrator.execution.stages import StageContext, run_stage
+from orchestrator.kinds.base import RunContext
+from orchestrator.kinds.pretrain import PretrainKind
+from orchestrator.kinds.resolved import Resolved
 from orchestrator.registry import Registry
-from orchestrator.results import Result
+from orchestrator.results import PretrainResult
 from orchestrator.settings import Settings
-from orchestrator.specs import Spec
+from orchestrator.specs import PretrainSpec
 from orchestrator.specs.loading import load_spec
 from orchestrator.storage import digest_file
 
@@ -116,16 +118,18 @@ def test_variants_of_a_stage_are_runs_of_their_own_that_a_sweep_tells_apart(
     overrides = ["stages.model.steps=6", "stages.model.variants={tokens: {}, spans: {mask_unit: span}}"]
     overrides += ['stages.task.space.init_from=["@model"]', "stages.task.recipe.epochs=1"]
 
-    def run_but_spans(spec: Spec, context: StageContext) -> Result:
+    run = PretrainKind.run
+
+    def run_but_spans(kind: PretrainKind, spec: PretrainSpec, inputs: Resolved, context: RunContext) -> PretrainResult:
         if spec.name.endswith(".spans"):
             raise KeyboardInterrupt
-        return run_stage(spec, context)
+        return run(kind, spec, inputs, context)
 
     started: list[str] = []
-    monkeypatch.setattr("orchestrator.execution.runner.run_stage", run_but_spans)
+    monkeypatch.setattr(PretrainKind, "run", run_but_spans)
     with pytest.raises(KeyboardInterrupt):
         run_spec(load_spec(path, overrides), settings=settings, on_started=started.append)
-    monkeypatch.setattr("orchestrator.execution.runner.run_stage", run_stage)
+    monkeypatch.setattr(PretrainKind, "run", run)
     assert resume_run(started[0], settings=settings).state == "COMPLETED"
     with Registry(settings.registry) as registry:
         models = [registry.run(run_id) for run_id in registry.runs("kind = 'pretrain'", sort="created_at")["id"]]

@@ -1,7 +1,7 @@
-"""From what stages hand over to rows of the registry: the only translator, used by the driver alone.
+"""Recorder of the runs of one driver: their starts, attempts, heartbeats, measurements, results and ends.
 
-Everything can be handed over twice; the second time changes nothing. Messages are the run's log, which is a file on
-the storage, not rows.
+The driver is the only process that writes the registry. Everything can be recorded twice; the second time changes
+nothing. Messages are not recorded here: they are the run's log, a file on the storage.
 """
 
 import os
@@ -9,8 +9,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from orchestrator.errors import RegistryError, RegistryUnavailableError, RunStoppedError
@@ -20,15 +21,10 @@ from orchestrator.registry.trials import trial_id
 from orchestrator.results import (
     CheckpointEvent,
     DatasetResult,
-    DistillResult,
-    EvaluationResult,
     Event,
     MetricEvent,
     ModelResult,
-    PretrainResult,
-    Result,
     Split,
-    SweepResult,
     TokenizerResult,
     TrialResult,
     TrialStart,
@@ -38,12 +34,21 @@ HEARTBEAT_INTERVAL_S = 10.0
 PATIENCE_S = 3600.0
 """How long a run waits for a registry that does not answer."""
 RETRY_S = 5.0
+"""Pause between two tries."""
 
 _T = TypeVar("_T")
 
 
+@dataclass(frozen=True)
+class RunOutcome:
+    """What a completed run's own row says of its result; the rest stands in other tables."""
+
+    model_folder: str | None = None
+    predictions_path: str | None = None
+
+
 def retry_while_unavailable(write: Callable[[], _T]) -> _T:
-    """Write; where the registry does not answer, say so and try again for an hour.
+    """Write to the registry; while it does not answer, say so once and try again, for PATIENCE_S at most.
 
     Training goes on meanwhile: measurements wait in the event queue, and checkpoints carry what is not recorded, so
     that nothing is lost even when the driver ends before the registry is back.
@@ -63,7 +68,7 @@ def retry_while_unavailable(write: Callable[[], _T]) -> _T:
 
 
 class Recorder:
-    """Writes one driver's runs; knows the attempt it speaks for, so that one that was taken over stays silent."""
+    """Writer of one driver's runs. It knows which attempt it speaks for, so that a superseded one changes nothing."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
@@ -110,7 +115,7 @@ class Recorder:
         self._attempts[run_id] = number
         return self.registry.run(run_id)
 
-    def events(self, run_id: str, events: Iterable[Event]) -> None:
+    def record_events(self, run_id: str, events: Iterable[Event]) -> None:
         """Record what happened since the last call: measurements in one transaction, and checkpoints."""
         events = list(events)
         metrics = [event for event in events if isinstance(event, MetricEvent)]
@@ -118,43 +123,60 @@ class Recorder:
         retry_while_unavailable(lambda: self.registry.record_metrics(run_id, metrics))
         retry_while_unavailable(lambda: self.registry.record_checkpoints(run_id, checkpoints))
 
-    def trial_started(self, run_id: str, start: TrialStart) -> str:
-        """Record that a sweep's trial runs; returns the trial's own id, for `events`."""
+    def record_trial_start(self, run_id: str, start: TrialStart) -> str:
+        """Record that a sweep's trial runs; returns the trial's own id, for `record_events`."""
         return retry_while_unavailable(
             lambda: self.registry.start_trial(
                 run_id, key=start.key, number=start.number, parameters=start.parameters, seed=start.seed
             )
         )
 
-    def trial(self, run_id: str, result: TrialResult) -> str:
-        """Record how a sweep's trial ended, as soon as it has; returns the trial's own id."""
-        return retry_while_unavailable(lambda: self.registry.record_trials(run_id, [result]))[0]
+    def record_trials(self, run_id: str, results: Sequence[TrialResult]) -> list[str]:
+        """Record how trials of a sweep ended; returns the trials' own ids."""
+        return retry_while_unavailable(lambda: self.registry.record_trials(run_id, results))
 
-    def dataset(self, run_id: str, result: DatasetResult) -> None:
+    def record_dataset(self, run_id: str, result: DatasetResult) -> None:
         """Record data that a run uses."""
         retry_while_unavailable(lambda: self.registry.record_dataset(run_id, result))
 
-    def result(self, run_id: str, result: Result | None) -> None:
-        """Record a run's result (None for a pipeline: its stages have theirs), then that it has completed."""
-        retry_while_unavailable(lambda: self._result(run_id, result))
+    def record_tokenizer(self, run_id: str, result: TokenizerResult) -> None:
+        """Record a tokenizer that a run has trained, among the run's data."""
+        row = {
+            "fingerprint": result.fingerprint,
+            "kind": "tokenizer",
+            "name": "tokenizer",
+            "path": result.folder,
+            "counts": {"vocab_size": result.vocab_size},
+            "files": [],
+        }
+        retry_while_unavailable(lambda: self.registry.record_artifact(run_id, row))
 
-    def _result(self, run_id: str, result: Result | None) -> None:
-        ended: dict[str, Any] = {}
-        if isinstance(result, TokenizerResult):
-            self._tokenizer(run_id, result)
-        elif isinstance(result, DatasetResult):
-            self.registry.record_dataset(run_id, result)
-        elif isinstance(result, PretrainResult):
-            ended = self._pretraining(run_id, result)
-        elif isinstance(result, SweepResult):
-            ended = self._sweep(run_id, result)
-        elif isinstance(result, DistillResult):
-            ended = self._distillation(run_id, result)
-        elif isinstance(result, EvaluationResult):
-            ended = self._evaluation(run_id, result)
-        self.registry.finish_run(run_id, "COMPLETED", attempt=self._attempts.get(run_id), **ended)
+    def record_model(self, run_id: str, model: ModelResult) -> None:
+        """Register a run's model under the name of its experiment, as a new version unless it is there already."""
+        retry_while_unavailable(
+            lambda: self.registry.register_model(self.registry.run(run_id).experiment, model, run_id)
+        )
 
-    def failed(self, run_id: str, exception: BaseException) -> None:
+    def record_final_metrics(
+        self, run_id: str, step: int, split: Split, values: Mapping[str, float], *, trial: str | None = None
+    ) -> None:
+        """Record a run's last scores on a split, which stand in the run's row; a trial's where its key is given."""
+        row = run_id if trial is None else trial_id(run_id, trial)
+        retry_while_unavailable(
+            lambda: self.registry.record_metrics(row, [MetricEvent(step, split, values)], final=True)
+        )
+
+    def record_ranking(self, run_id: str, task: str, metric: str) -> None:
+        """Record the task that a run's models are for, and the score that ranks them."""
+        retry_while_unavailable(lambda: self.registry.set_metric(run_id, task, metric))
+
+    def complete(self, run_id: str, outcome: RunOutcome) -> None:
+        """Record that a run has completed, after all of its result."""
+        retry_while_unavailable(
+            lambda: self.registry.finish_run(run_id, "COMPLETED", attempt=self._attempts.get(run_id), **asdict(outcome))
+        )
+
+    def fail(self, run_id: str, exception: BaseException) -> None:
         """Record why a run ended without its result: STOPPED where somebody wanted that, FAILED otherwise."""
         stopped = isinstance(exception, RunStoppedError | KeyboardInterrupt)
         message = str(exception).strip() or type(exception).__name__
@@ -189,54 +211,3 @@ class Recorder:
         finally:
             done.set()
             thread.join()
-
-    def _tokenizer(self, run_id: str, result: TokenizerResult) -> None:
-        row = {"kind": "tokenizer", "name": "tokenizer", "fingerprint": result.fingerprint, "path": result.folder}
-        self.registry.record_artifact(run_id, {**row, "counts": {"vocab_size": result.vocab_size}, "files": []})
-        self._final(run_id, 0, "validation", result.report)
-
-    def _pretraining(self, run_id: str, result: PretrainResult) -> dict[str, Any]:
-        for dataset in result.datasets:
-            self.registry.record_dataset(run_id, dataset)
-        splits: dict[Split, dict[str, float]] = {"train": {}, "validation": {}, "test": {}}
-        for name, value in result.metrics.items():
-            split, _, plain = name.partition(".")
-            if split not in splits or not plain:
-                split, plain = "validation", name
-            splits[split][plain] = value  # type: ignore[index]
-        for split, values in splits.items():
-            self._final(run_id, result.num_steps, split, values)
-        self._model(run_id, result.model)
-        return {"model_folder": result.model.folder}
-
-    def _sweep(self, run_id: str, result: SweepResult) -> dict[str, Any]:
-        for dataset in result.datasets:
-            self.registry.record_dataset(run_id, dataset)
-        self.registry.set_metric(run_id, result.task, result.metric)
-        self.registry.record_trials(run_id, result.trials)
-        best = result.best
-        for row in (run_id, trial_id(run_id, best.key)):
-            self._final(row, best.best_step, "test", result.test_metrics)
-        self._final(run_id, best.best_step, "validation", best.metrics)
-        if best.model is not None:
-            self._model(run_id, best.model)
-        folder = best.model.folder if best.model else None
-        return {"model_folder": folder, "predictions_path": best.predictions_path}
-
-    def _distillation(self, run_id: str, result: DistillResult) -> dict[str, Any]:
-        for dataset in result.datasets:
-            self.registry.record_dataset(run_id, dataset)
-        self._final(run_id, result.best_step, "test", result.test_metrics)
-        self._final(run_id, result.best_step, "validation", result.metrics)
-        self._model(run_id, result.model)
-        return {"model_folder": result.model.folder, "predictions_path": result.predictions_path}
-
-    def _evaluation(self, run_id: str, result: EvaluationResult) -> dict[str, Any]:
-        self._final(run_id, 0, result.split, {**result.metrics, "num_examples": float(result.num_examples)})
-        return {"predictions_path": result.predictions_path}
-
-    def _final(self, run_id: str, step: int, split: Split, values: Mapping[str, float]) -> None:
-        self.registry.record_metrics(run_id, [MetricEvent(step, split, values)], final=True)
-
-    def _model(self, run_id: str, model: ModelResult) -> None:
-        self.registry.register_model(self.registry.run(run_id).experiment, model, run_id)

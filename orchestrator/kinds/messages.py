@@ -1,23 +1,31 @@
-"""What stages tell a person, a line each."""
+"""Lines that several kinds of runs show a person while they work."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from orchestrator.progress import duration
-from orchestrator.results import DatasetResult, MessageEvent, SweepResult
+from orchestrator.progress import Progress
+from orchestrator.results import DatasetResult, MessageEvent
 
 
 def message_line(event: MessageEvent) -> str:
-    """What a worker or trial has to say."""
+    """A worker's or trial's message, with its level unless it is mere information."""
     return event.text if event.level == "info" else f"{event.level}: {event.text}"
 
 
-def tokenizing_line(done_bytes: int, total_bytes: int) -> str:
-    """How far a corpus is read."""
-    return f"tokenizing: {done_bytes / 1e6:,.0f} of {total_bytes / 1e6:,.0f} MB read"
+def report_tokenizing(progress: Progress) -> Callable[[int, int], None]:
+    """A callback that shows how much of a corpus has been read, in bytes."""
+    return lambda done_bytes, total_bytes: progress.show(
+        f"tokenizing: {done_bytes / 1e6:,.0f} of {total_bytes / 1e6:,.0f} MB read"
+    )
+
+
+def report_dataset(dataset: DatasetResult, progress: Progress) -> None:
+    """Say what a corpus has become."""
+    for line in dataset_lines(dataset):
+        progress.say(line)
 
 
 def dataset_lines(dataset: DatasetResult) -> Iterator[str]:
-    """What a corpus has become, and what a person should know of it."""
+    """The counts of a token store, and warnings that follow from them."""
     counts = dataset.counts
     how = "tokenized before" if dataset.reused else "tokenized"
     yield (
@@ -33,17 +41,8 @@ def dataset_lines(dataset: DatasetResult) -> Iterator[str]:
         yield f"corpus: {counts['num_bad_records']:,} bad records were left out or mended"
 
 
-def sweep_line(result: SweepResult) -> str:
-    """How the best trial of a sweep did."""
-    best = result.best.metrics
-    return (
-        f"{result.task}: best of {len(result.trials)} trials has {result.metric} {best[result.metric]:.4f} "
-        f"(baseline {best.get(f'baseline.{result.metric}', 0.0):.4f}) after {duration(result.seconds)}"
-    )
-
-
 def comparison_line(found: Mapping[str, float]) -> str:
-    """How a student stands beside its teacher."""
+    """A student's agreement with its teacher, and their sizes and speeds compared."""
     return (
         f"agreement {found['agreement']:.4f}, {found['parameter_ratio']:.0%} of the parameters, "
         f"{found['speed_ratio']:.2f} times as fast"
