@@ -4,10 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-all check coverage docs bench clean
+.PHONY: demo test-fast test test-all check coverage docs bench clean
 
 demo: $(INSTALLED)  ## the whole life cycle on generated text, minutes on two CPU cores
 	$(BIN)/orchestrator demo
+
+test-fast: $(INSTALLED)  ## before a commit: no Ray, no training, nothing fetched; under two minutes
+	$(BIN)/pytest -q -n auto --dist loadfile -m "not (ray or training or published or slow)"
 
 test: $(INSTALLED)  ## the tests, near 15 minutes on two cores
 	$(BIN)/pytest -m "not slow"

@@ -1,4 +1,4 @@
-"""Small models, ragged batches, and the same model in transformers, for the tests beside this file."""
+"""Small models, ragged batches, rotary positions by their definition, and the same model in transformers."""
 
 import math
 from typing import Any

@@ -47,6 +47,12 @@ def test_a_library_stays_in_its_part(library: str) -> None:
             assert not named, f"{module} imports {named[0]}; {library} belongs into {', '.join(ONLY_INSIDE[library])}"
 
 
+def test_every_part_has_a_row() -> None:
+    """A new folder or module of a package says what it must never reach."""
+    parts = {".".join(module.split(".")[:2]) for module in source_files()}
+    assert parts - NEVER.keys() - set(ONLY_STANDARD_LIBRARY) == {"orchestrator"}, "give the new part a row in walls.py"
+
+
 def test_every_part_of_the_table_exists() -> None:
     for part in (*NEVER, *NEVER_AT_IMPORT, *ONLY_STANDARD_LIBRARY):
         assert part in source_files(), f"{part} stands in the table of walls and nowhere else"

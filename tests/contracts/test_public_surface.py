@@ -47,7 +47,7 @@ def error_classes(module: object) -> list[type[Exception]]:
 
 
 def test_bert_core_exports_the_contract() -> None:
-    assert set(bert_core.__all__) >= BERT_CORE_NAMES
+    assert set(bert_core.__all__) == BERT_CORE_NAMES
     for name in bert_core.__all__:
         assert inspect.isclass(getattr(bert_core, name))
     with pytest.raises(AttributeError):
@@ -63,7 +63,7 @@ def test_a_head_is_exported_from_the_file_that_the_list_names() -> None:
 
 
 def test_orchestrator_exports_the_contract() -> None:
-    assert {"Registry", "run"} <= set(orchestrator.__all__)
+    assert set(orchestrator.__all__) == {"Registry", "run"}
     assert inspect.isclass(orchestrator.Registry)
     assert callable(orchestrator.run)
     with pytest.raises(AttributeError):

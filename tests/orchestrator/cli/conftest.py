@@ -1,25 +1,12 @@
 """A laboratory to try commands on: a home of its own, a tiny model, and a sweep in the registry."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from orchestrator.cli.entry import run_command_line
 from orchestrator.settings import Settings
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a command gave."""
-
-    status: int
-    out: str
-    err: str
-
-
-Command = Callable[..., Outcome]
+from tests.orchestrator.cli.laboratory import Command, Outcome, RecordedSweep
 
 
 @pytest.fixture
@@ -45,14 +32,6 @@ def command(home: Path, capsys: pytest.CaptureFixture[str]) -> Command:
         return Outcome(status, captured.out, captured.err)
 
     return run
-
-
-@dataclass(frozen=True)
-class RecordedSweep:
-    """Ids in the registry of `recorded_sweep`."""
-
-    run_id: str
-    trial_ids: tuple[str, ...]
 
 
 @pytest.fixture

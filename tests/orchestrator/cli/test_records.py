@@ -14,7 +14,7 @@ import pytest
 from orchestrator.registry import Registry
 from orchestrator.results import DatasetResult, FileCount
 from orchestrator.settings import Settings
-from tests.orchestrator.cli.conftest import Command, RecordedSweep
+from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 
 
 def test_runs_list_has_runs_and_trials_on_request(command: Command, recorded_sweep: RecordedSweep) -> None:

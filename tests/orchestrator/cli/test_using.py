@@ -15,7 +15,7 @@ from orchestrator.models.resolve import resolve_model
 from orchestrator.registry import Registry
 from orchestrator.results import ModelResult
 from orchestrator.settings import Settings
-from tests.orchestrator.cli.conftest import Command, RecordedSweep
+from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 
 TEXT = "the cat sat on the mat and the dog sat on the log while it rained all day long"
 SIZES = {

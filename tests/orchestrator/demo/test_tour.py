@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from orchestrator.demo.demo_data import write_demo_data
+from orchestrator.demo.demo_data import DemoData
 from orchestrator.demo.tour import HEADS, comparison, comparison_table, demo_spec, run_demo
 from orchestrator.registry import Registry
 from orchestrator.results import TrialResult
@@ -16,8 +16,7 @@ from orchestrator.specs import PipelineSpec
 SCORES = {("demo/pretraining@1", 1e-3): 0.9, ("demo/pretraining@1", 2e-3): 0.8, ("random", 1e-3): 0.25}
 
 
-def test_the_spec_reads_the_written_world(tmp_path: Path) -> None:
-    data = write_demo_data(tmp_path)
+def test_the_spec_reads_the_written_world(data: DemoData) -> None:
     spec = demo_spec(data)
     assert isinstance(spec, PipelineSpec)
     assert list(spec.stages) == ["tokenizer", "pretraining", *HEADS]
@@ -53,7 +52,6 @@ def test_the_comparison_fits_80_columns(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.ray
-@pytest.mark.timeout(1500)
 def test_pretraining_helps_every_head_of_the_demo(
     ray_cluster: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,8 +3,9 @@
 Run alone: pytest tests/orchestrator/distillation/test_launch.py
 """
 
+import fcntl
 import os
-import time
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,10 +110,10 @@ def test_an_unforeseen_error_is_told_in_a_line(
 @pytest.mark.ray
 def test_a_driver_that_stops_ends_the_work(ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def go_on_for_ever(job: object, event_queue: Any) -> None:
-        while True:
+        with (tmp_path / "working").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             event_queue.put.remote(MetricEvent(1, "train", {"loss": 1.0}))
-            Path(tmp_path / "alive").touch()
-            time.sleep(0.05)
+            threading.Event().wait()
 
     def stop(event: Event) -> None:
         raise RunStoppedError("stopped on request")
@@ -120,8 +121,5 @@ def test_a_driver_that_stops_ends_the_work(ray_cluster: None, tmp_path: Path, mo
     monkeypatch.setattr(launch, "_work", go_on_for_ever)
     with pytest.raises(RunStoppedError):
         follow(tmp_path, stop)
-    deadline = time.monotonic() + 30
-    while (tmp_path / "alive").exists():
-        assert time.monotonic() < deadline, "the work goes on"
-        (tmp_path / "alive").unlink()
-        time.sleep(1.0)
+    with (tmp_path / "working").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # is given when the process that holds it has ended

@@ -27,6 +27,8 @@ from orchestrator.specs.distill import ObjectiveSpec
 from orchestrator.specs.loading import parse_spec
 from tests.orchestrator.pretraining.small_run import WORDS, make_job, make_tokenizer, run
 
+pytestmark = pytest.mark.training
+
 CPU = torch.device("cpu")
 TWO_LAYERS = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
 

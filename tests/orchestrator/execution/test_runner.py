@@ -6,7 +6,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from orchestrator.settings import Settings
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.loading import load_spec
 from orchestrator.storage import digest_file
+from tests.waiting import wait_until
 
 SEED = 20261120
 SPEC = """
@@ -190,16 +190,14 @@ def _as_yaml(spec: Any) -> str:
 
 
 def _wait_for_checkpoint(settings: Settings, driver: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + 120
     runs = Path(settings.storage) / "runs"
-    while time.monotonic() < deadline:
-        if driver.poll() is not None:
-            assert driver.stderr is not None
-            raise AssertionError(driver.stderr.read().decode())
-        if list(runs.glob("*/checkpoints.json")):
-            return
-        time.sleep(0.05)
-    raise AssertionError("no checkpoint within two minutes")
+
+    def is_there() -> bool:
+        return any(runs.glob("*/checkpoints.json"))
+
+    wait_until(lambda: is_there() or driver.poll() is not None, "the driver writes no checkpoint")
+    assert driver.stderr is not None
+    assert driver.poll() is None, driver.stderr.read().decode()
 
 
 @pytest.mark.ray

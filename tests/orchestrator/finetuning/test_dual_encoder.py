@@ -28,8 +28,10 @@ from orchestrator.specs.task import Head
 from orchestrator.tasks import RegressionExample, build_features, load_task
 from orchestrator.tasks.examples import MatchExample
 from tests.orchestrator.finetuning import tiny_tasks
-from tests.orchestrator.finetuning.test_trial import Bench
+from tests.orchestrator.finetuning.bench import Bench
 from tests.shared_data import shared_file
+
+pytestmark = pytest.mark.training
 
 
 @pytest.mark.parametrize(

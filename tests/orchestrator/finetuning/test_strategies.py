@@ -24,7 +24,9 @@ from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.specs.task import Head
 from orchestrator.tasks import build_features, load_task
 from tests.orchestrator.finetuning import tiny_tasks
-from tests.orchestrator.finetuning.test_trial import Bench
+from tests.orchestrator.finetuning.bench import Bench
+
+pytestmark = pytest.mark.training
 
 TASKS: dict[Head, Callable[[Path], TaskSpec]] = {
     "classification": tiny_tasks.classification,

@@ -9,9 +9,12 @@ import pytest
 
 from bert_core.errors import ConfigError
 from orchestrator.errors import NotFoundError, SpecError, TaskDataError
+from orchestrator.kinds import resolved_inputs
+from orchestrator.planning.plan import plan_rows
 from orchestrator.registry import Registry
 from orchestrator.results import ModelResult
 from orchestrator.settings import Settings
+from orchestrator.specs.loading import parse_spec
 from tests.orchestrator.small_specs import (
     CORPUS,
     DISTILL,
@@ -20,6 +23,7 @@ from tests.orchestrator.small_specs import (
     TASK,
     TOKENIZER,
     check,
+    pipeline,
 )
 
 
@@ -27,15 +31,19 @@ def test_what_fits_together_is_let_through(settings: Settings) -> None:
     short = [{"max_seq_length": 40}]
     sweep = {**SWEEP, "space": {"init_from": ["@more", "short", "random"]}}
     sweep["recipe"] = {"tokenizer": "@words", "max_seq_length": 40}
-    check(
-        settings,
-        words=TOKENIZER,
-        first={**PRETRAIN, "tokenizer": "@words"},
-        more={**PRETRAIN, "init_from": "short", "phases": short},
-        task=sweep,
-        student={**DISTILL, "teacher": "@task", "num_hidden_layers": 1},
-        score={"kind": "evaluate", "model": "@student", "task": sweep["task"]},
-    )
+    stages = {
+        "words": TOKENIZER,
+        "first": {**PRETRAIN, "tokenizer": "@words"},
+        "more": {**PRETRAIN, "init_from": "short", "phases": short},
+        "task": sweep,
+        "student": {**DISTILL, "teacher": "@task", "num_hidden_layers": 1},
+        "score": {"kind": "evaluate", "model": "@student", "task": sweep["task"]},
+    }
+    check(settings, **stages)
+    spec = parse_spec(pipeline(**stages))
+    rows = plan_rows(spec, resolved_inputs(spec, settings))
+    assert {row.stage for row in rows} == stages.keys()
+    assert not settings.home.exists(), "nothing has been started"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from orchestrator.pretraining.job import build_stream, build_validation
 from orchestrator.results import Event, MetricEvent
 from tests.orchestrator.pretraining.small_run import WORDS, make_job, make_store, run
 
+pytestmark = pytest.mark.training
+
 
 @pytest.mark.parametrize("objective", ["next_sentence", "sentence_order"])
 def test_a_bert_of_byte_level_pieces_is_pretrained_on_pairs(tmp_path: Path, objective: str) -> None:

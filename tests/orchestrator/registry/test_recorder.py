@@ -5,6 +5,9 @@ pytest tests/orchestrator/registry/test_recorder.py
 
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +24,7 @@ from orchestrator.results import (
 )
 from tests.orchestrator.postgres_server import find_binaries, running_server
 from tests.orchestrator.registry.samples import everything
+from tests.waiting import PATIENCE_S
 
 SWEEP = {
     "kind": "sweep",
@@ -95,37 +99,43 @@ def test_a_driver_that_was_taken_over_stays_silent(location: str) -> None:
         assert registry.run(run.id).state == "RUNNING"
 
 
-def wait_for(condition: Any) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+@dataclass
+class Heart:
+    """Stands for `Registry.heartbeat`: fails as often as asked, then beats and says so."""
+
+    heartbeat: Callable[..., bool]
+    num_failures: int = 0
+    has_beaten: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self, run_id: str, attempt: int | None) -> bool:
+        if self.num_failures:
+            self.num_failures -= 1
+            raise RegistryError("away")
+        owned = self.heartbeat(run_id, attempt)
+        self.has_beaten.set()
+        return owned
 
 
-def test_heartbeats_keep_coming_until_the_block_ends(recorder: Recorder) -> None:
-    run = recorder.start({"kind": "pretrain"}, "f")
+def test_heartbeats_keep_coming_until_the_block_ends(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, heart = recorder.start({"kind": "pretrain"}, "f"), Heart(recorder.registry.heartbeat)
+    monkeypatch.setattr(recorder.registry, "heartbeat", heart)
     with recorder.heartbeating(run.id, interval_s=0.01) as superseded:
-        wait_for(lambda: recorder.registry.run(run.id).heartbeat_at != run.heartbeat_at)
+        assert heart.has_beaten.wait(PATIENCE_S)
+        assert recorder.registry.run(run.id).heartbeat_at != run.heartbeat_at
         assert not superseded.is_set()
         Recorder(recorder.registry).resume(run.id)
-        wait_for(superseded.is_set)
+        assert superseded.wait(PATIENCE_S)
 
 
 def test_a_registry_that_is_away_for_a_while_ends_no_heartbeat(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = recorder.start({"kind": "pretrain"}, "f")
-    failures = []
-
-    def unreachable(*_: Any) -> bool:
-        failures.append(1)
-        raise RegistryError("away")
-
+    run, heart = recorder.start({"kind": "pretrain"}, "f"), Heart(recorder.registry.heartbeat, num_failures=3)
+    monkeypatch.setattr(recorder.registry, "heartbeat", heart)
     with recorder.heartbeating(run.id, interval_s=0.01):
-        with monkeypatch.context() as patched:
-            patched.setattr(recorder.registry, "heartbeat", unreachable)
-            wait_for(lambda: len(failures) > 2)
-        wait_for(lambda: recorder.registry.run(run.id).heartbeat_at != run.heartbeat_at)
+        assert heart.has_beaten.wait(PATIENCE_S)
+    assert heart.num_failures == 0
+    assert recorder.registry.run(run.id).heartbeat_at != run.heartbeat_at
 
 
 def test_a_registry_that_does_not_answer_is_waited_for(
@@ -170,7 +180,6 @@ def test_a_postgresql_server_may_be_restarted_in_mid_run(monkeypatch: pytest.Mon
     binaries = find_binaries()
     if binaries is None:
         pytest.skip("no PostgreSQL: neither initdb nor pg_ctl on this machine")
-    monkeypatch.setattr(recorder_module, "RETRY_S", 0.05)
     with running_server(binaries) as server, Registry(server.url) as registry:
         recorder = Recorder(registry)
         run = recorder.start({"kind": "pretrain"}, "f")
@@ -178,8 +187,7 @@ def test_a_postgresql_server_may_be_restarted_in_mid_run(monkeypatch: pytest.Mon
         server.stop()
         with pytest.raises(RegistryUnavailableError):
             registry.run(run.id)
-        back = threading.Timer(0.5, server.start)
-        back.start()
+        clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: server.start())
+        monkeypatch.setattr(recorder_module, "time", clock)
         recorder.record_events(run.id, [MetricEvent(2, "train", {"mlm_loss": 8.0})])
-        back.join()
         assert list(registry.metrics(run.id).value) == [9.0, 8.0]

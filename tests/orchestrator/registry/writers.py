@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator.registry.registry import Registry
 from orchestrator.results import MetricEvent, ModelResult
+from tests.waiting import PATIENCE_S
 
 NUM_ROUNDS = 12
 
@@ -23,7 +24,7 @@ def run_together(work: Callable[[str, str, int], str], location: str, shared: st
     ]
     for process in processes:
         process.start()
-    found = [answers.get(timeout=120) for _ in processes]
+    found = [answers.get(timeout=PATIENCE_S) for _ in processes]
     for process in processes:
         process.join()
     answers.close()

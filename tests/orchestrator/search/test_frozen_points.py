@@ -36,7 +36,7 @@ def points(**fields: object) -> list[dict[str, object]]:
     return found
 
 
-def check(found: list[dict[str, object]], frozen: list[tuple[float, float, int, str, float]]) -> None:
+def assert_frozen(found: list[dict[str, object]], frozen: list[tuple[float, float, int, str, float]]) -> None:
     assert len(found) == len(frozen)
     for point, (learning_rate, warmup_ratio, *others) in zip(found, frozen, strict=True):
         assert list(point) == list(SPACE)
@@ -60,7 +60,7 @@ def test_grid_proposes_its_frozen_points() -> None:
 
 
 def test_random_search_proposes_its_frozen_points() -> None:
-    check(
+    assert_frozen(
         points(space=SPACE, search="random", trials=4, search_seed=7),
         [
             (0.021629346349426655, 0.19814818501454745, 12, "small", 1.0),
@@ -72,7 +72,7 @@ def test_random_search_proposes_its_frozen_points() -> None:
 
 
 def test_quasi_random_search_proposes_its_frozen_points() -> None:
-    check(
+    assert_frozen(
         points(space=SPACE, search="halton", trials=4, search_seed=7),
         [
             (0.009936934961887243, 0.41640856026394946, 60, "mini", 1.0),
@@ -84,7 +84,7 @@ def test_quasi_random_search_proposes_its_frozen_points() -> None:
 
 
 def test_optuna_proposes_its_frozen_points() -> None:
-    check(
+    assert_frozen(
         points(space=SPACE, search="optuna", trials=14, search_seed=7),
         [
             (1.2604754846298283e-05, 0.46233428803495447, 33, "mini", 1.0),

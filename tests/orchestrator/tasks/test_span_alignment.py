@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import TRAINERS
 from orchestrator.tasks import Answer, NerExample, QaExample, build_features
-from tests.orchestrator.tasks.conftest import SENTENCES
+from tests.orchestrator.tasks.sentences import SENTENCES
 
 KINDS = [*TRAINERS, "published byte_bpe"]
 WORDS = st.lists(st.text("abernt7éÑ漢字ß가", min_size=1, max_size=8), min_size=1, max_size=8)
