@@ -66,6 +66,8 @@ class ConfigFields:
     """Whether the layers' matrices and norms have biases."""
     layer_norm_eps: PositiveNumber = 1e-12
     """Number added to the variance in a LayerNorm."""
+    causal_attention: bool = False
+    """Whether a token attends to itself and to the tokens before it only; the pooler then reads the last token."""
     position_embedding_type: PositionEmbedding = "absolute"
     """Positions: "absolute" (learned), "rotary" (Su et al. 2021) or "alibi" (Press et al. 2022)."""
     position_offset: CountFromZero = 0

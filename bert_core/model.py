@@ -94,6 +94,7 @@ class EncoderLayer(nn.Module):
         self.pre_norm = config.norm_placement == "pre"
         self.num_heads = config.num_attention_heads
         self.attention_dropout_p = config.attention_probs_dropout_prob
+        self.causal_attention = config.causal_attention
         self.qkv = Linear(width, 3 * width, bias=bias)  # queries, keys and values of all heads: H → 3H
         self.attention_output = Linear(width, width, bias=bias)  # H → H
         self.attention_norm = nn.LayerNorm(width, eps=eps, bias=bias)
@@ -116,7 +117,7 @@ class EncoderLayer(nn.Module):
         q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).unbind(1)  # (T, N, D) each
         q, k = positions.apply_rotary(q), positions.apply_rotary(k)
         dropout_p = self.attention_dropout_p if self.training else 0.0
-        context = attention(q, k, v, seqs, dropout_p, positions.slopes)
+        context = attention(q, k, v, seqs, dropout_p, positions.slopes, self.causal_attention)
         return self.attention_output(context.flatten(1))  # type: ignore[no-any-return]
 
     def feed_forward(self, x: Tensor) -> Tensor:
@@ -201,18 +202,20 @@ class BertModel(PretrainedModel):
             yield self.norm(x) if is_last and self.norm is not None else x
 
     def pool(self, hidden: Tensor, seqs: PackedSequences, dropout: nn.Module | None = None) -> Tensor:
-        """Pooled output of each sequence, made from its first token: (T, W) → (B, H).
+        """Pooled output of each sequence, made from one of its tokens: (T, W) → (B, H).
 
-        `dropout` is applied in front of the pooler. Without a pooler it is the first token's vector itself: (B, W).
+        That is the first token or, with causal attention, the last one, which alone has seen all others. `dropout` is
+        applied in front of the pooler. Without a pooler it is the token's vector itself: (B, W).
         """
-        first = hidden.index_select(0, seqs.first_tokens)  # (B, W)
+        places = seqs.last_tokens if self.config.causal_attention else seqs.first_tokens  # (B,)
+        token = hidden.index_select(0, places)  # (B, W)
         if dropout is not None:
-            first = dropout(first)
+            token = dropout(token)
         if self.pooler is None:
-            return first
+            return token
         activation = self.config.pooler_activation
         assert activation is not None, "a model without this activation has no pooler"
-        return ACTIVATIONS[activation](self.pooler(first))
+        return ACTIVATIONS[activation](self.pooler(token))
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None

@@ -39,8 +39,8 @@ class PackedSequences:
     """Whether padding was packed as well: padding tokens are queries, never keys."""
     frozen_states: Tensor | None = None
     """Outputs of a frozen encoder for these tokens, from `LayerPooling.select`, (T, …); None: the layers are run."""
-    attention_cache: dict[int, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """Layout of the batch that attention on the CPU works out once for all layers, by the number of heads."""
+    attention_cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Layout of the batch that attention on the CPU works out once for all layers, by number of heads and causality."""
 
     @property
     def num_sequences(self) -> int:
@@ -56,6 +56,11 @@ class PackedSequences:
     def first_tokens(self) -> Tensor:
         """Places of the sequences' first tokens ([CLS]) among all tokens: (B,)."""
         return self.cu_seqlens[:-1]
+
+    @property
+    def last_tokens(self) -> Tensor:
+        """Places of the sequences' last tokens ([SEP]) among all tokens: (B,)."""
+        return self.cu_seqlens[1:] - 1
 
     @classmethod
     def from_lengths(cls, input_ids: Tensor, token_type_ids: Tensor, cu_seqlens: Tensor) -> Self:

@@ -25,18 +25,25 @@ BACKENDS: tuple[AttentionBackend, ...] = (
 
 
 def attention(
-    q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float = 0.0, slopes: Tensor | None = None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    seqs: PackedSequences,
+    dropout_p: float = 0.0,
+    slopes: Tensor | None = None,
+    is_causal: bool = False,
 ) -> Tensor:
     """Compute softmax(q·kᵀ / √D + bias)·v within each sequence: (T, N, D) each → (T, N, D).
 
     Vaswani et al. 2017, section 3.2.1. With `slopes` (N,) the bias is −slope · |i − j| (Press et al. 2022).
+    With `is_causal` a token attends to itself and to the tokens before it only.
     """
-    call = AttentionCall(q.device.type, q.dtype, dropout_p, slopes is not None, seqs.includes_padding)
+    call = AttentionCall(q.device.type, q.dtype, dropout_p, slopes is not None, seqs.includes_padding, is_causal)
     backend = choose_backend(call)
     if q.is_cuda:
-        return backend(q, k, v, seqs, dropout_p, slopes)
+        return backend(q, k, v, seqs, dropout_p, slopes, is_causal)
     with torch.autocast("cpu", enabled=False):  # it would make the softmax's output full precision, twice the memory
-        return backend(q, k, v, seqs, dropout_p, slopes)
+        return backend(q, k, v, seqs, dropout_p, slopes, is_causal)
 
 
 def choose_backend(call: AttentionCall) -> AttentionBackend:

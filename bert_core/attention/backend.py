@@ -26,6 +26,8 @@ class AttentionCall:
     """Whether there are linear biases (ALiBi)."""
     includes_padding: bool = False
     """Whether padding is among the tokens."""
+    is_causal: bool = False
+    """Whether a token attends to itself and to the tokens before it only."""
 
 
 class AttentionBackend(ABC):
@@ -40,6 +42,13 @@ class AttentionBackend(ABC):
 
     @abstractmethod
     def __call__(
-        self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        seqs: PackedSequences,
+        dropout_p: float,
+        slopes: Tensor | None,
+        is_causal: bool,
     ) -> Tensor:
         """Compute the context of each token: (T, N, D) each → (T, N, D)."""

@@ -36,12 +36,20 @@ class GroupedAttention(AttentionBackend):
         return "cannot leave out padding that is among the tokens" if call.includes_padding else None
 
     def __call__(
-        self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        seqs: PackedSequences,
+        dropout_p: float,
+        slopes: Tensor | None,
+        is_causal: bool,
     ) -> Tensor:
         num_heads = q.shape[1]
-        if num_heads not in seqs.attention_cache:  # the same for all layers
-            seqs.attention_cache[num_heads] = LengthGroups.build(seqs.cu_seqlens, num_heads)
-        return grouped_attention(q, k, v, seqs.attention_cache[num_heads], dropout_p, slopes)
+        layout = (num_heads, is_causal)
+        if layout not in seqs.attention_cache:  # the same for all layers
+            seqs.attention_cache[layout] = LengthGroups.build(seqs.cu_seqlens, num_heads, is_causal)
+        return grouped_attention(q, k, v, seqs.attention_cache[layout], dropout_p, slopes)
 
 
 @dataclass(frozen=True)
@@ -54,14 +62,14 @@ class LengthGroups:
     shapes: list[tuple[int, int]]
     """n and S of each group."""
     biases: list[Tensor]
-    """Bias of each group's scores, (n·N, 1, S): 0 where there is a token to attend to, −∞ where there is none."""
+    """Bias of each group's scores, (n·N, 1 or S, S): 0 where there is a token to attend to, −∞ where there is none."""
     gather: Tensor
     """Place of each of the R rows among the T·N rows of a (T, N, D) tensor, T·N for padding: (R,) int64."""
     scatter: Tensor
     """Place of each of the T·N rows among the R rows: (T·N,) int64."""
 
     @classmethod
-    def build(cls, cu_seqlens: Tensor, num_heads: int) -> Self:
+    def build(cls, cu_seqlens: Tensor, num_heads: int, is_causal: bool = False) -> Self:
         """Group sequences, the longest first, as many at a time as a group may have; from cumulative lengths (B+1,)."""
         starts, lengths = cu_seqlens[:-1].long(), cu_seqlens.diff().long()
         num_tokens, heads = int(cu_seqlens[-1]), torch.arange(num_heads)[:, None]
@@ -75,7 +83,8 @@ class LengthGroups:
             rows = (starts[members, None, None] + places) * num_heads + heads  # (n, N, S)
             shapes.append((len(members), width))
             gathers.append(torch.where(is_token, rows, num_tokens * num_heads).flatten())
-            bias = torch.zeros(is_token.shape).masked_fill_(~is_token, -math.inf)
+            is_key = is_token & (places <= places[:, None]) if is_causal else is_token  # (n, 1 or S, S)
+            bias = torch.zeros(is_key.shape).masked_fill_(~is_key, -math.inf)
             biases.append(bias.repeat_interleave(num_heads, dim=0))
         gather = torch.cat(gathers)
         scatter = torch.empty(num_tokens * num_heads + 1, dtype=torch.int64)

@@ -24,10 +24,17 @@ class FusedAttention(AttentionBackend):
         return None if call.device == "cuda" else "computes padding too, which pays on CUDA only"
 
     def __call__(
-        self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        seqs: PackedSequences,
+        dropout_p: float,
+        slopes: Tensor | None,
+        is_causal: bool,
     ) -> Tensor:
         q, k, v = (seqs.unpack(tensor).transpose(1, 2) for tensor in (q, k, v))  # (B, N, S, D) each
-        mask = seqs.attention_mask[:, None, None, :] if slopes is None else _padded_bias(seqs, slopes, q.dtype)
+        mask = _keys(seqs, is_causal) if slopes is None else _padded_bias(seqs, slopes, q.dtype, is_causal)
         context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_p)
         return seqs.pack(context.transpose(1, 2))  # (T, N, D)
 
@@ -42,18 +49,34 @@ class ReferenceAttention(AttentionBackend):
         return None
 
     def __call__(
-        self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        seqs: PackedSequences,
+        dropout_p: float,
+        slopes: Tensor | None,
+        is_causal: bool,
     ) -> Tensor:
         rows = seqs.unpack(torch.stack([q, k, v], dim=1))  # (B, S, 3, N, D)
         q, k, v = rows.permute(2, 0, 3, 1, 4).unbind(0)  # (B, N, S, D) each
-        bias = _padded_bias(seqs, slopes, q.dtype)  # (B, 1 or N, 1 or S, S)
+        bias = _padded_bias(seqs, slopes, q.dtype, is_causal)  # (B, 1 or N, 1 or S, S)
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]) + bias  # (B, N, S, S)
         context = F.dropout(scores.softmax(dim=-1), dropout_p) @ v
         return seqs.pack(context.transpose(1, 2))  # (T, N, D)
 
 
-def _padded_bias(seqs: PackedSequences, slopes: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """Bias to add to the scores of padded rows, −∞ at padding: (B, 1 or N, 1 or S, S)."""
+def _keys(seqs: PackedSequences, is_causal: bool) -> Tensor:
+    """Whether a place of a padded row may be attended to from another: (B, 1, 1 or S, S) bool."""
     keys = seqs.attention_mask[:, None, None, :]  # (B, 1, 1, S)
+    if not is_causal:
+        return keys
+    places = torch.arange(keys.shape[-1], device=keys.device)
+    return keys & (places <= places[:, None])  # (B, 1, S, S)
+
+
+def _padded_bias(seqs: PackedSequences, slopes: Tensor | None, dtype: torch.dtype, is_causal: bool) -> Tensor:
+    """Bias to add to the scores of padded rows, −∞ where there is nothing to attend to: (B, 1 or N, 1 or S, S)."""
+    keys = _keys(seqs, is_causal)
     bias = torch.zeros(1, device=keys.device) if slopes is None else alibi_bias(slopes, seqs.max_seqlen)
     return torch.where(keys, bias.to(dtype), -math.inf)

@@ -28,11 +28,19 @@ class VarlenAttention(AttentionBackend):
             "has no attention dropout": call.dropout_p != 0.0,
             "has no linear biases": call.has_slopes,
             "cannot leave out padding that is among the tokens": call.includes_padding,
+            "asks for causal attention differently in each PyTorch": call.is_causal,
         }
         return next((reason for reason, holds in reasons.items() if holds), None)
 
     def __call__(
-        self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        seqs: PackedSequences,
+        dropout_p: float,
+        slopes: Tensor | None,
+        is_causal: bool,
     ) -> Tensor:
         from torch.nn.attention.varlen import varlen_attn
 

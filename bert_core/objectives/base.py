@@ -86,6 +86,9 @@ class HiddenTokens:
 class TokenObjective(Objective):
     """An objective whose predictions are tokens of the vocabulary. A run has exactly one."""
 
+    is_causal: ClassVar[bool] = False
+    """Whether a token must not see those behind it: the model then has `BertConfig.causal_attention`."""
+
     @abstractmethod
     def hide_tokens(
         self, laid: LaidOut, masking: MaskingConfig, *, seed: int, epoch: int, example: NDArray[np.int64]

@@ -67,7 +67,8 @@ def compute_states(features: Features, model: HeadModel, precision: Precision = 
 
 
 def _reads_every_token(model: HeadModel, features: Features) -> bool:
-    return features.head == "qa" or model.config.num_lstm_layers > 0
+    config = model.config  # a causal model pools the last token, which is not among `_rows`
+    return features.head == "qa" or config.num_lstm_layers > 0 or config.causal_attention
 
 
 def _rows(features: Features) -> NDArray[np.int64]:

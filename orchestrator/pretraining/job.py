@@ -8,7 +8,7 @@ from bert_core.config import BertConfig
 from bert_core.distillation import student_of
 from bert_core.heads import BertForPreTraining
 from bert_core.masking import MaskingConfig
-from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES
+from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES, TOKEN_OBJECTIVES
 from bert_core.objectives.base import SentenceObjective
 from bert_core.objectives.batches import SegmentConfig
 from bert_core.text.tokenization import Tokenizer
@@ -128,9 +128,10 @@ def check_start(init_folder: str, tokenizer: Tokenizer) -> None:
 
 def build_model(job: PretrainJob) -> BertForPreTraining:
     """The model that a run starts from: with random weights drawn by the seed, or with those of another model."""
+    is_causal = TOKEN_OBJECTIVES[job.spec.token_objective].is_causal
     if job.init_folder is None:
         config = build_config(job.spec.model, job.tokenizer.vocab_size, job.tokenizer.pad_id)
-        return BertForPreTraining.from_config(config, seed=job.spec.seed)
+        return BertForPreTraining.from_config(replace(config, causal_attention=is_causal), seed=job.spec.seed)
     asked = {name: getattr(job.spec.model, name) for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")}
     config = replace(
         BertConfig.from_pretrained(local_copy(job.init_folder)),
@@ -148,4 +149,9 @@ def build_model(job: PretrainJob) -> BertForPreTraining:
             f"{job.init_folder}; lower it"
         )
     model = BertForPreTraining.from_pretrained(local_copy(job.init_folder), config, seed=job.spec.seed)
+    if config.causal_attention != is_causal:
+        # Only now, as the folder's weights go by the names of its own family.
+        changed = BertForPreTraining.from_config(replace(model.config, causal_attention=is_causal))
+        changed.load_state_dict(model.state_dict())
+        model = changed
     return model if job.num_hidden_layers is None else student_of(model, job.num_hidden_layers)

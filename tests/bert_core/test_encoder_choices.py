@@ -4,6 +4,8 @@ Run alone: pytest tests/bert_core/test_encoder_choices.py
 """
 
 import itertools
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -118,3 +120,24 @@ def test_layer_outputs_begin_with_the_embeddings_and_end_with_the_result() -> No
     assert len(outputs) == 1 + model.config.num_hidden_layers
     assert torch.equal(outputs[0], model.embeddings(seqs))
     assert torch.equal(outputs[-1], model.encode(seqs))
+
+
+@pytest.mark.parametrize("choices", [{}, {"position_embedding_type": "rotary"}, {"position_embedding_type": "alibi"}])
+def test_a_causal_model_does_not_look_ahead(choices: dict[str, Any]) -> None:
+    config = small_config(causal_attention=True, **choices)
+    model = scattered(BertModel.from_config(config)).eval()
+    batch = ragged_batch(config, [9, 9], 9, seed=0)
+    changed = {**batch, "input_ids": batch["input_ids"].clone()}
+    changed["input_ids"][:, 5:] = 1
+    with torch.no_grad():
+        before, after = (model(**inputs).last_hidden_state for inputs in (batch, changed))
+        pooled_before, pooled_after = (model(**inputs).pooler_output for inputs in (batch, changed))
+    torch.testing.assert_close(after[:, :5], before[:, :5])
+    assert not torch.allclose(after[:, 5:], before[:, 5:])
+    assert not torch.allclose(pooled_after, pooled_before)  # of the last token, which sees everything
+
+
+def test_a_causal_model_is_saved_as_no_family_of_transformers(tmp_path: Path) -> None:
+    BertModel.from_config(small_config(causal_attention=True)).save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "bert_core"
+    assert BertModel.from_pretrained(tmp_path).config.causal_attention

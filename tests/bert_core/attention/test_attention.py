@@ -32,7 +32,12 @@ def projections(num_tokens: int, dtype: torch.dtype = torch.float64) -> list[tor
 
 
 def by_definition(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: list[int], slopes: torch.Tensor | None
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    lengths: list[int],
+    slopes: torch.Tensor | None,
+    is_causal: bool = False,
 ) -> torch.Tensor:
     """One sequence and one head at a time."""
     rows = []
@@ -43,6 +48,8 @@ def by_definition(
             scores = (q_s[:, n] @ k_s[:, n].T) / math.sqrt(q.shape[-1])
             if slopes is not None:
                 scores = scores - slopes[n] * (places[:, None] - places).abs()
+            if is_causal:
+                scores = torch.where(places <= places[:, None], scores, -math.inf)
             heads.append(scores.softmax(-1) @ v_s[:, n])
         rows.append(torch.stack(heads, dim=1))
     return torch.cat(rows)
@@ -50,14 +57,14 @@ def by_definition(
 
 @pytest.mark.parametrize("backend", ON_CPU, ids=lambda backend: backend.name)
 @settings(deadline=None, max_examples=20)
-@given(SHORT | LONG, st.sampled_from([None, torch.tensor([0.5, 0.25])]))
+@given(SHORT | LONG, st.sampled_from([None, torch.tensor([0.5, 0.25])]), st.booleans())
 def test_backends_follow_the_definition_in_values_and_gradients(
-    backend: AttentionBackend, lengths: list[int], slopes: torch.Tensor | None
+    backend: AttentionBackend, lengths: list[int], slopes: torch.Tensor | None, is_causal: bool
 ) -> None:
     results = []
     for function in (
-        lambda *qkv: backend(*qkv, packed(lengths), 0.0, slopes),
-        lambda *qkv: by_definition(*qkv, lengths, slopes),
+        lambda *qkv: backend(*qkv, packed(lengths), 0.0, slopes, is_causal),
+        lambda *qkv: by_definition(*qkv, lengths, slopes, is_causal),
     ):
         qkv = projections(sum(lengths))
         context = function(*qkv)
@@ -84,6 +91,14 @@ def test_sequence_is_independent_of_its_neighbors(length: int) -> None:
     together = attention(q, k, v, packed([length, length]))
     alone = attention(q[:length], k[:length], v[:length], packed([length]))
     torch.testing.assert_close(together[:length], alone)
+
+
+def test_one_batch_serves_models_with_and_without_causal_attention() -> None:
+    q, k, v = projections(9)
+    shared = packed([4, 5])
+    for is_causal in (False, True, False):
+        own = attention(q, k, v, packed([4, 5]), is_causal=is_causal)
+        torch.testing.assert_close(attention(q, k, v, shared, is_causal=is_causal), own)
 
 
 def test_kept_padding_looks_but_is_not_looked_at() -> None:
@@ -129,7 +144,9 @@ def test_varlen_is_chosen_on_cuda_in_sixteen_bits() -> None:
         (AttentionCall("cuda", HALF, dropout_p=0.1), "fused"),
         (AttentionCall("cuda", HALF, has_slopes=True), "fused"),
         (AttentionCall("cuda", HALF, includes_padding=True), "fused"),
+        (AttentionCall("cuda", HALF, is_causal=True), "fused"),
         (AttentionCall("cpu", FULL), "grouped"),
+        (AttentionCall("cpu", FULL, is_causal=True), "grouped"),
         (AttentionCall("cpu", HALF, dropout_p=0.1, has_slopes=True), "grouped"),
         (AttentionCall("cpu", FULL, includes_padding=True), "reference"),
     ],

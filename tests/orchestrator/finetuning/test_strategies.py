@@ -4,6 +4,7 @@ Run alone: pytest tests/orchestrator/finetuning/test_strategies.py
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,16 @@ def test_kept_outputs_give_the_logits_of_the_whole_model(head: Head, layer_pooli
         assert len(kept.input_ids) < len(features.input_ids)
         logits, from_kept = logits[features.word_starts], from_kept[kept.word_starts]
     np.testing.assert_allclose(from_kept, logits, atol=1e-5)
+
+
+def test_outputs_kept_of_a_causal_encoder_have_the_token_that_it_pools(tmp_path: Path) -> None:
+    task = load_task(tiny_tasks.classification(tmp_path))
+    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
+    both_ways = build_model("classification", task.labels, RecipeSpec(), None, tokenizer)
+    model = type(both_ways).from_config(replace(both_ways.config, causal_attention=True)).eval()
+    features = build_features("classification", task.labels, task.examples("train")[:40], tokenizer, max_seq_length=16)
+    kept = compute_states(features, model)
+    np.testing.assert_allclose(compute_logits(model, kept), compute_logits(model, features), atol=1e-5)
 
 
 def test_outputs_kept_for_recurrent_layers_are_those_of_every_token(tmp_path: Path) -> None:

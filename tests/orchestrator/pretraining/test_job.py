@@ -4,14 +4,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from bert_core.errors import ConfigError, TokenizerError
 from bert_core.examples.segments import TokenizedDocuments
 from bert_core.heads import BertForPreTraining
+from bert_core.objectives import TOKEN_OBJECTIVES
+from bert_core.objectives.masked_lm import MaskedLM
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.errors import CorpusError
 from orchestrator.models.config import build_config
-from orchestrator.pretraining.job import build_masking, build_stream, build_validation, check_start
+from orchestrator.pretraining.job import build_masking, build_model, build_stream, build_validation, check_start
 from orchestrator.specs import ModelSpec, PretrainSpec
 from tests.orchestrator.pretraining.small_run import make_job, make_tokenizer
 
@@ -82,6 +85,26 @@ def test_a_model_is_continued_with_its_own_vocabulary_only(tmp_path: Path) -> No
     check_start(str(tmp_path), own)
     with pytest.raises(TokenizerError, match="is not the checkpoint's"):
         check_start(str(tmp_path), other)
+
+
+class CausalLM(MaskedLM):
+    """An objective whose tokens must not see those behind them."""
+
+    is_causal = True
+
+
+def test_the_token_objective_decides_whether_attention_is_causal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both_ways = build_model(make_job(tmp_path))
+    both_ways.save_pretrained(tmp_path / "model")
+    jobs = [make_job(tmp_path), make_job(tmp_path, init_folder=str(tmp_path / "model"))]
+    assert [build_model(job).config.causal_attention for job in jobs] == [False, False]
+    monkeypatch.setitem(TOKEN_OBJECTIVES, "masked_lm", CausalLM())  # type: ignore[arg-type]
+    models = [build_model(job) for job in jobs]
+    assert [model.config.causal_attention for model in models] == [True, True]
+    assert models[1].state_dict().keys() == both_ways.state_dict().keys()
+    assert all(torch.equal(value, both_ways.state_dict()[name]) for name, value in models[1].state_dict().items())
 
 
 def test_sizes_can_be_changed_number_by_number() -> None:
