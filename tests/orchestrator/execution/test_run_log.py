@@ -104,7 +104,8 @@ def test_a_log_that_cannot_be_written_is_one_warning_and_ends_nothing(
     assert "log.txt cannot be written: [Errno 28] No space left on device" in warning
 
 
-def test_half_of_a_character_does_not_end_a_run(tmp_path: Path) -> None:
+def test_half_of_a_character_does_not_end_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.getLogger("orchestrator"), "propagate", False)  # pytest could not report the line
     with logged_run(str(tmp_path)):
         logger.info("not UTF-8: \udcff")
     assert lines(str(tmp_path)) == ["not UTF-8: ?", "completed"]
