@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import Any
 
 import ray
@@ -15,7 +14,7 @@ from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import join
 from orchestrator.storage.files import absolute
-from orchestrator.tasks import load_task
+from orchestrator.tasks import Task
 from orchestrator.training.checkpoints import delete_checkpoints
 from orchestrator.training.event_queue import EventQueueActor
 
@@ -24,6 +23,7 @@ POLL_S = 0.2
 
 def run_distillation(
     spec: DistillSpec,
+    task: Task,
     *,
     run_folder: str,
     attempt: int,
@@ -35,19 +35,19 @@ def run_distillation(
     resumed run.
 
     Args:
+        task: the spec's task, loaded.
         storage: for what runs share.
         resolve_name: the folder of a model that a field names, from field and name.
 
     Raises: what `distill` raises; RunFailedError when the process keeps dying; what `on_event` raises.
     """
     assert spec.task is not None, "a pretrained teacher's student is trained by distill_on_corpus"
-    task = load_task(spec.task)
     task.file("train")  # a task without one teaches nothing
     init_from = spec.recipe.init_from
     job = DistillJob(
         spec=spec,
         # Ray's processes have another working folder.
-        task=replace(task, files={split: absolute(path) for split, path in task.files.items()}),
+        task=task.at_absolute_paths(),
         teacher_folder=absolute(resolve_name("teacher", spec.teacher)),
         init_folder=None if init_from == RANDOM else absolute(resolve_name("init_from", init_from)),
         run_folder=absolute(run_folder),
@@ -72,7 +72,7 @@ def run_distillation(
 
 @contextmanager
 def waiting_for(work: Any, problem: str, remedy: str = "") -> Iterator[None]:
-    """A remote task goes with whoever stops waiting for it. Raises: RunFailedError for what Ray says went wrong."""
+    """Cancels a remote task when its caller stops waiting. Raises: RunFailedError for what Ray says went wrong."""
     try:
         yield
     except ray.exceptions.RayError as error:

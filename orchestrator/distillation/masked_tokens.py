@@ -54,14 +54,16 @@ class MaskedTokenLoss:
                 sums = model.sums(*inputs)
             with torch.no_grad():
                 theirs = teacher.bert.encode(seqs)  # (T, H)
-            loss = objective.labels * loss_of_sums(sums, counts)
-            if objective.soft_targets:
+            loss = objective.labels_weight * loss_of_sums(sums, counts)
+            if objective.soft_targets_weight:
                 logits, targets = _common(model, seen[-1][positions], teacher, theirs[positions])  # (P, V) each
                 share = len(positions) / counts[0]
-                loss = loss + objective.soft_targets * share * soft_target_loss(logits, targets, objective.temperature)
-            if objective.hidden_cosine:
+                loss = loss + objective.soft_targets_weight * share * soft_target_loss(
+                    logits, targets, objective.temperature
+                )
+            if objective.hidden_cosine_weight:
                 share = seqs.num_tokens / counts[2]
-                loss = loss + objective.hidden_cosine * share * hidden_cosine_loss(seen[-1], theirs)
+                loss = loss + objective.hidden_cosine_weight * share * hidden_cosine_loss(seen[-1], theirs)
         return sums, loss
 
 

@@ -146,6 +146,7 @@ def _pretrain_callbacks(spec: PretrainSpec, context: StageContext) -> dict[str, 
 def _run_sweep(spec: SweepSpec, context: StageContext) -> SweepResult:
     from orchestrator.finetuning.sweep import run_sweep
     from orchestrator.finetuning.sweep_progress import SweepListener
+    from orchestrator.tasks import load_task
 
     recorder, run_id, progress = context.recorder, context.run_id, context.progress
     finished = _finished_trials(context.run_folder)
@@ -172,6 +173,7 @@ def _run_sweep(spec: SweepSpec, context: StageContext) -> SweepResult:
 
     result = run_sweep(
         spec,
+        load_task(spec.task),
         run_folder=context.run_folder,
         storage=context.settings.storage,
         resolve_name=partial(resolve_name, settings=context.settings),
@@ -191,6 +193,7 @@ def _run_distill(spec: DistillSpec, context: StageContext) -> DistillResult | Pr
     if spec.pretraining is not None:
         return _distill_on_corpus(spec, spec.pretraining, context)
     from orchestrator.distillation.launch import run_distillation
+    from orchestrator.tasks import load_task
 
     def on_event(event: Event) -> None:
         context.refuse_if_superseded()
@@ -202,8 +205,10 @@ def _run_distill(spec: DistillSpec, context: StageContext) -> DistillResult | Pr
             context.progress.say(message_line(event))
 
     context.progress.show("the teacher answers the training split")
+    assert spec.task is not None, "the spec asks for a task or pretraining"
     result = run_distillation(
         spec,
+        load_task(spec.task),
         run_folder=context.run_folder,
         attempt=context.attempt,
         storage=context.settings.storage,
@@ -232,6 +237,7 @@ def _distill_on_corpus(spec: DistillSpec, pretraining: PretrainSpec, context: St
 
 def _run_evaluate(spec: EvaluateSpec, context: StageContext) -> EvaluationResult:
     from orchestrator.inference.scoring import evaluate
+    from orchestrator.tasks import load_task
 
     reranking = None
     if spec.rerank is not None:
@@ -240,7 +246,7 @@ def _run_evaluate(spec: EvaluateSpec, context: StageContext) -> EvaluationResult
         reranking = Reranking(resolve_name("rerank", spec.rerank, context.settings), spec.relevant, spec.candidates)
     result = evaluate(
         resolve_model(spec.model, context.settings),
-        spec.task,
+        load_task(spec.task),
         spec.split,
         context.settings.storage,
         spec.batch_size,

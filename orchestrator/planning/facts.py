@@ -103,7 +103,7 @@ def _task_facts(task: "Task") -> Iterator[tuple[str, str]]:
 
 def _about(task: "Task") -> str:
     """A long passage gives more than one window to train on."""
-    return "about " if task.head in ("ner", "qa") else ""
+    return "about " if task.type.splits_long_examples else ""
 
 
 def _memory_text(num_parameters: int) -> str:

@@ -54,7 +54,7 @@ class Networks:
         Raises: SpecError, ConfigError, TokenizerError, TaskDataError, CheckpointError.
         """
         from orchestrator.distillation.student import check_widths
-        from orchestrator.finetuning.search_space import check_recipe
+        from orchestrator.finetuning.recipe_checks import check_recipe
         from orchestrator.tasks import load_task
 
         head = None
@@ -126,9 +126,8 @@ class Networks:
         """See that a teacher was, or will be, fine-tuned for a task; its weights are not read."""
         from bert_core.checkpoints.pretrained import WEIGHTS_FILE
         from bert_core.text.tokenization import Tokenizer
-        from orchestrator.finetuning.dual_encoder import CLASSIFIER_FILE, DualEncoder
         from orchestrator.finetuning.evaluation import with_labels_of
-        from orchestrator.finetuning.heads import HEAD_MODELS
+        from orchestrator.finetuning.heads import HEADS
         from orchestrator.finetuning.model_folder import FineTunedModel, read_record
 
         if teacher.startswith(STAGE_MARK):
@@ -137,10 +136,10 @@ class Networks:
         folder = local_copy(resolve_name("teacher", teacher, self.settings), skip=(WEIGHTS_FILE,))
         config = BertConfig.from_pretrained(folder)
         record = read_record(folder, config)
-        model = HEAD_MODELS[record.head](config, seed=None)  # without storage: only its labels are asked for
+        head = HEADS[record.head]
+        model = head.model_type(config, seed=None)  # without storage: only its labels are asked for
         with_labels_of(FineTunedModel(model, Tokenizer.load(folder), record), task, teacher)
-        if isinstance(model, DualEncoder) and task.objective is not None and not (folder / CLASSIFIER_FILE).exists():
-            model.set_objective(task.objective)
+        head.check_objective(folder, task.objective)
 
     def _check_stage_of_teacher(self, teacher: str, task: "Task") -> None:
         """See that a stage's task has the head, the labels and the columns of the one that its model is to teach."""

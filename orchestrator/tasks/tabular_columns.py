@@ -1,25 +1,36 @@
 """A person's own columns beside the text, numbers and categories, as the vector that a classifier reads.
 
-What the vector is made with (means, spreads, categories) is learnt from a split once and kept with the model.
+What the vector is made with (means, spreads, categories) is learned from a split once and kept with the model.
 """
 
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import TaskDataError
-from orchestrator.tasks.examples import TextExample
 
 _MAX_CATEGORIES = 1000
 """More than these are text, and belong there."""
 
 _LARGEST = 1e30
 """Numbers beyond this leave no room for arithmetic in float32."""
+
+
+class TabularRow(Protocol):
+    """An example with values of a person's own columns."""
+
+    @property
+    def numbers(self) -> Sequence[float | None]:
+        """One value per numerical column; None where it is missing."""
+
+    @property
+    def categories(self) -> Sequence[str | None]:
+        """One value per categorical column; None where it is missing."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +79,7 @@ class TabularColumns:
 
     @classmethod
     def learn(
-        cls, numerical_columns: Sequence[str], categorical_columns: Sequence[str], examples: Sequence[TextExample]
+        cls, numerical_columns: Sequence[str], categorical_columns: Sequence[str], examples: Sequence[TabularRow]
     ) -> Self:
         """From a split's examples. Raises: TaskDataError for a category column that holds something else."""
         numbers = []
@@ -97,7 +108,7 @@ class TabularColumns:
             tuple(CategoricalColumn(column["name"], tuple(column["categories"])) for column in values["categories"]),
         )
 
-    def encode(self, examples: Sequence[TextExample]) -> NDArray[np.float32]:
+    def encode(self, examples: Sequence[TabularRow]) -> NDArray[np.float32]:
         """(N, E)"""
         encoded = np.zeros((len(examples), self.width), np.float32)
         start = 0

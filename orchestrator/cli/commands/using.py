@@ -115,6 +115,7 @@ def evaluate(
     from orchestrator.inference import scoring
     from orchestrator.models.resolve import resolve_model
     from orchestrator.specs.loading import load_task_spec
+    from orchestrator.tasks import load_task
 
     spec = load_task_spec(task, overrides)
     check_known(spec)
@@ -122,7 +123,7 @@ def evaluate(
     with changing_line() as show:
         result = scoring.evaluate(
             resolve_model(model, settings),
-            spec,
+            load_task(spec),
             split,  # type: ignore[arg-type]
             settings.storage,
             batch_size,

@@ -21,6 +21,7 @@ from orchestrator.results import Event, MetricEvent
 from orchestrator.settings import Settings
 from orchestrator.specs import DistillSpec
 from orchestrator.specs.loading import parse_spec
+from orchestrator.tasks import load_task
 from tests.orchestrator.finetuning import tiny_tasks
 
 
@@ -71,6 +72,7 @@ def follow(folder: Path, on_event: Callable[[Event], None] = lambda event: None)
     spec = DistillSpec.model_validate({"teacher": "large", "task": tiny_tasks.classification(folder)})
     launch.run_distillation(
         spec,
+        load_task(spec.task),
         run_folder=str(folder / "run"),
         attempt=1,
         storage=str(folder / "storage"),

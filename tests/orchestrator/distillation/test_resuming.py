@@ -8,7 +8,7 @@ import random
 import pytest
 
 from bert_core.errors import CheckpointError
-from orchestrator.distillation.objective import DistillationLoss
+from orchestrator.distillation.task_loss import DistillationLoss
 from orchestrator.errors import RunStoppedError
 from orchestrator.results import DistillResult, MessageEvent, MetricEvent
 from orchestrator.storage import digest_file

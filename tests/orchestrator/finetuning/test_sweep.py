@@ -19,6 +19,7 @@ from orchestrator.finetuning.sweep import run_sweep
 from orchestrator.finetuning.sweep_progress import SweepListener
 from orchestrator.results import MetricEvent, SweepResult, TrialResult, TrialStart
 from orchestrator.specs import SweepSpec
+from orchestrator.tasks import load_task
 from tests.orchestrator.finetuning import tiny_tasks
 
 
@@ -58,6 +59,7 @@ class Laboratory:
 
         result = run_sweep(
             spec,
+            load_task(spec.task),
             run_folder=str(self.folder / "storage" / "runs" / "run-1"),
             storage=str(self.folder / "storage"),
             resolve_name=lambda field, name: str(self.folder / name),

@@ -14,8 +14,8 @@ from orchestrator.errors import TaskDataError
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import load_task
 from orchestrator.tasks.bio_tags import complete_tag_set, to_bio
-from orchestrator.tasks.conll import ConllReader
 from orchestrator.tasks.text_files import BadRecords
+from orchestrator.tasks.types.conll import ConllReader
 from tests.shared_data import shared_file
 
 TAGS = st.lists(st.sampled_from(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]))

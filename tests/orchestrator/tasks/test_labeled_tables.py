@@ -14,14 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import TaskDataError
-from orchestrator.tasks.examples import ClassificationExample, MultiLabelExample, MultipleChoiceExample
-from orchestrator.tasks.labeled_tables import (
-    ClassificationTable,
-    MultiLabelTable,
-    MultipleChoiceTable,
-    RegressionTable,
-)
 from orchestrator.tasks.text_files import BadRecords
+from orchestrator.tasks.types.classification import ClassificationExample, ClassificationTable
+from orchestrator.tasks.types.multi_label import MultiLabelExample, MultiLabelTable
+from orchestrator.tasks.types.multiple_choice import MultipleChoiceExample, MultipleChoiceTable
+from orchestrator.tasks.types.regression import RegressionTable
 
 NAMES = ["loud", "very loud", "3", "a;b", "zäh"]
 TOPICS = MultiLabelTable(("text",), "topics", labels=tuple(NAMES))

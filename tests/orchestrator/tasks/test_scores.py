@@ -12,25 +12,21 @@ import pytest
 from orchestrator.errors import TaskDataError
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import (
-    AnswerPrediction,
-    ChoicePrediction,
-    ClassPrediction,
-    LabelsPrediction,
-    MultiLabelExample,
-    MultipleChoiceExample,
-    Prediction,
-    QaExample,
-    TagsPrediction,
     Task,
-    ValuePrediction,
     load_task,
     majority_baseline,
     prediction_rows,
     score,
     write_prediction_rows,
 )
-from orchestrator.tasks.examples import ClassificationExample, NerExample, RegressionExample
-from orchestrator.tasks.scores import metric_names
+from orchestrator.tasks.types.classification import ClassificationExample, ClassPrediction
+from orchestrator.tasks.types.conll import NerExample
+from orchestrator.tasks.types.multi_label import LabelsPrediction, MultiLabelExample
+from orchestrator.tasks.types.multiple_choice import ChoicePrediction, MultipleChoiceExample
+from orchestrator.tasks.types.ner import TagsPrediction
+from orchestrator.tasks.types.qa import AnswerPrediction
+from orchestrator.tasks.types.regression import RegressionExample, ValuePrediction
+from orchestrator.tasks.types.squad import QaExample
 from tests.shared_data import shared_file
 
 
@@ -80,8 +76,8 @@ def answers(tmp_path: Path) -> Task:
     return own_task(tmp_path, "qa", json.dumps(data), "a.json")
 
 
-def gold_predictions(task: Task) -> list[Prediction]:
-    made: list[Prediction] = []
+def gold_predictions(task: Task) -> list[Any]:
+    made: list[Any] = []
     for example in task.examples("validation"):
         if isinstance(example, ClassificationExample):
             made.append(ClassPrediction(example.label or "", (0.25, 0.75)))
@@ -104,7 +100,7 @@ def test_gold_predictions_score_1_under_the_names_that_can_rank(name: str, reque
     task: Task = request.getfixturevalue(name)
     scores = score(task, "validation", gold_predictions(task))
     assert scores == dict.fromkeys(scores, pytest.approx(1.0))
-    assert set(metric_names(task.id, task.head, len(task.labels))) <= scores.keys()
+    assert set(task.type.metric_names(task)) <= scores.keys()
     assert task.metric in scores
 
 

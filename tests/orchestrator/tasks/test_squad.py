@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import TaskDataError
-from orchestrator.tasks.examples import Answer, QaExample
-from orchestrator.tasks.squad import SquadReader, find_answer
 from orchestrator.tasks.text_files import BadRecords
+from orchestrator.tasks.types.squad import Answer, QaExample, SquadReader, find_answer
 
 CONTEXT = "the cat saw the cat and the ünruly cat"
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from orchestrator.errors import SpecError, TaskDataError
 from orchestrator.results import Split
-from orchestrator.tasks.examples import QueryExample
 from orchestrator.tasks.tables import read_rows
 from orchestrator.tasks.text_files import BadRecords, find_file
+from orchestrator.tasks.types.base import Reader
 
 JUDGMENT_FILES: Mapping[Split, tuple[str, ...]] = {
     "train": ("qrels/train.tsv",),
@@ -22,8 +22,18 @@ JUDGMENT_FILES: Mapping[Split, tuple[str, ...]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class QueryExample:
+    """A query, and how much finding each relevant document is worth."""
+
+    id: str
+    text: str
+    gains: Mapping[str, float]
+    """Gain by the document's id; documents without one are not relevant."""
+
+
 @dataclass(frozen=True)
-class RetrievalReader:
+class RetrievalReader(Reader[QueryExample]):
     """Reads judgments as queries with the documents that are relevant to them."""
 
     documents: str
@@ -33,7 +43,7 @@ class RetrievalReader:
 
     @property
     def shared_files(self) -> tuple[str, ...]:
-        """What every split is read with beside its judgments."""
+        """Documents and queries, which every split is read with beside its judgments."""
         return self.documents, self.queries
 
     def read(self, path: str, bad: BadRecords) -> Iterator[QueryExample]:

@@ -2,17 +2,35 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from orchestrator.errors import TaskDataError
 from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair
-from orchestrator.tasks.examples import Answer, QaExample
 from orchestrator.tasks.text_files import BadRecords, read_decompressed
+from orchestrator.tasks.types.base import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A span of a passage: its text and the character it starts at."""
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class QaExample:
+    """A question about a passage; no answers where the passage does not hold one."""
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[Answer, ...] = ()
 
 
 @dataclass(frozen=True)
-class SquadReader:
+class SquadReader(Reader[QaExample]):
     """Reads questions; an answer that does not stand where it says is taken from its nearest occurrence."""
 
     labeled: bool = True
@@ -43,6 +61,10 @@ class SquadReader:
                 seen.add(question_id)
                 bad.num_repaired += any(a.start != start for a, (_, start) in zip(found, answers, strict=True) if a)
                 yield QaExample(question_id, question, context, tuple(answer for answer in found if answer))
+
+    def without_labels(self) -> Self:
+        """A reader of questions and passages alone."""
+        return replace(self, labeled=False)
 
 
 def find_answer(context: str, text: str, start: int) -> Answer | None:

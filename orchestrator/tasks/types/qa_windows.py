@@ -4,6 +4,7 @@ tokenizer's own layout of a pair.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 
 import numpy as np
@@ -11,12 +12,25 @@ from numpy.typing import NDArray
 
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
-from orchestrator.tasks.examples import Answer, QaExample
-from orchestrator.tasks.token_windows import Windows, cumulative, segment_types
+from orchestrator.tasks.features import PER_TOKEN, PER_WINDOW, HeadArrays, Windows
+from orchestrator.tasks.token_windows import cumulative, segment_types
+from orchestrator.tasks.types.squad import Answer, QaExample
 
 _PASSAGES_AT_A_TIME = 256
 _Passage = tuple[NDArray[np.int32], NDArray[np.int32]]
 """Token ids (n,), and the characters each covers (n, 2)."""
+
+
+@dataclass(frozen=True)
+class QaArrays(HeadArrays):
+    """Where answers stand, and which characters of the passage tokens cover. T tokens, W windows."""
+
+    start_positions: NDArray[np.int32] = field(metadata=PER_WINDOW)
+    """(W,) the answer's first token within the window; 0, the [CLS], where the window lacks the answer."""
+    end_positions: NDArray[np.int32] = field(metadata=PER_WINDOW)
+    """(W,) the answer's last token within the window, inclusive."""
+    offsets: NDArray[np.int32] = field(metadata=PER_TOKEN)
+    """(T, 2) characters of the passage; -1 off the passage."""
 
 
 def build_qa_windows(
@@ -25,7 +39,7 @@ def build_qa_windows(
     max_seq_length: int,
     doc_stride: int,
     max_query_length: int,
-) -> Windows:
+) -> Windows[QaArrays]:
     """Every window of every question; the first answer is the one to learn.
 
     Raises: SpecError when a question leaves no room for its passage.
@@ -56,15 +70,15 @@ def build_qa_windows(
     lengths = np.array(segments, np.int64)
     start_positions, end_positions = np.array(positions, np.int32).T
     return Windows(
-        arrays={
-            "input_ids": np.concatenate(ids),
-            "token_type_ids": segment_types(lengths, layout.type_of_second),
-            "cu_seqlens": cumulative(lengths.sum(axis=1)),
-            "example_index": np.array(example_index, np.int32),
-            "start_positions": np.ascontiguousarray(start_positions),
-            "end_positions": np.ascontiguousarray(end_positions),
-            "offsets": np.concatenate(offsets),
-        },
+        input_ids=np.concatenate(ids),
+        token_type_ids=segment_types(lengths, layout.type_of_second),
+        cu_seqlens=cumulative(lengths.sum(axis=1)),
+        example_index=np.array(example_index, np.int32),
+        head_arrays=QaArrays(
+            start_positions=np.ascontiguousarray(start_positions),
+            end_positions=np.ascontiguousarray(end_positions),
+            offsets=np.concatenate(offsets),
+        ),
         counts={"num_misaligned": num_misaligned},
     )
 

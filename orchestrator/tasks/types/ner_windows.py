@@ -8,15 +8,30 @@ with the tokens before and after its words, as evenly as the document allows; to
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, groupby
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bert_core.constants import IGNORE_INDEX
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.specs.recipe import Context
-from orchestrator.tasks.examples import NerExample
-from orchestrator.tasks.token_windows import Windows, cumulative
+from orchestrator.tasks.features import PER_EXAMPLE, PER_TOKEN, TOKEN_PLACES, HeadArrays, Windows
+from orchestrator.tasks.token_windows import cumulative
+from orchestrator.tasks.types.conll import NerExample
+
+
+@dataclass(frozen=True)
+class NerArrays(HeadArrays):
+    """Where words begin, and their tags. T tokens, K words, N examples."""
+
+    token_labels: NDArray[np.int32] = field(metadata=PER_TOKEN)
+    """(T,) tag numbers on first sub-tokens, -100 elsewhere and where tags are not known."""
+    word_starts: NDArray[np.int64] = field(metadata=TOKEN_PLACES)
+    """(K,) the first sub-token of each word of the split, in order."""
+    num_words: NDArray[np.int32] = field(metadata=PER_EXAMPLE)
+    """(N,)"""
 
 
 def build_ner_windows(
@@ -25,7 +40,7 @@ def build_ner_windows(
     tokenizer: Tokenizer,
     max_seq_length: int,
     context: Context = "sentence",
-) -> Windows:
+) -> Windows[NerArrays]:
     """Windows of whole words in order; together they tag every word once."""
     number = {label: i for i, label in enumerate(labels)}
     budget = max_seq_length - 2
@@ -59,15 +74,15 @@ def build_ner_windows(
     token_labels = np.full(len(input_ids), IGNORE_INDEX, np.int32)
     token_labels[word_starts] = tags
     return Windows(
-        arrays={
-            "input_ids": np.array(input_ids, np.int32),
-            "token_type_ids": np.zeros(len(input_ids), np.int8),
-            "cu_seqlens": cumulative(np.array(lengths, np.int64)),
-            "example_index": np.array(example_index, np.int32),
-            "token_labels": token_labels,
-            "word_starts": np.array(word_starts, np.int64),
-            "num_words": np.array([len(example.words) for example in examples], np.int32),
-        },
+        input_ids=np.array(input_ids, np.int32),
+        token_type_ids=np.zeros(len(input_ids), np.int8),
+        cu_seqlens=cumulative(np.array(lengths, np.int64)),
+        example_index=np.array(example_index, np.int32),
+        head_arrays=NerArrays(
+            token_labels=token_labels,
+            word_starts=np.array(word_starts, np.int64),
+            num_words=np.array([len(example.words) for example in examples], np.int32),
+        ),
         counts={"num_split": num_split, "num_words": len(word_starts)},
     )
 
@@ -101,7 +116,7 @@ def _fill_windows(pieces: Sequence[list[int]], budget: int) -> Iterator[list[lis
 
 
 def _widen(begin: int, end: int, room: int, num_tokens: int) -> tuple[int, int]:
-    """A stretch of a document with up to `room` more tokens, half of them on each side where there are so many.
+    """A span of a document with up to `room` more tokens, half of them on each side where there are so many.
 
     >>> _widen(4, 6, room=4, num_tokens=20), _widen(1, 3, room=4, num_tokens=20), _widen(1, 3, room=4, num_tokens=5)
     ((2, 8), (0, 6), (0, 5))

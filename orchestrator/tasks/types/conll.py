@@ -1,18 +1,33 @@
-"""CoNLL columns: a word a line, its tag in the last column, an empty line between sentences.
+"""Files of tagged sentences: CoNLL columns, or tables with lists of words and of tags.
 
-A `-DOCSTART-` line begins a document. A file without any does not tell where its documents begin.
+CoNLL columns have a word a line, its tag in the last column, an empty line between sentences. A `-DOCSTART-` line
+begins a document. A file without any does not tell where its documents begin.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from orchestrator.tasks.bio_tags import find_bad_tag, to_bio
-from orchestrator.tasks.examples import NerExample
+from orchestrator.tasks.tables import read_rows
 from orchestrator.tasks.text_files import BadRecords, read_lines
+from orchestrator.tasks.text_tables import are_texts
+from orchestrator.tasks.types.base import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class NerExample:
+    """A sentence as words, and a BIO tag for each."""
+
+    id: str
+    words: tuple[str, ...]
+    tags: tuple[str, ...] = ()
+    document: int | None = None
+    """Number of the document in its file that the sentence belongs to; None where the file does not say."""
 
 
 @dataclass(frozen=True)
-class ConllReader:
+class ConllReader(Reader[NerExample]):
     """Reads any number of columns, apart by tabs where a line has one, else by spaces.
 
     A sentence with a broken line is left out whole.
@@ -31,6 +46,10 @@ class ConllReader:
             if sentence is not None:
                 yield sentence
                 number += 1
+
+    def without_labels(self) -> Self:
+        """A reader of the words alone."""
+        return replace(self, labeled=False)
 
     def _parse(
         self, lines: list[tuple[int, str]], sentence_id: str, document: int | None, bad: BadRecords
@@ -71,3 +90,37 @@ def _sentences(path: str, bad: BadRecords) -> Iterator[tuple[int | None, list[tu
             document = 0 if document is None else document + 1
     if lines:
         yield document, lines
+
+
+@dataclass(frozen=True)
+class NerTable(Reader[NerExample]):
+    """Reads sentences whose words and tags are lists (JSONL, Parquet)."""
+
+    tokens_column: str
+    tags_column: str
+    tags: tuple[str, ...] | None = None
+    """The tag set; None takes every BIO tag."""
+    labeled: bool = True
+
+    def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
+        """The file's sentences in order, tags as BIO."""
+        columns = (self.tokens_column, *([self.tags_column] if self.labeled else ()))
+        for number, (place, values) in enumerate(read_rows(path, columns, bad)):
+            lists = [value for value in values if are_texts(value)]
+            if len(lists) < len(columns):
+                bad.found(place, f"{' and '.join(columns)} must be lists of text")
+                continue
+            words, tags = lists[0], lists[1] if self.labeled else None
+            if tags is not None and len(words) != len(tags):
+                bad.found(place, f"{len(words)} {self.tokens_column} but {len(tags)} {self.tags_column}")
+                continue
+            bio = () if tags is None else to_bio(tags)
+            problem = find_bad_tag(bio, self.tags)
+            if problem:
+                bad.found(place, problem)
+            elif words:
+                yield NerExample(str(number), tuple(words), bio)
+
+    def without_labels(self) -> Self:
+        """A reader of the words alone."""
+        return replace(self, labeled=False)
