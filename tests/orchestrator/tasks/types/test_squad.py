@@ -1,6 +1,6 @@
 """SQuAD's JSON: answers are verified and mended, broken records named by their place.
 
-Alone: pytest tests/orchestrator/tasks/test_squad.py
+Alone: pytest tests/orchestrator/tasks/types/test_squad.py
 """
 
 import json

@@ -1,6 +1,6 @@
 """Collections in the layout of BEIR: queries with their judgments, what is broken in them, and Cranfield.
 
-Alone: .venv/bin/pytest tests/orchestrator/tasks/test_retrieval.py
+Alone: .venv/bin/pytest tests/orchestrator/tasks/types/test_retrieval.py
 """
 
 import json

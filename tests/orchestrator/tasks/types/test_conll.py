@@ -1,6 +1,6 @@
 """CoNLL columns and BIO tags.
 
-Alone: pytest tests/orchestrator/tasks/test_conll.py
+Alone: pytest tests/orchestrator/tasks/types/test_conll.py
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Scores, majority baselines and rows to keep, per kind of task.
 
-Alone: pytest tests/orchestrator/tasks/test_scores.py
+Alone: pytest tests/orchestrator/tasks/test_scoring.py
 """
 
 import json

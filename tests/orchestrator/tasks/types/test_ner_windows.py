@@ -1,6 +1,6 @@
 """Windows of sentences: every word tagged once, and what surrounds a sentence's words.
 
-Alone: pytest tests/orchestrator/tasks/test_ner_features.py
+Alone: pytest tests/orchestrator/tasks/types/test_ner_windows.py
 """
 
 import random
