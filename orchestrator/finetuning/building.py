@@ -13,6 +13,7 @@ from orchestrator.errors import SpecError
 from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.models.config import build_config
 from orchestrator.specs import ModelSpec, RecipeSpec
+from orchestrator.specs.task import Head
 from orchestrator.tasks import TaskDefinition
 
 
@@ -26,11 +27,10 @@ def build_model(task: TaskDefinition, recipe: RecipeSpec, init_folder: str | Non
     config = head.with_labels(_config(recipe, init_folder, tokenizer), task.labels)
     config = replace(config, num_tabular_features=task.columns.width)
     check_fit(config, recipe, tokenizer)
-    model_type: type[HeadModel] = head.model_type
-    model = model_type.from_config(config, recipe.seed)
+    model: HeadModel = head.model_type.from_config(config, recipe.seed)
     if init_folder is not None:
         own = model.state_dict()
-        found = _encoder_weights(model_type, init_folder)
+        found = _encoder_weights(task.head, init_folder)
         # A head that reads several layers has a pooler of another width, which starts anew.
         fitting = {name: found[name] for name in own.keys() & found.keys() if own[name].shape == found[name].shape}
         model.load_state_dict({**own, **fitting})
@@ -71,9 +71,9 @@ def _config(recipe: RecipeSpec, init_folder: str | None, tokenizer: Tokenizer) -
 
 
 @lru_cache(maxsize=2)
-def _encoder_weights(model_type: type[HeadModel], folder: str) -> dict[str, Tensor]:
+def _encoder_weights(head: Head, folder: str) -> dict[str, Tensor]:
     """A folder's encoder, read and checked once per process; weights that it lacks are left out."""
-    model = model_type.from_pretrained(Path(folder), encoder_only=True)
+    model: HeadModel = HEADS[head].model_type.from_pretrained(Path(folder), encoder_only=True)
     assert model.load_report is not None
     lacking = any(".pooler." in name for name in model.load_report.initialized)
     return {

@@ -12,7 +12,8 @@ from orchestrator.results import Split
 from orchestrator.storage import digest_file, exists
 from orchestrator.storage.files import absolute
 from orchestrator.tasks.text_files import BadRecords
-from orchestrator.tasks.types.base import Reader, TaskDefinition
+from orchestrator.tasks.types.base import TaskDefinition
+from orchestrator.tasks.types.readers import Reader
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 _READING_VERSION = 1

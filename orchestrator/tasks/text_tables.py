@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
 from orchestrator.tasks.tables import read_plain_rows, read_rows
 from orchestrator.tasks.tabular_columns import read_columns
 from orchestrator.tasks.text_files import BadRecords, plain_name
-from orchestrator.tasks.types.base import Reader
+from orchestrator.tasks.types.readers import Reader
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ NEVER: dict[str, frozenset[str]] = {
     "orchestrator.specs": frozenset({"ray", "torch", "sqlalchemy", "click", "orchestrator.registry"}),
     "orchestrator.corpus": frozenset({"torch", *DRIVER_ONLY}),
     "orchestrator.pretraining": DRIVER_ONLY,
-    "orchestrator.tasks": frozenset({"ray", *DRIVER_ONLY}),
+    "orchestrator.tasks": frozenset({"ray", "torch", "orchestrator.finetuning", *DRIVER_ONLY}),
     "orchestrator.finetuning": DRIVER_ONLY,
     "orchestrator.distillation": DRIVER_ONLY,
     "orchestrator.retrieval": frozenset({"ray", *DRIVER_ONLY}),

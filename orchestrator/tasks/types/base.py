@@ -10,59 +10,29 @@ Shapes: N examples, W windows, T tokens, C classes, K ranks.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.errors import DataError
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError, SpecError
 from orchestrator.results import Split
 from orchestrator.specs.task import Head, Objective, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.features import Array, FeatureOptions, Features, HeadArrays, Windows
+from orchestrator.tasks.features import FeatureOptions, Features, HeadArrays, Windows
 from orchestrator.tasks.tabular_columns import NO_COLUMNS, TabularColumns
-from orchestrator.tasks.text_files import BadRecords
+from orchestrator.tasks.types.readers import Example, Reader
 from orchestrator.tasks.types.requests import Request
-
-
-class Example(Protocol):
-    """One example of a task: frozen, readable, in the words of the data set. Its label may be left out."""
-
-    @property
-    def id(self) -> str:
-        """Its name within its split."""
-
 
 Outputs: TypeAlias = NDArray[Any]
 """A model's outputs for a split, in a shape that each type's file names."""
 
 E = TypeVar("E", bound=Example)
-E_co = TypeVar("E_co", bound=Example, covariant=True)
 P = TypeVar("P")
 A = TypeVar("A", bound=HeadArrays)
-
-
-@dataclass(frozen=True)
-class Reader(ABC, Generic[E_co]):
-    """Turns a file into examples. A subclass is a frozen dataclass of everything that decides how the file is read."""
-
-    @property
-    def shared_files(self) -> tuple[str, ...]:
-        """Files that every split is read with beside its own."""
-        return ()
-
-    @abstractmethod
-    def read(self, path: str, bad: BadRecords) -> Iterator[E_co]:
-        """The file's examples in order. Raises: TaskDataError, or counts broken records in `bad`."""
-
-    def without_labels(self) -> "Reader[E_co]":
-        """A reader of the same layout that neither reads labels nor needs them there."""
-        return self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,22 +239,3 @@ class TaskType(ABC, Generic[E, P, A]):
 
 AnyTaskType: TypeAlias = TaskType[Any, Any, Any]
 """A task type where it does not matter which."""
-
-
-def check_length(outputs: Outputs, expected: int, unit: str) -> None:
-    """See that there is an output for each unit. Raises: DataError."""
-    if len(outputs) != expected:
-        raise DataError(f"{len(outputs)} outputs for {expected} {unit}s; there must be one for each")
-
-
-def check_classes(task: TaskDefinition, features: Features[Any], logits: Array) -> None:
-    """See that logits are (N, C). Raises: DataError."""
-    check_length(logits, features.num_examples, "example")
-    if logits.shape[1:] != (len(task.labels),):
-        raise DataError(f"logits have the shape {logits.shape}; task {task.id} has {len(task.labels)} classes")
-
-
-def softmax(logits: Array) -> NDArray[np.float64]:
-    """Probabilities over the last axis."""
-    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True).astype(np.float64))
-    return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))

@@ -13,7 +13,7 @@ from orchestrator.errors import SpecError, TaskDataError
 from orchestrator.results import Split
 from orchestrator.tasks.tables import read_rows
 from orchestrator.tasks.text_files import BadRecords, find_file
-from orchestrator.tasks.types.base import Reader
+from orchestrator.tasks.types.readers import Reader
 
 JUDGMENT_FILES: Mapping[Split, tuple[str, ...]] = {
     "train": ("qrels/train.tsv",),

@@ -12,7 +12,7 @@ from orchestrator.tasks.bio_tags import find_bad_tag, to_bio
 from orchestrator.tasks.tables import read_rows
 from orchestrator.tasks.text_files import BadRecords, read_lines
 from orchestrator.tasks.text_tables import are_texts
-from orchestrator.tasks.types.base import Reader
+from orchestrator.tasks.types.readers import Reader
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,10 @@ from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import PER_EXAMPLE, Array, FeatureOptions, Features, HeadArrays, Windows
 from orchestrator.tasks.text_tables import TextExample
 from orchestrator.tasks.text_windows import TextWindows, build_text_windows
-from orchestrator.tasks.types.base import AnyTaskType, DecodingOptions, Outputs, Reader, TaskDefinition, TaskType
+from orchestrator.tasks.types.base import AnyTaskType, DecodingOptions, Outputs, TaskDefinition, TaskType
 from orchestrator.tasks.types.classification import Classification, ClassificationTable
 from orchestrator.tasks.types.pair_tables import MatchTable, SimilarityTable
+from orchestrator.tasks.types.readers import Reader
 from orchestrator.tasks.types.regression import Regression
 from orchestrator.tasks.types.requests import Request
 from orchestrator.tasks.types.retrieval import Retrieval

@@ -23,15 +23,9 @@ from orchestrator.tasks.tabular_columns import label_text
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.text_tables import read_texts
 from orchestrator.tasks.text_windows import build_text_windows
-from orchestrator.tasks.types.base import (
-    DecodingOptions,
-    Outputs,
-    Reader,
-    TaskDefinition,
-    TaskType,
-    check_length,
-    softmax,
-)
+from orchestrator.tasks.types.base import DecodingOptions, Outputs, TaskDefinition, TaskType
+from orchestrator.tasks.types.outputs import check_length, softmax
+from orchestrator.tasks.types.readers import Reader
 from orchestrator.tasks.types.requests import Request
 from orchestrator.tasks.types.text import check_text_columns
 

@@ -17,9 +17,11 @@ from orchestrator.tasks.bio_tags import complete_tag_set, is_bio
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import FeatureOptions, Features, Windows
 from orchestrator.tasks.text_files import plain_name
-from orchestrator.tasks.types.base import DecodingOptions, Outputs, Reader, TaskDefinition, TaskType, check_length
+from orchestrator.tasks.types.base import DecodingOptions, Outputs, TaskDefinition, TaskType
 from orchestrator.tasks.types.conll import ConllReader, NerExample, NerTable
 from orchestrator.tasks.types.ner_windows import NerArrays, build_ner_windows
+from orchestrator.tasks.types.outputs import check_length
+from orchestrator.tasks.types.readers import Reader
 from orchestrator.tasks.types.requests import Request
 
 

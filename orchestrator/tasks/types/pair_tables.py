@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from orchestrator.tasks.tables import read_rows
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.text_tables import TextExample
-from orchestrator.tasks.types.base import Reader
+from orchestrator.tasks.types.readers import Reader
 from orchestrator.tasks.types.regression import RegressionTable
 
 

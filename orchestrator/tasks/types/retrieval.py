@@ -17,8 +17,9 @@ from orchestrator.results import Split
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import FeatureOptions, Features, HeadArrays, Windows
-from orchestrator.tasks.types.base import DecodingOptions, Example, Outputs, TaskDefinition, TaskType
+from orchestrator.tasks.types.base import DecodingOptions, Outputs, TaskDefinition, TaskType
 from orchestrator.tasks.types.beir import RetrievalReader, find_collection, find_judgments
+from orchestrator.tasks.types.readers import Example
 from orchestrator.tasks.types.requests import Request
 
 RANK_CUTOFFS = (10, 100)

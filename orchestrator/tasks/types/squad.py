@@ -8,7 +8,7 @@ from typing import Any, Self
 from orchestrator.errors import TaskDataError
 from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair
 from orchestrator.tasks.text_files import BadRecords, read_decompressed
-from orchestrator.tasks.types.base import Reader
+from orchestrator.tasks.types.readers import Reader
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.specs.task import Head
 from orchestrator.tasks import load_task
 from tests.orchestrator.finetuning import tiny_tasks
-from tests.orchestrator.finetuning.test_trial import Bench
+from tests.orchestrator.finetuning.trial_bench import Bench
 from tests.orchestrator.tasks.definitions import features_of
 
 TASKS: dict[Head, Callable[[Path], TaskSpec]] = {

@@ -5,7 +5,7 @@ Run alone: pytest tests/orchestrator/finetuning/test_trial.py
 
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,57 +19,15 @@ from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import evaluate_model, predict_examples
 from orchestrator.finetuning.heads.ner import decode_tags
 from orchestrator.finetuning.model_folder import load_fine_tuned
-from orchestrator.finetuning.search_space import TrialPlan
-from orchestrator.finetuning.trial import TrialJob, run_trial, trial_folder
 from orchestrator.inference import predict
-from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.storage import digest_file, join
-from orchestrator.tasks import load_task, majority_baseline
+from orchestrator.tasks import load_task
 from orchestrator.tasks.types.classification import ClassificationExample, ClassPrediction
 from orchestrator.tasks.types.conll import NerExample
 from tests.orchestrator.finetuning import tiny_tasks
+from tests.orchestrator.finetuning.trial_bench import Bench
 from tests.orchestrator.tasks.definitions import features_of
-
-
-class Bench:
-    """Runs trials of one task in this process, and keeps what they report."""
-
-    def __init__(self, task: TaskSpec, folder: Path, models: Mapping[str, str] | None = None) -> None:
-        self.task = load_task(task)
-        self.folder = folder
-        tokenizer = tiny_tasks.save_tokenizer(folder)
-        self.job = TrialJob(
-            task=self.task,
-            baseline=majority_baseline(self.task, "validation"),
-            folders={"own": tokenizer, **(models or {})},
-            run_folder=str(folder / "run"),
-            cache=str(folder / "cache"),
-            num_threads=1,
-            use_gpu=False,
-        )
-        self.events: list[MetricEvent] = []
-        self.scores: list[float | None] = []
-
-    def run(self, **changes: object) -> TrialResult:
-        recipe = RecipeSpec.model_validate({**tiny_tasks.RECIPE.model_dump(), "tokenizer": "own", **changes})
-        plan = TrialPlan(0, {}, recipe)
-        self.key = plan.key
-        self.events, self.scores = [], []
-
-        def report(events: object, score: float | None, number: int) -> None:
-            self.events += events  # type: ignore[operator]
-            self.scores.append(score)
-
-        return run_trial(self.job, plan, report)
-
-    @property
-    def model_folder(self) -> str:
-        return join(trial_folder(self.job.run_folder, self.key), "model")
-
-    def validation(self, name: str) -> list[float]:
-        return [event.values[name] for event in self.events if event.split == "validation"]
-
 
 HEADS: dict[str, tuple[Callable[[Path], TaskSpec], str, float]] = {
     "classification": (tiny_tasks.classification, "accuracy", 0.95),
