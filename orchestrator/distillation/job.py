@@ -49,7 +49,7 @@ class DistillJob:
     task: Task
     teacher_folder: str
     init_folder: str | None
-    """Of the model that `recipe.init_from` names"""
+    """Folder of the model that `recipe.init_from` names"""
     run_folder: str
     cache: str
     """Where tokenized features lie, on the storage"""

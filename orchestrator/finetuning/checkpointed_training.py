@@ -58,7 +58,7 @@ class CheckpointedTraining:
         self._checkpoints.save(snapshot.step, _with_best(model, snapshot.best_weights), optimizer, extra)
 
     def restore(self, model: nn.Module, optimizer: Optimizer) -> TrainingSnapshot | None:
-        """Load what was kept into model and optimizer; None when there is nothing.
+        """Load the checkpoint into model and optimizer; None when there is none.
 
         Raises: CheckpointError when it is damaged or of another identity.
         """

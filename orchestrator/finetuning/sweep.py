@@ -75,7 +75,7 @@ def run_sweep(
     run_folder, storage = absolute(run_folder), absolute(storage)
     check_space(spec, task.head, task.objective)
     task = task.at_absolute_paths()
-    task.file("train")  # a task without one cannot be learnt
+    task.file("train")  # a task without one cannot be learned
     cache = join(storage, "tasks")
     points_file = join(run_folder, "points.json")
     folders = _resolve_folders(spec, resolve_name)

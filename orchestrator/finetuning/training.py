@@ -38,7 +38,7 @@ class DivergedError(RunFailedError):
 
 @dataclass(frozen=True)
 class Evaluation(Generic[Scored]):
-    """The model as it stood after a step: the score that ranks, and whatever else the caller wants kept with it."""
+    """An evaluation of the model after a step: the score that ranks, and whatever else the caller wants kept with it."""
 
     step: int
     number: int

@@ -31,12 +31,12 @@ from orchestrator.storage import join, local_copy
 from orchestrator.tasks import FeatureOptions, Features, Task, prediction_rows, prepare_features, write_prediction_rows
 
 Report = Callable[[Sequence[MetricEvent], float | None, int], None]
-"""Told of each evaluation: its events, the best score so far (None: the last one, there is nothing to decide), its
+"""Function that is told of each evaluation: its events, the best score so far (None: the last one, there is nothing to decide), its
 number."""
 
 Kept = TypeVar("Kept")
 _KEPT: dict[str, dict[tuple[object, ...], Any]] = {}
-"""By job."""
+"""What the trials of a process share, by job."""
 
 
 @dataclass(frozen=True)

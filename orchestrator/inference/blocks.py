@@ -30,7 +30,7 @@ class PredictedBlock:
     """A model's answers to a block of lines."""
 
     data: bytes
-    """As it stands in the output, which is the blocks' data one after the other."""
+    """Bytes of the output, which is the blocks' data one after the other."""
     num_lines: int
     num_truncated: int = 0
     """Lines of which the model read the beginning only."""

@@ -29,7 +29,7 @@ class LineEmbedder:
 
     @classmethod
     def load(cls, folder: str, as_matrix: bool = False, device: str = "cpu") -> Self:
-        """From any encoder's folder. Raises: CheckpointError, TokenizerError."""
+        """An embedder of any encoder's folder. Raises: CheckpointError, TokenizerError."""
         return cls(load_embedder(folder, device), as_matrix)
 
     def embed(self, block: LineBlock) -> tuple[list[dict[str, Any]], NDArray[np.float32]]:

@@ -45,7 +45,7 @@ def predict_file(
 
 
 def _fitting(num_workers: int | None, num_gpus: float) -> int:
-    """So many workers, or as many as the nodes have room for. Raises: ClusterError."""
+    """Number of workers: those asked for, or as many as the nodes have room for. Raises: ClusterError."""
     each = {"CPU": 1.0} | ({"GPU": num_gpus} if num_gpus else {})
     room = sum(min(math.floor(node.get(name, 0.0) / need) for name, need in each.items()) for node in node_resources())
     if room < (num_workers or 1):

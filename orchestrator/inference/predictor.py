@@ -21,7 +21,7 @@ class Predictor:
 
     @classmethod
     def load(cls, folder: str, batch_size: int = 64, device: str = "cpu") -> Self:
-        """From a model folder. Raises: CheckpointError, TokenizerError."""
+        """A predictor of a model folder. Raises: CheckpointError, TokenizerError."""
         model = load_fine_tuned(local_copy(folder))
         model.model.to(device)
         return cls(model, batch_size)

@@ -16,7 +16,7 @@ class CollectionDocument:
 
     id: str
     text: str
-    """With its title before it, where it has one."""
+    """The document's text, after its title where it has one."""
 
 
 @dataclass

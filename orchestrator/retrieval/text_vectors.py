@@ -43,7 +43,7 @@ def embedder_fingerprint(embedder: TextEmbedder, folder: str) -> str:
 def embed_texts(
     embedder: TextEmbedder, texts: Sequence[str], numbers: Sequence[int], unit: str = "line"
 ) -> NDArray[np.float32]:
-    """(N, H). Raises: InputError, naming the number of the first text without any token."""
+    """Vectors of texts, (N, H). Raises: InputError, naming the number of the first text without any token."""
     try:
         return embedder.embed(texts)
     except DataError:

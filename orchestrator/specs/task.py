@@ -1,4 +1,4 @@
-"""What is learnt: a labeled task, from which files, and the scoring of a model on it."""
+"""A labeled task with its files, and the scoring of a model on it."""
 
 from typing import ClassVar, Literal, Self
 

@@ -151,7 +151,7 @@ class Features(Generic[A]):
 
     @property
     def num_windows(self) -> int:
-        """W."""
+        """Number of windows, W."""
         return len(self.cu_seqlens) - 1
 
     @property
@@ -199,7 +199,7 @@ class Features(Generic[A]):
 def join_features(parts: Sequence[Features[A]]) -> Features[A]:
     """Several splits of a task as one, example after example.
 
-    Numbers of equal texts (embedding) agree within a split alone: it is the first that is learnt by them.
+    Numbers of equal texts (embedding) agree within a split alone: it is the first that is learned by them.
     """
     first, *others = parts
     for part in others:

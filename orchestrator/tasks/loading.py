@@ -1,4 +1,4 @@
-"""From what a person wrote about a task to a `Task`: its files, its labels, the reader of its layout."""
+"""A `Task` from what a person wrote about it: its files, its labels, the reader of its layout."""
 
 import difflib
 from collections.abc import Mapping
@@ -133,7 +133,7 @@ def _find_labels(task: Task) -> tuple[str, ...]:
 
 
 def _learn_columns(spec: TaskSpec, task: Task) -> TabularColumns:
-    """From the whole training split; where there is none, a model that is evaluated brings what it has learned."""
+    """The columns of the whole training split, else of the first one: an evaluated model brings what it has learned."""
     split: Split = "train" if "train" in task.files else task.splits[0]
     return TabularColumns.learn(spec.numerical_columns, spec.categorical_columns, task.examples(split))
 

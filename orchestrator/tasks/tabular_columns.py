@@ -74,14 +74,14 @@ class TabularColumns:
 
     @property
     def width(self) -> int:
-        """E."""
+        """Length of the vector, E."""
         return 2 * len(self.numbers) + sum(1 + len(column.categories) for column in self.categories)
 
     @classmethod
     def learn(
         cls, numerical_columns: Sequence[str], categorical_columns: Sequence[str], examples: Sequence[TabularRow]
     ) -> Self:
-        """From a split's examples. Raises: TaskDataError for a category column that holds something else."""
+        """Columns as a split's examples show them. Raises: TaskDataError where a category column holds something else."""
         numbers = []
         for place, name in enumerate(numerical_columns):
             values = np.array([value for e in examples if (value := e.numbers[place]) is not None] or [0.0])
@@ -109,7 +109,7 @@ class TabularColumns:
         )
 
     def encode(self, examples: Sequence[TabularRow]) -> NDArray[np.float32]:
-        """(N, E)"""
+        """The columns' vector for each example, (N, E)."""
         encoded = np.zeros((len(examples), self.width), np.float32)
         start = 0
         for place, number in enumerate(self.numbers):

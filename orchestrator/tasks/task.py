@@ -25,7 +25,7 @@ class ReadSplit:
     """A split's examples in the file's order, and what was found on the way."""
 
     examples: Sequence[Any]
-    """Of the task type's own class."""
+    """Objects of the task type's own class."""
     num_bad_records: int
     num_repaired: int
 
@@ -38,7 +38,7 @@ class Task(TaskDefinition):
     reader: Reader[Any]
     """Reader of the task type's own examples."""
     max_examples: Mapping[Split, int] = field(default_factory=dict)
-    """Of a split, only the first so many examples count."""
+    """Number of a split's first examples that count; all where it has none."""
     on_bad_record: Literal["error", "skip"] = "error"
     _read: dict[Split, ReadSplit] = field(default_factory=dict, init=False, repr=False, compare=False)
 

@@ -66,7 +66,7 @@ class EmbeddingHead(HeadTraining[DualEncoder, PairArrays]):
         return features.head_arrays.labels[features.examples_of(windows)]
 
     def logits(self, model: DualEncoder, batch: Batch) -> Tensor:
-        """(W, H)"""
+        """Vectors of texts, (W, H)."""
         return model.packed_logits(batch.seqs).float()
 
     def loss(self, model: DualEncoder, logits: Tensor, batch: Batch) -> Tensor:

@@ -27,7 +27,7 @@ class MultipleChoiceHead(HeadTraining[BertForMultipleChoice, ChoiceArrays]):
         return features.head_arrays.labels[features.examples_of(windows)]
 
     def logits(self, model: BertForMultipleChoice, batch: Batch) -> Tensor:
-        """(W,)"""
+        """A logit for each choice, (W,)."""
         return model.packed_logits(batch.seqs).float()
 
     def loss(self, model: BertForMultipleChoice, logits: Tensor, batch: Batch) -> Tensor:

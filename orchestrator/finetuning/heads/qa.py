@@ -31,7 +31,7 @@ class QuestionAnsweringHead(HeadTraining[BertForQuestionAnswering, QaArrays]):
         return np.stack([arrays.start_positions[windows], arrays.end_positions[windows]], axis=1)
 
     def logits(self, model: BertForQuestionAnswering, batch: Batch) -> Tensor:
-        """(T, 2)"""
+        """Start and end logits, (T, 2)."""
         return model.packed_logits(batch.seqs).float()
 
     def loss(self, model: BertForQuestionAnswering, logits: Tensor, batch: Batch) -> Tensor:

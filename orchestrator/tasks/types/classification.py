@@ -77,7 +77,7 @@ class Classification(TextType[ClassificationExample, ClassPrediction]):
         return ClassificationTable(**table_columns(spec), classes=classes)
 
     def has_labels(self, objective: Objective | None) -> bool:
-        """Always: outputs stand for classes."""
+        """True: outputs stand for classes."""
         return True
 
     def find_labels(self, examples: Iterable[ClassificationExample]) -> tuple[str, ...]:

@@ -117,7 +117,7 @@ class Embedding(TaskType[TextExample, Any, PairArrays]):
         return _judgment(spec.objective).reader(spec, labels)
 
     def has_labels(self, objective: Objective | None) -> bool:
-        """Where pairs have classes."""
+        """Whether pairs have classes."""
         return _judgment(objective).judge.has_labels(None)
 
     def find_labels(self, examples: Iterable[Any]) -> tuple[str, ...]:
@@ -160,7 +160,7 @@ class Embedding(TaskType[TextExample, Any, PairArrays]):
         return _judgment(task.objective).judge.decode(task, features, examples, outputs, options)
 
     def default_metric(self, objective: Objective | None) -> str:
-        """Of cosines only the order counts; else the judging type's own."""
+        """Spearman's correlation for cosines, of which only the order counts; else the judging type's own."""
         return "spearman" if objective == "cosine" else _judgment(objective).judge.default_metric(None)
 
     def metric_names(self, task: TaskDefinition) -> tuple[str, ...]:

@@ -93,7 +93,7 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction]):
         return MultiLabelTable(**table_columns(spec), labels=labels, separator=spec.label_separator)
 
     def has_labels(self, objective: Objective | None) -> bool:
-        """Always: each output stands for a label."""
+        """True: each output stands for a label."""
         return True
 
     def find_labels(self, examples: Iterable[MultiLabelExample]) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays]):
         return ConllReader(labels)
 
     def has_labels(self, objective: Objective | None) -> bool:
-        """Always: outputs stand for tags."""
+        """True: outputs stand for tags."""
         return True
 
     def find_labels(self, examples: Iterable[NerExample]) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ class NerArrays(HeadArrays):
     word_starts: NDArray[np.int64] = field(metadata=TOKEN_PLACES)
     """(K,) the first sub-token of each word of the split, in order."""
     num_words: NDArray[np.int32] = field(metadata=PER_EXAMPLE)
-    """(N,)"""
+    """(N,) the number of each sentence's words."""
 
 
 def build_ner_windows(
