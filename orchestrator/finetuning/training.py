@@ -38,7 +38,7 @@ class DivergedError(RunFailedError):
 
 @dataclass(frozen=True)
 class Evaluation(Generic[Scored]):
-    """An evaluation of the model after a step: the score that ranks, and whatever else the caller wants kept with it."""
+    """An evaluation of the model after a step: the score that ranks, and what else the caller wants to have with it."""
 
     step: int
     number: int

@@ -31,8 +31,10 @@ from orchestrator.storage import join, local_copy
 from orchestrator.tasks import FeatureOptions, Features, Task, prediction_rows, prepare_features, write_prediction_rows
 
 Report = Callable[[Sequence[MetricEvent], float | None, int], None]
-"""Function that is told of each evaluation: its events, the best score so far (None: the last one, there is nothing to decide), its
-number."""
+"""Function that is told of each evaluation: its events, the best score so far, its number.
+
+The score is None at the last evaluation, after which there is nothing to decide.
+"""
 
 Kept = TypeVar("Kept")
 _KEPT: dict[str, dict[tuple[object, ...], Any]] = {}

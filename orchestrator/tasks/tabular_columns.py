@@ -81,7 +81,7 @@ class TabularColumns:
     def learn(
         cls, numerical_columns: Sequence[str], categorical_columns: Sequence[str], examples: Sequence[TabularRow]
     ) -> Self:
-        """Columns as a split's examples show them. Raises: TaskDataError where a category column holds something else."""
+        """Columns as a split's examples show them. Raises: TaskDataError for a category column of something else."""
         numbers = []
         for place, name in enumerate(numerical_columns):
             values = np.array([value for e in examples if (value := e.numbers[place]) is not None] or [0.0])

@@ -59,8 +59,8 @@ def test_passages_are_cut_into_the_same_windows(passages: list[Any], both: Both)
         offsets = np.array([pair for window in theirs["offset_mapping"] for pair in window])
         # The library leaves the space with the word that a window of byte-level BPE begins with.
         offsets[:, 0] += [example.context[start:end].startswith(" ") for start, end in offsets]
-        on_passage = ours.offsets[:, 0] >= 0
-        assert (ours.offsets[on_passage] == offsets[on_passage]).all()
+        on_passage = ours.head_arrays.offsets[:, 0] >= 0
+        assert (ours.head_arrays.offsets[on_passage] == offsets[on_passage]).all()
         num_windows += ours.num_windows
     assert num_windows > len(passages), "some passage must be longer than a window"
 
@@ -71,10 +71,15 @@ def test_answers_are_found_again_by_their_characters(passages: list[Any], both: 
     assert ours.counts["num_misaligned"] == 0
     found: dict[int, str] = {}
     for window, example in enumerate(ours.example_index.tolist()):
-        if ours.start_positions[window]:
+        if ours.head_arrays.start_positions[window]:
             begin = ours.cu_seqlens[window]
-            first, last = begin + ours.start_positions[window], begin + ours.end_positions[window]
-            found[example] = passages[example].context[ours.offsets[first, 0] : ours.offsets[last, 1]]
+            first, last = (
+                begin + ours.head_arrays.start_positions[window],
+                begin + ours.head_arrays.end_positions[window],
+            )
+            found[example] = passages[example].context[
+                ours.head_arrays.offsets[first, 0] : ours.head_arrays.offsets[last, 1]
+            ]
     exact = [found[index] == example.answers[0].text for index, example in enumerate(passages) if index in found]
     assert len(exact) > 0.98 * len(passages)
     assert sum(exact) > 0.98 * len(exact), "an answer may end within a token, 1920 in 1920s, but seldom does"
