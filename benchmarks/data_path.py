@@ -20,12 +20,12 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
-from bert_core.config_choices import MaskUnit
-from bert_core.examples.packing import PackedBatch, build_packed_batch
+from bert_core.examples.chunks import ExampleRequest
+from bert_core.examples.packing import PackedBatch
 from bert_core.examples.segments import Segments, TokenizedDocuments, lay_out
-from bert_core.examples.sentence_objectives import SegmentConfig, build_segments, count_examples
-from bert_core.examples.stretches import Numbered
 from bert_core.masking import MaskingConfig, mask_tokens
+from bert_core.masking.units import MaskUnit
+from bert_core.objectives.batches import SegmentConfig, build_packed_batch, build_segments, count_examples
 from bert_core.text.segment_layout import SegmentLayout
 from bert_core.text.word_boundaries import MARKS, WordBoundaries
 
@@ -33,7 +33,7 @@ SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PAD, _, CLS, SEP, MASK = range(len(SPECIALS))
 LAYOUT = SegmentLayout(CLS, (SEP,), SEP, type_of_second=1)
 VOCAB_SIZE = 30_522
-WORD_PIECES = WordBoundaries(MARKS[0], np.arange(VOCAB_SIZE) % 5 == 0)
+WORD_BOUNDARIES = WordBoundaries(MARKS[0], np.arange(VOCAB_SIZE) % 5 == 0)
 NUM_SENTENCES = 40_000
 
 
@@ -60,7 +60,7 @@ class OurSide:
         self.section = np.repeat(np.arange(len(counts)), counts)
         self.ordinal = np.arange(len(self.section)) - np.repeat(counts.cumsum() - counts, counts)
         self.example = np.random.default_rng(1).permutation(len(self.section))[:num_examples]
-        self.masking = MaskingConfig(VOCAB_SIZE, MASK, unit=unit, word_pieces=WORD_PIECES)
+        self.masking = MaskingConfig(VOCAB_SIZE, MASK, unit=unit, word_boundaries=WORD_BOUNDARIES)
 
     def packed_next(self, epochs: Iterator[int]) -> PackedBatch:
         """The examples of one more epoch, laid end to end, masked."""
@@ -89,8 +89,8 @@ class OurSide:
 
     def _segments(self, epoch: int) -> Segments:
         where = (self.sections, self.section[self.example], self.ordinal[self.example])
-        numbered = Numbered(self.documents, *where, self.example, self.width, LAYOUT, seed=0, epoch=epoch)
-        return build_segments(numbered, self.segments)
+        request = ExampleRequest(self.documents, *where, self.example, self.width, LAYOUT, seed=0, epoch=epoch)
+        return build_segments(request, self.segments)
 
 
 def padded(examples: list[dict[str, list[int]]], width: int) -> NDArray[np.int64]:

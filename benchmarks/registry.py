@@ -15,6 +15,7 @@ from pathlib import Path
 
 from orchestrator.registry import Registry
 from orchestrator.results import MetricEvent, TrialResult
+from orchestrator.run_states import RunState
 
 NUM_SINGLE, NUM_BUFFERED, BUFFER, NUM_RUNS, NUM_TRIALS = 2_000, 200_000, 1_000, 10_000, 2_000
 
@@ -45,10 +46,10 @@ def recording(registry: Registry) -> list[tuple[str, str]]:
     """Points per second, one commit each and a thousand in one."""
     one = new_run(registry)
     events = [MetricEvent(step, "train", {"loss": 1.0 / (step + 1)}) for step in range(NUM_BUFFERED)]
-    single = seconds(lambda: [registry.record_metrics(one, [event]) for event in events[:NUM_SINGLE]])
+    single = seconds(lambda: [registry.metrics.record(one, [event]) for event in events[:NUM_SINGLE]])
     many = new_run(registry)
     batches = [events[start : start + BUFFER] for start in range(0, NUM_BUFFERED, BUFFER)]
-    buffered = seconds(lambda: [registry.record_metrics(many, batch) for batch in batches])
+    buffered = seconds(lambda: [registry.metrics.record(many, batch) for batch in batches])
     return [
         ("points/s, each committed", f"{NUM_SINGLE / single:,.0f}"),
         (f"points/s, {BUFFER:,} in a commit", f"{NUM_BUFFERED / buffered:,.0f}"),
@@ -60,7 +61,7 @@ def searching(registry: Registry) -> list[tuple[str, str]]:
     numbers = random.Random(0)
     sweeps = [new_run(registry) for _ in range(NUM_RUNS // 1_000)]
     for sweep in sweeps:
-        registry.record_trials(sweep, [trial(number, numbers.random()) for number in range(1_000)])
+        registry.trials.record(sweep, [trial(number, numbers.random()) for number in range(1_000)])
     queries = {
         "by metric, best first": ("metrics.f1 > 0.5", "-metrics.f1"),
         "by metric, newest first": ("metrics.f1 > 0.5", "-created_at"),
@@ -83,8 +84,8 @@ def bookkeeping(registry: Registry) -> list[tuple[str, str]]:
 
     def keep() -> None:
         for one in trials:
-            registry.start_trial(sweep, key=one.key, number=one.number, parameters=one.parameters, seed=0)
-            registry.record_trials(sweep, [one])
+            registry.trials.start(sweep, key=one.key, number=one.number, parameters=one.parameters, seed=0)
+            registry.trials.record(sweep, [one])
 
     return [("trials/s, started and ended, each committed", f"{NUM_TRIALS / seconds(keep):,.0f}")]
 
@@ -92,12 +93,12 @@ def bookkeeping(registry: Registry) -> list[tuple[str, str]]:
 def trial(number: int, score: float) -> TrialResult:
     parameters = {"learning_rate": 1e-5 * (1 + number % 10), "epochs": 1 + number // 1_000}
     metrics = {"f1": score, "accuracy": score, "baseline.f1": 0.5}
-    return TrialResult(f"k{number}", number, parameters, "COMPLETED", 0, 100, metrics)
+    return TrialResult(f"k{number}", number, parameters, RunState.COMPLETED, 0, 100, metrics)
 
 
 def new_run(registry: Registry) -> str:
     spec = {"recipe": {"learning_rate": 1e-4, "size": "tiny", "seed": 0, "epochs": 3.0, "init_from": "random"}}
-    return registry.create_run(kind="sweep", name="bench", fingerprint="f", spec=spec, task="sst2", metric="f1")
+    return registry.lifecycle.create(kind="sweep", name="bench", fingerprint="f", spec=spec, task="sst2", metric="f1")
 
 
 if __name__ == "__main__":

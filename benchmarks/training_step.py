@@ -21,7 +21,7 @@ import transformers
 from torch import Tensor
 
 from bert_core.config import BertConfig
-from bert_core.heads import BertForPreTraining
+from bert_core.heads.pretraining import BertForPreTraining, PretrainingLabels
 from bert_core.optimization import build_optimizer
 from bert_core.packed_sequences import PackedSequences
 from bert_core.sizes import SIZES
@@ -63,8 +63,9 @@ def packed_loss(model: BertForPreTraining, batch: dict[str, Tensor]) -> Tensor:
     seqs = PackedSequences.from_padded(batch["input_ids"], batch["attention_mask"], batch["token_type_ids"])
     labels = seqs.pack(batch["labels"])
     positions = (labels != -100).nonzero().squeeze(1)
-    sums = model.sums(seqs, positions, labels[positions], batch["next_sentence_label"])
-    return sums.mlm_loss / sums.num_predictions + sums.nsp_loss / sums.num_examples
+    packed_labels = PretrainingLabels(positions, labels[positions], batch["next_sentence_label"])
+    sums = model.packed_loss_sums(seqs, packed_labels, ("masked_lm", "next_sentence"))
+    return torch.stack([each.loss / each.num_predictions for each in sums.values()]).sum()
 
 
 def train(loss: Callable[[], Tensor], optimizer: torch.optim.Optimizer, bf16: bool) -> None:

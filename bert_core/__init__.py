@@ -3,16 +3,12 @@
 from importlib import import_module
 from typing import Any
 
-_EXPORTS = {
-    "BertConfig": "bert_core.config",
-    "BertModel": "bert_core.model",
-    "BertForPreTraining": "bert_core.heads",
-    "BertForSequenceClassification": "bert_core.heads",
-    "BertForMultipleChoice": "bert_core.heads",
-    "BertForTokenClassification": "bert_core.heads",
-    "BertForQuestionAnswering": "bert_core.heads",
-    "BertForSentenceEmbedding": "bert_core.heads",
-}
+from bert_core.heads import HEADS
+
+__version__ = "0.1.0"
+"""Version of the distribution that holds `bert_core` and `orchestrator`; pyproject.toml reads it from here."""
+
+_EXPORTS = {"BertConfig": "bert_core.config", "BertModel": "bert_core.model", **HEADS}
 __all__ = list(_EXPORTS)
 
 

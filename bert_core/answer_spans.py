@@ -2,7 +2,7 @@
 
 A span's score is the sum of its first token's start logit and its last token's end logit (Devlin et al. 2019,
 section 4.2); both lie in the passage of one window, the end not before the start, at most `max_answer_length` tokens.
-"No answer" scores what [CLS] does, the least over a question's windows, and is said where it beats the best span by
+"No answer" gets the score of [CLS], the least over a question's windows, and is chosen where it beats the best span by
 more than a threshold that is tuned on held-out questions (section 4.3).
 """
 
@@ -19,7 +19,7 @@ Logits = NDArray[np.floating]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Characters of the passage, the end exclusive, and the span's score."""
+    """A span of the passage: its first character, the one past its last, and its score."""
 
     start: int
     end: int
@@ -28,14 +28,14 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class QuestionSpans:
-    """The best spans of one question, best first, none where no window holds any passage; and the null score."""
+    """Best spans of one question, best first, none where no window holds any passage; and the score of "no answer"."""
 
     spans: tuple[Span, ...]
     null_score: float
 
     @property
     def null_margin(self) -> float:
-        """How far "no answer" is ahead of the best span; 0 where there is no span."""
+        """Score of "no answer" less the best span's; 0 where there is no span."""
         return self.null_score - self.spans[0].score if self.spans else 0.0
 
 
@@ -49,7 +49,7 @@ def decode_spans(
     max_answer_length: int,
     num_best: int = 5,
 ) -> list[QuestionSpans]:
-    """The `num_best` spans of each question 0, 1, …; each with its first and last character, not found twice.
+    """Find the `num_best` spans of each question 0, 1, …; no two spans of a question cover the same characters.
 
     Shapes: logits (T,), offsets (T, 2) characters of the passage or -1 off it, cu_seqlens (W+1,), question_index (W,)
     ascending without gaps. Raises: DataError when they do not fit or a logit is not finite.
@@ -71,10 +71,10 @@ def decode_spans(
 def tune_null_threshold(
     null_margins: NDArray[np.floating], answered_scores: NDArray[np.floating], null_scores: NDArray[np.floating]
 ) -> float:
-    """The threshold with the best mean score: "no answer" where a question's null margin exceeds it.
+    """Find the threshold with the best mean score: a question whose null margin exceeds it gets "no answer".
 
     `answered_scores` are the questions' scores with their best span, `null_scores` those of saying "no answer".
-    Of equally good thresholds the lowest.
+    Of equally good thresholds the lowest is taken.
     """
     order = np.argsort(null_margins, kind="stable")
     margins = np.asarray(null_margins, np.float64)[order]
@@ -102,7 +102,9 @@ def _check_shapes(
     if num_windows == 0 or not np.isin(np.diff(question_index, prepend=-1), (0, 1)).all():
         raise DataError("question_index must count the questions up from 0, each with a window at least")
     if not (np.isfinite(start_logits).all() and np.isfinite(end_logits).all()):
-        raise DataError("the logits hold values that are not finite; the model has diverged")
+        raise DataError(
+            "the logits hold values that are not finite; the model has diverged; train it again with a lower rate"
+        )
 
 
 def _mask(logits: Logits, offsets: NDArray[np.int32]) -> Logits:
@@ -117,7 +119,7 @@ def _ranges(firsts: NDArray[np.int64], stop: int) -> Iterator[range]:
 def _best_in_window(
     starts: Logits, ends: Logits, shift: int, max_answer_length: int, num_best: int
 ) -> list[tuple[float, int, int]]:
-    """The best spans of one window as (score, first token, last token), tokens counted from `shift`; unordered."""
+    """Find the best spans of one window, unordered: (score, first token, last token), tokens counted from `shift`."""
     padded = np.concatenate([ends, np.full(max_answer_length - 1, -np.inf)])
     reach = np.lib.stride_tricks.sliding_window_view(padded, max_answer_length)  # (S, max_answer_length)
     scores = (starts[:, None] + reach).ravel()
@@ -128,7 +130,7 @@ def _best_in_window(
 
 
 def _distinct(found: list[tuple[float, int, int]], offsets: NDArray[np.int32], num_best: int) -> tuple[Span, ...]:
-    """The first `num_best` spans that cover different characters; windows overlap, so the same one comes twice."""
+    """Take the first `num_best` spans that cover different characters; windows overlap, so one may come twice."""
     spans: dict[tuple[int, int], Span] = {}
     for score, first, last in found:
         place = int(offsets[first, 0]), int(offsets[last, 1])

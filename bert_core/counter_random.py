@@ -1,4 +1,4 @@
-"""Random numbers that are a function of a key and a counter, so that any of them can be had without its predecessors.
+"""Random numbers that are a function of a key and a counter, so that each can be computed without the ones before it.
 
 SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators"): output n of the generator
 with state `key` is mix(key + (n + 1)·γ). Whole arrays at once, the same on every platform, no state to save.
@@ -16,7 +16,7 @@ _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
 def derive_key(seed: int, *labels: int | str) -> int:
-    """A 64-bit key for one purpose: a hash of the seed and what the numbers are for.
+    """Derive a 64-bit key for one purpose: a hash of the seed and of labels that say what the numbers are for.
 
     >>> derive_key(1, "order", 0) == derive_key(1, "order", 0) != derive_key(1, "order", 1)
     True
@@ -26,7 +26,7 @@ def derive_key(seed: int, *labels: int | str) -> int:
 
 
 def random_bits(key: int | NDArray[np.uint64], counters: ArrayLike) -> NDArray[np.uint64]:
-    """64 random bits for each counter; `key` is one key or an array of keys that broadcasts with `counters`."""
+    """Draw 64 random bits for each counter; `key` is one key or an array of keys that broadcasts with `counters`."""
     with np.errstate(over="ignore"):  # numpy warns of wrapping in scalars, which is what is wanted
         bits = (np.asarray(counters).astype(np.uint64) + np.uint64(1)) * _GAMMA + np.asarray(key, dtype=np.uint64)
         bits ^= bits >> np.uint64(30)
@@ -38,17 +38,17 @@ def random_bits(key: int | NDArray[np.uint64], counters: ArrayLike) -> NDArray[n
 
 
 def uniform(key: int | NDArray[np.uint64], counters: ArrayLike) -> NDArray[np.float64]:
-    """A number in [0, 1) for each counter, with 53 random bits."""
+    """Draw a number in [0, 1) for each counter, with 53 random bits."""
     return (random_bits(key, counters) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def integers(key: int | NDArray[np.uint64], counters: ArrayLike, high: ArrayLike) -> NDArray[np.int64]:
-    """A whole number in [0, high) for each counter; `high` < 2³² broadcasts. Bias below high / 2³²."""
+    """Draw a whole number in [0, high) for each counter; `high` < 2³² broadcasts. Its bias is below high / 2³²."""
     top = random_bits(key, counters) >> np.uint64(32)
     scaled: NDArray[Any] = (top * np.asarray(high).astype(np.uint64)) >> np.uint64(32)
     return scaled.astype(np.int64)
 
 
 def permutation(key: int, size: int) -> NDArray[np.int64]:
-    """A permutation of range(size)."""
+    """Draw a permutation of range(size)."""
     return np.argsort(random_bits(key, np.arange(size, dtype=np.uint64)), kind="stable")

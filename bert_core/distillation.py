@@ -1,6 +1,6 @@
-"""A small student that learns to answer as a large teacher does (Hinton et al. 2015; Sanh et al. 2019, DistilBERT).
+"""Distillation: a small student learns to answer as a large teacher does (Hinton et al. 2015; Sanh et al. 2019).
 
-Shapes: B sequences, S slots of a padded row, T tokens, P scored rows, H hidden, C classes, L layers.
+Shapes: B sequences, S length of a padded row, T tokens, P scored rows, H hidden, C classes, L layers.
 """
 
 import re
@@ -19,15 +19,15 @@ from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
 
 _LAYER = re.compile(r"(?<=layers\.)\d+(?=\.)")
-_MIXTURE = "layer_pooling.weights"
+_LAYER_WEIGHTS = "layer_pooling.weights"
 _NO_TOKEN = -1e9
-"""Logit of a slot without a token: its probability is 0, and the divergence stays a number, as it would not from −∞."""
+"""Logit of a place without a token: its probability is 0, and the divergence is finite, as it is not with −∞."""
 
 Model = TypeVar("Model", bound=PretrainedModel)
 
 
 def soft_target_loss(student_logits: Tensor, teacher_logits: Tensor, temperature: float) -> Tensor:
-    """T² · KL(teacher ‖ student) of the distributions at temperature T, mean over rows: (P, C), (P, C) → scalar.
+    """Divergence T² · KL(teacher ‖ student) at temperature T, mean over rows: (P, C), (P, C) → scalar.
 
     T² keeps the gradients as large as those of labels, whatever the temperature (Hinton et al. 2015, section 2). The
     cross entropy there differs by the teacher's entropy, which has no gradient; this is 0 when both agree.
@@ -39,16 +39,20 @@ def soft_target_loss(student_logits: Tensor, teacher_logits: Tensor, temperature
 
 
 def soft_span_loss(student_logits: Tensor, teacher_logits: Tensor, seqs: PackedSequences, temperature: float) -> Tensor:
-    """The same for first and last tokens of answers, each over its sequence's own tokens: (T, 2), (T, 2) → scalar."""
+    """`soft_target_loss` of an answer's first and last token, over each sequence's own tokens: (T, 2), (T, 2) → scalar.
+
+    The two columns are the logits of the first and of the last token.
+    """
+    no_token = ~seqs.attention_mask[:, None, :]  # (B, 1, S)
     student, teacher = (
-        seqs.unpack(logits.float()).transpose(1, 2).masked_fill(~seqs.is_key[:, None, :], _NO_TOKEN)  # (B, 2, S)
+        seqs.unpack(logits.float()).transpose(1, 2).masked_fill(no_token, _NO_TOKEN)  # (B, 2, S)
         for logits in (student_logits, teacher_logits)
     )
     return soft_target_loss(student.flatten(0, 1), teacher.flatten(0, 1), temperature)
 
 
 def hidden_cosine_loss(student_hidden: Tensor, teacher_hidden: Tensor) -> Tensor:
-    """1 − cosine between the two states of a token, mean over tokens: (T, H), (T, H) → scalar (Sanh et al. 2019, 3).
+    """Mean over tokens of 1 − cosine of the two states: (T, H), (T, H) → scalar (Sanh et al. 2019, section 3).
 
     Raises: DataError when the states differ in width.
     """
@@ -76,8 +80,8 @@ def _check_widths(what: str, student: Tensor, teacher: Tensor) -> None:
 
 @contextmanager
 def last_hidden_states(encoder: BertModel) -> Iterator[list[Tensor]]:
-    """A list whose last entry is the `last_hidden_state` (T, H) of the encoder's latest pass, whoever asked for it."""
-    last = encoder.norm if hasattr(encoder, "norm") else encoder.layers[-1]
+    """Yield a list that each pass of the encoder adds its `last_hidden_state` (T, H) to, whoever asked for the pass."""
+    last = encoder.layers[-1] if encoder.norm is None else encoder.norm
     seen: list[Tensor] = []
     handle = last.register_forward_hook(lambda module, inputs, output: seen.append(output))
     try:
@@ -87,7 +91,7 @@ def last_hidden_states(encoder: BertModel) -> Iterator[list[Tensor]]:
 
 
 def student_config(teacher: BertConfig, num_hidden_layers: int) -> BertConfig:
-    """The teacher's shape with fewer layers. Raises: ConfigError unless they are fewer."""
+    """Make a student's configuration, the teacher's with fewer layers. Raises: ConfigError unless they are fewer."""
     if not 1 <= num_hidden_layers < teacher.num_hidden_layers:
         raise ConfigError(
             f"num_hidden_layers {num_hidden_layers} must be at least 1 and below the teacher's "
@@ -102,14 +106,14 @@ def student_config(teacher: BertConfig, num_hidden_layers: int) -> BertConfig:
 
 
 def student_of(teacher: Model, num_hidden_layers: int, dropout: float | None = None) -> Model:
-    """A student that begins as its teacher with layers left out; embeddings and head are copies.
+    """Make a student that begins as its teacher with layers left out; embeddings and head are copies.
 
     Layer i of l is the teacher's layer ⌊i·L/l⌋: every second one from the first where l is half of L (Sanh et al.
     2019, section 3, "one layer out of two"). Where layers share weights, the same holds of the weights there are. A
-    learnt mixture of layers is one of other layers, and starts anew.
+    learned weighted sum of layers would be one of other layers, so that it starts anew.
 
     Args:
-        dropout: everywhere in the student; the teacher's own when left out.
+        dropout: dropout of the whole student; None keeps the teacher's.
 
     Raises: ConfigError unless the student has fewer layers.
     """
@@ -118,5 +122,5 @@ def student_of(teacher: Model, num_hidden_layers: int, dropout: float | None = N
     own, kept = (config.num_hidden_groups or config.num_hidden_layers for config in (teacher.config, student.config))
     weights, new = teacher.state_dict(), student.state_dict()
     origins = {name: _LAYER.sub(lambda match: str(int(match[0]) * own // kept), name) for name in new}
-    student.load_state_dict(new | {name: weights[origins[name]] for name in new if not name.endswith(_MIXTURE)})
+    student.load_state_dict(new | {name: weights[origins[name]] for name in new if not name.endswith(_LAYER_WEIGHTS)})
     return student

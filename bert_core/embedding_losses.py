@@ -1,4 +1,4 @@
-"""What sentence embeddings are trained on, computed in float32, autocast or not.
+"""Losses of sentence embeddings, computed in float32, with autocast or without.
 
 Shapes: B pairs, N candidates, H hidden, C classes.
 """
@@ -47,9 +47,10 @@ def in_batch_negatives_loss(
 
 
 def find_positives(queries: Tensor, candidates: Tensor) -> Tensor:
-    """Which candidates are right for each query, from numbers that say which texts are equal: (B,), (N,) → (B, N).
+    """Find the candidates that are right for each query: (B,), (N,) → (B, N) bool.
 
-    Those with the text of its own candidate, of the candidates of queries with the same text, and its own text.
+    Texts are given as numbers, equal ones for equal texts. Right for a query are its own candidate's text, the text of
+    candidates of queries that are equal to it, and the query's own text.
 
     >>> find_positives(torch.tensor([7, 8, 7]), torch.tensor([1, 2, 3, 1, 8])).int().tolist()
     [[1, 0, 1, 1, 0], [0, 1, 0, 0, 1], [1, 0, 1, 1, 0]]
@@ -70,7 +71,7 @@ def cosine_regression_loss(first: Tensor, second: Tensor, scores: Tensor) -> Ten
 
 
 class PairClassifier(nn.Module):
-    """softmax(W (u, v, |u − v|)) over a pair's classes (Reimers and Gurevych 2019, section 3); only for training."""
+    """Classifier of pairs of vectors, softmax(W (u, v, |u − v|)), for training only (Reimers and Gurevych 2019, 3)."""
 
     def __init__(self, hidden_size: int, num_classes: int, seed: int = 0, initializer_range: float = 0.02) -> None:
         super().__init__()
@@ -78,11 +79,11 @@ class PairClassifier(nn.Module):
         self.weight = nn.Parameter(torch.randn(num_classes, 3 * hidden_size, generator=generator) * initializer_range)
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
-        """Logits: (B, H), (B, H) → (B, C)"""
+        """Logits of the pairs' classes: (B, H), (B, H) → (B, C)."""
         u, v = first.float(), second.float()
         with torch.autocast(u.device.type, enabled=False):
             return F.linear(torch.cat([u, v, (u - v).abs()], dim=-1), self.weight.float())
 
     def loss(self, first: Tensor, second: Tensor, labels: Tensor) -> Tensor:
-        """Mean cross entropy: (B, H), (B, H), (B,) → scalar"""
+        """Mean cross entropy of the pairs' classes: (B, H), (B, H), (B,) → scalar."""
         return F.cross_entropy(self(first, second), labels.long())

@@ -1,4 +1,4 @@
-"""What a person can get wrong when using `bert_core`; each message names the value or file and the remedy.
+"""Errors that a person who uses `bert_core` can cause; each message names the value or file and the remedy.
 
 ValueError
 └── BertCoreError
@@ -10,7 +10,7 @@ ValueError
 
 
 class BertCoreError(ValueError):
-    """The root: everything below can be shown to a person as it stands."""
+    """Root of the errors; the message of each can be shown to a person as it is."""
 
 
 class ConfigError(BertCoreError):

@@ -1,4 +1,4 @@
-"""Layers that learn at their own pace: smaller steps further down, or no steps until their turn comes.
+"""Learning rates by layer: smaller ones further down, or layers that stay frozen until later.
 
 Howard and Ruder 2018 (ULMFiT), sections 3.2 (discriminative fine-tuning) and 3.3 (gradual unfreezing). The depth of a
 parameter is 0 in the embeddings, 1 to L in the layers, L + 1 in the head.
@@ -13,7 +13,7 @@ _EMBEDDINGS = re.compile(r"(?:^|\.)embeddings\.")
 
 
 def depths(model: nn.Module) -> dict[str, int]:
-    """The depth of each parameter by name; where layers share weights, L counts the weights."""
+    """Depth of each parameter by name; where layers share weights, L counts those with weights of their own."""
     layers = {name: int(match[1]) for name, _ in model.named_parameters() if (match := _LAYER.search(name))}
     top = max(layers.values(), default=-1) + 2
     return {
@@ -34,7 +34,7 @@ def learning_rate_scales(model: nn.Module, decay: float) -> dict[str, float]:
 
 
 def unfreeze_top_layers(model: nn.Module, num_layers: int) -> None:
-    """Let the head and the uppermost `num_layers` layers learn, and nothing below; the embeddings count as a layer."""
+    """Train the head and the uppermost `num_layers` layers, freeze the rest; the embeddings count as a layer."""
     found = depths(model)
     lowest = max(found.values()) - num_layers
     for name, parameter in model.named_parameters():

@@ -1,9 +1,7 @@
-"""What the heads are trained on.
+"""Losses of the heads.
 
-Shapes: B sequences, P predicted positions, H hidden, V vocabulary, C classes.
+Shapes: B sequences, C classes.
 """
-
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -13,26 +11,8 @@ from bert_core.constants import IGNORE_INDEX
 from bert_core.errors import DataError
 
 
-@dataclass(frozen=True)
-class PretrainingSums:
-    """Sums over a batch, to be added up over micro-batches and workers before anything is divided.
-
-    All are float32 tensors without dimensions on the model's device, so that nothing waits for the device.
-    """
-
-    mlm_loss: Tensor
-    mlm_correct: Tensor
-    num_predictions: Tensor
-    nsp_loss: Tensor
-    nsp_correct: Tensor
-    num_examples: Tensor
-    """Examples with a label for their pair of segments; 0 when the batch has none."""
-    sbo_loss: Tensor
-    """Of the span-boundary objective, over the predicted positions; 0 without it."""
-
-
 def check_labels(labels: Tensor, shape: torch.Size, num_classes: int) -> None:
-    """See that labels are as many as there should be, and each a class or -100. Raises: DataError."""
+    """Check that labels have a shape, and that each is a class or -100. Raises: DataError."""
     if labels.shape != shape:
         raise DataError(f"labels have the shape {tuple(labels.shape)}; they must have {tuple(shape)}")
     real = labels[labels != IGNORE_INDEX]
@@ -44,14 +24,14 @@ def check_labels(labels: Tensor, shape: torch.Size, num_classes: int) -> None:
 
 
 def cross_entropy_sums(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Summed cross entropy in float32, number of right guesses, number of labels: (B, C), (B,) → three scalars."""
+    """Sum the cross entropy in float32, the right guesses and the labels: (B, C), (B,) → three scalars."""
     loss = F.cross_entropy(logits.float(), labels, reduction="sum")
     correct = (logits.argmax(dim=-1) == labels).sum(dtype=torch.float32)
     return loss, correct, torch.full_like(correct, labels.shape[0])
 
 
 def sequence_classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None) -> Tensor:
-    """The mean loss of (B, C) logits. With no problem type, labels decide: one class or real numbers, as HF does.
+    """Mean loss of (B, C) logits. Without a problem type the labels decide which loss it is, as in Hugging Face.
 
     Raises: DataError when the labels do not have a shape that the problem type needs.
     """

@@ -1,10 +1,9 @@
 """The encoder (Devlin et al. 2018), run on packed sequences.
 
-Shapes: B sequences, S slots of a padded row, T tokens, E embedding size, H hidden, N heads, D head size,
-I intermediate, L layers.
+Shapes: B sequences, S length of a padded row, T tokens, E embedding size, H hidden, N heads, D head size,
+I intermediate, L layers, W width of what a head reads.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -13,14 +12,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.attention import attention
+from bert_core.attention.positions import Positions
 from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.errors import DataError
 from bert_core.kernels.dropout import Dropout
 from bert_core.kernels.linear import Linear
-from bert_core.layer_pooling import HeadInput
+from bert_core.layers.layer_pooling import LayerPooling, last_output
 from bert_core.packed_sequences import PackedSequences
-from bert_core.positions import Positions
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -33,12 +32,12 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @dataclass(frozen=True)
 class BertOutput:
-    """What the encoder gives for padded input."""
+    """Output of the encoder for padded input."""
 
     last_hidden_state: Tensor
-    """(B, S, H), zero at padding"""
+    """Output of the last layer, (B, S, H), zero at padding."""
     pooler_output: Tensor | None
-    """(B, H); None where the family has no pooler"""
+    """Pooled output of each sequence, (B, H); None where the encoder has no pooler."""
 
 
 class Embeddings(nn.Module):
@@ -49,40 +48,44 @@ class Embeddings(nn.Module):
         width = config.embedding_size or config.hidden_size
         self.position_offset = config.position_offset
         self.word = nn.Embedding(config.vocab_size, width, padding_idx=config.pad_token_id)
+        self.position = None
         if config.position_embedding_type == "absolute":
             row_of_padding = config.position_offset - 1 if config.position_offset else None
             self.position = nn.Embedding(config.max_position_embeddings, width, padding_idx=row_of_padding)
-        if config.type_vocab_size:
-            self.token_type = nn.Embedding(config.type_vocab_size, width)
+        self.token_type = nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None
         self.norm = nn.LayerNorm(width, eps=config.layer_norm_eps, bias=config.use_bias)
         self.dropout = Dropout(config.hidden_dropout_prob)
-        if config.embedding_size is not None:
-            self.projection = Linear(width, config.hidden_size)
+        self.projection = None if config.embedding_size is None else Linear(width, config.hidden_size)
 
     def forward(self, seqs: PackedSequences) -> Tensor:
-        x = self.word(seqs.input_ids)  # (T, E)
-        if hasattr(self, "position"):
+        """Embed each token: (T,) → (T, H)."""
+        x: Tensor = self.word(seqs.input_ids)  # (T, E)
+        if self.position is not None:
             x = x + self.position(seqs.position_ids + self.position_offset)
-        if hasattr(self, "token_type"):
+        if self.token_type is not None:
             x = x + self.token_type(seqs.token_type_ids)
         x = self.dropout(self.norm(x))
-        return self.projection(x) if hasattr(self, "projection") else x  # type: ignore[no-any-return]
+        return x if self.projection is None else self.projection(x)  # (T, H)
 
 
-class Gated(nn.Module):
-    """act(x·W)·(x·V), the two products laid side by side (Shazeer 2020): (…, 2I) → (…, I)."""
+class GatedLinearUnit(nn.Module):
+    """Activation of one half of its input, times the other half: act(x·W)·(x·V) (Shazeer 2020).
+
+    The input holds the two products x·W and x·V side by side: (…, 2I) → (…, I).
+    """
 
     def __init__(self, activation: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
         self.activation = activation
 
     def forward(self, products: Tensor) -> Tensor:
+        """Gate the first half of the last dimension by the second: (…, 2I) → (…, I)."""
         inner, gate = products.chunk(2, dim=-1)
         return self.activation(inner) * gate
 
 
-class Layer(nn.Module):
-    """Attention and a feed-forward layer, each added to its input, with a LayerNorm behind or in front."""
+class EncoderLayer(nn.Module):
+    """Attention and a feed-forward network, each added to its input, with a LayerNorm behind or in front."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -91,16 +94,17 @@ class Layer(nn.Module):
         self.pre_norm = config.norm_placement == "pre"
         self.num_heads = config.num_attention_heads
         self.attention_dropout_p = config.attention_probs_dropout_prob
-        self.qkv = Linear(width, 3 * width, bias=bias)
-        self.attention_output = Linear(width, width, bias=bias)
+        self.qkv = Linear(width, 3 * width, bias=bias)  # queries, keys and values of all heads: H → 3H
+        self.attention_output = Linear(width, width, bias=bias)  # H → H
         self.attention_norm = nn.LayerNorm(width, eps=eps, bias=bias)
-        self.intermediate = Linear(width, (1 + gated) * config.intermediate_size, bias=bias)
-        self.activation = Gated(ACTIVATIONS[config.hidden_act]) if gated else ACTIVATIONS[config.hidden_act]
-        self.output = Linear(config.intermediate_size, width, bias=bias)
+        self.intermediate = Linear(width, (1 + gated) * config.intermediate_size, bias=bias)  # H → I, or 2I if gated
+        self.activation = GatedLinearUnit(ACTIVATIONS[config.hidden_act]) if gated else ACTIVATIONS[config.hidden_act]
+        self.output = Linear(config.intermediate_size, width, bias=bias)  # I → H
         self.output_norm = nn.LayerNorm(width, eps=eps, bias=bias)
         self.dropout = Dropout(config.hidden_dropout_prob)
 
     def forward(self, x: Tensor, seqs: PackedSequences, positions: Positions) -> Tensor:
+        """Output of the layer: (T, H) → (T, H)."""
         if self.pre_norm:
             x = self.dropout.add(x, self.attend(self.attention_norm(x), seqs, positions))
             return self.dropout.add(x, self.feed_forward(self.output_norm(x)))
@@ -108,14 +112,15 @@ class Layer(nn.Module):
         return self.output_norm(self.dropout.add(x, self.feed_forward(x)))  # type: ignore[no-any-return]
 
     def attend(self, x: Tensor, seqs: PackedSequences, positions: Positions) -> Tensor:
-        """(T, H) → (T, H)"""
+        """Attention of each token to the tokens of its own sequence: (T, H) → (T, H)."""
         q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).unbind(1)  # (T, N, D) each
+        q, k = positions.apply_rotary(q), positions.apply_rotary(k)
         dropout_p = self.attention_dropout_p if self.training else 0.0
-        context = attention(positions.turn(q), positions.turn(k), v, seqs, dropout_p, positions.slopes)
+        context = attention(q, k, v, seqs, dropout_p, positions.slopes)
         return self.attention_output(context.flatten(1))  # type: ignore[no-any-return]
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        """(T, H) → (T, H)"""
+        """Feed-forward network of each token by itself: (T, H) → (T, H)."""
         return self.output(self.activation(self.intermediate(x)))  # type: ignore[no-any-return]
 
 
@@ -125,20 +130,23 @@ class BertModel(PretrainedModel):
     is_encoder_alone = True
 
     def __init__(self, config: BertConfig, seed: int | None = 0, with_pooler: bool | None = None) -> None:
-        """Without `with_pooler` the family decides whether there is one."""
+        """Make an encoder with weights drawn from `seed`.
+
+        `with_pooler` says whether the encoder has a pooler; None leaves it to the family.
+        """
         wanted = config.family.has_base_pooler if with_pooler is None else with_pooler
         self.with_pooler = wanted and config.pooler_activation is not None
         super().__init__(config, seed)
 
     def build(self, config: BertConfig) -> None:
         self.embeddings = Embeddings(config)
-        num_groups = config.num_hidden_groups or config.num_hidden_layers
-        self.layers = nn.ModuleList(Layer(config) for _ in range(num_groups))
+        num_groups = config.num_hidden_groups or config.num_hidden_layers  # layers with weights of their own
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(num_groups))
+        self.norm = None
         if config.norm_placement == "pre" and config.final_norm:
             self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=config.use_bias)
-        if self.with_pooler:
-            self.pooler = Linear(config.head_width, config.hidden_size)
-        self.layer_pooling = HeadInput(config)
+        self.pooler = Linear(config.head_input_size, config.hidden_size) if self.with_pooler else None
+        self.layer_pooling = LayerPooling(config)
 
     def pack(
         self,
@@ -147,7 +155,12 @@ class BertModel(PretrainedModel):
         token_type_ids: Tensor | None = None,
         keep_padding: bool = False,
     ) -> PackedSequences:
-        """Padded rows (B, S) as the encoder eats them. Raises: DataError for shapes or ids that cannot be."""
+        """Pack padded rows (B, S) for the encoder.
+
+        With `keep_padding`, padding is packed as well, as tokens that nothing attends to.
+
+        Raises: DataError when shapes disagree or an id lies outside the vocabulary.
+        """
         _check_range("input_ids", input_ids, self.config.vocab_size)
         if token_type_ids is not None and self.config.type_vocab_size:
             _check_range("token_type_ids", token_type_ids, self.config.type_vocab_size)
@@ -155,16 +168,21 @@ class BertModel(PretrainedModel):
         return PackedSequences.from_padded(input_ids, attention_mask, token_type_ids, keep_padding, padding_id)
 
     def encode(self, seqs: PackedSequences) -> Tensor:
-        """The last layer's output: (T, H). Raises: DataError when a sequence is longer than the model can read."""
-        return deque(self.layer_outputs(seqs), maxlen=1).pop()
+        """Output of the last layer: (T, H). Raises: DataError when a sequence is longer than the model can read."""
+        return last_output(self.layer_outputs(seqs))
 
     def head_states(self, seqs: PackedSequences) -> Tensor:
-        """What a head for a task reads, as `config.layer_pooling` says: (T, W)."""
-        kept = self.layer_pooling.select(self.layer_outputs(seqs)) if seqs.states is None else seqs.states
-        return self.layer_pooling(kept)  # type: ignore[no-any-return]
+        """Vectors that a task's head reads, as `config.layer_pooling` says: (T, W).
+
+        They are made from `seqs.frozen_states` where the batch has them, and by running the layers otherwise.
+        """
+        selected = seqs.frozen_states
+        if selected is None:
+            selected = self.layer_pooling.select(self.layer_outputs(seqs))
+        return self.layer_pooling(selected)  # type: ignore[no-any-return]
 
     def layer_outputs(self, seqs: PackedSequences) -> Iterator[Tensor]:
-        """The embeddings, then the output of each layer, the last one normalized: L + 1 times (T, H).
+        """Yield the embeddings, then the output of each layer, the last one normalized: L + 1 times (T, H).
 
         Raises: DataError when a sequence is longer than the model can read.
         """
@@ -180,27 +198,32 @@ class BertModel(PretrainedModel):
         for place in range(num_layers):
             x = self.layers[place * len(self.layers) // num_layers](x, seqs, positions)
             is_last = place == num_layers - 1
-            yield self.norm(x) if is_last and hasattr(self, "norm") else x
+            yield self.norm(x) if is_last and self.norm is not None else x
 
     def pool(self, hidden: Tensor, seqs: PackedSequences, dropout: nn.Module | None = None) -> Tensor:
-        """A summary of each sequence from its first token, which `dropout` may go over first: (T, W) → (B, H)."""
-        summary = hidden.index_select(0, seqs.first_tokens)  # (B, W)
-        summary = summary if dropout is None else dropout(summary)
-        if not self.with_pooler:
-            return summary
+        """Pooled output of each sequence, made from its first token: (T, W) → (B, H).
+
+        `dropout` is applied in front of the pooler. Without a pooler it is the first token's vector itself: (B, W).
+        """
+        first = hidden.index_select(0, seqs.first_tokens)  # (B, W)
+        if dropout is not None:
+            first = dropout(first)
+        if self.pooler is None:
+            return first
         activation = self.config.pooler_activation
-        assert activation is not None
-        return ACTIVATIONS[activation](self.pooler(summary))
+        assert activation is not None, "a model without this activation has no pooler"
+        return ACTIVATIONS[activation](self.pooler(first))
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> BertOutput:
-        """For padded rows (B, S); padding is taken out before the encoder and comes back as zeros."""
+        """Encode padded rows (B, S); padding is taken out before the encoder and comes back as zeros."""
         seqs = self.pack(input_ids, attention_mask, token_type_ids)
-        outputs = deque(
-            self.layer_outputs(seqs), maxlen=1 if self.config.layer_pooling == "last" else None
-        )  # (T, H) each
-        pooled = self.pool(self.layer_pooling(self.layer_pooling.select(outputs)), seqs) if self.with_pooler else None
+        only_last = self.config.layer_pooling == "last"  # the other layers' outputs need not be kept then
+        outputs = [self.encode(seqs)] if only_last else list(self.layer_outputs(seqs))  # (T, H) each
+        pooled = None
+        if self.pooler is not None:
+            pooled = self.pool(self.layer_pooling(self.layer_pooling.select(outputs)), seqs)  # (B, H)
         return BertOutput(seqs.unpack(outputs[-1], input_ids.shape[1]), pooled)
 
 

@@ -1,4 +1,4 @@
-"""The optimizer and the learning rate's way through a run."""
+"""The optimizer, and the learning rate over a run."""
 
 from collections import defaultdict
 
@@ -8,7 +8,7 @@ from torch.optim import AdamW, Optimizer
 from bert_core.layerwise import learning_rate_scales
 
 SCALE = "scale"
-"""Factor on the run's learning rate, in a parameter group."""
+"""Key of a parameter group for its factor on the run's learning rate."""
 
 
 def build_optimizer(
@@ -19,7 +19,7 @@ def build_optimizer(
     eps: float = 1e-6,
     layer_decay: float = 1.0,
 ) -> AdamW:
-    """AdamW (Loshchilov and Hutter 2019) with decay on matrices alone: none on biases and LayerNorm, as in BERT.
+    """Build AdamW (Loshchilov and Hutter 2019) with decay on matrices alone: none on biases and LayerNorm, as in BERT.
 
     Parameters with fewer than two dimensions are exactly these. Each layer's learning rate is `layer_decay` times that
     of the layer above it (see `layerwise`). The fused kernel does a step in one pass over memory.
@@ -37,7 +37,7 @@ def build_optimizer(
 
 
 def set_learning_rate(optimizer: Optimizer, learning_rate: float) -> None:
-    """The run's learning rate from now on, each group's times its scale."""
+    """Set the run's learning rate; each group gets it times its own factor."""
     for group in optimizer.param_groups:
         group["lr"] = learning_rate * group[SCALE]
 

@@ -1,6 +1,6 @@
 """A batch without padding: the real tokens of all sequences laid end to end.
 
-Shapes: B sequences, S slots of a padded row, T real tokens (the sum of the lengths).
+Shapes: B sequences, S length of a padded row, T real tokens (the sum of the lengths).
 """
 
 from dataclasses import dataclass, field, fields
@@ -16,47 +16,50 @@ from bert_core.errors import DataError
 
 @dataclass(frozen=True)
 class PackedSequences:
-    """What the encoder eats. Only attention looks at the borders between sequences."""
+    """A batch of sequences without padding: the encoder's input.
+
+    Every layer but attention treats each token by itself; attention alone looks at where sequences begin and end.
+    """
 
     input_ids: Tensor
-    """(T,) int64"""
+    """Ids of the tokens, (T,) int64."""
     token_type_ids: Tensor
-    """(T,) int64: 0 in segment A, 1 in segment B"""
+    """Segments of the tokens, (T,) int64: 0 in segment A, 1 in segment B."""
     position_ids: Tensor
-    """(T,) int64: place within the own sequence"""
+    """Place of each token in its sequence, (T,) int64."""
     cu_seqlens: Tensor
-    """(B+1,) int32: sequence b is tokens cu_seqlens[b] to cu_seqlens[b+1]"""
+    """Cumulative sequence lengths, (B+1,) int32: sequence b is tokens cu_seqlens[b] to cu_seqlens[b+1]."""
     max_seqlen: int
-    """S, slots of a row that takes any of the sequences"""
-    slots: Tensor
-    """(T,) int64: each token's place among the B·S slots of the padded form"""
-    is_key: Tensor
-    """(B, S) bool: slots that may be attended to"""
+    """S: length of the padded form's rows."""
+    indices: Tensor
+    """Place of each token among the B·S places of the padded form, (T,) int64."""
+    attention_mask: Tensor
+    """Places of the padded form that may be attended to, (B, S) bool."""
     includes_padding: bool = False
-    """Whether padding was packed as well, as tokens that look but are never looked at"""
-    states: Tensor | None = None
-    """(T, …) what `HeadInput.select` gave for these tokens, where the layers do not learn and it was kept"""
+    """Whether padding was packed as well: padding tokens are queries, never keys."""
+    frozen_states: Tensor | None = None
+    """Outputs of a frozen encoder for these tokens, from `LayerPooling.select`, (T, …); None: the layers are run."""
     attention_cache: dict[int, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """What attention on the CPU works out once for all layers, by the number of heads"""
+    """Layout of the batch that attention on the CPU works out once for all layers, by the number of heads."""
 
     @property
     def num_sequences(self) -> int:
-        """B"""
+        """Number of sequences, B."""
         return self.cu_seqlens.shape[0] - 1
 
     @property
     def num_tokens(self) -> int:
-        """T"""
+        """Number of tokens, T."""
         return self.input_ids.shape[0]
 
     @property
     def first_tokens(self) -> Tensor:
-        """(B,) places of the sequences' first tokens ([CLS])"""
+        """Places of the sequences' first tokens ([CLS]) among all tokens: (B,)."""
         return self.cu_seqlens[:-1]
 
     @classmethod
     def from_lengths(cls, input_ids: Tensor, token_type_ids: Tensor, cu_seqlens: Tensor) -> Self:
-        """From tokens that already lie end to end: (T,), (T,), (B+1,). Positions restart in each sequence.
+        """Make a batch of tokens that already lie end to end: (T,), (T,), (B+1,). Positions restart in each sequence.
 
         Raises: DataError when the lengths are not those of the tokens, or a sequence is empty.
         """
@@ -69,21 +72,21 @@ class PackedSequences:
                 f"and {token_type_ids.shape[0]} token_type_ids; the three must agree"
             )
         max_seqlen = int(lengths.max())
-        is_key = torch.arange(max_seqlen, device=lengths.device) < lengths[:, None]
-        slots = is_key.view(-1).nonzero().squeeze(1)
+        attended = torch.arange(max_seqlen, device=lengths.device) < lengths[:, None]
+        indices = attended.view(-1).nonzero().squeeze(1)
         return cls(
             input_ids=input_ids.long(),
             token_type_ids=token_type_ids.long(),
-            position_ids=slots % max_seqlen,
+            position_ids=indices % max_seqlen,
             cu_seqlens=cu_seqlens.int(),
             max_seqlen=max_seqlen,
-            slots=slots,
-            is_key=is_key,
+            indices=indices,
+            attention_mask=attended,
         )
 
     @classmethod
     def from_numpy(cls, input_ids: NDArray[Any], token_type_ids: NDArray[Any], cu_seqlens: NDArray[Any]) -> Self:
-        """`from_lengths` for arrays of any integer type."""
+        """Make a batch as `from_lengths` does, from arrays of any integer type."""
         arrays = (input_ids, token_type_ids, cu_seqlens)
         return cls.from_lengths(*(torch.from_numpy(array.astype(np.int64)) for array in arrays))
 
@@ -96,10 +99,10 @@ class PackedSequences:
         keep_padding: bool = False,
         padding_id: int | None = None,
     ) -> Self:
-        """From padded rows (B, S). A token's position is its column, so that padding may lie on either side.
+        """Make a batch of padded rows (B, S). A token's position is its column, so padding may lie on either side.
 
-        With a `padding_id` it is the number of other tokens before it in the row, −1 for padding itself, as RoBERTa
-        counts.
+        With a `padding_id`, a token's position is the number of other tokens before it in the row, −1 for padding
+        itself, as RoBERTa counts.
 
         Raises: DataError when shapes differ or a row has no real token.
         """
@@ -110,47 +113,47 @@ class PackedSequences:
             raise DataError(
                 f"input_ids, attention_mask and token_type_ids have the shapes {shapes}; all must be (batch, sequence)"
             )
-        is_key = mask.bool()
-        lengths = is_key.sum(dim=1)
+        attended = mask.bool()
+        lengths = attended.sum(dim=1)
         if lengths.numel() == 0 or int(lengths.min()) == 0:
             raise DataError("attention_mask is zero over a whole row, or the batch is empty; give each row a token")
         if keep_padding:
             lengths = torch.full_like(lengths, input_ids.shape[1])
         else:
-            width = int(is_key.any(dim=0).nonzero().max()) + 1
-            input_ids, types, is_key = input_ids[:, :width], types[:, :width], is_key[:, :width]
-        packed = torch.ones_like(is_key) if keep_padding else is_key
-        slots = packed.reshape(-1).nonzero().squeeze(1)
-        position_ids = slots % input_ids.shape[1]
+            width = int(attended.any(dim=0).nonzero().max()) + 1
+            input_ids, types, attended = input_ids[:, :width], types[:, :width], attended[:, :width]
+        packed = torch.ones_like(attended) if keep_padding else attended
+        indices = packed.reshape(-1).nonzero().squeeze(1)
+        position_ids = indices % input_ids.shape[1]
         if padding_id is not None:
             is_token = input_ids != padding_id
-            position_ids = (is_token.cumsum(1) * is_token - 1).reshape(-1)[slots]
+            position_ids = (is_token.cumsum(1) * is_token - 1).reshape(-1)[indices]
         return cls(
-            input_ids=input_ids.reshape(-1)[slots].long(),
-            token_type_ids=types.reshape(-1)[slots].long(),
+            input_ids=input_ids.reshape(-1)[indices].long(),
+            token_type_ids=types.reshape(-1)[indices].long(),
             position_ids=position_ids,
             cu_seqlens=torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).int(),
             max_seqlen=input_ids.shape[1],
-            slots=slots,
-            is_key=is_key,
+            indices=indices,
+            attention_mask=attended,
             includes_padding=keep_padding,
         )
 
     def pack(self, padded: Tensor) -> Tensor:
-        """The real tokens' values of a padded tensor: (B, S', …) → (T, …), S' at least S."""
-        return padded[:, : self.max_seqlen].flatten(0, 1).index_select(0, self.slots)
+        """Take the tokens' values out of a padded tensor: (B, S', …) → (T, …), S' at least S."""
+        return padded[:, : self.max_seqlen].flatten(0, 1).index_select(0, self.indices)
 
     def unpack(self, values: Tensor, width: int | None = None) -> Tensor:
-        """Padded rows of (T, …) values: (B, width or S, …), zero where there is no token."""
+        """Lay the tokens' values out as padded rows, zero where there is no token: (T, …) → (B, width or S, …)."""
         rows = values.new_zeros(self.num_sequences * self.max_seqlen, *values.shape[1:])  # (B·S, …)
-        rows = rows.index_copy(0, self.slots, values).view(self.num_sequences, self.max_seqlen, *values.shape[1:])
+        rows = rows.index_copy(0, self.indices, values).view(self.num_sequences, self.max_seqlen, *values.shape[1:])
         if width is None or width == self.max_seqlen:
             return rows
         missing = rows.new_zeros(self.num_sequences, width - self.max_seqlen, *values.shape[1:])
         return torch.cat([rows, missing], dim=1)  # (B, width, …)
 
     def to(self, device: torch.device | str) -> Self:
-        """The same batch on a device, copied without waiting."""
+        """Copy the batch to a device, without waiting for it."""
         values = {item.name: getattr(self, item.name) for item in fields(self) if item.init}
         moved = {k: v.to(device, non_blocking=True) for k, v in values.items() if isinstance(v, Tensor)}
         return type(self)(**(values | moved))

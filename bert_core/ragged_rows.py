@@ -1,4 +1,4 @@
-"""Rows of different lengths laid end to end: the two sums that everything unpadded is made of, without a loop."""
+"""Arithmetic on rows of different lengths that lie end to end, without a loop over the rows."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,7 +7,7 @@ Int64Array = NDArray[np.int64]
 
 
 def ragged_ranges(starts: Int64Array, lengths: Int64Array) -> Int64Array:
-    """range(starts[0], starts[0] + lengths[0]), then the next one, … as one array.
+    """Concatenate range(starts[0], starts[0] + lengths[0]), the next one, … as one array.
 
     >>> ragged_ranges(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]
@@ -19,7 +19,7 @@ def ragged_ranges(starts: Int64Array, lengths: Int64Array) -> Int64Array:
 
 
 def running_totals(values: Int64Array, rows: Int64Array) -> Int64Array:
-    """For each value, the sum of its row up to and with it; `rows` (ascending) says which row a value belongs to.
+    """Sum each value's row up to and including it; `rows` (ascending) says which row a value belongs to.
 
     >>> running_totals(np.array([3, 1, 4, 1]), np.array([0, 0, 2, 2])).tolist()
     [3, 4, 4, 5]

@@ -17,11 +17,11 @@ SIZES: dict[str, tuple[int, int]] = {
     **_NAMES,
     **{f"{depth}x{width}": (depth, width) for depth in range(2, 13, 2) for width in (128, 256, 512, 768)},
 }
-"""Layers and width by name: tiny, mini, small, medium, base, large, or layers × width as in `8x256`."""
+"""Number of layers and width of each size: tiny, mini, small, medium, base, large, or layers × width as in `8x256`."""
 
 
 def shape_of(size: str) -> tuple[int, int]:
-    """Layers and width of a size by name. Raises: ConfigError, with the nearest name.
+    """Look up the number of layers and the width of a size. Raises: ConfigError, with the nearest name.
 
     >>> shape_of("mini")
     (4, 256)

@@ -21,13 +21,13 @@ _WINDOW_CHARACTERS = 4 << 20
 
 
 class TextEmbedder:
-    """A model and its tokenizer. Texts of near lengths are computed together, without padding."""
+    """Embedding of texts by a model and its tokenizer; texts of similar length are computed together, unpadded."""
 
     num_truncated: int = 0
-    """Texts so far that had more tokens than the model reads; only their beginnings count."""
+    """Number of texts so far that had more tokens than the model reads; only their beginnings were embedded."""
 
     def __init__(self, model: BertForSentenceEmbedding, tokenizer: Tokenizer, max_tokens: int = 2048) -> None:
-        """`max_tokens` are computed at a time, plus what the last text needs: on a GPU tens of thousands pay.
+        """Make an embedder that computes `max_tokens` at a time, and what the last text needs beyond; a GPU wants more.
 
         Raises: TokenizerError when the tokenizer is not the model's.
         """
@@ -40,7 +40,7 @@ class TextEmbedder:
 
     @classmethod
     def load(cls, folder: str | Path, device: torch.device | str = "cpu", max_tokens: int = 2048) -> Self:
-        """From an encoder's or a sentence-transformers folder. Raises: CheckpointError, TokenizerError."""
+        """Load an encoder's or a sentence-transformers folder. Raises: CheckpointError, TokenizerError."""
         model = BertForSentenceEmbedding.from_pretrained(folder)
         return cls(model.to(device), Tokenizer.load(folder), max_tokens)
 
@@ -50,11 +50,11 @@ class TextEmbedder:
         self.model.save_pretrained(folder)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(N, H). Raises: DataError, naming a text without tokens by its number from 1."""
+        """Embed texts: (N, H). Raises: DataError, naming a text without tokens by its number from 1."""
         return self._embed(texts, 1)
 
     def stream(self, texts: Iterable[str]) -> Iterator[NDArray[np.float32]]:
-        """The embedding (H,) of one text after the other; a bounded number of them is read ahead.
+        """Yield the embedding (H,) of one text after the other; a bounded number of texts is read ahead.
 
         Raises: DataError, naming a text without tokens by its number from 1.
         """
@@ -81,14 +81,14 @@ class TextEmbedder:
         sequences = []
         for number, ids in enumerate(self.tokenizer.encode_ids(texts), start=first_number):
             if not ids:
-                raise DataError(f"text {number} has no token, so that nothing can be said of it; leave it out")
+                raise DataError(f"text {number} has no token and cannot be embedded; leave it out")
             self.num_truncated += len(ids) > room
             sequences.append([self.tokenizer.cls_id, *ids[:room], self.tokenizer.sep_id])
         return sequences
 
 
 def _windows(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Texts read ahead: so many, or so many characters."""
+    """Yield texts that are read ahead together: a number of texts, or fewer with a number of characters."""
     window: list[str] = []
     num_characters = 0
     for text in texts:
@@ -102,7 +102,7 @@ def _windows(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _batches(lengths: NDArray[np.int64], max_tokens: int) -> list[NDArray[np.int64]]:
-    """Rows by length, the longest first, cut where `max_tokens` are full."""
+    """Sort rows by length, the longest first, and cut them into batches of about `max_tokens`."""
     order = np.argsort(-lengths, kind="stable")
     full = lengths[order].cumsum() // max_tokens
     return [rows for rows in np.split(order, np.flatnonzero(np.diff(full)) + 1) if len(rows)]

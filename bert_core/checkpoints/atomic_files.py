@@ -21,16 +21,16 @@ def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
     sync(path.parent)
 
 
-def write_whole_text(path: Path, text: str) -> None:
-    """A text in UTF-8, with line ends as they are in `text`."""
+def atomic_write_text(path: Path, text: str) -> None:
+    """Write a text in UTF-8, whole or not at all, with line ends as they are in `text`."""
     atomic_write(path, lambda temporary: temporary.write_bytes(text.encode()))
 
 
 @contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
-    """An empty folder to write files into; at the end of the block it takes the place of `folder`.
+    """Yield an empty folder to write files into, which takes the place of `folder` at the end of the block.
 
-    A folder that stood there stands until then, and stays when the block fails.
+    An older folder of that name is there until then, and stays when the block fails.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = _beside(folder)
@@ -47,7 +47,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
 
 def _put_in_place(temporary: Path, folder: Path) -> None:
-    """Rename; what stood there is renamed first, since no system swaps two folders in one step everywhere."""
+    """Rename the new folder; the older one is renamed first, as not every system swaps two folders in one step."""
     replaced = temporary.with_suffix(".old")
     with suppress(FileNotFoundError):
         folder.rename(replaced)

@@ -1,6 +1,6 @@
-"""The manifest of a folder: SHA-256 digests that say which of its files are good.
+"""Manifest of a folder: SHA-256 digests that tell whether its files are whole and unchanged.
 
-A flipped bit loads silently from safetensors; the manifest is what finds it. It is written last.
+Safetensors loads a file with a flipped bit without a word; the manifest finds it. It is written last.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bert_core.checkpoints.atomic_files import write_whole_text
+from bert_core.checkpoints.atomic_files import atomic_write_text
 from bert_core.errors import CheckpointError
 
 MANIFEST_FILE = "manifest.json"
@@ -17,11 +17,11 @@ MANIFEST_FILE = "manifest.json"
 
 def write_json(path: Path, value: Any) -> None:
     """Write readable JSON, whole or not at all."""
-    write_whole_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
+    atomic_write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
 
 
 def digest_file(path: Path) -> str:
-    """SHA-256 of a file's bytes as hexadecimal digits."""
+    """Compute the SHA-256 of a file's bytes, as hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

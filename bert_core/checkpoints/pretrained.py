@@ -1,4 +1,4 @@
-"""What every model here has: weights drawn from a seed, and folders in Hugging Face's layout."""
+"""Base class of all models: weights drawn from a seed, and folders in Hugging Face's layout."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,24 +22,24 @@ _PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.ckpt.ind
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What did not match when a model was loaded, by the names in Hugging Face's files."""
+    """Weights that did not match when a model was loaded, by their names in Hugging Face's files."""
 
     dropped: tuple[str, ...]
-    """Weights of the file that this model has no place for."""
+    """Weights of the file that the model does not have."""
     initialized: tuple[str, ...]
-    """Weights of this model that the file lacks; they were drawn anew."""
+    """Weights of the model that the file lacks; they were drawn from the seed."""
 
 
 class PretrainedModel(nn.Module):
-    """A BERT with or without a head. Subclasses say in `build` what they are made of."""
+    """A BERT with or without a head. A subclass creates its modules in `build`."""
 
     load_report: LoadReport | None = None
-    """Set by `from_pretrained`."""
+    """Report of `from_pretrained`; None for a model that was not loaded."""
     is_encoder_alone = False
-    """Whether this is the encoder without a head."""
+    """Whether the model is the encoder without a head."""
 
     def __init__(self, config: BertConfig, seed: int | None = 0) -> None:
-        """Weights drawn from `seed`; None leaves them without storage, for a model that becomes part of another."""
+        """Make a model with weights drawn from `seed`; None leaves them without memory, for a part of another model."""
         super().__init__()
         self.config = config
         with torch.device("meta"):  # nothing is drawn from torch's global generator
@@ -49,7 +49,7 @@ class PretrainedModel(nn.Module):
             self.initialize(seed)
 
     def build(self, config: BertConfig) -> None:
-        """Create the modules."""
+        """Create the modules; where one depends on the configuration, it is None if absent."""
         raise NotImplementedError
 
     @torch.no_grad()
@@ -67,19 +67,19 @@ class PretrainedModel(nn.Module):
 
     @classmethod
     def from_config(cls, config: BertConfig, seed: int = 0) -> Self:
-        """A new model; equal seeds give equal weights, and torch's global generator is left alone."""
+        """Make a new model; equal seeds give equal weights, and torch's global generator is not used."""
         return cls(config, seed)
 
     @classmethod
     def from_pretrained(
         cls, folder: str | Path, config: BertConfig | None = None, seed: int = 0, encoder_only: bool = False
     ) -> Self:
-        """The model of a folder in Hugging Face's layout; `load_report` lists what did not match.
+        """Load the model of a folder in Hugging Face's layout; its `load_report` lists what did not match.
 
         Args:
-            config: used instead of the folder's, for another dropout or other labels.
-            seed: draws the weights that the folder lacks.
-            encoder_only: leave the folder's head aside and start with a new one.
+            config: configuration to use instead of the folder's, for another dropout or other labels.
+            seed: seed of the weights that the folder lacks.
+            encoder_only: whether to ignore the folder's head and start with a new one.
 
         Raises: CheckpointError, naming file and remedy.
         """
@@ -94,7 +94,7 @@ class PretrainedModel(nn.Module):
 
     @property
     def weight_names(self) -> WeightNames:
-        """What the parameters are called in a file."""
+        """Names of the parameters in a file."""
         return WeightNames(self.config.family, type(self).__name__, self.is_encoder_alone)
 
     @torch.no_grad()

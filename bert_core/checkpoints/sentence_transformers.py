@@ -1,4 +1,4 @@
-"""What a sentence-transformers folder says beside the encoder's own files: how tokens become one vector. No torch.
+"""Files of a sentence-transformers folder beside the encoder's own: how tokens become one vector. No torch.
 
     modules.json                        the steps: Transformer, Pooling and, for unit vectors, Normalize
     1_Pooling/config.json               which pooling
@@ -11,13 +11,13 @@ Written as sentence-transformers 2 to 6 read it; read as any of them wrote it.
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from bert_core.checkpoints.manifest import write_json
-from bert_core.config_choices import Pooling
 from bert_core.errors import CheckpointError, ConfigError
 
 MODULES_FILE = "modules.json"
+Pooling = Literal["mean", "cls", "max"]
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 
 _POOLING_FILE = "1_Pooling/config.json"
@@ -34,17 +34,17 @@ _FIXED: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class SentenceEmbeddingConfig:
-    """How the tokens of a text become one vector.
+    """Rules by which the tokens of a text become one vector.
 
     Raises: ConfigError, naming the field.
     """
 
     pooling: Pooling = "mean"
-    """One of POOLINGS (Reimers and Gurevych 2019, section 3)."""
+    """Pooling of the tokens' vectors (Reimers and Gurevych 2019, section 3)."""
     normalize: bool = False
     """Whether vectors are scaled to length 1."""
     max_seq_length: int | None = None
-    """Tokens of a text that are read, special ones included; as many as the encoder has positions when None."""
+    """Tokens of a text that are read, special ones included; None: as many as the encoder has positions for."""
 
     def __post_init__(self) -> None:
         if self.pooling not in POOLINGS:
@@ -54,7 +54,7 @@ class SentenceEmbeddingConfig:
 
 
 def read_sentence_embedding(folder: Path) -> SentenceEmbeddingConfig:
-    """What the folder says; a plain encoder's says nothing and gets the defaults.
+    """Read the rules of a folder; a plain encoder's folder has none and gets the defaults.
 
     Raises: CheckpointError, naming a file that is broken or asks for what cannot be done here.
     """
@@ -78,7 +78,7 @@ def read_sentence_embedding(folder: Path) -> SentenceEmbeddingConfig:
 
 
 def write_sentence_embedding(folder: Path, embedding: SentenceEmbeddingConfig, hidden_size: int) -> list[str]:
-    """Write the files, each whole or not at all; returns their names in the folder."""
+    """Write the rules' files, each whole or not at all; returns their names in the folder."""
     steps = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
     modules = [
         {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{name}"}
@@ -127,7 +127,7 @@ def _check_fixed(folder: Path) -> None:
 
 
 def _read_pooling(file: Path) -> Pooling:
-    """From `pooling_mode` (version 6) or the `pooling_mode_…` flags (before)."""
+    """Read the pooling from `pooling_mode` (since version 6) or the `pooling_mode_…` flags (before)."""
     values = _read(file, dict)
     prefix = "pooling_mode_"
     flags = [name.removeprefix(prefix) for name, on in values.items() if name.startswith(prefix) and on is True]
@@ -140,7 +140,7 @@ def _read_pooling(file: Path) -> Pooling:
 
 
 def _read_max_seq_length(folder: Path) -> int | None:
-    """From the file of its own (before version 6) or the tokenizer's (since)."""
+    """Read the length from a file of its own (before version 6) or the tokenizer's (since)."""
     own = _read_if_there(folder / _LENGTH_FILE).get("max_seq_length")
     length = own if own is not None else _read_if_there(folder / _TOKENIZER_FILE).get("model_max_length")
     if length is not None and (not isinstance(length, int) or length < 3):

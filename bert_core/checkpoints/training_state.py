@@ -1,7 +1,7 @@
-"""Everything that a training run needs to go on as if it had never stopped: safetensors and JSON, no pickle.
+"""Training states: all that a run needs to go on as if it had never stopped. Safetensors and JSON, no pickle.
 
-A state is a folder of three files and a manifest of their digests. It is written beside its place and renamed when it
-is whole; loading checks the digests before anything is read into the model.
+A state is a folder of three files and a manifest of their digests. It is written under a temporary name and renamed
+when it is whole; loading checks the digests before anything is read into the model.
 """
 
 import json
@@ -35,7 +35,10 @@ def save_training_state(folder: Path, model: nn.Module, optimizer: Optimizer, ex
 
 
 def write_training_state(folder: Path, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any]) -> str:
-    """The same into a folder that is there, the manifest last; for those who see to wholeness themselves."""
+    """Write weights, optimizer and `extra` into an existing folder, the manifest last; returns the manifest's SHA-256.
+
+    A crash leaves part of the files: `save_training_state` does not.
+    """
     save_file(_stored(model.state_dict()), folder / _MODEL)
     save_file(_stored(_optimizer_tensors(model, optimizer)), folder / _OPTIMIZER)
     write_json(folder / _STATE, {"param_groups": _named_groups(model, optimizer), "extra": dict(extra)})
@@ -75,7 +78,7 @@ def _stored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _named_groups(model: nn.Module, optimizer: Optimizer) -> list[dict[str, Any]]:
-    """The optimizer's groups with names in the place of parameters."""
+    """List the optimizer's groups, with the parameters' names in place of the parameters."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     return [
         {"names": [names[id(parameter)] for parameter in group["params"]]}

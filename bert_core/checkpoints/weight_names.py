@@ -1,4 +1,4 @@
-"""Weights between a model and a file: the family's names, and one matrix here where a file has three."""
+"""Names of weights in files, by family; query, key and value are one matrix in a model and three in a file."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -15,7 +15,7 @@ _CONSTANT = "position_ids"
 
 @dataclass(frozen=True)
 class WeightNames:
-    """How the parameters of a class of models are called in a file.
+    """Names in a file for the parameters of one class of models.
 
     >>> from bert_core.families import FAMILIES
     >>> WeightNames(FAMILIES["bert"], "BertForPreTraining").of("bert.layers.0.qkv.bias")[2]
@@ -24,16 +24,16 @@ class WeightNames:
 
     family: Family
     head: str
-    """Name of the class"""
+    """Name of the class."""
     is_encoder_alone: bool = False
-    """Whether its parameters are the encoder's; a file then may do without the family's prefix"""
+    """Whether the class is the encoder without a head; a file may then leave out the family's prefix."""
 
     def of(self, name: str) -> tuple[str, ...]:
-        """The name of a parameter in a file, with the family's prefix; three names for a fused one."""
+        """Name of a parameter in a file, with the family's prefix; three names for a fused one."""
         return self.family.file_names(ENCODER + name if self.is_encoder_alone else name, self.head)
 
     def to_file(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """A model's weights under their names in a file; those of an encoder alone without the prefix."""
+        """Give a model's weights their names in a file; those of an encoder alone get no prefix."""
         prefix = self.family.prefix if self.is_encoder_alone else ""
         return {
             file_name.removeprefix(prefix): part.detach().cpu().contiguous()
@@ -42,12 +42,12 @@ class WeightNames:
         }
 
     def from_file(self, name: str, weights: Mapping[str, Tensor]) -> Tensor:
-        """One parameter out of a file's normalized weights."""
+        """Take one parameter out of a file's normalized weights."""
         names = self.of(name)
         return weights[names[0]] if len(names) == 1 else torch.cat([weights[part] for part in names])
 
     def normalized(self, weights: Mapping[str, Tensor], parameters: Collection[str]) -> dict[str, Tensor]:
-        """A file's weights under one spelling, whatever tool and year wrote it, and without copies of others."""
+        """Give a file's weights one spelling, whichever tool and year wrote it, and leave out copies of others."""
         wanted = {file_name for name in parameters for file_name in self.of(name)}
         result = {}
         for name, tensor in weights.items():
@@ -55,11 +55,11 @@ class WeightNames:
                 name = re.sub(old, new, name)
             with_prefix = self.family.prefix + name
             result[with_prefix if with_prefix in wanted else name] = tensor
-        for copy, original in self.family.copies.items():
+        for copy, original in self.family.tied_weights.items():
             if copy in result:
                 result.setdefault(original, result.pop(copy))
         return {name: tensor for name, tensor in result.items() if not name.endswith(_CONSTANT)}
 
     def encoder_of(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The encoder's among a file's normalized weights."""
+        """Pick the encoder's weights among a file's normalized ones."""
         return {name: tensor for name, tensor in weights.items() if name.startswith(self.family.prefix)}

@@ -1,6 +1,6 @@
-"""A batch without padding: real tokens laid end to end, and where each sequence begins.
+"""A batch without padding: real tokens laid end to end, and where each sequence begins. No torch.
 
-The step from examples to the arrays a training step eats; numpy only, so that it runs inside data tasks.
+Shapes: T real tokens, B sequences, P predicted positions.
 """
 
 from collections.abc import Sequence
@@ -9,29 +9,31 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.examples.segments import Segments, TokenizedDocuments, lay_out
-from bert_core.masking import MaskingConfig, choose_masks
-from bert_core.text.segment_layout import SegmentLayout
-
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """Masked pretraining examples; T real tokens, B sequences, P predicted positions."""
+    """Examples of pretraining, as the input of a training step."""
 
-    input_ids: NDArray[np.int32]  # (T,)
-    token_type_ids: NDArray[np.int8]  # (T,)
-    cu_seqlens: NDArray[np.int32]  # (B + 1,)
-    masked_positions: NDArray[np.int32]  # (P,) ascending, into T
-    masked_labels: NDArray[np.int32]  # (P,)
-    sentence_labels: NDArray[np.int8]  # (B,) 0 = B follows A, 1 = it is random or comes before A; (0,) without pairs
+    input_ids: NDArray[np.int32]
+    """(T,) tokens as the model reads them"""
+    token_type_ids: NDArray[np.int8]
+    """(T,) 0 in segment A, 1 in segment B"""
+    cu_seqlens: NDArray[np.int32]
+    """(B + 1,) sequence b is tokens cu_seqlens[b] to cu_seqlens[b + 1]"""
+    masked_positions: NDArray[np.int32]
+    """(P,) positions whose tokens were hidden, ascending, into T; (0,) where the objective hides nothing"""
+    masked_labels: NDArray[np.int32]
+    """(P,) the tokens that were hidden"""
+    sentence_labels: NDArray[np.int8]
+    """(B,) the label of each pair of segments, 0 or 1; (0,) for single sequences"""
 
     @property
     def num_sequences(self) -> int:
-        """B."""
+        """Number of sequences (B)."""
         return len(self.cu_seqlens) - 1
 
     def split(self, num_sequences: int) -> list["PackedBatch"]:
-        """Consecutive batches of at most `num_sequences` sequences, for accumulation."""
+        """Consecutive batches of at most `num_sequences` sequences, for gradient accumulation."""
         starts = range(0, self.num_sequences, num_sequences)
         return [self._part(start, min(start + num_sequences, self.num_sequences)) for start in starts]
 
@@ -63,40 +65,3 @@ class PackedBatch:
             self.masked_labels[low:high],
             self.sentence_labels[first:last],
         )
-
-
-def build_packed_batch(
-    documents: TokenizedDocuments,
-    segments: Segments,
-    masking: MaskingConfig,
-    *,
-    layout: SegmentLayout,
-    seed: int,
-    epoch: int,
-    example: NDArray[np.int64],
-) -> PackedBatch:
-    """Lay the examples end to end and mask them; each example's part is a function of its own number."""
-    laid = lay_out(documents, segments, layout)
-    input_ids, continues = laid.input_ids, None
-    if masking.unit != "token" and masking.word_pieces is not None:
-        continues = masking.word_pieces.continue_word(input_ids)
-    positions, replacements = choose_masks(
-        input_ids,
-        laid.cu_seqlens,
-        ~laid.is_special,
-        masking,
-        continues=continues,
-        seed=seed,
-        epoch=epoch,
-        example=example,
-    )
-    labels = input_ids[positions]
-    input_ids[positions] = replacements
-    return PackedBatch(
-        input_ids,
-        laid.token_type_ids,
-        laid.cu_seqlens,
-        positions.astype(np.int32),
-        labels,
-        segments.sentence_labels,
-    )

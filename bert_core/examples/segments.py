@@ -1,4 +1,7 @@
-"""Segments: stretches of tokenized documents, and how examples are laid out from them with their special tokens."""
+"""Segments of tokenized documents, and how examples are laid out from them with their special tokens.
+
+Shapes: n examples, K segments, T tokens.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +18,11 @@ TokenArray = NDArray[np.uint16] | NDArray[np.uint32]
 
 @dataclass(frozen=True)
 class TokenizedDocuments:
-    """Documents laid end to end. Sentence s is tokens[sentence_offsets[s] : sentence_offsets[s + 1]]; document d is
-    sentences document_offsets[d] up to document_offsets[d + 1]. No sentence and no document is empty."""
+    """Documents laid end to end. No sentence and no document is empty.
+
+    Sentence s is tokens[sentence_offsets[s] : sentence_offsets[s + 1]]; document d is the sentences from
+    document_offsets[d] up to document_offsets[d + 1].
+    """
 
     tokens: TokenArray  # (num_tokens,)
     sentence_offsets: Int64Array  # (num_sentences + 1,) into tokens
@@ -24,17 +30,17 @@ class TokenizedDocuments:
 
     @property
     def num_documents(self) -> int:
-        """Documents held."""
+        """Number of documents."""
         return len(self.document_offsets) - 1
 
     @cached_property
     def document_ends(self) -> Int64Array:
-        """Where each document begins, and the last one ends, in tokens: (num_documents + 1,)."""
+        """Tokens (num_documents + 1,) at which each document begins, and the last one ends."""
         return self.sentence_offsets[self.document_offsets]
 
     @cached_property
     def separated_offsets(self) -> Int64Array:
-        """`sentence_offsets` (num_sentences + 1,), were there one more token, a separator, after each document."""
+        """`sentence_offsets` (num_sentences + 1,) as if each document ended with one more token, a separator."""
         num_separators = np.repeat(np.arange(self.num_documents + 1), np.append(np.diff(self.document_offsets), 1))
         return self.sentence_offsets + num_separators
 
@@ -51,31 +57,31 @@ class TokenizedDocuments:
 
 @dataclass(frozen=True)
 class Segments:
-    """The segments of n examples, K in all, as ranges of the documents' tokens."""
+    """The K segments of n examples, as ranges of the documents' tokens."""
 
     starts: Int64Array  # (K,)
     lengths: Int64Array  # (K,)
     example_offsets: Int64Array  # (n + 1,) into segments
     sentence_labels: NDArray[np.int8]
-    """(n,) 0 = the second segment follows the first, 1 = it does not; (0,) where examples are no pairs."""
+    """(n,) the label of each pair, 0 or 1, as its objective defines it; (0,) where examples are single sequences"""
 
     @staticmethod
     def pairs(
         a: tuple[Int64Array, Int64Array], b: tuple[Int64Array, Int64Array], labels: NDArray[np.bool_]
     ) -> "Segments":
-        """Two segments for each of n examples, given as starts (n,) and lengths (n,)."""
+        """Examples of two segments, A and B, each given as starts (n,) and lengths (n,), with their labels (n,)."""
         starts, lengths = (np.stack(both, axis=1).reshape(-1) for both in zip(a, b, strict=True))
         return Segments(starts, lengths, np.arange(0, len(starts) + 1, 2), labels.astype(np.int8))
 
     @property
     def is_pairs(self) -> bool:
-        """Whether an example is a pair of segments."""
+        """Whether examples are pairs of segments."""
         return len(self.sentence_labels) > 0
 
 
 @dataclass(frozen=True)
 class LaidOut:
-    """Examples laid end to end with their special tokens; T tokens, n examples."""
+    """Examples laid end to end with their special tokens."""
 
     input_ids: NDArray[np.int32]  # (T,)
     token_type_ids: NDArray[np.int8]  # (T,)
@@ -84,7 +90,7 @@ class LaidOut:
 
 
 def lay_out(documents: TokenizedDocuments, segments: Segments, layout: SegmentLayout) -> LaidOut:
-    """Every example's segments in its layout; several of one sequence each with the suffix behind it."""
+    """Lay the segments of examples end to end, as pairs or, with a suffix behind each segment, as single sequences."""
     last = segments.example_offsets[1:] - 1  # (n,) each example's last segment
     after = np.full(len(segments.lengths), len(layout.between) if segments.is_pairs else 1)  # (K,)
     after[last] = 1

@@ -5,12 +5,13 @@ from bert_core.families.bert import BERT
 from bert_core.families.distilbert import DISTILBERT
 from bert_core.families.family import ENCODER, Family
 from bert_core.families.flaubert import FLAUBERT
-from bert_core.families.own import MODERN, OWN
+from bert_core.families.native import MODERN, NATIVE
 from bert_core.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 
-__all__ = ["ENCODER", "FAMILIES", "MODERN", "OWN", "Family"]
+__all__ = ["ENCODER", "FAMILIES", "MODERN", "NATIVE", "Family"]
 
 FAMILIES: dict[str, Family] = {
-    family.model_type: family for family in (BERT, ROBERTA, CAMEMBERT, XLM_ROBERTA, DISTILBERT, ALBERT, FLAUBERT, OWN)
+    family.model_type: family
+    for family in (BERT, ROBERTA, CAMEMBERT, XLM_ROBERTA, DISTILBERT, ALBERT, FLAUBERT, NATIVE)
 }
-"""By the `model_type` of a config.json."""
+"""`model_type` of a config.json → family."""

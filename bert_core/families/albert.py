@@ -40,8 +40,8 @@ ALBERT = Family(
         "attention_probs_dropout_prob": 0.0,
         "classifier_dropout_prob": 0.1,
     },
-    only={"inner_group_num": 1},
-    copies={
+    required={"inner_group_num": 1},
+    tied_weights={
         "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
         "predictions.decoder.bias": "predictions.bias",
     },

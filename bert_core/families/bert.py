@@ -29,8 +29,8 @@ BERT = Family(
         r"prediction\.bias$": "cls.predictions.bias",
         r"next_sentence\.": "cls.seq_relationship.",
     },
-    only={"position_embedding_type": "absolute"},
-    copies={
+    required={"position_embedding_type": "absolute"},
+    tied_weights={
         "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     },

@@ -32,17 +32,17 @@ DISTILBERT = Family(
         "hidden_dropout_prob": "dropout",
         "attention_probs_dropout_prob": "attention_dropout",
         "classifier_dropout": "seq_classif_dropout",
-        "answer_dropout": "qa_dropout",
+        "qa_dropout": "qa_dropout",
     },
-    choices={
+    fixed_fields={
         "type_vocab_size": 0,
         "layer_norm_eps": 1e-12,
         "pooler_activation": "relu",
         "sentence_head": False,
-        "tokens_drop_as_hidden": True,
+        "token_dropout_from_hidden": True,
     },
     defaults={"n_layers": 6, "seq_classif_dropout": 0.2, "qa_dropout": 0.1},
-    copies={"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
+    tied_weights={"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
     architectures={"BertForPreTraining": "DistilBertForMaskedLM"},
     has_base_pooler=False,
 )

@@ -1,4 +1,4 @@
-"""What a family of models is: names for the fields of config.json and for the weights, and the choices it makes.
+"""A family of models as data: names for the fields of config.json and for the weights, and what its members fix.
 
 No torch in here: a plan looks at a folder without loading it.
 """
@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bert_core.config_fields import ConfigFields
 from bert_core.errors import ConfigError
 
 ENCODER = "bert."
-"""How the encoder's parameters begin in a model with a head, here."""
+"""Beginning of the names of the encoder's parameters in a model with a head, in `bert_core`."""
 
 SHARED_FIELDS = (
     "vocab_size",
@@ -31,9 +32,9 @@ SHARED_FIELDS = (
     "problem_type",
     "span_boundary_objective",  # a head that transformers passes over
 )
-"""Fields of BertConfig that every family writes unless it fixes them; others stand in `Family.fields`."""
+"""Fields of BertConfig that every family writes unless it fixes them; further ones stand in `Family.fields`."""
 
-_ONLY = {
+_REQUIRED = {
     "is_decoder": False,
     "add_cross_attention": False,
     "tie_word_embeddings": True,
@@ -43,53 +44,62 @@ _ONLY = {
 
 @dataclass(frozen=True)
 class Family:
-    """Data, but for what a subclass has to compute. Names are those of BertConfig and of the parameters here."""
+    """A family is data, but for what a subclass has to compute.
+
+    Names are those of BertConfig's fields and of the parameters in `bert_core`, unless it says "in config.json" or
+    "in a file".
+    """
 
     model_type: str
+    """`model_type` in config.json."""
     class_prefix: str
-    """How its classes begin in transformers."""
+    """Beginning of the names of its classes in transformers."""
     prefix: str
-    """How the encoder's weights begin in a file of a model with a head."""
+    """Beginning of the names of the encoder's weights in a file of a model with a head."""
     weights: Mapping[str, str | tuple[str, ...]]
     """Regular expression for the beginning of a parameter's name → its beginning in a file, three for a fused one."""
     head_weights: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Names that a head has for itself, by its class here; tried first. A name that begins with `/` gets no prefix."""
+    """Class of a model → names in a file that this class has for itself, tried before `weights`; a name that begins
+    with `/` gets no prefix."""
     fields: Mapping[str, str] = field(default_factory=dict)
-    """Fields of BertConfig → their names in config.json, where not the same or not shared by all."""
-    choices: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of BertConfig → their names in config.json, where these differ or not every family has the field."""
+    fixed_fields: Mapping[str, Any] = field(default_factory=dict)
     """Fields of BertConfig that are the same for every member and stand in no config.json."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """What a field left out of config.json means, by its name there."""
-    only: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of config.json that would change the outputs: the only value that can be carried out."""
-    copies: Mapping[str, str] = field(default_factory=dict)
+    """Names in config.json → the value that is meant where config.json leaves the field out."""
+    required: Mapping[str, Any] = field(default_factory=dict)
+    """Names in config.json of fields that would change the outputs → the only value that `bert_core` can carry out."""
+    tied_weights: Mapping[str, str] = field(default_factory=dict)
     """Weights in a file that are copies of others: name → name of the original, which some files lack."""
     architectures: Mapping[str, str] = field(default_factory=dict)
-    """Classes in transformers by the class here, where not `class_prefix` and the rest."""
+    """Class of a model → its class in transformers, where that is not `class_prefix` and the rest of the name."""
     has_base_pooler: bool = True
     """Whether the encoder alone has a pooler."""
 
     def read(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Fields of BertConfig from those of a config.json. Raises: ConfigError for what cannot be built here."""
+        """Turn the fields of a config.json into BertConfig's. Raises: ConfigError for what cannot be built here."""
         values = {**self.defaults, **values}
-        for name, only in {**_ONLY, **self.only}.items():
-            if values.get(name, only) != only:
-                raise ConfigError(f"{name} is {values[name]!r}; only {only!r} can be built here")
+        for name, required in {**_REQUIRED, **self.required}.items():
+            if values.get(name, required) != required:
+                raise ConfigError(f"{name} is {values[name]!r}; only {required!r} can be built here")
         found = {here: values[there] for here, there in self._field_names() if there in values}
-        return {**found, **self.derive(found, values), "model_type": self.model_type}
+        return {**found, **self.derived_fields(found, values), "model_type": self.model_type}
 
-    def write(self, config: Any) -> dict[str, Any]:
-        """Fields of a config.json from a BertConfig that the family can express."""
+    def write(self, config: ConfigFields) -> dict[str, Any]:
+        """Turn a configuration that the family can express into the fields of a config.json."""
         return {there: getattr(config, here) for here, there in self._field_names()}
 
-    def derive(self, found: Mapping[str, Any], values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Fields of BertConfig that follow from others, beside the family's choices."""
-        return self.choices
+    def derived_fields(self, found: Mapping[str, Any], values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Compute the fields of BertConfig that stand in no config.json: the fixed ones, and what follows from others.
 
-    def says(self, config: Any, defaults: Any) -> bool:
-        """Whether the family can say all of a configuration, so that transformers loads such a model exactly."""
+        `found` are the fields of BertConfig that were read, `values` those of config.json.
+        """
+        return self.fixed_fields
+
+    def can_express(self, config: ConfigFields) -> bool:
+        """Whether the family's config.json can say all of a configuration: transformers then loads it exactly."""
         try:
-            again = {**vars(defaults), **self.read(self.write(config))}
+            again = {**vars(ConfigFields()), **self.read(self.write(config))}
         except ConfigError:
             return False
         names = again.keys() - {"id2label", "model_type"}
@@ -97,15 +107,15 @@ class Family:
 
     def _field_names(self) -> Iterator[tuple[str, str]]:
         for here in dict.fromkeys((*SHARED_FIELDS, *self.fields)):
-            if here not in self.choices:
+            if here not in self.fixed_fields:
                 yield here, self.fields.get(here, here)
 
     def architecture(self, head: str) -> str:
-        """A class of transformers by its class here."""
+        """Name the class in transformers that corresponds to the class `head`."""
         return self.architectures.get(head, self.class_prefix + head.removeprefix("Bert"))
 
     def file_names(self, name: str, head: str) -> tuple[str, ...]:
-        """How a parameter of a model of the class `head` is called in a file; three names for a fused one."""
+        """Names in a file of one parameter of a model of the class `head`; three names for a fused parameter."""
         in_head = name.startswith(ENCODER)
         rest = name.removeprefix(ENCODER)
         for pattern, there in (*self.head_weights.get(head, {}).items(), *self.weights.items()):

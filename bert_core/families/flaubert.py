@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bert_core.config_fields import ConfigFields
 from bert_core.families.family import Family
 
 _OLD_NAMES = {"n_words": "vocab_size", "pad_index": "pad_token_id"}
@@ -18,15 +19,15 @@ class _Flaubert(Family):
         old = {new: values[name] for name, new in _OLD_NAMES.items() if name in values}
         return super().read({**old, **values})
 
-    def derive(self, found: Mapping[str, Any], values: Mapping[str, Any]) -> Mapping[str, Any]:
+    def derived_fields(self, found: Mapping[str, Any], values: Mapping[str, Any]) -> Mapping[str, Any]:
         return {
-            **self.choices,
+            **self.fixed_fields,
             "intermediate_size": 4 * found["hidden_size"],
             "hidden_act": "gelu" if values["gelu_activation"] else "relu",
             "norm_placement": "pre" if values["pre_norm"] else "post",
         }
 
-    def write(self, config: Any) -> dict[str, Any]:
+    def write(self, config: ConfigFields) -> dict[str, Any]:
         return {
             **super().write(config),
             "gelu_activation": config.hidden_act == "gelu",
@@ -52,7 +53,7 @@ FLAUBERT = _Flaubert(
     },
     head_weights={
         "BertForSequenceClassification": {r"classifier\.": "sequence_summary.summary."},
-        "BertForMultipleChoice": {r"summary\.": "sequence_summary.summary.", r"classifier\.": "logits_proj."},
+        "BertForMultipleChoice": {r"choice_projection\.": "sequence_summary.summary.", r"classifier\.": "logits_proj."},
     },
     fields={
         "hidden_size": "emb_dim",
@@ -63,7 +64,7 @@ FLAUBERT = _Flaubert(
         "classifier_dropout": "summary_first_dropout",
         "initializer_range": "init_std",
     },
-    choices={
+    fixed_fields={
         "type_vocab_size": 0,
         "intermediate_size": None,
         "hidden_act": None,
@@ -71,9 +72,9 @@ FLAUBERT = _Flaubert(
         "pooler_activation": None,
         "prediction_transform": False,
         "sentence_head": False,
-        "tokens_drop_as_hidden": True,
-        "zeroes_padding": True,
-        "choices_by_labels": True,
+        "token_dropout_from_hidden": True,
+        "zero_padding": True,
+        "choice_projection": True,
     },
     defaults={
         "vocab_size": 30145,
@@ -85,7 +86,7 @@ FLAUBERT = _Flaubert(
         "gelu_activation": True,
         "pre_norm": False,
     },
-    only={
+    required={
         "asm": False,
         "causal": False,
         "n_langs": 1,
@@ -94,7 +95,7 @@ FLAUBERT = _Flaubert(
         "summary_use_proj": True,
         "summary_proj_to_labels": True,
     },
-    copies={"pred_layer.proj.weight": "transformer.embeddings.weight"},
+    tied_weights={"pred_layer.proj.weight": "transformer.embeddings.weight"},
     architectures={
         "BertForPreTraining": "FlaubertWithLMHeadModel",
         "BertForQuestionAnswering": "FlaubertForQuestionAnsweringSimple",

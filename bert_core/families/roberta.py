@@ -14,8 +14,8 @@ from bert_core.families.family import Family
 
 @dataclass(frozen=True)
 class _Roberta(Family):
-    def derive(self, found: Mapping[str, Any], values: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {**self.choices, "position_offset": found.get("pad_token_id", 1) + 1}
+    def derived_fields(self, found: Mapping[str, Any], values: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {**self.fixed_fields, "position_offset": found.get("pad_token_id", 1) + 1}
 
 
 ROBERTA = _Roberta(
@@ -33,10 +33,10 @@ ROBERTA = _Roberta(
     head_weights={
         "BertForSequenceClassification": {r"pooler\.": "/classifier.dense.", r"classifier\.": "classifier.out_proj."}
     },
-    choices={"sentence_head": False, "drops_before_summary": True},
+    fixed_fields={"sentence_head": False, "dropout_before_pooler": True},
     defaults={"vocab_size": 50265, "pad_token_id": 1},
-    only={"hidden_act": "gelu"},  # the masked-token head has it, whatever config.json says
-    copies={
+    required={"hidden_act": "gelu"},  # the masked-token head has it, whatever config.json says
+    tied_weights={
         "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
         "lm_head.decoder.bias": "lm_head.bias",
     },

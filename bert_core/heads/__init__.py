@@ -1,20 +1,34 @@
-"""BERT with a head, a file for each.
+"""BERT with a head: one file for each, listed here and nowhere else.
 
-Each has a padded interface, `forward` with Hugging Face's argument names, and a packed one for training at full speed.
+Each model has a padded interface, `forward` with Hugging Face's argument names, and a packed one for training at full
+speed. The classes load on first use (PEP 562), so that `bert_core` can name them without loading torch.
 """
 
-from bert_core.heads.multiple_choice import BertForMultipleChoice
-from bert_core.heads.pretraining import BertForPreTraining
-from bert_core.heads.question_answering import BertForQuestionAnswering
-from bert_core.heads.sentence_embedding import BertForSentenceEmbedding
-from bert_core.heads.sequence_classification import BertForSequenceClassification
-from bert_core.heads.token_classification import BertForTokenClassification
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "BertForMultipleChoice",
-    "BertForPreTraining",
-    "BertForQuestionAnswering",
-    "BertForSentenceEmbedding",
-    "BertForSequenceClassification",
-    "BertForTokenClassification",
-]
+if TYPE_CHECKING:  # what the table says, for type checkers and editors
+    from bert_core.heads.multiple_choice import BertForMultipleChoice as BertForMultipleChoice
+    from bert_core.heads.pretraining.model import BertForPreTraining as BertForPreTraining
+    from bert_core.heads.question_answering import BertForQuestionAnswering as BertForQuestionAnswering
+    from bert_core.heads.sentence_embedding import BertForSentenceEmbedding as BertForSentenceEmbedding
+    from bert_core.heads.sequence_classification import BertForSequenceClassification as BertForSequenceClassification
+    from bert_core.heads.token_classification import BertForTokenClassification as BertForTokenClassification
+
+HEADS = {
+    "BertForMultipleChoice": "bert_core.heads.multiple_choice",
+    "BertForPreTraining": "bert_core.heads.pretraining.model",
+    "BertForQuestionAnswering": "bert_core.heads.question_answering",
+    "BertForSentenceEmbedding": "bert_core.heads.sentence_embedding",
+    "BertForSequenceClassification": "bert_core.heads.sequence_classification",
+    "BertForTokenClassification": "bert_core.heads.token_classification",
+}
+"""Class of a model with a head → its module."""
+
+__all__ = ["HEADS", *HEADS]
+
+
+def __getattr__(name: str) -> Any:
+    if name in HEADS:
+        return getattr(import_module(HEADS[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

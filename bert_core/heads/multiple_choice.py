@@ -1,6 +1,6 @@
-"""The best of several continuations, each read together with what it continues (Devlin et al. 2018, section 4.4: SWAG).
+"""Multiple choice: the best of several continuations, each read with its context (Devlin et al. 2018, section 4.4).
 
-Shapes: B questions, C choices of each, S slots of a padded row, H hidden, K labels.
+Shapes: B questions, C choices of each, S length of a padded row, H hidden, K labels.
 """
 
 import torch.nn.functional as F
@@ -17,20 +17,19 @@ from bert_core.packed_sequences import PackedSequences
 
 
 class BertForMultipleChoice(PretrainedModel):
-    """A score for each choice; the softmax runs over the choices of a question."""
+    """BERT with a score for each choice; the softmax runs over the choices of a question."""
 
     def build(self, config: BertConfig) -> None:
         self.bert = BertModel(config, seed=None, with_pooler=True)
         self.dropout = Dropout(config.head_dropout_prob)
-        if config.choices_by_labels:
-            self.summary = nn.Linear(config.summary_width, config.num_labels)
-        self.classifier = nn.Linear(config.num_labels if config.choices_by_labels else config.summary_width, 1)
+        self.choice_projection = nn.Linear(config.pooled_size, config.num_labels) if config.choice_projection else None
+        self.classifier = nn.Linear(config.num_labels if config.choice_projection else config.pooled_size, 1)
 
     def packed_logits(self, seqs: PackedSequences) -> Tensor:
-        """One score for each sequence: (B·C,)"""
+        """Score each sequence, a question read with one of its choices: (B·C,)."""
         pooled = self.dropout(self.bert.pool(self.bert.head_states(seqs), seqs))  # (B·C, H)
-        if self.config.choices_by_labels:
-            pooled = self.summary(pooled)  # (B·C, K)
+        if self.choice_projection is not None:
+            pooled = self.choice_projection(pooled)  # (B·C, K)
         return self.classifier(pooled).squeeze(-1)  # type: ignore[no-any-return]
 
     def forward(
@@ -40,7 +39,7 @@ class BertForMultipleChoice(PretrainedModel):
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
     ) -> ClassificationOutput:
-        """For padded rows (B, C, S), labels (B,); the logits are (B, C)."""
+        """Score padded rows (B, C, S), with labels (B,) also the mean loss; the logits are (B, C)."""
         mask, types = (None if ids is None else ids.flatten(0, 1) for ids in (attention_mask, token_type_ids))
         seqs = self.bert.pack(input_ids.flatten(0, 1), mask, types)
         logits = self.packed_logits(seqs).view(input_ids.shape[:2])  # (B, C)

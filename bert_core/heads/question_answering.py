@@ -1,6 +1,6 @@
-"""First and last token of an answer.
+"""Question answering: first and last token of an answer.
 
-Shapes: B sequences, S slots of a padded row, T tokens, H hidden.
+Shapes: B sequences, S length of a padded row, T tokens, H hidden.
 """
 
 from torch import Tensor, nn
@@ -15,16 +15,16 @@ from bert_core.packed_sequences import PackedSequences
 
 
 class BertForQuestionAnswering(PretrainedModel):
-    """First and last token of the answer (Devlin et al. 2018, section 4.2)."""
+    """BERT with logits for the first and the last token of an answer (Devlin et al. 2018, section 4.2)."""
 
     def build(self, config: BertConfig) -> None:
         self.config = config.with_labels(["LABEL_0", "LABEL_1"])  # the width that Hugging Face reads off the labels
         self.bert = BertModel(config, seed=None, with_pooler=False)
-        self.dropout = Dropout(config.answer_dropout)
-        self.qa_outputs = nn.Linear(config.head_width, 2)
+        self.dropout = Dropout(config.qa_dropout)
+        self.qa_outputs = nn.Linear(config.head_input_size, 2)
 
     def packed_logits(self, seqs: PackedSequences) -> Tensor:
-        """(T, 2): start and end"""
+        """Logits of each token as the first and as the last of the answer: (T, 2)."""
         logits: Tensor = self.qa_outputs(self.dropout(self.bert.head_states(seqs)))
         return logits
 
@@ -36,10 +36,12 @@ class BertForQuestionAnswering(PretrainedModel):
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
     ) -> QuestionAnsweringOutput:
-        """For padded rows. Padding has logits here and takes part in the softmax, as in the reference's loss; where
-        that is not wanted: `packed_logits`.
+        """Compute the logits of padded rows, and with positions the mean loss.
+
+        Padding has logits here and takes part in the softmax, as in the loss of Hugging Face; `packed_logits` leaves
+        it out.
         """
-        keep_padding = not self.config.zeroes_padding
+        keep_padding = not self.config.zero_padding
         seqs = self.bert.pack(input_ids, attention_mask, token_type_ids, keep_padding)
         hidden = seqs.unpack(self.bert.head_states(seqs), input_ids.shape[1])  # (B, S, H)
         start, end = self.qa_outputs(self.dropout(hidden)).unbind(-1)  # (B, S) each

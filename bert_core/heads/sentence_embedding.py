@@ -1,6 +1,6 @@
-"""One vector for each text.
+"""Sentence embedding: one vector for each text.
 
-Shapes: B sequences, S slots of a padded row, T tokens, H hidden.
+Shapes: B sequences, S length of a padded row, T tokens, H hidden.
 """
 
 from dataclasses import dataclass
@@ -25,16 +25,16 @@ from bert_core.packed_sequences import PackedSequences
 
 @dataclass(frozen=True)
 class SentenceEmbeddingOutput:
-    """What the padded interface gives back."""
+    """Output of BertForSentenceEmbedding."""
 
     sentence_embedding: Tensor
-    """(B, H) float32"""
+    """Vector of each text, (B, H) float32."""
 
 
 class BertForSentenceEmbedding(PretrainedModel):
-    """The encoder and a pooling without weights (Reimers and Gurevych 2019, section 3).
+    """BERT with a pooling without weights (Reimers and Gurevych 2019, section 3).
 
-    Its folder is an encoder's, with the files beside it that make it one of sentence-transformers.
+    Its folder is an encoder's, with the files that make it a folder of sentence-transformers as well.
     """
 
     def __init__(
@@ -47,14 +47,14 @@ class BertForSentenceEmbedding(PretrainedModel):
         self.bert = BertModel(config, seed=None, with_pooler=False)
 
     def packed_embeddings(self, seqs: PackedSequences) -> Tensor:
-        """(B, H) float32"""
+        """Vector of each text: (B, H) float32."""
         pooled = pool_tokens(self.bert.encode(seqs), seqs.cu_seqlens, self.embedding.pooling)
         return F.normalize(pooled, dim=-1) if self.embedding.normalize else pooled
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> SentenceEmbeddingOutput:
-        """For padded rows."""
+        """Embed the texts of padded rows."""
         seqs = self.bert.pack(input_ids, attention_mask, token_type_ids)
         return SentenceEmbeddingOutput(self.packed_embeddings(seqs))
 
@@ -67,7 +67,7 @@ class BertForSentenceEmbedding(PretrainedModel):
         encoder_only: bool = False,
         embedding: SentenceEmbeddingConfig | None = None,
     ) -> Self:
-        """The model of an encoder's or a sentence-transformers folder; `embedding` is used instead of the folder's.
+        """Load the model of an encoder's or a sentence-transformers folder; `embedding` replaces the folder's own.
 
         Raises: CheckpointError, naming file and remedy.
         """
@@ -90,7 +90,10 @@ class BertForSentenceEmbedding(PretrainedModel):
 
 
 def pool_tokens(hidden: Tensor, cu_seqlens: Tensor, pooling: str) -> Tensor:
-    """The first token's vector, or the mean or greatest of each dimension: (T, H), (B+1,) → (B, H) in float32."""
+    """Pool each sequence's tokens, by the first one, or the mean or maximum of each dimension: (T, H), (B+1,) → (B, H).
+
+    The result is float32.
+    """
     if pooling == "cls":
         return hidden.index_select(0, cu_seqlens[:-1]).float()
     # The offsets are those of packed sequences, checked when they were packed.

@@ -1,6 +1,6 @@
-"""A class, several classes or a number for each sequence.
+"""Sequence classification: a class, several classes or a number for each sequence.
 
-Shapes: B sequences, S slots of a padded row, H hidden, E extra features, C classes.
+Shapes: B sequences, S length of a padded row, H hidden, E tabular features, C classes.
 """
 
 import torch
@@ -18,27 +18,34 @@ from bert_core.packed_sequences import PackedSequences
 
 
 class BertForSequenceClassification(PretrainedModel):
-    """A class, several classes or a number for each sequence, as `config.problem_type` says.
+    """BERT with a class, several classes or a number for each sequence, as `config.problem_type` says.
 
-    With `config.num_tabular_features`, numbers stand beside the text: they and the pooled text, concatenated, pass
+    With `config.num_tabular_features`, it reads numbers beside the text: they and the pooled output, concatenated, pass
     through one layer to the classifier (Gu and Budhwani 2021: concatenation, then a perceptron).
     """
 
     def build(self, config: BertConfig) -> None:
         self.bert = BertModel(config, seed=None, with_pooler=True)
         self.dropout = Dropout(config.head_dropout_prob)
+        # A layer of its own: at an encoder's learning rate, a single weight for each number would hardly move.
+        self.combine = None
         if config.num_tabular_features:
-            # By a layer: at an encoder's learning rate, a single weight for a number would hardly move.
-            self.combine = nn.Linear(config.summary_width + config.num_tabular_features, config.summary_width)
-        self.classifier = nn.Linear(config.summary_width, config.num_labels)
+            self.combine = nn.Linear(config.pooled_size + config.num_tabular_features, config.pooled_size)
+        self.classifier = nn.Linear(config.pooled_size, config.num_labels)
 
-    def packed_logits(self, seqs: PackedSequences, extra: Tensor | None = None) -> Tensor:
-        """(B, C). `extra`, (B, E), is what stands beside the text. Raises: DataError when its shape is another."""
-        first = self.dropout if self.config.drops_before_summary else None
+    def packed_logits(self, seqs: PackedSequences, tabular_features: Tensor | None = None) -> Tensor:
+        """Logits of each sequence: (B, C).
+
+        Args:
+            tabular_features: (B, E) numbers beside the text, for a model that reads them and for no other.
+
+        Raises: DataError when `tabular_features` have another shape.
+        """
+        first = self.dropout if self.config.dropout_before_pooler else None
         pooled = self.bert.pool(self.bert.head_states(seqs), seqs, first)  # (B, H)
-        self._check_extra(extra, seqs.num_sequences)
-        if extra is not None:
-            pooled = F.gelu(self.combine(torch.cat([pooled, extra], dim=-1)))  # (B, H)
+        self._check_tabular_features(tabular_features, seqs.num_sequences)
+        if self.combine is not None and tabular_features is not None:
+            pooled = F.gelu(self.combine(torch.cat([pooled, tabular_features], dim=-1)))  # (B, H)
         logits: Tensor = self.classifier(self.dropout(pooled))
         return logits
 
@@ -48,16 +55,16 @@ class BertForSequenceClassification(PretrainedModel):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
-        extra: Tensor | None = None,
+        tabular_features: Tensor | None = None,
     ) -> ClassificationOutput:
-        """For padded rows."""
-        logits = self.packed_logits(self.bert.pack(input_ids, attention_mask, token_type_ids), extra)
+        """Classify padded rows; with labels there is a mean loss."""
+        logits = self.packed_logits(self.bert.pack(input_ids, attention_mask, token_type_ids), tabular_features)
         if labels is None:
             return ClassificationOutput(None, logits)
         return ClassificationOutput(sequence_classification_loss(logits, labels, self.config.problem_type), logits)
 
-    def _check_extra(self, extra: Tensor | None, num_sequences: int) -> None:
+    def _check_tabular_features(self, tabular_features: Tensor | None, num_sequences: int) -> None:
         wanted = (num_sequences, self.config.num_tabular_features) if self.config.num_tabular_features else None
-        given = None if extra is None else tuple(extra.shape)
+        given = None if tabular_features is None else tuple(tabular_features.shape)
         if given != wanted:
-            raise DataError(f"extra has the shape {given}; this model reads {wanted} beside the text")
+            raise DataError(f"tabular_features have the shape {given}; this model reads {wanted} beside the text")

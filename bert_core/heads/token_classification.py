@@ -1,7 +1,7 @@
-"""A class for each token, or a path of tags over the words of a sentence.
+"""Token classification: a class for each token, or a path of tags over the words of a sentence.
 
-Shapes: B sequences, S slots of a padded row, T tokens, K words, W width of what the head reads, R of the recurrent
-layers, C classes.
+Shapes: B sequences, S length of a padded row, T tokens, K words, W width of what the head reads, R width of the LSTM,
+C classes.
 """
 
 import torch.nn.functional as F
@@ -10,20 +10,20 @@ from torch import Tensor, nn
 from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.constants import IGNORE_INDEX
-from bert_core.crf import LinearChainCrf
 from bert_core.heads.outputs import ClassificationOutput
 from bert_core.kernels.dropout import Dropout
+from bert_core.layers.crf import LinearChainCrf
+from bert_core.layers.lstm import BidirectionalLstm
 from bert_core.losses import check_labels
-from bert_core.lstm import BidirectionalLstm
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
 
 
 class BertForTokenClassification(PretrainedModel):
-    """A class for each token; with `token_decoder` "crf" a conditional random field over words' first sub-tokens.
+    """BERT with a class for each token; with `token_decoder` "crf", a path of tags by a conditional random field.
 
-    With `num_lstm_layers` a bidirectional LSTM goes over a sequence's tokens in front of the classifier, as in the
-    feature-based approach of Devlin et al. 2018, section 5.3.
+    The field is over the words' first sub-tokens. With `num_lstm_layers` a bidirectional LSTM goes over a sequence's
+    tokens in front of the classifier, as in the feature-based approach of Devlin et al. 2018, section 5.3.
     """
 
     def build(self, config: BertConfig) -> None:
@@ -31,20 +31,20 @@ class BertForTokenClassification(PretrainedModel):
         self.dropout = Dropout(config.token_dropout_prob)
         self.recurrent = None
         if config.num_lstm_layers:
-            widths = (config.head_width, config.token_width)
+            widths = (config.head_input_size, config.token_input_size)
             self.recurrent = BidirectionalLstm(*widths, config.num_lstm_layers, config.token_dropout_prob)
-        self.classifier = nn.Linear(config.token_width, config.num_labels)
+        self.classifier = nn.Linear(config.token_input_size, config.num_labels)
         labels = [config.id2label[number] for number in range(config.num_labels)]
         self.crf = LinearChainCrf(labels) if config.token_decoder == "crf" else None
 
     def initialize(self, seed: int) -> None:
-        """Draw all weights anew; recurrent ones in a way of their own."""
+        """Draw all weights anew; the LSTM's as `BidirectionalLstm.initialize` does."""
         super().initialize(seed)
         if self.recurrent is not None:
             self.recurrent.initialize(seed)
 
     def packed_logits(self, seqs: PackedSequences) -> Tensor:
-        """(T, C)"""
+        """Logits of each token: (T, C)."""
         states = self.dropout(self.bert.head_states(seqs))  # (T, W)
         if self.recurrent is not None:
             states = self.dropout(self.recurrent(states, seqs))  # (T, R)
@@ -52,10 +52,10 @@ class BertForTokenClassification(PretrainedModel):
         return logits
 
     def compute_loss(self, logits: Tensor, labels: Tensor, seqs: PackedSequences) -> Tensor:
-        """The mean over the tokens whose label is not -100: (T, C), (T,) → scalar.
+        """Mean loss over the tokens whose label is not -100: (T, C), (T,) → scalar.
 
-        Cross entropy, or the negative log-likelihood of the sequences' paths, whose tokens these are; both are thus a
-        word's share, and one learning rate serves both.
+        It is the cross entropy, or with a CRF the negative log-likelihood of the sequences' paths. Both are divided by
+        the number of such tokens, so that one learning rate serves both.
         """
         if self.crf is None:
             return F.cross_entropy(logits.float(), labels, ignore_index=IGNORE_INDEX)
@@ -66,7 +66,7 @@ class BertForTokenClassification(PretrainedModel):
         return -likelihoods.sum() / ends[-1]
 
     def decode(self, logits: Tensor, lengths: Tensor) -> Tensor:
-        """The tags of words whose logits lie end to end, `lengths` to a sentence: (K, C), (B,) → (K,).
+        """Choose the tags of words whose logits lie end to end, `lengths` to a sentence: (K, C), (B,) → (K,).
 
         Raises: DataError when a CRF's logits are not finite.
         """
@@ -79,7 +79,7 @@ class BertForTokenClassification(PretrainedModel):
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
     ) -> ClassificationOutput:
-        """For padded rows; padding takes no part in the loss, whatever its label."""
+        """Classify the tokens of padded rows; padding takes no part in the loss, whatever its label."""
         seqs = self.bert.pack(input_ids, attention_mask, token_type_ids)
         if labels is not None:
             check_labels(labels, input_ids.shape, self.config.num_labels)

@@ -1,1 +1,1 @@
-"""The network's inner arithmetic, where PyTorch's own is slow or wasteful of memory."""
+"""Kernels: arithmetic of the layers where PyTorch's own is slow or needs much memory."""

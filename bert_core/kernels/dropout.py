@@ -1,7 +1,7 @@
-"""Dropout (Srivastava et al. 2014), inverted: what is kept grows by 1 / (1 − p).
+"""Dropout (Srivastava et al. 2014), inverted: elements that are kept grow by 1 / (1 − p).
 
-On CPUs torch's own draws a 32-bit number for each element, one after the other, which costs as much as six copies of
-the tensor; here four elements share one 64-bit number, and p is rounded to 1/65536.
+On CPUs torch's own dropout draws a 32-bit number for each element, one after the other, which costs as much as six
+copies of the tensor; here four elements share one 64-bit number, and p is rounded to 1/65536.
 """
 
 import math
@@ -14,18 +14,18 @@ _LEVELS = 1 << 16
 
 
 class Dropout(nn.Module):
-    """Acts in training only; drawn from torch's global generator."""
+    """Dropout layer, active in training only; it draws from torch's global generator."""
 
     def __init__(self, p: float) -> None:
         super().__init__()
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        """x with some elements dropped."""
+        """Drop elements of x, in training."""
         return dropout(x, self.p) if self.training else x
 
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
-        """residual + dropout(x), in one pass over memory."""
+        """Compute residual + dropout(x), in one pass over memory."""
         p = self.p if self.training else 0.0
         if p == 0.0 or x.device.type != "cpu":
             return residual + F.dropout(x, p)
@@ -37,14 +37,14 @@ class Dropout(nn.Module):
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """x with each element dropped with probability p."""
+    """Drop each element of x with probability p."""
     if p == 0.0 or x.device.type != "cpu":
         return F.dropout(x, p)
     return x * bernoulli_keep_mask(x.shape, p, x.dtype).mul_(1 / (1 - p))
 
 
 def bernoulli_keep_mask(shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:
-    """Ones and zeros on the CPU, zero with probability p."""
+    """Draw ones and zeros on the CPU, zero with probability p."""
     count = math.prod(shape)
     words = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
     bits = words.view(torch.int16)[:count].view(shape)  # uniform over −32768 … 32767

@@ -21,10 +21,10 @@ _ONEDNN = (
 
 
 class Linear(nn.Linear):
-    """`nn.Linear`, with the same parameters and the same numbers."""
+    """Linear layer with the parameters and the results of `nn.Linear`."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, I) → (…, O)"""
+        """Compute x·weightᵀ + bias: (…, I) → (…, O)."""
         if torch.is_autocast_enabled(x.device.type) or not _is_ours(x, self.weight):
             return F.linear(x, self.weight, self.bias)
         y: Tensor = _OneDnnLinear.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
@@ -32,7 +32,7 @@ class Linear(nn.Linear):
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x·weightᵀ + bias, without gradients: (T, I), (O, I), (O,) → (T, O)."""
+    """Compute x·weightᵀ + bias, without gradients: (T, I), (O, I), (O,) → (T, O)."""
     if not (_ONEDNN and x.device.type == "cpu" and x.numel() and x.dtype in (torch.float32, torch.bfloat16)):
         return F.linear(x, weight, bias)
     y: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
@@ -40,7 +40,7 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def weight_gradient(dy: Tensor, x: Tensor) -> Tensor:
-    """dyᵀ·x: (T, O), (T, I) → (O, I)"""
+    """Compute the weight's gradient, dyᵀ·x: (T, O), (T, I) → (O, I)."""
     if not _is_ours(dy, x):
         return dy.T @ x
     # Of two transposed operands oneDNN copies the first: let it be the narrower one.

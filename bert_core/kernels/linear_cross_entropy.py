@@ -1,4 +1,4 @@
-"""The output layer over a vocabulary and its cross entropy as one function, whose logits never exist all at once.
+"""Output layer over a vocabulary and its cross entropy in one function; the logits never exist all at once.
 
 Shapes: P predicted positions, H hidden, V vocabulary.
 
@@ -24,10 +24,10 @@ _CACHED_ROWS = 32
 def linear_cross_entropy_sums(
     hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Summed cross entropy, right guesses, labels: (P, H), (V, H), (V,), (P,) → three scalars in float32.
+    """Compute summed cross entropy, right guesses and number of labels: (P, H), (V, H), (V,), (P,) → three scalars.
 
-    A label whose logit equals the largest counts as guessed. Under autocast the products are in its type, while the
-    softmax and the sums are in float32.
+    The scalars are float32. A label whose logit equals the largest counts as guessed. Under autocast the products are
+    in its type, while the softmax and the sums are in float32.
     """
     loss, correct = _LinearCrossEntropy.apply(hidden, weight, bias, labels, torch.is_grad_enabled())  # type: ignore[no-untyped-call]
     return loss, correct, torch.full_like(correct, labels.shape[0])

@@ -1,9 +1,11 @@
-"""Masked language modelling: which tokens are predicted, and what stands in their place.
+"""Masks: which tokens are hidden, and what stands in their place.
 
 Devlin et al. 2019, section 3.1 (task 1): 15 % of the tokens are chosen; of these 80 % become [MASK], 10 % a random
-token, 10 % stay. Here round(mlm_probability · maskable) tokens of each row, at least one, as the original data script
-does, in units of tokens, whole words or spans (`mask_units`), and every choice is a function of (seed, epoch, example,
-position): no generator state.
+token, 10 % stay. As in the original data script, round(mlm_probability · maskable) tokens of each row are chosen, at
+least one, in units of tokens, whole words or spans (`units`). Every choice is a function of (seed, epoch, example,
+position); there is no generator with a state.
+
+Shapes: N rows, S tokens of a padded row, T tokens of all rows, P masked positions.
 """
 
 from dataclasses import dataclass, field
@@ -11,14 +13,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bert_core.config_choices import MaskUnit
 from bert_core.constants import IGNORE_INDEX
 from bert_core.counter_random import derive_key, integers, random_bits, uniform
 from bert_core.errors import DataError
-from bert_core.masking.units import UNITS, find_words
+from bert_core.masking.units import UNITS, MaskUnit, find_words
 from bert_core.text.word_boundaries import WordBoundaries
 
 Mix = tuple[float, float, float]
+"""Shares of the chosen tokens that become [MASK], become a random token, stay as they are."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,10 @@ class MaskingConfig:
     mask_token_id: int
     mlm_probability: float = 0.15
     mix: Mix = (0.8, 0.1, 0.1)
-    """Shares of the chosen tokens that become [MASK], become a random token, stay as they are. (The table of Devlin et
-    al. 2019, appendix C.2, has the other order: MASK, SAME, RND.)"""
+    """The shares in the order of the text; the table of Devlin et al. 2019, appendix C.2, has MASK, SAME, RND."""
     unit: MaskUnit = "token"
-    word_pieces: WordBoundaries | None = field(default=None, compare=False, repr=False)
-    """Which tokens belong to one word; without it every token is a word."""
+    word_boundaries: WordBoundaries | None = field(default=None, compare=False, repr=False)
+    """Which tokens belong to one word; None makes every token a word."""
 
 
 def mask_tokens(
@@ -52,10 +53,12 @@ def mask_tokens(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Masked ids and labels (-100 where nothing is predicted), shaped as `input_ids`: one row (S,) or rows (N, S).
 
-    `special_tokens_mask` is 1 where a token must not be chosen: special tokens and padding. `example` is one number
-    for a row, or an array (N,); row r depends on example[r] alone. `word_ids`, shaped as `input_ids`, are those of a
-    Hugging Face encoding with -1 for None: neighbors with one number are one word, and where there is none, nothing
-    is chosen. They matter to the units "word" and "span"; without them every token is a word.
+    Args:
+        special_tokens_mask: 1 where a token must not be chosen: special tokens and padding.
+        example: one number for a row, or an array (N,); row r depends on example[r] alone.
+        word_ids: shaped as `input_ids`, for the units "word" and "span": those of a Hugging Face encoding, with -1 for
+            None. Neighbors with the same number are one word; a token with -1 is not chosen. Without `word_ids` every
+            token is a word.
 
     Raises: DataError when shapes disagree, the unit is not known or a share is impossible.
     """
@@ -74,7 +77,7 @@ def mask_tokens(
     if word_ids is not None and unit != "token":
         words = np.asarray(word_ids).reshape(-1)
         maskable &= words >= 0
-        continues = words == np.roll(words, 1)  # what the first token continues does not matter
+        continues = words == np.roll(words, 1)  # the value of a row's first token is not used
     config = MaskingConfig(vocab_size, mask_token_id, mlm_probability, mix, unit)
     offsets = np.arange(len(rows) + 1) * rows.shape[1]
     flat = rows.reshape(-1).astype(np.int64)
@@ -98,10 +101,12 @@ def choose_masks(
     epoch: int,
     example: NDArray[np.int64],  # (N,)
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Positions (P,) ascending in T, and the ids (P,) that stand there from now on.
+    """Masked positions (P,), ascending in T, and the ids (P,) that stand there from now on.
 
-    What becomes of a token ([MASK], a random one, itself) is drawn for each, as in BERT; for a span it is drawn once
-    (SpanBERT: Joshi et al. 2020, section 3.1), and a random token for each of its positions.
+    The action ([MASK], a random token, or the token itself) is drawn for each token, as in BERT, but once for a span
+    (SpanBERT: Joshi et al. 2020, section 3.1); random tokens are drawn for each position.
+
+    Raises: DataError when a share is impossible or the unit is not known.
     """
     if not 0.0 < config.mlm_probability < 1.0 or abs(sum(config.mix) - 1.0) > 1e-6 or min(config.mix) < 0.0:
         raise DataError(
@@ -113,7 +118,7 @@ def choose_masks(
     chosen = UNITS[config.unit](find_words(offsets, maskable, continues, config.mlm_probability), keys)
     positions, rows = chosen.positions, chosen.rows
     row_keys, begins = keys[rows], np.asarray(offsets, np.int64)[rows]
-    action = uniform(random_bits(row_keys, chosen.deciders - begins), 1)
+    action = uniform(random_bits(row_keys, chosen.action_positions - begins), 1)
     to_mask, to_random, _ = np.cumsum(config.mix)
     replacements = np.where(action < to_mask, config.mask_token_id, input_ids[positions])
     random_ids = integers(random_bits(row_keys, positions - begins), 2, config.vocab_size)

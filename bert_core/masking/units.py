@@ -1,55 +1,65 @@
-"""What is masked at a time: tokens, whole words, or spans of words; one function each, for all rows at once.
+"""Units of masking: tokens, whole words, or spans of words; one function for each, for all rows at once.
 
-A unit function is given the words of N rows and a key per row, and chooses positions worth at most the rows' budgets
-of tokens. Which words a row loses is a function of its key and of its own words alone.
+A unit's function gets the words of N rows and a key for each row, and chooses positions within each row's budget of
+tokens. The choice in a row is a function of the row's key and of its own words alone.
+
+Shapes: N rows, T tokens, W words, P masked positions, K spans.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.config_choices import MaskUnit
 from bert_core.counter_random import random_bits, uniform
 from bert_core.ragged_rows import Int64Array, ragged_ranges, running_totals
 
+MaskUnit = Literal["token", "word", "span"]
+"""Names in specs of what is masked at a time."""
+
 MAX_SPAN_WORDS = 10
 SPAN_LENGTH_SHARES = 0.8 ** np.arange(MAX_SPAN_WORDS) / (0.8 ** np.arange(MAX_SPAN_WORDS)).sum()
-"""Of spans of 1 to 10 words: geometric with p = 0.2 (Joshi et al. 2020, section 3.1); 3.8 words in the mean."""
+"""Shares of the spans by their number of words: geometric with p = 0.2 (Joshi et al. 2020, section 3.1)."""
 
 _SPAN_LENGTHS, _SPAN_PLACES = 1 << 32, (1 << 32) + 1
-"""Counters of the keys for a row's spans: beyond any position, so that no number is used twice."""
+"""Counters of a row's random numbers for its spans: larger than any position, so that no number is used twice."""
 
 
 @dataclass(frozen=True)
-class Words:
-    """What may be masked in N rows: W words, in order."""
+class MaskableWords:
+    """The words of N rows that may be masked, in order."""
 
-    starts: Int64Array  # (W,) the position of a word's first token
+    starts: Int64Array  # (W,) position of a word's first token
     lengths: Int64Array  # (W,) in tokens
-    rows: Int64Array  # (W,) ascending
-    within: Int64Array  # (W,) the place of the first token in its row
-    bounds: Int64Array  # (N + 1,) where each row's words begin and end
-    budgets: Int64Array  # (N,) tokens to choose
+    rows: Int64Array  # (W,) the word's row, ascending
+    within: Int64Array  # (W,) place of the first token in its row
+    bounds: Int64Array  # (N + 1,) row r has the words from bounds[r] up to bounds[r + 1]
+    budgets: Int64Array  # (N,) tokens to mask
 
 
 @dataclass(frozen=True)
-class Choice:
-    """Chosen positions, ascending, P in all."""
+class MaskedPositions:
+    """The positions that a unit's function chose."""
 
-    positions: Int64Array  # (P,)
-    rows: Int64Array  # (P,)
-    deciders: Int64Array  # (P,) the position whose random number decides what becomes of this one
+    positions: Int64Array  # (P,) ascending
+    rows: Int64Array  # (P,) the position's row
+    action_positions: Int64Array  # (P,) the position whose random number decides what stands here
 
 
 def find_words(
     offsets: NDArray[np.integer], maskable: NDArray[np.bool_], continues: NDArray[np.bool_] | None, probability: float
-) -> Words:
-    """The words of rows laid end to end; `continues` (T,) says that a token belongs to the word of the token before it,
-    which holds inside a row and between maskable tokens. Without it every token is a word.
+) -> MaskableWords:
+    """Words of rows laid end to end, and each row's budget.
 
-    A row's budget is round(probability · maskable tokens), at least 1 where it has any.
+    A row's budget is round(probability · maskable tokens), at least 1 where it has maskable tokens.
+
+    Args:
+        offsets: (N + 1,) where each row begins and ends.
+        maskable: (T,) whether a token may be masked.
+        continues: (T,) whether a token belongs to the word of the token before it, if both are maskable tokens of one
+            row. Without it every token is a word.
     """
     tokens = np.flatnonzero(maskable)
     available = np.diff(np.searchsorted(tokens, offsets))
@@ -64,28 +74,28 @@ def find_words(
         starts, lengths = tokens[first], np.diff(np.append(first, len(tokens)))
     bounds = np.searchsorted(starts, offsets)
     rows = np.repeat(np.arange(len(available)), np.diff(bounds))
-    return Words(starts, lengths, rows, starts - np.asarray(offsets, np.int64)[rows], bounds, budgets)
+    return MaskableWords(starts, lengths, rows, starts - np.asarray(offsets, np.int64)[rows], bounds, budgets)
 
 
-def choose_tokens(words: Words, keys: NDArray[np.uint64]) -> Choice:
-    """Exactly the budget of one-token words, each as likely as any other."""
+def choose_tokens(words: MaskableWords, keys: NDArray[np.uint64]) -> MaskedPositions:
+    """Choose as many one-token words as the budget says, each as likely as any other."""
     bits = random_bits(keys[words.rows], words.within)
     drawn = _draw(bits, words.rows, words.bounds, words.budgets)
     positions = np.sort(words.starts[drawn])
-    return Choice(positions, words.rows[drawn], positions)
+    return MaskedPositions(positions, words.rows[drawn], positions)
 
 
-def choose_words(words: Words, keys: NDArray[np.uint64]) -> Choice:
-    """Whole words in random order, as long as they fit into the budget; one that does not is passed over.
+def choose_words(words: MaskableWords, keys: NDArray[np.uint64]) -> MaskedPositions:
+    """Choose whole words in random order, and pass over a word that does not fit into what is left of the budget.
 
-    As in BERT's create_pretraining_data.py (whole word masking). Where none fits, the first is taken all the same.
+    As in BERT's create_pretraining_data.py (whole word masking). Where no word fits, the first one is taken.
     """
     bits = random_bits(keys[words.rows], words.within)
     drawn = _draw(bits, words.rows, words.bounds, np.diff(words.bounds))
     taken = np.zeros(len(drawn), bool)
     left = words.budgets.copy()
-    # Who does not fit now never will. Each turn takes a word at least in every row that has one left to try, and what
-    # is left after the first turn is less than a word: a handful of turns, over ever fewer words.
+    # A word that does not fit now will never fit. Each turn takes at least one word in every row that has words left to
+    # try, and after the first turn little of the budget is left: so there are few turns, over fewer and fewer words.
     trying = np.arange(len(drawn))
     while len(trying):
         trying = trying[words.lengths[drawn[trying]] <= left[words.rows[trying]]]
@@ -98,16 +108,16 @@ def choose_words(words: Words, keys: NDArray[np.uint64]) -> Choice:
     chosen = np.sort(drawn[taken])
     lengths = words.lengths[chosen]
     positions = ragged_ranges(words.starts[chosen], lengths)
-    return Choice(positions, np.repeat(words.rows[chosen], lengths), positions)
+    return MaskedPositions(positions, np.repeat(words.rows[chosen], lengths), positions)
 
 
-def choose_spans(words: Words, keys: NDArray[np.uint64]) -> Choice:
-    """Spans of whole words until the budget is used; what becomes of a span is decided once, by its first token.
+def choose_spans(words: MaskableWords, keys: NDArray[np.uint64]) -> MaskedPositions:
+    """Choose spans of whole words until the budget is used; the first token of a span decides what becomes of it.
 
     SpanBERT (Joshi et al. 2020, section 3.1) draws a length and a start, again and again. Here a row's lengths are
-    drawn first, as many as could be needed, and laid down together, all ways without overlap being equally likely;
-    then spans are taken in random order. The last one ends before the word that would exceed the budget; only where
-    the very first word does, it is taken all the same. (SpanBERT's code cuts that word.)
+    drawn first, as many as could be needed, and laid down together: all ways without overlap are equally likely. Then
+    spans are taken in random order. The last one ends before the word that would exceed the budget; if that is the very
+    first word, it is taken. (SpanBERT's code cuts that word.)
     """
     rows, lengths = _span_lengths(words, keys)
     first = _lay_down(words, keys, rows, lengths)
@@ -116,17 +126,17 @@ def choose_spans(words: Words, keys: NDArray[np.uint64]) -> Choice:
     totals = running_totals(word_lengths, word_rows)
     taken = (totals <= words.budgets[word_rows]) | (totals == word_lengths)
     chosen = span_words[taken]
-    deciders = words.starts[np.repeat(first, lengths)[taken]]
+    action_positions = words.starts[np.repeat(first, lengths)[taken]]
     order = np.argsort(chosen)
     chosen, word_lengths = chosen[order], words.lengths[chosen[order]]
-    return Choice(
+    return MaskedPositions(
         ragged_ranges(words.starts[chosen], word_lengths),
         np.repeat(words.rows[chosen], word_lengths),
-        np.repeat(deciders[order], word_lengths),
+        np.repeat(action_positions[order], word_lengths),
     )
 
 
-UNITS: Mapping[MaskUnit, Callable[[Words, NDArray[np.uint64]], Choice]] = {
+UNITS: Mapping[MaskUnit, Callable[[MaskableWords, NDArray[np.uint64]], MaskedPositions]] = {
     "token": choose_tokens,
     "word": choose_words,
     "span": choose_spans,
@@ -134,12 +144,11 @@ UNITS: Mapping[MaskUnit, Callable[[Words, NDArray[np.uint64]], Choice]] = {
 
 
 def _draw(bits: NDArray[np.uint64], rows: Int64Array, bounds: Int64Array, wanted: Int64Array) -> Int64Array:
-    """In each row, the `wanted` items with the smallest random bits, smallest first. Items lie row by row; `bits` are
-    used up.
+    """Draw `wanted` (N,) items of each row: those with the smallest random bits, smallest first.
 
-    One sort of 64-bit words (row, random, place in the row) does it for all rows: numpy's sort of plain words is many
-    times faster than an argsort or a loop over rows. In place, as the memory for another array costs as much as the
-    arithmetic.
+    Items lie row by row, row r from bounds[r] up to bounds[r + 1]; `bits` is overwritten. One sort of 64-bit words
+    (row, random bits, place in the row) does it for all rows: numpy sorts plain words many times faster than by an
+    argsort or a loop over rows. It is done in place, as the memory for another array costs as much as the arithmetic.
     """
     sizes = np.diff(bounds)
     place_bits = np.uint64(max(int(sizes.max(initial=0)) - 1, 1).bit_length())
@@ -156,7 +165,7 @@ def _draw(bits: NDArray[np.uint64], rows: Int64Array, bounds: Int64Array, wanted
     return bounds[rows[first]] + place
 
 
-def _span_lengths(words: Words, keys: NDArray[np.uint64]) -> tuple[Int64Array, Int64Array]:
+def _span_lengths(words: MaskableWords, keys: NDArray[np.uint64]) -> tuple[Int64Array, Int64Array]:
     """Rows (K,) and lengths (K,), in words, of spans that together have a word for each token of the budget."""
     wanted = np.minimum(words.budgets, np.diff(words.bounds))
     rows = np.repeat(np.arange(len(wanted)), wanted)
@@ -168,9 +177,11 @@ def _span_lengths(words: Words, keys: NDArray[np.uint64]) -> tuple[Int64Array, I
     return rows[needed], np.minimum(lengths, wanted[rows] - before)[needed]
 
 
-def _lay_down(words: Words, keys: NDArray[np.uint64], rows: Int64Array, lengths: Int64Array) -> Int64Array:
-    """The first word (K,) of each span, so that no two overlap: with every span drawn together into one slot, the spans
-    are a random choice of the row's slots."""
+def _lay_down(words: MaskableWords, keys: NDArray[np.uint64], rows: Int64Array, lengths: Int64Array) -> Int64Array:
+    """First word (K,) of each span, so that no two spans overlap.
+
+    With every span contracted to one slot, the spans of a row are a random choice of its slots.
+    """
     num_rows = len(words.budgets)
     num_spans = np.bincount(rows, minlength=num_rows)
     num_slots = np.diff(words.bounds) - np.bincount(rows, lengths - 1, num_rows).astype(np.int64)

@@ -1,7 +1,7 @@
 """Scores of classification and regression, as GLUE defines them per task (Wang et al. 2018, section 3).
 
 Every score is a fraction; correlations lie between -1 and 1. A correlation that is not defined, because one side
-never varies, counts as 0: a model that always says the same has learnt nothing.
+never varies, counts as 0: a model that always says the same has learned nothing.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ _GLUE_SCORES: Mapping[str, tuple[str, ...]] = {
 
 
 def glue_metrics(task: str, predictions: ArrayLike, labels: ArrayLike) -> dict[str, float]:
-    """The task's scores: predicted class numbers, or values for `stsb`, against the gold ones.
+    """Score a GLUE task: predicted class numbers, or values for `stsb`, against the gold ones.
 
     `f1` is that of class 1. Raises: DataError.
     """
@@ -37,18 +37,18 @@ def glue_metrics(task: str, predictions: ArrayLike, labels: ArrayLike) -> dict[s
 
 
 def glue_metric_names(task: str) -> tuple[str, ...]:
-    """The scores of a task of GLUE, none for another task."""
+    """Names of the scores of a GLUE task; none for another task."""
     return _GLUE_SCORES.get(task, ())
 
 
 def binary_metrics(predictions: ArrayLike, labels: ArrayLike) -> dict[str, float]:
-    """The scores of any classification, and `f1` of class 1. Raises: DataError."""
+    """Compute `classification_metrics`, and `f1` of class 1. Raises: DataError."""
     predicted, gold = _check_pair(predictions, labels)
     return {**classification_metrics(predicted, gold), "f1": _f1(predicted == 1, gold == 1)}
 
 
 def classification_metrics(predictions: ArrayLike, labels: ArrayLike) -> dict[str, float]:
-    """`accuracy`, `macro_f1` (the mean of F1 over the classes that occur) and `matthews_correlation`.
+    """Compute `accuracy`, `macro_f1` (the mean of F1 over the classes that occur) and `matthews_correlation`.
 
     Raises: DataError.
     """
@@ -62,7 +62,7 @@ def classification_metrics(predictions: ArrayLike, labels: ArrayLike) -> dict[st
 
 
 def regression_metrics(predictions: ArrayLike, labels: ArrayLike) -> dict[str, float]:
-    """`pearson` and `spearman` correlation. Raises: DataError."""
+    """Compute `pearson` and `spearman` correlation. Raises: DataError."""
     predicted, gold = (values.astype(np.float64) for values in _check_pair(predictions, labels))
     return {"pearson": _correlation(predicted, gold), "spearman": _correlation(_ranks(predicted), _ranks(gold))}
 
@@ -77,7 +77,7 @@ def _check_pair(predictions: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any]
     if len(predicted) != len(gold):
         raise DataError(f"{len(predicted)} predictions for {len(gold)} labels; there must be one for each")
     if not len(gold):
-        raise DataError("there is no example to score")
+        raise DataError("there is no example to score; give at least one")
     for name, values in (("predictions", predicted), ("labels", gold)):
         if values.dtype.kind not in "biuf":
             raise DataError(f"{name} must be numbers, not {values.dtype}")
@@ -93,7 +93,7 @@ def _f1(predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> float:
 
 
 def _matthews_correlation(predicted: NDArray[Any], gold: NDArray[Any], classes: NDArray[Any]) -> float:
-    """Matthews (1975); for more than two classes Gorodkin (2004), which is the correlation of the class indicators."""
+    """Correlation of the class indicators: Matthews (1975), for more than two classes Gorodkin (2004)."""
     p = predicted[:, None] == classes[None, :]  # (N, C)
     g = gold[:, None] == classes[None, :]  # (N, C)
     p_centered, g_centered = p - p.mean(axis=0), g - g.mean(axis=0)  # (N, C)
@@ -114,7 +114,7 @@ def _as_correlation(covariance: float, scale: float) -> float:
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Ranks from 1; equal values share the mean of theirs."""
+    """Rank values from 1; equal values share the mean of their ranks."""
     _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return np.asarray((last - (counts - 1) / 2)[which], dtype=np.float64)

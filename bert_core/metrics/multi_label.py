@@ -7,15 +7,15 @@ from bert_core.errors import DataError
 
 
 def multi_label_metrics(predictions: ArrayLike, labels: ArrayLike, probabilities: ArrayLike) -> dict[str, float]:
-    """`micro_f1`, `macro_f1`, `subset_accuracy` and `label_ranking_average_precision`.
+    """Compute `micro_f1`, `macro_f1`, `subset_accuracy` and `label_ranking_average_precision`.
 
-    F1 over all decisions together; the mean of each label's F1, over the labels that occur; the share of examples
-    whose labels are all right; how high its labels rank (all in Tsoumakas, Katakis and Vlahavas 2010).
+    They are: F1 over all decisions together; the mean of each label's F1, over the labels that occur; the share of
+    examples whose labels are all right; how high an example's labels rank (Tsoumakas, Katakis and Vlahavas 2010).
 
     Args:
-        predictions: (N, C) whether an example is said to have a label.
-        labels: (N, C) whether it has it.
-        probabilities: (N, C) what the labels are ranked by.
+        predictions: (N, C) whether a label is predicted for an example.
+        labels: (N, C) whether the example has the label.
+        probabilities: (N, C) numbers that the labels are ranked by.
 
     Raises: DataError when they are not tables of one shape, or hold values that are not finite.
     """
@@ -29,19 +29,21 @@ def multi_label_metrics(predictions: ArrayLike, labels: ArrayLike, probabilities
     if not np.isfinite(ranked_by).all():
         raise DataError("probabilities hold values that are not finite; a diverged model cannot be scored")
     right = (predicted & gold).sum(axis=0)  # (C,)
-    said_or_meant = predicted.sum(axis=0) + gold.sum(axis=0)  # (C,)
-    occurs = said_or_meant > 0
+    predicted_or_gold = predicted.sum(axis=0) + gold.sum(axis=0)  # (C,)
+    occurs = predicted_or_gold > 0
     return {
-        "micro_f1": float(2 * right.sum() / max(1, said_or_meant.sum())),
-        "macro_f1": float(np.mean(2 * right[occurs] / said_or_meant[occurs])) if occurs.any() else 0.0,
+        "micro_f1": float(2 * right.sum() / max(1, predicted_or_gold.sum())),
+        "macro_f1": float(np.mean(2 * right[occurs] / predicted_or_gold[occurs])) if occurs.any() else 0.0,
         "subset_accuracy": float(np.mean((predicted == gold).all(axis=1))),
         "label_ranking_average_precision": _ranking_precision(gold, ranked_by),
     }
 
 
 def _ranking_precision(gold: NDArray[np.bool_], ranked_by: NDArray[np.float64]) -> float:
-    """For each label that an example has, the share of its labels among those ranked as high or higher: the mean over
-    them, then over the examples. Where all labels or none belong to an example, no order is wrong: 1.
+    """Compute label ranking average precision.
+
+    For each label of an example it takes the share of the example's labels among those ranked as high or higher, then
+    the mean over its labels, and over the examples. An example with all labels or none counts 1: no order is wrong.
     """
     num_gold = gold.sum(axis=1)  # (N,)
     totals = np.zeros(len(gold))

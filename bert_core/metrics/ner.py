@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from bert_core.errors import DataError
 
 Span = tuple[int, int, str]
-"""First word, one past the last, type."""
+"""An entity: its first word, the word past its last, and its type."""
 
 
 def ner_f1(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> dict[str, float]:
-    """`precision`, `recall` and `f1` over all entities of all sentences; tags are BIO or IOB1.
+    """Compute `precision`, `recall` and `f1` over all entities of all sentences; tags are BIO or IOB1.
 
     A score whose denominator is 0 is 0. Raises: DataError when the two do not line up, or for a tag that is not BIO.
     """
@@ -21,13 +21,13 @@ def ner_f1(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) ->
 
 
 def ner_f1_by_type(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> dict[str, dict[str, float]]:
-    """The same for each type of entity that occurs, types sorted. Raises: DataError."""
+    """Compute the scores of `ner_f1` for each type of entity that occurs, types sorted. Raises: DataError."""
     found, wanted, right = _count_entities(predicted, gold)
     return {kind: _scores(found[kind], wanted[kind], right[kind]) for kind in sorted(found | wanted)}
 
 
 def entity_spans(tags: Iterable[str]) -> list[Span]:
-    """The entities of one sentence. `B-` always begins one, `I-` does where the word before is not of its type.
+    """Find the entities of one sentence. `B-` always begins one, `I-` does where the word before is of another type.
 
     Raises: DataError.
     """
@@ -53,7 +53,7 @@ def entity_spans(tags: Iterable[str]) -> list[Span]:
 def _count_entities(
     predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]
 ) -> tuple[Counter[str], Counter[str], Counter[str]]:
-    """Entities by type: predicted, gold, and those that are both."""
+    """Count entities by type: predicted ones, gold ones, and those that are both."""
     if len(predicted) != len(gold):
         raise DataError(f"{len(predicted)} predicted sentences for {len(gold)} gold ones; there must be one for each")
     found: Counter[str] = Counter()

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from bert_core.errors import DataError
 
 Rankings = Mapping[str, Sequence[str]]
-"""By query, the ids of documents, best first."""
+"""Query → ids of documents, best first."""
 Judgments = Mapping[str, Mapping[str, float]]
-"""By query, the gains of documents."""
+"""Query → document → gain."""
 
 
 def retrieval_metrics(rankings: Rankings, judgments: Judgments, cutoffs: Sequence[int] = (10,)) -> dict[str, float]:
-    """Means over the queries that have a relevant document, by names such as `recall_at_10`.
+    """Average the scores over the queries that have a relevant document, by names such as `recall_at_10`.
 
     Raises: DataError as `retrieval_metrics_by_query` does.
     """
@@ -30,7 +30,7 @@ def retrieval_metrics(rankings: Rankings, judgments: Judgments, cutoffs: Sequenc
 def retrieval_metrics_by_query(
     rankings: Rankings, judgments: Judgments, cutoffs: Sequence[int] = (10,)
 ) -> dict[str, dict[str, float]]:
-    """For each query with a relevant document and each cut-off k; a query without a ranking found nothing.
+    """Score each query that has a relevant document, at each cut-off k; a query without a ranking found nothing.
 
     * `recall_at_k`: the share of its relevant documents among the first k
     * `mrr_at_k`: 1 / rank of the first relevant document, 0 where none is among the first k

@@ -16,7 +16,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def squad_scores(predictions: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> dict[str, float]:
-    """`exact_match` and `f1` over the questions of `references`; an empty list of answers says: unanswerable.
+    """Compute `exact_match` and `f1` over the questions of `references`; an empty list of answers means unanswerable.
 
     Where some question is unanswerable, also `HasAns_exact` and `HasAns_f1` (unless all are), `NoAns_exact` and
     `NoAns_f1`; its right prediction is the empty text. A question without a prediction scores 0, predictions for
@@ -39,7 +39,9 @@ def squad_scores(predictions: Mapping[str, str], references: Mapping[str, Sequen
 
 
 def answer_scores(prediction: str, answers: Sequence[str], *, unanswerable: bool) -> tuple[float, float]:
-    """Exact match and F1 of one answer, each the best over the gold answers; none: right when it is empty.
+    """Compute exact match and F1 of one answer, each the best over the gold answers.
+
+    Without gold answers, the empty answer is right.
 
     `unanswerable` says whether the data set has such questions (version 2.0). Raises: DataError.
     """
@@ -53,7 +55,7 @@ def answer_scores(prediction: str, answers: Sequence[str], *, unanswerable: bool
 
 
 def normalize_answer(text: str) -> str:
-    """Lower case, without punctuation, articles and spare white space."""
+    """Normalize an answer: lower case, no punctuation, no articles, single spaces."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 

@@ -1,1 +1,1 @@
-"""From text to ids: loading, training and running tokenizers. No torch."""
+"""Tokenizers, from text to ids: loading, training and running them. No torch."""

@@ -1,14 +1,14 @@
-"""Where special tokens stand in what a model reads: around a segment, and between the two of a pair."""
+"""Layout of special tokens in a sequence: around a segment, and between the two segments of a pair."""
 
 from dataclasses import dataclass
 
 NUM_SINGLE_SPECIALS = 2
-"""[CLS] A [SEP]"""
+"""Special tokens of a single segment: [CLS] A [SEP]."""
 
 
 @dataclass(frozen=True)
 class SegmentLayout:
-    """The ids in `prefix` A `suffix` and in `prefix` A `between` B `suffix`.
+    """Ids of special tokens: `prefix` A `suffix` for one segment, `prefix` A `between` B `suffix` for a pair.
 
     `[CLS] A [SEP] B [SEP]` (Devlin et al. 2019, figure 2), or RoBERTa's `<s> A </s></s> B </s>`.
     """
@@ -16,11 +16,11 @@ class SegmentLayout:
     prefix: int
     between: tuple[int, ...]
     suffix: int
-    """Ends the last segment, and each document that a sequence without pairs runs on from."""
+    """Id that ends the last segment; it also separates documents in a sequence of several."""
     type_of_second: int
     """Token type of B and of the suffix after it, 0 where a model has one type only; all before them have type 0."""
 
     @property
     def num_pair_specials(self) -> int:
-        """Special tokens of a pair."""
+        """Number of special tokens of a pair."""
         return NUM_SINGLE_SPECIALS + len(self.between)

@@ -15,11 +15,11 @@ from typing import Any, Self
 import tokenizers
 from tokenizers import Encoding, models
 
-from bert_core.checkpoints.atomic_files import write_whole_text
+from bert_core.checkpoints.atomic_files import atomic_write_text
 from bert_core.errors import TokenizerError
 from bert_core.text.segment_layout import NUM_SINGLE_SPECIALS, SegmentLayout
 from bert_core.text.tokenizer_files import read_tokenizer
-from bert_core.text.word_boundaries import WordBoundaries, find_word_pieces
+from bert_core.text.word_boundaries import WordBoundaries, find_word_boundaries
 
 
 class Tokenizer:
@@ -54,9 +54,9 @@ class Tokenizer:
             config |= {"do_lower_case": self.lowercase, "strip_accents": normalizer.get("strip_accents")}
             config |= {"tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True)}
             vocabulary = sorted(self._definition["model"]["vocab"].items(), key=lambda entry: entry[1])
-            write_whole_text(target / "vocab.txt", "".join(f"{token}\n" for token, _ in vocabulary))
-        write_whole_text(target / "tokenizer_config.json", json.dumps(config, indent=2, sort_keys=True) + "\n")
-        write_whole_text(target / "tokenizer.json", self._backend.to_str(pretty=True) + "\n")
+            atomic_write_text(target / "vocab.txt", "".join(f"{token}\n" for token, _ in vocabulary))
+        atomic_write_text(target / "tokenizer_config.json", json.dumps(config, indent=2, sort_keys=True) + "\n")
+        atomic_write_text(target / "tokenizer.json", self._backend.to_str(pretty=True) + "\n")
 
     @cached_property
     def _definition(self) -> dict[str, Any]:
@@ -76,56 +76,56 @@ class Tokenizer:
 
     @cached_property
     def lowercase(self) -> bool:
-        """Whether text is put into lower case before it is cut."""
+        """Whether text is put into lower case before it is split into pieces."""
         return _lowercases(self._definition["normalizer"])
 
     @property
     def pad_id(self) -> int:
-        """The id that fills a batch."""
+        """Id of the padding token."""
         return self._ids["pad"]
 
     @property
     def unk_id(self) -> int:
-        """The id of a word that cannot be spelt with the vocabulary."""
+        """Id of a word that the vocabulary cannot spell."""
         return self._ids["unk"]
 
     @property
     def cls_id(self) -> int:
-        """The id that begins a sequence."""
+        """Id of the token that begins a sequence."""
         return self._ids["cls"]
 
     @property
     def sep_id(self) -> int:
-        """The id that ends a segment."""
+        """Id of the token that ends a segment."""
         return self._ids["sep"]
 
     @property
     def mask_id(self) -> int:
-        """The id that hides a token."""
+        """Id of the mask token."""
         return self._ids["mask"]
 
     @cached_property
     def segment_layout(self) -> SegmentLayout:
-        """Where its special tokens stand among segments: as its own pipeline puts them, or as BERT's."""
+        """Layout of special tokens among segments: as the tokenizer's own pipeline puts them, or else as BERT's."""
         num_special: int = self._backend.num_special_tokens_to_add(is_pair=True)
         num_between = max(1, num_special - NUM_SINGLE_SPECIALS)
         type_of_second = int(self._backend.encode("", "").type_ids[-1]) if self._backend.post_processor else 1
         return SegmentLayout(self.cls_id, (self.sep_id,) * num_between, self.sep_id, type_of_second)
 
     @cached_property
-    def word_pieces(self) -> WordBoundaries:
-        """Which tokens belong to one word. Raises: TokenizerError where the vocabulary does not tell."""
+    def word_boundaries(self) -> WordBoundaries:
+        """Table of which tokens belong to one word. Raises: TokenizerError where the vocabulary does not tell."""
         tokens = [self._backend.id_to_token(i) or "" for i in range(self.vocab_size)]
-        return find_word_pieces(self._definition, tokens, self._ids.values())
+        return find_word_boundaries(self._definition, tokens, self._ids.values())
 
     def surface(self, token_id: int) -> tuple[str, bool]:
-        """What a token adds to a text, and whether it goes on with the word before it."""
+        """Text that a token adds, and whether the token continues the word before it."""
         text = self.decode([token_id], skip_special_tokens=False).strip()
         try:
-            pieces = self.word_pieces
+            words = self.word_boundaries
         except TokenizerError:  # nothing is marked: every token is a word
             return text, False
-        return pieces.mark.strip(text), not pieces.mark.at_end and bool(pieces.joined[token_id])
+        return words.mark.strip(text), not words.mark.at_end and bool(words.joined[token_id])
 
     def token(self, token_id: int) -> str:
         """The token of an id. Raises: TokenizerError for an id outside the vocabulary."""
@@ -140,17 +140,17 @@ class Tokenizer:
         return self.unk_id if found is None else found
 
     def encode_batch(self, texts: Sequence[str]) -> list[Encoding]:
-        """Encodings: `.ids`, `.offsets` in characters, `.word_ids`; `[MASK]` written in a text is the special token."""
+        """Encode texts: `.ids`, `.offsets` in characters, `.word_ids`; `[MASK]` in a text is the special token."""
         encodings: list[Encoding] = self._backend.encode_batch(list(texts), add_special_tokens=False)
         return encodings
 
     def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids alone, faster; `[MASK]` written in a text is text, so that no document can plant a special token."""
+        """Encode texts to ids alone, faster; `[MASK]` in a text is text: no document can plant a special token."""
         encodings = self._corpus_backend.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
     def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
-        """Ids of a sentence given as words, and each word's first position in them (-1: the word left no token)."""
+        """Encode a sentence given as words: ids, and each word's first position in them (-1: it left no token)."""
         encoding = self._words_backend.encode(list(words), is_pretokenized=True, add_special_tokens=False)
         first = [-1] * len(words)
         word_of = encoding.word_ids
@@ -168,14 +168,14 @@ class Tokenizer:
 
     @cached_property
     def _words_backend(self) -> tokenizers.Tokenizer:
-        """A byte-level pipeline sees words without the space before them: it adds it, as to words in a text."""
+        """The pipeline for words; a byte-level one puts the space before a word that the word has in a text."""
         definition = json.loads(self._backend.to_str(), object_hook=_with_prefix_space)
         backend = tokenizers.Tokenizer.from_str(json.dumps(definition))
         backend.encode_special_tokens = True
         return backend
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """Text of ids, word pieces joined."""
+        """Decode ids to text, word pieces joined."""
         text: str = self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens)
         return text
 

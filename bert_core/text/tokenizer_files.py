@@ -21,7 +21,7 @@ from bert_core.text.tokenizer_pipelines import (
 )
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json")
-"""Any of them makes a folder a tokenizer's: whole, WordPiece, or BPE with merges.txt beside it."""
+"""Files of a tokenizer, of which a folder needs one: any kind, WordPiece, or BPE with merges.txt beside it."""
 _UNREADABLE = ("sentencepiece.bpe.model", "spiece.model", "tokenizer.model", "bpe.codes")
 _PUT_WHOLE = (
     "put a tokenizer.json beside it: the one that the model is published with, or that transformers writes with "
@@ -29,11 +29,11 @@ _PUT_WHOLE = (
 )
 _XLM_SPECIAL_TOKENS = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<special1>"}
 _KNOWN_SPECIAL_TOKENS = (SPECIAL_TOKENS, UNIGRAM_SPECIAL_TOKENS, BYTE_BPE_SPECIAL_TOKENS, _XLM_SPECIAL_TOKENS)
-"""Of BERT, ALBERT, RoBERTa (CamemBERT, PhoBERT, XLM-R) and XLM (Flaubert)."""
+"""Special tokens of BERT, ALBERT, RoBERTa (CamemBERT, PhoBERT, XLM-R) and XLM (FlauBERT)."""
 
 
 def read_tokenizer(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, str], Path]:
-    """The pipeline, its special tokens by role, and the file it came from. Raises: TokenizerError."""
+    """Read the pipeline, its special tokens by role, and the file it came from. Raises: TokenizerError."""
     file = _find_file(path)
     config = _read_config(file.parent)
     if file.name == "vocab.json":
@@ -105,17 +105,17 @@ def _read_object(file: Path) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise TokenizerError(f"{file} is not whole JSON: {error}; fetch the tokenizer again") from error
     if not isinstance(values, dict):
-        raise TokenizerError(f"{file} must hold one JSON object")
+        raise TokenizerError(f"{file} must hold one JSON object; fetch the tokenizer again")
     return values
 
 
 def _build_bpe(file: Path, config: Mapping[str, Any]) -> tokenizers.Tokenizer:
-    """RoBERTa's pipeline, or HerBERT's; of another one the vocabulary does not tell how text becomes words."""
+    """Build RoBERTa's pipeline, or HerBERT's; how others split text into words, their vocabulary does not tell."""
     vocabulary = _read_object(file)
     is_byte_level = vocabulary.keys() >= set(pre_tokenizers.ByteLevel.alphabet())
     if not is_byte_level and not _tokenizer_class(file.parent, config).startswith("Herbert"):
         raise TokenizerError(
-            f"{file} lacks bytes that RoBERTa's has, so text is cut into words in a way that it does not tell "
+            f"{file} lacks bytes that RoBERTa's has, so that it does not tell how text is split into words "
             "(FlauBERT and XLM: by Moses); make a tokenizer.json of it with the tokenizers library and put it there"
         )
     merges_file = file.parent / "merges.txt"
@@ -141,7 +141,7 @@ def _tokenizer_class(folder: Path, config: Mapping[str, Any]) -> str:
 
 
 def _build_from_vocabulary(vocabulary: dict[str, int], config: Mapping[str, Any]) -> tokenizers.Tokenizer:
-    """BERT's pipeline; where no config says so, a vocabulary without capitals is an uncased one."""
+    """Build BERT's pipeline; where no config tells, a vocabulary without capitals is taken for an uncased one."""
     capitals = any(token != token.lower() for token in vocabulary if not token.startswith("["))
     return build_wordpiece(
         vocabulary,
@@ -152,7 +152,7 @@ def _build_from_vocabulary(vocabulary: dict[str, int], config: Mapping[str, Any]
 
 
 def _find_special_tokens(backend: tokenizers.Tokenizer, config: Mapping[str, Any]) -> dict[str, str]:
-    """By role: those that the config names; for the others, the first known set of which the vocabulary holds these."""
+    """Find special tokens by role: those that the config names, and the rest from the first known set that fits."""
     held = (
         known
         for known in _KNOWN_SPECIAL_TOKENS

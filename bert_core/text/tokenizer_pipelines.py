@@ -17,7 +17,7 @@ import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
 SPECIAL_TOKENS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-"""WordPiece's, by role, in the order of their ids in a vocabulary trained here."""
+"""Special tokens of WordPiece by role, in the order of their ids in a vocabulary trained here."""
 BYTE_BPE_SPECIAL_TOKENS = {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "<unk>", "mask": "<mask>"}
 UNIGRAM_SPECIAL_TOKENS = {"pad": "<pad>", "unk": "<unk>", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 
@@ -25,7 +25,7 @@ UNIGRAM_SPECIAL_TOKENS = {"pad": "<pad>", "unk": "<unk>", "cls": "[CLS]", "sep":
 def build_wordpiece(
     vocabulary: Mapping[str, int], lowercase: bool, strip_accents: bool | None = None, chinese: bool = True
 ) -> tokenizers.Tokenizer:
-    """BERT's pipeline around a vocabulary: clean, split on space and punctuation, longest pieces first."""
+    """Build BERT's pipeline around a vocabulary: clean, split on space and punctuation, longest pieces first."""
     special = {role: token for role, token in SPECIAL_TOKENS.items() if token in vocabulary}
     backend = tokenizers.Tokenizer(models.WordPiece(dict(vocabulary), unk_token=SPECIAL_TOKENS["unk"]))
     backend.normalizer = normalizers.BertNormalizer(
@@ -46,7 +46,7 @@ def build_byte_bpe(
     special_tokens: Mapping[str, str] = BYTE_BPE_SPECIAL_TOKENS,
     prefix_space: bool = True,
 ) -> tokenizers.Tokenizer:
-    """RoBERTa's pipeline: no byte is unknown, and a space belongs to the piece after it.
+    """Build RoBERTa's pipeline: no byte is unknown, and a space belongs to the piece after it.
 
     A first word gets the space that it would have elsewhere (`prefix_space`), since sentences are cut one by one and a
     word must have the same pieces wherever it stands; RoBERTa as published gives it none. Offsets leave the space out.
@@ -67,7 +67,7 @@ def build_byte_bpe(
 def build_herbert(
     vocabulary: Mapping[str, int], merges: Sequence[tuple[str, str]], special_tokens: Mapping[str, str]
 ) -> tokenizers.Tokenizer:
-    """HerBERT's pipeline (Mroczkowski et al. 2021): words as BERT cuts them, then BPE with a mark at a word's end."""
+    """Build HerBERT's pipeline (Mroczkowski et al. 2021): BERT's words, then BPE with a mark at a word's end."""
     suffix = "</w>"
     model = models.BPE(
         vocab=dict(vocabulary), merges=list(merges), unk_token=special_tokens["unk"], end_of_word_suffix=suffix
@@ -82,7 +82,7 @@ def build_herbert(
 
 
 def build_unigram(pieces: Sequence[tuple[str, float]], lowercase: bool) -> tokenizers.Tokenizer:
-    """SentencePiece's pipeline around pieces with their log probabilities: NFKC, `▁` for the space before a word."""
+    """Build SentencePiece's pipeline around pieces with log probabilities: NFKC, `▁` for the space before a word."""
     unknown = [piece for piece, _ in pieces].index(UNIGRAM_SPECIAL_TOKENS["unk"])
     backend = tokenizers.Tokenizer(models.Unigram(list(pieces), unk_id=unknown, byte_fallback=False))
     backend.normalizer = _uncased() if lowercase else normalizers.NFKC()
@@ -110,14 +110,14 @@ def _bert_layout(vocabulary: Mapping[str, int], special_tokens: Mapping[str, str
 
 
 def _uncased() -> Any:
-    """Lower case, accents stripped, composed again: what decomposition took apart beside accents (Hangul) is whole."""
+    """Normalizer to lower case without accents; it composes again, since decomposition also splits Hangul."""
     return normalizers.Sequence(
         [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase(), normalizers.NFKC()]
     )
 
 
 def _add_special_tokens(backend: tokenizers.Tokenizer, special_tokens: Mapping[str, str]) -> None:
-    """The mask takes the space before it along, as in RoBERTa and ALBERT: it stands for a whole word."""
+    """Add special tokens; the mask includes the space before it, as in RoBERTa and ALBERT: it is a whole word."""
     backend.add_special_tokens(
         [AddedToken(token, lstrip=role == "mask", normalized=False) for role, token in special_tokens.items()]
     )

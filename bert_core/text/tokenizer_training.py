@@ -31,8 +31,8 @@ def train_wordpiece(
 
     The same text gives the same vocabulary. The library alone does not promise that: it numbers the characters in the
     order of a randomly seeded hash map, and equal counts are merged by number. So the text is read once to count its
-    words; then the characters get fixed numbers and the counted words are learnt from. Memory grows with the number
-    of different words only.
+    words; then the characters get fixed numbers, and the vocabulary is learned from the counted words. Memory grows
+    with the number of different words only.
 
     Raises: TokenizerError when the text holds no word, or `vocab_size` has no room for the characters.
     """
@@ -79,11 +79,11 @@ def train_byte_bpe(
     numbers = {token: i for i, token in enumerate(special_tokens)}
     learner = build_byte_bpe(numbers, [], lowercase)
     learner.train_from_iterator(iter(texts), trainer)
-    learnt = json.loads(learner.to_str())["model"]
-    if not learnt["merges"]:
+    learned = json.loads(learner.to_str())["model"]
+    if not learned["merges"]:
         raise TokenizerError(f"no two bytes of the text occur together {min_frequency} times; check the corpus files")
-    merges = [(left, right) for left, right in learnt["merges"]]
-    return Tokenizer(build_byte_bpe(learnt["vocab"], merges, lowercase), BYTE_BPE_SPECIAL_TOKENS)
+    merges = [(left, right) for left, right in learned["merges"]]
+    return Tokenizer(build_byte_bpe(learned["vocab"], merges, lowercase), BYTE_BPE_SPECIAL_TOKENS)
 
 
 def train_unigram(
@@ -99,8 +99,8 @@ def train_unigram(
     special_tokens = [(token, 0.0) for token in UNIGRAM_SPECIAL_TOKENS.values()]
     words = _count_words(texts, build_unigram(special_tokens, lowercase))
     alphabet = _choose_alphabet(_count_characters(words), vocab_size)
-    learnt = learn_pieces(words, vocab_size - len(special_tokens) - len(alphabet), min_frequency)
-    kept = ((piece, round(score, 6)) for piece, score in learnt.items() if len(piece) > 1 or piece in alphabet)
+    learned = learn_pieces(words, vocab_size - len(special_tokens) - len(alphabet), min_frequency)
+    kept = ((piece, round(score, 6)) for piece, score in learned.items() if len(piece) > 1 or piece in alphabet)
     pieces = sorted(kept, key=lambda entry: (-entry[1], entry[0]))
     return Tokenizer(build_unigram([*special_tokens, *pieces], lowercase), UNIGRAM_SPECIAL_TOKENS)
 
@@ -110,11 +110,11 @@ TRAINERS: dict[str, Callable[[Iterable[str], int, bool, int], Tokenizer]] = {
     "byte_bpe": train_byte_bpe,
     "unigram": train_unigram,
 }
-"""From texts, size of the vocabulary, lower case or not, and least frequency."""
+"""Kind of tokenizer → function of texts, size of the vocabulary, lower case or not, and least frequency."""
 
 
 def _count_words(texts: Iterable[str], pipeline: tokenizers.Tokenizer) -> dict[str, int]:
-    """Words and their counts, counted by the library's threads: a trainer that may merge nothing keeps just these.
+    """Count words, by the library's threads: a trainer that may merge nothing keeps just the words and counts.
 
     Raises: TokenizerError when there is none.
     """
@@ -138,7 +138,7 @@ def _count_characters(words: Mapping[str, int]) -> Counter[str]:
 
 
 def _choose_alphabet(counts: Mapping[str, int], vocab_size: int) -> list[str]:
-    """The most frequent characters, in order; rare ones (of other scripts, say) must leave room for pieces.
+    """Choose the most frequent characters, in order; rare ones (of other scripts, say) must leave room for pieces.
 
     Raises: TokenizerError when there is no room.
     """

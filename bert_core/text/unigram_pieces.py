@@ -26,30 +26,30 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 LONGEST_PIECE = 16
-"""Characters; as SentencePiece."""
+"""Characters of the longest piece, as in SentencePiece."""
 _LONGEST_WORD = 256
-"""Characters; a longer word (a line without a space) is cut, since a pass takes a step for each."""
+"""Characters at which a longer word (a line without a space) is cut, since a pass takes a step for each."""
 _MOST_CHARACTERS = 8_000_000
-"""Of different words: the most frequent ones that fit are learnt from, so that memory stays below some 3 GB."""
+"""Characters of different words: the most frequent words that fit are used, so that memory stays below some 3 GB."""
 _SEEDS_PER_PIECE = 5
 _KEPT_SHARE = 0.75
 _PASSES_PER_ROUND = 2
 _LEAST_COUNT = 0.5
-"""A longer piece that is expected less often is dropped, and a character counts as often at least."""
+"""Expected count below which a longer piece is dropped; a character counts at least as often."""
 
 
 def learn_pieces(words: Mapping[str, int], num_pieces: int, min_frequency: int) -> dict[str, float]:
-    """All characters and the best `num_pieces` longer pieces, or fewer, with their log probabilities.
+    """Learn all characters and the best `num_pieces` longer pieces, or fewer, with their log probabilities.
 
-    Longer pieces begin as substrings that occur at least `min_frequency` times. Of very many words the rarest are not
-    looked at.
+    Longer pieces begin as substrings that occur at least `min_frequency` times. Of very many words the rarest are
+    ignored.
     """
     counts = _most_frequent(words)
     num_seeds = _SEEDS_PER_PIECE * num_pieces
     pieces, _, _ = _find_pieces(_Words.join(counts), num_seeds, min_frequency)
     num_characters = sum(len(piece) == 1 for piece in pieces)
-    # The longer pieces become words too, that never occur: what such a word is worth without the arc that spans it is
-    # what the other segmentations of the piece are worth.
+    # The longer pieces become words too, that never occur: the probability of such a word without the arc that
+    # spans it is that of the piece's other segmentations.
     words_and_pieces = _Words.join(counts, pieces[num_characters:])
     same, expected, arcs = _find_pieces(words_and_pieces, num_seeds, min_frequency)
     assert same == pieces, "words that never occur change no count"
@@ -73,7 +73,7 @@ def learn_pieces(words: Mapping[str, int], num_pieces: int, min_frequency: int) 
 
 
 def _most_frequent(words: Mapping[str, int]) -> dict[str, int]:
-    """The words to learn from, long ones cut."""
+    """Pick the words to learn from, long ones cut."""
     counts: Counter[str] = Counter()
     for word, count in words.items():
         for start in range(0, len(word), _LONGEST_WORD):
@@ -87,12 +87,12 @@ def _most_frequent(words: Mapping[str, int]) -> dict[str, int]:
 class _Words:
     """Words laid end to end, a node for each character and one more before each word's first."""
 
-    characters: IntArray  # (P,) code points; what stands at a word's first node is never looked at
+    characters: IntArray  # (P,) code points; the value at a word's first node is never used
     room: IntArray  # (P,) characters of the word after this node
     weights: FloatArray  # (P,) how often the node's word occurs
     lasts: IntArray  # (W,) each word's last node
     num_counted: int
-    """Words that occur; the others follow them."""
+    """Number of words that occur; the others follow them."""
 
     @classmethod
     def join(cls, counts: Mapping[str, int], others: Sequence[str] = ()) -> Self:
@@ -112,7 +112,7 @@ class _Arcs(NamedTuple):
 
 
 def _find_pieces(words: _Words, num_seeds: int, min_frequency: int) -> tuple[list[str], FloatArray, _Arcs]:
-    """The characters, then the longer substrings that cover most text; how often each occurs (K,); and where.
+    """Find the characters, then the longer substrings that cover most text; how often each occurs (K,), and where.
 
     A substring of n characters is numbered from its first n - 1 and its last, so that numbers rise with the
     alphabet, and what is too rare is not looked at again.
@@ -146,7 +146,7 @@ def _find_pieces(words: _Words, num_seeds: int, min_frequency: int) -> tuple[lis
 
 
 def _spell(words: _Words, arcs: _Arcs, num_pieces: int) -> list[str]:
-    """The pieces as text, each read off one of its arcs."""
+    """Spell the pieces, each read off one of its arcs."""
     an_arc = np.zeros(num_pieces, np.int64)
     an_arc[arcs.pieces] = np.arange(len(arcs.pieces))
     text = words.characters.astype("<u4").tobytes().decode("utf-32-le")
@@ -159,7 +159,7 @@ class _Lattice:
 
     words: _Words
     arcs: _Arcs
-    """By the depth of their ends, then by their ends."""
+    """Arcs, sorted by the depth of their ends, then by their ends."""
     owners: NDArray[np.int32]  # (P,) the piece that the node's word is, 0 for the words that occur
     depths: IntArray  # (P,) characters of the word up to the node
     num_characters: int
@@ -177,12 +177,12 @@ class _Lattice:
         return cls(words, _Arcs(*(part[order] for part in arcs)), owners, depths, num_characters)
 
     def keep(self, alive: BoolArray) -> Self:
-        """Without the arcs of dead pieces, and those of the words that they are."""
+        """Remove the arcs of dead pieces, and those of the words that these pieces are."""
         kept = alive[self.arcs.pieces] & alive[self.owners[self.arcs.starts]]
         return replace(self, arcs=_Arcs(*(part[kept] for part in self.arcs)))
 
     def expect(self, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """How often each piece is expected in the words, (K,), and the log of what its other segmentations are worth.
+        """Expected count of each piece in the words, (K,), and the log probability of its other segmentations.
 
         Forward: the log probability of reaching a node. Backward: a node's expected visits are shared out among the
         arcs that end in it (Kudo 2018, section 3.2, the E step).
@@ -209,7 +209,7 @@ class _Lattice:
         return expected, others
 
     def _steps(self, firsts: IntArray) -> Iterator[tuple[slice, IntArray]]:
-        """The arcs of each depth, and where among them those of each node begin."""
+        """Yield the arcs of each depth, and where among them those of each node begin."""
         ends = self.arcs.ends
         depths = self.depths[ends[firsts]]
         bounds = [0, *(np.flatnonzero(np.diff(depths)) + 1).tolist(), len(firsts)]

@@ -1,4 +1,4 @@
-"""Which tokens of a vocabulary belong to one word, for masking in whole words.
+"""Word boundaries in a vocabulary: which neighboring tokens are one word, for masking whole words.
 
 | mark | as in | what a token with it says |
 | --- | --- | --- |
@@ -20,20 +20,20 @@ from bert_core.errors import TokenizerError
 
 @dataclass(frozen=True)
 class WordMark:
-    """What tells which neighboring tokens are one word."""
+    """A mark in tokens that tells which neighboring ones are one word, as "##" in WordPiece."""
 
     text: str
     at_end: bool
-    """Whether it stands at a token's end and joins it with the next token; else in front, and with the one before."""
+    """Whether the mark is at a token's end and concerns the next token, or in front and concerns the one before."""
     joins: bool
-    """Whether it is the marked tokens that are joined; else all others."""
+    """Whether the marked tokens are the joined ones; else all others are."""
 
     def marks(self, token: str) -> bool:
-        """Whether a token bears it."""
+        """Whether a token has the mark."""
         return token.endswith(self.text) if self.at_end else token.startswith(self.text)
 
     def strip(self, text: str) -> str:
-        """A text without it."""
+        """Remove the mark from a text."""
         return text.removesuffix(self.text) if self.at_end else text.removeprefix(self.text)
 
 
@@ -45,7 +45,7 @@ MARKS = (
     WordMark("</w>", at_end=True, joins=False),
 )
 _LEAST_SHARE = 0.01
-"""Of the tokens, to bear a mark that no part of the tokenizer names: "▁" may be a character like any other."""
+"""Share of tokens that must have a mark which no part of the tokenizer names: "▁" may be an ordinary character."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,18 +56,18 @@ class WordBoundaries:
     joined: NDArray[np.bool_]  # (V,) whether a token and its neighbor, by the mark's side, are one word
 
     def continue_word(self, input_ids: NDArray[np.integer]) -> NDArray[np.bool_]:
-        """For tokens laid end to end, (T,), whether each goes on with the word of the one before it: (T,).
+        """Tell of each token whether it continues the word of the token before it: (T,) → (T,) bool.
 
-        What the first one goes on with does not matter, nor what is said at special tokens: words end there.
+        The values of the first token and of special tokens do not matter: words end there.
         """
         joined: NDArray[np.bool_] = self.joined[input_ids]
         return np.roll(joined, 1) if self.mark.at_end else joined
 
 
-def find_word_pieces(
+def find_word_boundaries(
     definition: Mapping[str, Any], vocabulary: Sequence[str], special_ids: Collection[int]
 ) -> WordBoundaries:
-    """What `tokenizer.json` says of words, for the tokens by id. Special tokens are joined to nothing.
+    """Read from a `tokenizer.json` which tokens, by id, are joined to words. Special tokens are joined to nothing.
 
     A mark that the model, the pre-tokenizer or the decoder names comes first; where none of them does, or no token
     bears it, the mark of most tokens.
@@ -102,7 +102,7 @@ def _named_marks(definition: Mapping[str, Any]) -> Iterator[WordMark]:
 
 
 def _parts(step: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
-    """A step of the pipeline, or what a sequence of steps is made of."""
+    """List a step of the pipeline and the steps inside it."""
     if step is None:
         return []
     inner = step.get("pretokenizers") or step.get("decoders") or []

@@ -1,4 +1,4 @@
-"""The nearest of many vectors: exact search built in, approximate search behind the extra `search`. No torch."""
+"""Search for the nearest of many vectors: exact, or approximate with the extra `search`. No torch."""
 
 from bert_core.vector_index.index import Hit, VectorIndex
 from bert_core.vector_index.index_folder import build_index, load_index, save_index

@@ -17,7 +17,7 @@ _QUERIES_AT_A_TIME = 256
 
 
 class ExactIndex(VectorIndex):
-    """All vectors as one matrix; one that was loaded stays on the disk and is read as it is searched."""
+    """Index of all vectors as one matrix; a loaded one stays on the disk and is read as it is searched."""
 
     kind = "exact"
     file_name = "vectors.npy"
@@ -38,7 +38,7 @@ class ExactIndex(VectorIndex):
         np.save(path, self.vectors)
 
     def nearest(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """In memory for a block of queries against a block of vectors, whatever N and Q are."""
+        """Find the nearest vectors, with memory for a block of queries and a block of vectors, whatever N and Q are."""
         scores, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
         for start in range(0, len(queries), _QUERIES_AT_A_TIME):
             part = slice(start, start + _QUERIES_AT_A_TIME)

@@ -23,7 +23,7 @@ _BUILDING_BREADTH = 200
 
 
 class HnswIndex(VectorIndex):
-    """A graph that a search walks through; it holds the vectors as well, in memory.
+    """Index by a graph that a search walks through; it holds the vectors as well, in memory.
 
     Faiss inserts with all threads at once, so that two builds may link differently.
     """
@@ -32,7 +32,7 @@ class HnswIndex(VectorIndex):
     file_name = "graph.faiss"
 
     search_breadth: int = 64
-    """Candidates kept on the walk (ef): more find more and take longer."""
+    """Candidates that a search keeps on its walk (ef): more of them find more and take longer."""
 
     def __init__(self, ids: Sequence[str], metric: str, graph: "faiss.Index") -> None:
         super().__init__(ids, metric, graph.d)
@@ -40,7 +40,7 @@ class HnswIndex(VectorIndex):
 
     @classmethod
     def build(cls, ids: Sequence[str], metric: str, vectors: NDArray[np.float32]) -> Self:
-        """Raises: ConfigError when Faiss is not installed."""
+        """Build the graph. Raises: ConfigError when Faiss is not installed."""
         faiss = _import_faiss()
         graph = faiss.IndexHNSWFlat(vectors.shape[1], _NUM_LINKS, faiss.METRIC_INNER_PRODUCT)
         graph.hnsw.efConstruction = _BUILDING_BREADTH
@@ -49,7 +49,7 @@ class HnswIndex(VectorIndex):
 
     @classmethod
     def read(cls, ids: Sequence[str], metric: str, path: Path) -> Self:
-        """Raises: ConfigError when Faiss is not installed, CheckpointError when the file holds no graph."""
+        """Read the graph. Raises: ConfigError when Faiss is not installed, CheckpointError when there is no graph."""
         try:
             return cls(ids, metric, _import_faiss().read_index(str(path)))
         except RuntimeError:

@@ -1,4 +1,4 @@
-"""The contract of an index: vectors with ids, and the ones nearest to a query.
+"""Contract of an index: vectors with ids, and the ones nearest to a query.
 
 Shapes: N vectors, Q queries, K hits, H hidden.
 """
@@ -18,18 +18,18 @@ METRICS = ("cosine", "dot")
 
 
 class Hit(NamedTuple):
-    """One vector found."""
+    """A vector that was found."""
 
     id: str
     score: float
 
 
 class VectorIndex(ABC):
-    """Vectors that do not change, found by cosine or dot product; under cosine all have length 1 inside."""
+    """Index of vectors that do not change, by cosine or dot product; for cosines it holds them scaled to length 1."""
 
     kind: ClassVar[str]
     file_name: ClassVar[str]
-    """Where `write` puts the vectors."""
+    """Name of the file of the vectors in the index's folder."""
 
     def __init__(self, ids: Sequence[str], metric: str, dimension: int) -> None:
         self.ids = ids
@@ -39,23 +39,23 @@ class VectorIndex(ABC):
     @classmethod
     @abstractmethod
     def build(cls, ids: Sequence[str], metric: str, vectors: NDArray[np.float32]) -> Self:
-        """From checked vectors (N, H), of length 1 under cosine."""
+        """Build an index of checked vectors (N, H), of length 1 for cosines."""
 
     @classmethod
     @abstractmethod
     def read(cls, ids: Sequence[str], metric: str, path: Path) -> Self:
-        """From what `write` wrote."""
+        """Read the index that `write` wrote."""
 
     @abstractmethod
     def write(self, path: Path) -> None:
-        """Put the vectors into a file."""
+        """Write the vectors to a file."""
 
     @abstractmethod
     def nearest(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Scores and rows of the nearest vectors, best first: (Q, H) → (Q, K), (Q, K); row −1 where none was found."""
+        """Find scores and rows of the nearest vectors, best first: (Q, H) → (Q, K), (Q, K); row −1 for none."""
 
     def search(self, queries: NDArray[np.floating], k: int = 10) -> list[list[Hit]]:
-        """The k nearest vectors of each query (Q, H), best first; fewer where there are fewer.
+        """Find the k nearest vectors of each query (Q, H), best first; fewer where the index has fewer.
 
         Raises: DataError when the queries are not finite numbers of the index's dimension, or k is below 1.
         """
@@ -74,7 +74,7 @@ class VectorIndex(ABC):
 
 
 def prepare_vectors(vectors: NDArray[np.floating], metric: str, what: str) -> NDArray[np.float32]:
-    """(N, H) float32 in one piece, of length 1 under cosine; a zero vector stays one and is near nothing.
+    """Make vectors (N, H) contiguous float32, of length 1 for cosines; a zero vector stays zero and is near nothing.
 
     Raises: DataError when they are no matrix of finite numbers.
     """
@@ -92,7 +92,7 @@ def prepare_vectors(vectors: NDArray[np.floating], metric: str, what: str) -> ND
 
 
 def check_ids(ids: Sequence[str], num_vectors: int) -> None:
-    """Raise DataError unless there is one id for each of at least one vector, and none stands twice."""
+    """Check that each vector, and at least one, has an id of its own. Raises: DataError."""
     if len(ids) != num_vectors or not ids:
         raise DataError(f"{len(ids)} ids for {num_vectors} vectors; an index needs one for each, and at least one")
     twice = [name for name, count in Counter(ids).items() if count > 1]

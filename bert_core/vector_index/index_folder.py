@@ -1,4 +1,4 @@
-"""Indexes by name of their kind, and their folders: index.json, ids.json, the vectors, manifest.json."""
+"""Kinds of indexes by name, and their folders: index.json, ids.json, the vectors, manifest.json."""
 
 import json
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _IDS_FILE = "ids.json"
 def build_index(
     ids: Sequence[str], vectors: NDArray[np.floating], metric: str = "cosine", kind: str = "exact"
 ) -> VectorIndex:
-    """An index of vectors (N, H) with an id for each.
+    """Build an index of vectors (N, H) with an id for each.
 
     Args:
         metric: "cosine" or "dot".
@@ -41,7 +41,7 @@ def build_index(
 
 
 def save_index(index: VectorIndex, folder: str | Path) -> None:
-    """Write the folder, whole or not at all; one that stood there is replaced."""
+    """Write an index's folder, whole or not at all; an older one is replaced."""
     with atomic_folder(Path(folder)) as target:
         write_json(target / _INDEX_FILE, {"kind": index.kind, "metric": index.metric})
         write_json(target / _IDS_FILE, list(index.ids))
@@ -50,7 +50,7 @@ def save_index(index: VectorIndex, folder: str | Path) -> None:
 
 
 def load_index(folder: str | Path) -> VectorIndex:
-    """The index of a folder. Raises: CheckpointError, naming the file, or ConfigError for a missing library."""
+    """Load the index of a folder. Raises: CheckpointError, naming the file, or ConfigError for a missing library."""
     folder = Path(folder)
     check_manifest(folder, "build the index anew")
     try:

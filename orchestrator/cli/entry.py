@@ -18,6 +18,7 @@ from typing import NoReturn
 import click
 
 from bert_core.errors import BertCoreError
+from orchestrator import __version__
 from orchestrator.cli.commands import ALL
 from orchestrator.cli.frame import GlobalOptionsGroup
 from orchestrator.cli.output import printable
@@ -29,7 +30,7 @@ from orchestrator.errors import InputError, OrchestratorError
     show_global_options=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(package_name="bert-orchestrator", prog_name="orchestrator")
+@click.version_option(__version__, prog_name="orchestrator")
 def cli() -> None:
     """A laboratory for BERT on Ray: pretraining, fine-tuning sweeps, and a SQL record of everything.
 

@@ -1,1 +1,1 @@
-""
+"""Text to batches with Ray Data: files, documents, token store, numbered examples, packed batches. No torch."""

@@ -1,9 +1,9 @@
-"""Building a token store with Ray Data: readers stream batches of documents, tasks tokenize one batch to one shard.
+"""Building a token store with Ray Data: readers stream batches of documents, each task tokenizes one batch to a shard.
 
-A single huge compressed file is read by one task but tokenized by all CPUs, and Ray Data's backpressure holds the
-reader back, so that memory stays bounded. Readers take no CPU of their own: they are many times faster than the
-tokenizer, and one that waits must not keep the tokenizer from running. Only facts about shards travel to the driver,
-in any order; they are sorted there. An error in a task travels as a message, so that a person sees just that.
+A single huge compressed file is read by one task but tokenized by all CPUs. Ray Data's backpressure holds the reader
+back, so that memory stays bounded. Readers reserve no CPU: they are many times faster than the tokenizer, and a reader
+that waits must not keep a tokenizer from running. Only facts about shards travel to the driver, in any order, and are
+sorted there. An error in a task travels as a message, so that a person sees the message alone.
 """
 
 import hashlib
@@ -25,7 +25,15 @@ from orchestrator.cluster.data_context import MAX_RETRIES, data_context
 from orchestrator.corpus.input_files import InputFile, find_files
 from orchestrator.corpus.readers import Document
 from orchestrator.corpus.shard_tokenization import write_documents
-from orchestrator.corpus.token_store import COUNT_NAMES, FORMAT, MANIFEST, Manifest, ShardInfo, TokenStore
+from orchestrator.corpus.token_store import (
+    COUNT_NAMES,
+    FORMAT,
+    MANIFEST,
+    STORED_NAMES,
+    Manifest,
+    ShardInfo,
+    TokenStore,
+)
 from orchestrator.corpus.units import Bundle, DocumentBatch, plan_bundles, read_batches
 from orchestrator.errors import ClusterError, CorpusError
 from orchestrator.results import DatasetResult, FileCount
@@ -34,11 +42,12 @@ from orchestrator.storage import exists, join
 from orchestrator.storage.files import is_local, local_path
 
 BUILD_VERSION = 2
-"""Raised when the same text would give other shards; kept stores of before are then not taken for new ones."""
+"""Version of the shards: a number to raise when the same text gives other shards, so that older stores are not used."""
 _BATCHES_IN_FLIGHT = 2
-"""Per CPU: one being tokenized, one waiting."""
+"""Batches for each CPU: one that is tokenized and one that waits."""
 
 Progress = Callable[[int, int], None]
+"""A function that takes the bytes read so far and the bytes of all files."""
 
 
 def build_token_store(
@@ -50,7 +59,7 @@ def build_token_store(
     num_cpus: int | None = None,
     progress: Progress = lambda done_bytes, total_bytes: None,
 ) -> DatasetResult:
-    """Tokenize a corpus into STORAGE/corpora/KEY, or find it there unchanged.
+    """Tokenize a corpus into STORAGE/corpora/KEY, unless the same store is there already.
 
     Raises: CorpusError for text that is missing, empty or broken; ClusterError when Ray loses the work.
     """
@@ -60,8 +69,8 @@ def build_token_store(
     folder = join(root, "corpora", store_key(options, files))
     if exists(join(folder, MANIFEST)):
         return _result(TokenStore.open(folder), source, reused=True)
-    # What an interrupted build left is not deleted: the same shards are written over it, and another process that
-    # builds the same store right now loses nothing.
+    # The files of an interrupted build are not deleted: the same shards are written over them, and another process
+    # that builds the same store right now loses nothing.
     tokenize = partial(tokenize_batch, folder=folder, tokenizer=tokenizer, validation_fraction=validation_fraction)
     shards, counts = _run(files, source, shard_bytes, tokenize, num_cpus, progress)
     manifest = Manifest(tokenizer.fingerprint, tokenizer.vocab_size, options, shards, counts)
@@ -77,7 +86,7 @@ def build_token_store(
 
 
 def store_key(options: dict[str, Any], files: tuple[InputFile, ...]) -> str:
-    """Names a store: changes with what was asked, and with any file's path, size or time of modification."""
+    """Name of a store's folder: a hash of what was asked for and of each file's path, size and time of modification."""
     seen = [[file.path, file.num_bytes, file.version] for file in files]
     text = json.dumps({"options": options, "files": seen, "format": FORMAT, "build": BUILD_VERSION}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -96,9 +105,9 @@ def _options(source: TextSource, tokenizer: Tokenizer, validation_fraction: floa
 def _result(store: TokenStore, source: TextSource, reused: bool) -> DatasetResult:
     manifest = store.manifest
     counts = manifest.counts() | {"num_shards": len(manifest.shards)}
-    for split in ("train", "held_out"):
+    for split, stored_name in STORED_NAMES.items():
         of_split = manifest.counts(split)
-        counts |= {name.replace("num_", f"num_{split}_"): of_split[name] for name in COUNT_NAMES}
+        counts |= {name.replace("num_", f"num_{stored_name}_"): of_split[name] for name in COUNT_NAMES}
     counts["num_bad_records"] = sum(file.num_bad_records for file in manifest.files)
     name = ", ".join(source.files)
     return DatasetResult(name, "corpus", manifest.fingerprint, store.folder, counts, tuple(manifest.files), reused)
@@ -112,7 +121,7 @@ def _run(
     num_cpus: int | None,
     progress: Progress,
 ) -> tuple[tuple[ShardInfo, ...], tuple[FileCount, ...]]:
-    """All shards and file counts, in the corpus's order."""
+    """All shards and all counts of files, in the order of the corpus."""
     bundles = plan_bundles(files, source)
     done_bytes, total_bytes = 0, sum(file.num_bytes for file in files)
     units: dict[tuple[int, int], Any] = {}
@@ -143,8 +152,8 @@ def _pipeline(
     read = partial(read_bundle, bundles=bundles, source=source, shard_bytes=shard_bytes)
     object_store_memory = (1 + cpus * _BATCHES_IN_FLIGHT) * max(shard_bytes, 1 << 20) * 2
     with data_context(cpus, object_store_memory) as context:
-        context.target_max_block_size = 1  # every batch is a block of its own, and so a task
-        # Reading has a pool of a size of its own, so that Ray Data does not fuse it with tokenizing.
+        context.target_max_block_size = 1  # every batch is a block, and so a task, of its own
+        # With a pool of its own for reading, Ray Data does not fuse it with tokenizing.
         readers = TaskPoolStrategy(size=1 + cpus // 8)
         return (
             ray.data.range(len(bundles), override_num_blocks=len(bundles))
@@ -154,7 +163,7 @@ def _pipeline(
 
 
 def _reason(error: RayError) -> str:
-    """The line of a task's traceback that says what went wrong."""
+    """The line of a task's traceback that names the error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return next((line for line in lines if re.match(r"[\w.]*(Error|Exception)\b.*: ", line)), lines[-1])
 
@@ -162,7 +171,7 @@ def _reason(error: RayError) -> str:
 def read_bundle(
     batch: dict[str, Any], *, bundles: tuple[Bundle, ...], source: TextSource, shard_bytes: int
 ) -> Iterator[pa.Table]:
-    """A reader task: one row per batch of documents, or one with an error."""
+    """Read bundles of files, in a Ray task: one row for each batch of documents; an error is a row, too."""
     for bundle in batch["id"].tolist():
         sequence = 0
         try:
@@ -189,7 +198,7 @@ def _to_row(bundle: int, sequence: int, unit: DocumentBatch, error: str) -> pa.T
 
 
 def tokenize_batch(table: pa.Table, *, folder: str, tokenizer: Tokenizer, validation_fraction: float) -> pa.Table:
-    """A tokenize task: writes each row's documents as a shard per split, and passes on the facts."""
+    """Tokenize batches, in a Ray task: write a shard of each split for each row, and return the facts about them."""
     facts, errors = [], []
     for row in table.to_batches(max_chunksize=1):
         ids, texts = row["ids"].flatten().to_pylist(), row["texts"].flatten().to_pylist()

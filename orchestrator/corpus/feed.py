@@ -1,10 +1,11 @@
-"""The stream through Ray Data: a worker has its steps built and masked in Ray tasks, one leg after another.
+"""Batches through Ray Data: a worker's steps are built and masked in Ray tasks, one prefetch window after another.
 
-A block is a run of consecutive steps, large enough to be worth a task; a row is one step's part for one rank. A leg is
-a pipeline over a few blocks that runs to its end while the leg before it is trained on. Ray's iterators have no saved
-position, so resuming at step k is a leg that begins at k: no batch is skipped through. And a pipeline that is always
-ahead of its reader, as one over the whole run would be, is held back by its executor in a loop that never sleeps: that
-was seen to take half a core, and the training thread's interpreter with it.
+A block is a run of consecutive steps, large enough to be worth a task; a row is one step's part for one rank. A
+prefetch window is a few blocks, built by one pipeline that runs to its end while the window before it is trained on.
+
+Ray's iterators have no position that could be saved: resuming at step k is a window that begins at k, and no batch is
+skipped through. One pipeline over the whole run would always be ahead of its reader, and its executor then waits in a
+loop that never sleeps: that was seen to take half a core, and the training thread's interpreter with it.
 """
 
 from collections.abc import Iterator
@@ -24,9 +25,9 @@ from orchestrator.cluster.data_context import MAX_RETRIES, data_context, own_err
 from orchestrator.corpus.stream import ExampleStream
 
 BLOCK_TOKENS = 1 << 18
-"""Tokens of a block, about: 2 to 3 MB with labels and lengths."""
-BLOCKS_PER_LEG = 8
-"""Two legs lie in the object store at a time: about 40 MB for each worker."""
+"""Tokens of a block, at most or one step: 2 to 3 MB with labels and lengths."""
+BLOCKS_PER_PREFETCH = 8
+"""Blocks of a prefetch window. Two windows lie in the object store at a time: about 40 MB for each worker."""
 
 _FIELDS: dict[str, np.dtype[np.generic]] = {
     "input_ids": np.dtype(np.int32),
@@ -48,11 +49,12 @@ def ray_batches(
     config = stream.config
     longest = max(max_seq_length for max_seq_length, _ in config.phases)
     block_steps = max(1, BLOCK_TOKENS * num_workers // (config.global_batch_size * longest))
-    starts = range(first_step, config.num_steps, block_steps * BLOCKS_PER_LEG)
-    legs = [range(start, min(start + block_steps * BLOCKS_PER_LEG, config.num_steps)) for start in starts]
+    starts = range(first_step, config.num_steps, block_steps * BLOCKS_PER_PREFETCH)
+    windows = [range(start, min(start + block_steps * BLOCKS_PER_PREFETCH, config.num_steps)) for start in starts]
     build = partial(_build_block, stream=stream, block_steps=block_steps, rank=rank, workers=num_workers)
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="leg") as ahead:
-        begun = (ahead.submit(_run_leg, build, leg, block_steps, num_cpus) for leg in legs)  # begins a leg when asked
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="prefetch") as ahead:
+        # A generator: it begins a window only when it is asked for the next one.
+        begun = (ahead.submit(_build_blocks, build, window, block_steps, num_cpus) for window in windows)
         current = next(begun, None)
         while current is not None:
             tables = current.result()
@@ -61,8 +63,8 @@ def ray_batches(
                 yield from from_table(ray.get(table))
 
 
-def _run_leg(build: Any, steps: range, block_steps: int, num_cpus: float) -> list["ray.ObjectRef[pa.Table]"]:
-    """Build all blocks of some steps; references to them, in order."""
+def _build_blocks(build: Any, steps: range, block_steps: int, num_cpus: float) -> list["ray.ObjectRef[pa.Table]"]:
+    """Build all blocks of consecutive steps. Returns references to them, in order."""
     num_blocks = -(-len(steps) // block_steps)
     try:
         with data_context(num_cpus) as context:
@@ -94,7 +96,7 @@ def _build_block(
 
 
 def to_table(batches: Iterator[tuple[int, PackedBatch]]) -> pa.Table:
-    """One row per step: the step's number and its arrays as lists."""
+    """A table of one row per step: the step's number and its arrays as lists."""
     numbered = list(batches)
     columns: dict[str, pa.Array] = {"step": pa.array([step for step, _ in numbered], pa.int64())}
     for name, dtype in _FIELDS.items():
@@ -106,7 +108,7 @@ def to_table(batches: Iterator[tuple[int, PackedBatch]]) -> pa.Table:
 
 
 def from_table(table: pa.Table) -> Iterator[tuple[int, PackedBatch]]:
-    """The rows of `to_table`, as views of the table's memory."""
+    """The batches that `to_table` was given, as views of the table's memory."""
     for chunk in table.to_batches():
         steps = chunk.column("step").to_pylist()
         lists = {name: chunk.column(name) for name in _FIELDS}

@@ -1,7 +1,7 @@
-"""Which files a source names, and their bytes, decompressed: bounded memory, damage noticed.
+"""Files that a source names, and their decompressed bytes, in bounded memory and with damage noticed.
 
-Local paths and whatever URI fsspec or pyarrow knows. Patterns keep their order, files within one are sorted by path,
-and a file that two names lead to (links, loops, overlapping patterns) is taken once.
+A name is a local path, or a URI that fsspec or pyarrow knows. Patterns keep their order, files of one pattern are
+sorted by path, and a file that is found twice (links, loops, overlapping patterns) is used once.
 """
 
 import glob
@@ -37,15 +37,15 @@ FORMATS: dict[str, Format] = {
     ".parquet": "parquet",
 }
 COMPRESSIONS = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00", ".zst": b"\x28\xb5\x2f\xfd"}
-"""Endings, and the bytes such a file begins with."""
+"""Endings of compressed files, and the bytes that such a file begins with."""
 _ENDINGS = f"{' '.join(FORMATS)}, also followed by {' '.join(COMPRESSIONS)}"
 CHUNK_BYTES = 1 << 20
 _ZSTD_PIECE_BYTES = 1 << 14
-"""Arrow fills a piece or fails, so this much may be lost at a break."""
+"""Size of a read from a .zst file. Arrow fills a piece or fails, so this much may be lost where a file is damaged."""
 
 
 class DamagedFileError(CorpusError):
-    """A file that ends early or cannot be decompressed; what was read before is good."""
+    """A file ends early or cannot be decompressed; the bytes that were read before are good."""
 
 
 @dataclass(frozen=True)
@@ -55,18 +55,18 @@ class InputFile:
     path: str
     format: Format
     compression: str
-    """`.gz`, `.xz`, `.zst` or nothing."""
+    """Ending of the compression, `.gz`, `.xz` or `.zst`; empty for a plain file."""
     num_bytes: int
     version: str
-    """Changes when the file does: its time of modification, or an object store's tag."""
+    """Value that changes when the file does: its time of modification, or an object store's tag."""
     language: int = 0
-    """The entry of `corpus.files` that it was found by."""
+    """Number of the entry of `corpus.files` by which the file was found."""
     mean_copies: float = 1.0
-    """How often each of its documents is read, on average."""
+    """Number of times that each of its documents is read, on average."""
 
     @property
     def name(self) -> str:
-        """The last part of its path."""
+        """Last part of the path."""
         return PurePosixPath(self.path).name
 
 
@@ -94,7 +94,7 @@ def find_files(source: TextSource) -> tuple[InputFile, ...]:
 
 
 def _find_local(pattern: str, source: TextSource) -> Iterator[tuple[str, InputFile]]:
-    # Absolute, since a Ray worker on another machine has another working directory.
+    # The path is made absolute, as a Ray worker on another machine has another working directory.
     pattern = str(local_path(pattern).absolute())
     is_pattern = glob.has_magic(pattern) and not os.path.lexists(pattern)
     matches = sorted(glob.glob(pattern, recursive=True)) if is_pattern else [pattern]  # noqa: PTH207 - any root
@@ -108,7 +108,7 @@ def _find_local(pattern: str, source: TextSource) -> Iterator[tuple[str, InputFi
 
 
 def _walk(folder: str) -> Iterator[str]:
-    """Files below a folder; links are followed, but no folder is entered twice."""
+    """Paths of the files below a folder. Links are followed, but no folder is entered twice."""
     entered: set[tuple[int, int]] = set()
     for root, folders, names in os.walk(folder, followlinks=True, onerror=_raise_unreadable):
         status = Path(root).stat()
@@ -156,7 +156,7 @@ def _find_remote(pattern: str, source: TextSource) -> Iterator[tuple[str, InputF
 
 
 def _filesystem(uri: str) -> tuple[Any, str]:
-    """fsspec's file system for a URI, or pyarrow's where fsspec lacks a package."""
+    """File system of a URI, and the path in it: fsspec's, or pyarrow's where fsspec lacks a package."""
     try:
         filesystem, plain = fsspec.core.url_to_fs(uri)
     except (ImportError, ValueError) as missing:
@@ -171,13 +171,13 @@ def _filesystem(uri: str) -> tuple[Any, str]:
 
 
 def _wanted(path: str, source: TextSource) -> bool:
-    """Whether a file found in a folder belongs to the corpus: no hidden one, and of a known ending."""
+    """Whether a file in a folder belongs to the corpus: it is not hidden, and has a known ending."""
     name = PurePosixPath(path).name
     return not name.startswith((".", "_")) and (source.format != "auto" or _ending(name)[0] in FORMATS)
 
 
 def _ending(name: str) -> tuple[str, str]:
-    """A name's ending and its compression: `.jsonl`, `.xz`."""
+    """Ending and compression of a file's name, such as `.jsonl` and `.xz`."""
     path = PurePosixPath(name.lower())
     if path.suffix in COMPRESSIONS:
         return PurePosixPath(path.stem).suffix, path.suffix
@@ -197,7 +197,7 @@ def _input_file(path: str, source: TextSource, num_bytes: int, version: str) -> 
 
 
 def open_raw(file: InputFile) -> IO[bytes]:
-    """The file's own bytes. Raises: CorpusError when it cannot be opened."""
+    """Open a file for its bytes as they are stored. Raises: CorpusError when it cannot be opened."""
     try:
         if is_local(file.path):
             return local_path(file.path).open("rb")
@@ -209,9 +209,9 @@ def open_raw(file: InputFile) -> IO[bytes]:
 
 
 def read_chunks(file: InputFile, on_read: Callable[[int], None] = lambda _: None) -> Iterator[bytes]:
-    """The file's content, decompressed, in pieces; `on_read` hears how far the file itself has been read.
+    """Decompressed content of a file, in pieces; `on_read` gets the number of stored bytes read so far.
 
-    Raises: CorpusError when it cannot be opened or its ending lies, DamagedFileError when it ends early.
+    Raises: CorpusError when the file cannot be opened or has a wrong ending, DamagedFileError when it ends early.
     """
     num_bytes = 0
     with open_raw(file) as raw:
@@ -231,7 +231,7 @@ def read_chunks(file: InputFile, on_read: Callable[[int], None] = lambda _: None
 
 
 def _check_compression(file: InputFile, raw: IO[bytes]) -> None:
-    """Compare the file's first bytes with its ending."""
+    """See that a file's first bytes fit its ending. Raises: CorpusError."""
     begin = raw.read(6)
     raw.seek(0)
     actual = next((ending for ending, magic in COMPRESSIONS.items() if begin.startswith(magic)), "")
@@ -242,9 +242,9 @@ def _check_compression(file: InputFile, raw: IO[bytes]) -> None:
 
 
 def _decompress(raw: IO[bytes], compression: str) -> Callable[[], bytes]:
-    """What gives the next piece, reading on through concatenated members.
+    """A function that returns the next piece of the content, also of files made of several compressed parts.
 
-    Pieces of packed files are what is there: what is collected for a whole chunk would be lost with it at a break.
+    Pieces may be small: bytes that were collected for a larger one would be lost where a file is damaged.
     """
     if compression == ".gz":
         return partial(gzip.GzipFile(fileobj=raw).read1, CHUNK_BYTES)

@@ -1,4 +1,4 @@
-"""A look at a corpus before it is used: what each file gives, what is wrong with it, what its text is like."""
+"""Inspection of a corpus before it is used: each file's documents, sentences, bad records and first words."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -22,26 +22,26 @@ class FileInspection:
     path: str
     format: str
     num_bytes: int
-    """As it lies there, packed where it is."""
+    """Size of the file as it is stored."""
     num_documents: int
     num_sentences: int
     num_words: int
-    """Between white space."""
+    """Number of strings between white space."""
     num_characters: int
     median_sentence_words: int
     long_sentence_words: int
-    """19 of 20 sentences are not longer."""
+    """Number of words that 19 of 20 sentences do not exceed."""
     num_bad_records: int
     first_problem: str
-    """Empty when there is none."""
+    """Message about the first bad record; empty when there is none."""
     sample: tuple[str, ...]
-    """How the first documents begin."""
+    """Beginnings of the first documents."""
 
 
 def inspect_corpus(source: TextSource) -> Iterator[FileInspection]:
-    """Read every file to its end, counting what is bad, a whole file too, instead of stopping at it.
+    """Read every file to its end; bad records, and files that cannot be read, are counted.
 
-    Raises: CorpusError, when there is no such file.
+    Raises: CorpusError when there is no such file.
     """
     counting = source.model_copy(update={"on_bad_record": "replace" if source.on_bad_record == "replace" else "skip"})
     remaining = source.max_documents

@@ -7,23 +7,23 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Line(NamedTuple):
-    """A line without its end."""
+    """A line without its line break."""
 
     number: int
-    """From 1."""
+    """Number of the line, counted from 1."""
     offset: int
-    """Of its first byte in the stream."""
+    """Place of the line's first byte in the stream."""
     data: bytes
-    """Its beginning, at most the limit."""
+    """Bytes of the line, at most as many as the limit."""
     num_bytes: int
-    """Its length; more than `data` holds when it is longer than the limit."""
+    """Length of the line, also where it is longer than the limit and `data` is only its beginning."""
 
 
 def split_lines(chunks: Iterable[bytes], max_bytes: int) -> Iterator[Line]:
-    """The lines of all chunks together, wherever those were cut.
+    """Lines of a stream that comes in chunks, wherever the chunks were cut.
 
-    A carriage return before the line feed and a byte order mark at the stream's beginning are taken off. U+2028 and
-    its kin are characters like others.
+    A carriage return before the line feed, and a byte order mark at the beginning of the stream, are removed. U+2028
+    and similar characters end no line.
     """
     held = bytearray()
     number, offset, num_bytes = 1, 0, 0

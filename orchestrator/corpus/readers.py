@@ -1,10 +1,14 @@
-"""Documents from files: plain text, JSON lines and Parquet, with one policy for what is broken.
+"""Documents from files: plain text, JSON lines and Parquet, with one policy for bad records.
 
-`on_bad_record` says what a record that cannot be used does. `error`: ends the run with the file and the place.
-`skip`: is left out. `replace`: a bad byte becomes U+FFFD and a line over the limit keeps its beginning; a record
-without structure (no JSON, no such field) cannot be mended and is left out. Either way it is counted per file.
-A record is a line of plain text (a paragraph), a line of JSON, or a row of Parquet. A NUL byte is a bad one: such a
-file is UTF-16 or no text at all.
+A record is a line of plain text (a paragraph), a line of JSON, or a row of Parquet. `on_bad_record` says what happens
+with a record that cannot be used:
+
+* `error`: the run ends, with the file and the place;
+* `skip`: the record is left out;
+* `replace`: a bad byte becomes U+FFFD, and a line over the limit keeps its beginning; a record without structure (no
+  JSON, no such field) cannot be mended and is left out.
+
+Bad records are counted for each file. A NUL byte is a bad byte: a file with such bytes is UTF-16 or no text at all.
 """
 
 import json
@@ -22,39 +26,39 @@ from orchestrator.results import FileCount
 from orchestrator.specs import TextSource
 
 MAX_RECORD_BYTES = 16 << 20
-"""A longer line is a bad record; a longer document of plain text is continued as the next one."""
+"""Largest size of a line; a longer line is a bad record. A longer document of plain text is split into several."""
 ID_FIELD = "id"
-"""The key or column that names a document, where it is there."""
+"""Key or column that holds a document's name, if the file has it."""
 _ROWS_AT_ONCE = 64
 
 
 class Document(NamedTuple):
-    """A text and its name: the `id` it came with, or file name and number."""
+    """A text and its name: the `id` that the file gives it, or the file's name and a number."""
 
     id: str
     text: str
 
 
 class DocumentReader:
-    """Reads one file once, and counts."""
+    """Reader of one file, which is read once; it counts documents and bad records."""
 
     def __init__(self, file: InputFile, source: TextSource):
-        """Nothing is opened yet."""
+        """Prepare to read; nothing is opened yet."""
         self.file = file
         self.source = source
         self.num_documents = 0
         self.num_bad_records = 0
         self.first_problem = ""
-        """The first bad record that was left out or mended, as a person should read it."""
+        """Message about the first bad record that was left out or mended; empty without one."""
         self.num_bytes_read = 0
-        """How far the file itself was read, compressed where it is."""
+        """Number of bytes read so far, as the file is stored."""
 
     def count(self) -> FileCount:
-        """What the file gave so far."""
+        """Counts of what was read so far."""
         return FileCount(self.file.path, self.file.num_bytes, self.num_documents, self.num_bad_records)
 
     def read(self) -> Iterator[Document]:
-        """The documents that hold text, in order. Raises: CorpusError."""
+        """Read the documents that hold text, in order. Raises: CorpusError."""
         records = {"text": self._read_text, "jsonl": self._read_json_lines, "parquet": self._read_parquet}
         try:
             for name, text in records[self.file.format]():
@@ -113,7 +117,7 @@ class DocumentReader:
                 number = 0
                 for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns, use_threads=False):
                     self.num_bytes_read = self.file.num_bytes * number // max(1, file.metadata.num_rows)
-                    # As bytes, since Parquet does not promise that a string column is UTF-8.
+                    # As bytes, since Parquet does not guarantee that a column of strings is UTF-8.
                     texts = batch.column(self.source.text_field).cast(pa.large_binary()).to_pylist()
                     names = batch.column(ID_FIELD).to_pylist() if ID_FIELD in columns else [None] * len(texts)
                     for name, data in zip(names, texts, strict=True):
@@ -128,7 +132,7 @@ class DocumentReader:
                 ) from None
 
     def _open_parquet(self) -> IO[bytes]:
-        """The file itself, or what it holds, unpacked to a temporary file: Parquet is read from its end."""
+        """Open a Parquet file, or a decompressed temporary copy of it: Parquet is read from its end."""
         if not self.file.compression:
             return open_raw(self.file)
         unpacked: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the caller
@@ -183,7 +187,7 @@ class DocumentReader:
         return self._decode(line.data, f"line {line.number}", line.offset)
 
     def _decode(self, data: bytes, place: str, offset: int | None = None) -> str | None:
-        """UTF-8 to text; `None` when the record is to be left out."""
+        """Text of UTF-8 bytes; None when the record is to be left out."""
         try:
             text = data.decode()
             if "\0" not in text:
@@ -211,10 +215,10 @@ class DocumentReader:
 
 
 def _name(value: object) -> str:
-    """A document's id as text; nothing where it has none."""
+    """A document's id as text; empty where it has none."""
     return str(value) if isinstance(value, str | int) else ""
 
 
 def _unicode(name: str) -> str:
-    """The name with a question mark for each half of a surrogate pair, as JSON and names of files may have."""
+    """A name with a question mark for each half of a surrogate pair, which JSON and file names may have."""
     return name.encode(errors="replace").decode()

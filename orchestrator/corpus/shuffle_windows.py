@@ -1,6 +1,7 @@
-"""Windows of shards: what is shuffled together, and lends one another random segments and next documents.
+"""Windows of shards: the shards whose examples are shuffled together.
 
-An epoch permutes the shards and lays them out in windows; a process holds one or two windows and never the corpus.
+Random segments and next documents come from the same window. An epoch permutes the shards and lays them out in
+windows; a process holds one or two windows and never the corpus.
 """
 
 from collections.abc import Sequence
@@ -12,24 +13,24 @@ import numpy as np
 
 from bert_core.counter_random import derive_key, permutation
 from bert_core.examples.segments import TokenizedDocuments
-from bert_core.examples.sentence_objectives import SegmentConfig, count_examples
+from bert_core.objectives.batches import SegmentConfig, count_examples
 from bert_core.ragged_rows import Int64Array
 from bert_core.text.segment_layout import SegmentLayout
 
 
 class ShardReader(Protocol):
-    """What the stream needs of a token store; cheap to pickle."""
+    """The part of a token store that a stream reads; cheap to pickle."""
 
     @property
     def fingerprint(self) -> str:
-        """The corpus digest."""
+        """Digest of the documents; random numbers are derived from it."""
 
     @property
     def num_shards(self) -> int:
-        """Shards that can be read."""
+        """Number of shards."""
 
     def document_lengths(self, shard: int) -> Int64Array:
-        """Tokens of each document of a shard."""
+        """Tokens (num_documents,) of each document of a shard."""
 
     def read_documents(self, shard: int) -> TokenizedDocuments:
         """A shard's documents."""
@@ -45,7 +46,7 @@ class EpochLayout:
 
 @lru_cache(maxsize=4)
 def epoch_layout(key: int, epoch: int, shard_examples: tuple[int, ...], window_shards: int) -> EpochLayout:
-    """The windows of an epoch of shards with so many examples each."""
+    """The windows of an epoch, given the number of examples of each shard."""
     order = permutation(derive_key(key, "shards", epoch), len(shard_examples)).tolist()
     windows = even_windows(order, window_shards)
     sizes = [sum(shard_examples[shard] for shard in window) for window in windows]
@@ -53,8 +54,9 @@ def epoch_layout(key: int, epoch: int, shard_examples: tuple[int, ...], window_s
 
 
 def even_windows(order: Sequence[int], window_shards: int) -> tuple[tuple[int, ...], ...]:
-    """Windows of at most `window_shards` shards, as even as can be: no window is left with a single shard
-    to draw random segments from while its neighbors have many.
+    """Cut shards into windows of at most `window_shards`, of sizes that differ by one at most.
+
+    So no window has to draw its random segments from a single shard while its neighbors have many.
 
     >>> even_windows([3, 1, 0, 2, 4], 3)
     ((3, 1, 0), (2, 4))
@@ -65,16 +67,16 @@ def even_windows(order: Sequence[int], window_shards: int) -> tuple[tuple[int, .
 
 @dataclass(frozen=True)
 class Window:
-    """The documents of a window of shards, and how many examples come from each section of them."""
+    """The documents of a window of shards, and the numbers of the examples of each section."""
 
     documents: TokenizedDocuments
     section_offsets: Int64Array  # (num_sections + 1,) into documents
-    example_offsets: Int64Array  # (num_sections + 1,)
+    example_offsets: Int64Array  # (num_sections + 1,) the section's first example
 
 
 @dataclass(frozen=True)
 class WindowKey:
-    """Which window; the store itself, unpickled anew in every task, takes no part in the comparison."""
+    """What tells windows apart. The store, which is unpickled anew in every task, is not compared."""
 
     fingerprint: str
     shards: tuple[int, ...]
@@ -92,12 +94,12 @@ def load_window(key: WindowKey) -> Window:
         count_examples(np.diff(shard.document_ends), key.max_seq_length, key.layout, key.segments) for shard in shards
     ]
     sizes = [shard.num_documents if key.segments.cross_documents else 1 for shard in shards]
-    sections = np.repeat(sizes, [len(count) for count in counts])  # documents of each
+    sections = np.repeat(sizes, [len(count) for count in counts])  # documents of each section
     offsets = (np.append(0, np.cumsum(values)) for values in (sections, np.concatenate(counts)))
     return Window(TokenizedDocuments.concatenate(shards), *offsets)
 
 
 @lru_cache(maxsize=4)
 def window_order(key: int, epoch: int, window: int, size: int) -> Int64Array:
-    """The order (size,) in which an epoch takes a window's examples."""
+    """The order (size,) in which an epoch takes the examples of a window."""
     return permutation(derive_key(key, "window", epoch, window), size)

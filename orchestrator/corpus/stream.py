@@ -1,13 +1,13 @@
-"""The whole run as one stream of example numbers; any batch of it can be had without its predecessors.
+"""The whole run as one stream of example numbers; any batch can be built without those before it.
 
     example number ─► (epoch, position) ─► (window of shards, place in it) ─► (section, ordinal) ─► segments ─► mask
 
-Each epoch permutes the shards, lays them out in windows of `window_shards`, and permutes the examples inside a window;
-random B segments, and documents that a sequence runs on into, come from the same window, so a process holds one window
-and never the corpus. A section is a document, or a shard where sequences cross documents. All of it is a function of
-(corpus digest, seed, phase, epoch, example). Step s of a phase uses the phase's examples [s·B, (s + 1)·B), and rank r
-of W takes the r-th of W equal parts of that: the sequence of global batches does not depend on the number of workers,
-on blocks or on restarts.
+Each epoch permutes the shards, lays them out in windows of `window_shards`, and permutes the examples inside a window.
+Random B segments, and the documents that a sequence goes on into, come from the same window, so a process holds one
+window and never the corpus. A section is a document, or a shard where sequences cross documents. Everything is a
+function of (corpus digest, seed, phase, epoch, example). Step s of a phase uses the phase's examples [s·B, (s + 1)·B),
+and rank r of W workers takes the r-th of W equal parts of them: the sequence of global batches does not depend on the
+number of workers, on blocks or on restarts.
 """
 
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bert_core.counter_random import derive_key
-from bert_core.examples.packing import PackedBatch, build_packed_batch
+from bert_core.examples.chunks import ExampleRequest
+from bert_core.examples.packing import PackedBatch
 from bert_core.examples.segments import TokenizedDocuments
-from bert_core.examples.sentence_objectives import SegmentConfig, build_segments, count_examples
-from bert_core.examples.stretches import Numbered
 from bert_core.masking import MaskingConfig
+from bert_core.objectives.batches import SegmentConfig, build_packed_batch, build_segments, count_examples
 from bert_core.ragged_rows import Int64Array
 from bert_core.text.segment_layout import SegmentLayout
 from orchestrator.corpus.shuffle_windows import (
@@ -32,24 +32,24 @@ from orchestrator.corpus.shuffle_windows import (
     load_window,
     window_order,
 )
-from orchestrator.corpus.token_store import StoreSplit, TokenStore
+from orchestrator.corpus.token_store import STORED_NAMES, StoreSplit, TokenStore
 
 
 @dataclass(frozen=True)
 class SplitShards:
-    """One split of a token store as the stream reads it."""
+    """One split of a token store, as a stream reads it."""
 
     store: TokenStore
     split: StoreSplit
 
     @property
     def fingerprint(self) -> str:
-        """The corpus digest and the split: what the shards' numbers belong to."""
-        return f"{self.store.digest}/{self.split}"
+        """The corpus digest and the split; random numbers are derived from it."""
+        return f"{self.store.digest}/{STORED_NAMES[self.split]}"
 
     @property
     def num_shards(self) -> int:
-        """Shards of the split."""
+        """Number of shards of the split."""
         return len(self.store.shards(self.split))
 
     def document_lengths(self, shard: int) -> Int64Array:
@@ -63,20 +63,22 @@ class SplitShards:
 
 @dataclass(frozen=True)
 class StreamConfig:
-    """Everything, beside the corpus, that decides the batches."""
+    """Everything but the corpus that decides the batches."""
 
     seed: int
     phases: tuple[tuple[int, int], ...]
-    """(max_seq_length, steps) of each stretch of the run."""
+    """(max_seq_length, steps) of each part of the run."""
     global_batch_size: int
     window_shards: int
     masking: MaskingConfig
     layout: SegmentLayout
     segments: SegmentConfig = field(default_factory=SegmentConfig)
+    token_objective: str = "masked_lm"
+    """A name of TOKEN_OBJECTIVES."""
 
     @property
     def num_steps(self) -> int:
-        """Steps of the whole run."""
+        """Number of steps of the whole run."""
         return sum(steps for _, steps in self.phases)
 
     def phase_of(self, step: int) -> tuple[int, int]:
@@ -91,18 +93,18 @@ class StreamConfig:
 
 @dataclass(frozen=True, eq=False)
 class ExampleStream:
-    """Batches by number. Pickles small: the shard counts of each phase and the store's manifest."""
+    """Batches by number. It pickles small: counts of each shard and phase, and the store's manifest."""
 
     store: ShardReader
     config: StreamConfig
     shard_examples: tuple[Int64Array, ...]
-    """For each phase, the examples of an epoch in each shard."""
+    """Examples (num_shards,) that an epoch takes from each shard, for each phase."""
     shard_documents: Int64Array
-    """Documents of each shard."""
+    """Number of documents (num_shards,) of each shard."""
 
     @staticmethod
     def open(store: ShardReader, config: StreamConfig) -> "ExampleStream":
-        """Number the examples; reads the documents' lengths."""
+        """Number the examples of a store, whose documents' lengths are read for it."""
         lengths = [store.document_lengths(shard) for shard in range(store.num_shards)]
         counts = tuple(
             np.array([count_examples(each, width, config.layout, config.segments).sum() for each in lengths], np.int64)
@@ -111,16 +113,16 @@ class ExampleStream:
         return ExampleStream(store, config, counts, np.array([len(shard) for shard in lengths], np.int64))
 
     def examples_per_epoch(self, phase: int = 0) -> int:
-        """Examples that make each token of the corpus seen about once."""
+        """Number of examples with which each token of the corpus is seen about once."""
         return int(self.shard_examples[phase].sum())
 
     def fewest_window_documents(self) -> int:
-        """Documents that the poorest window of any epoch may hold."""
+        """Smallest number of documents that a window of any epoch may have."""
         sizes = [len(window) for window in even_windows(range(len(self.shard_documents)), self.config.window_shards)]
         return int(np.sort(self.shard_documents)[: min(sizes)].sum())
 
     def epoch_after(self, num_steps: int) -> float:
-        """How many epochs so many steps have gone through, added up over the phases."""
+        """Number of epochs that so many steps take, added up over the phases."""
         epochs, left = 0.0, num_steps
         for phase, (_, steps) in enumerate(self.config.phases):
             epochs += min(left, steps) * self.config.global_batch_size / self.examples_per_epoch(phase)
@@ -128,7 +130,7 @@ class ExampleStream:
         return epochs
 
     def batches(self, steps: range, rank: int = 0, num_workers: int = 1) -> Iterator[tuple[int, PackedBatch]]:
-        """A rank's parts of some consecutive steps, built together."""
+        """A rank's parts of the batches of consecutive steps, which are built together."""
         share = self.config.global_batch_size // num_workers
         for part in self._by_phase(steps):
             phase, first = self.config.phase_of(part.start)
@@ -174,7 +176,7 @@ class ExampleStream:
         order = window_order(seed, epoch, number, int(window.example_offsets[-1]))
         example = order[positions - layout.offsets[number]]
         section = np.searchsorted(window.example_offsets, example, side="right") - 1
-        numbered = Numbered(
+        request = ExampleRequest(
             window.documents,
             window.section_offsets,
             section,
@@ -187,12 +189,13 @@ class ExampleStream:
         )
         return build_packed_batch(
             window.documents,
-            build_segments(numbered, config.segments),
+            build_segments(request, config.segments),
             config.masking,
             layout=config.layout,
             seed=seed,
             epoch=epoch,
             example=positions,
+            token_objective=config.token_objective,
         )
 
     def _phase_key(self, phase: int) -> int:

@@ -24,16 +24,18 @@ from orchestrator.storage import join, open_read, read_bytes, read_json, write_b
 FORMAT = "token-store-1"
 MANIFEST = "manifest.json"
 
-StoreSplit = Literal["train", "held_out"]
+StoreSplit = Literal["train", "validation"]
+STORED_NAMES: Mapping[StoreSplit, str] = {"train": "train", "validation": "held_out"}
+"""Names of the splits in manifests, in files' names, in counts and in what random numbers are derived from."""
 COUNT_NAMES = ("num_documents", "num_sentences", "num_tokens")
 
 
 @dataclass(frozen=True)
 class ShardInfo:
-    """One shard as the manifest has it."""
+    """One shard of a store, as its manifest describes it."""
 
     file: str
-    """Relative to the store's folder."""
+    """Path of the shard, relative to the store's folder."""
     split: StoreSplit
     num_documents: int
     num_sentences: int
@@ -43,20 +45,21 @@ class ShardInfo:
 
 @dataclass(frozen=True)
 class Manifest:
-    """All that is known about a store without reading a shard."""
+    """Everything that is known about a store without reading a shard."""
 
     tokenizer_fingerprint: str
     vocab_size: int
     options: Mapping[str, Any]
-    """What was asked: the source, the held-out share, the shard size."""
+    """What was asked for: the source, the share of validation documents, the size of a shard."""
     shards: Sequence[ShardInfo]
-    """In the corpus's order."""
+    """All shards, in the order of the corpus."""
     files: Sequence[FileCount] = ()
 
     @property
     def digest(self) -> str:
         """The corpus digest: SHA-256 over the shards' digests in order."""
-        return hashlib.sha256("".join(f"{shard.split} {shard.sha256}\n" for shard in self.shards).encode()).hexdigest()
+        lines = (f"{STORED_NAMES[shard.split]} {shard.sha256}\n" for shard in self.shards)
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
 
     @property
     def fingerprint(self) -> str:
@@ -64,18 +67,19 @@ class Manifest:
         return hashlib.sha256(f"{FORMAT} {self.tokenizer_fingerprint} {self.digest}".encode()).hexdigest()
 
     def counts(self, split: StoreSplit | None = None) -> dict[str, int]:
-        """Documents, sentences and tokens of a split, or of both."""
+        """Numbers of documents, sentences and tokens of a split, or of both."""
         shards = [shard for shard in self.shards if split in (None, shard.split)]
         return {name: sum(getattr(shard, name) for shard in shards) for name in COUNT_NAMES}
 
     def save(self, folder: str) -> None:
-        """Write it; from now on the store is whole."""
-        value = asdict(self) | {"format": FORMAT, "digest": self.digest, "counts": self.counts()}
+        """Write the manifest, which makes the store complete."""
+        shards = [asdict(shard) | {"split": STORED_NAMES[shard.split]} for shard in self.shards]
+        value = asdict(self) | {"shards": shards, "format": FORMAT, "digest": self.digest, "counts": self.counts()}
         write_json(join(folder, MANIFEST), value)
 
     @classmethod
     def load(cls, folder: str) -> Self:
-        """Read and check it. Raises: CorpusError when it is missing, cut short or contradicts itself."""
+        """Read and check a manifest. Raises: CorpusError when it is missing, cut short or contradicts itself."""
         path = join(folder, MANIFEST)
         try:
             value = read_json(path)
@@ -87,7 +91,7 @@ class Manifest:
             raise CorpusError(f"{path} is not a manifest of {FORMAT}; build the corpus again")
         digest, counts = value.pop("digest", None), value.pop("counts", None)
         try:
-            value["shards"] = tuple(ShardInfo(**shard) for shard in value["shards"])
+            value["shards"] = tuple(_shard_info(shard) for shard in value["shards"])
             value["files"] = tuple(FileCount(**file) for file in value["files"])
             manifest = cls(**value)
         except (KeyError, TypeError) as error:
@@ -99,14 +103,14 @@ class Manifest:
 
 @dataclass(frozen=True)
 class TokenStore:
-    """An opened store; small, and pickles."""
+    """An opened store; it is small and can be pickled."""
 
     folder: str
     manifest: Manifest
 
     @classmethod
     def open(cls, folder: str) -> Self:
-        """Open by the manifest. Raises: CorpusError when it is not whole."""
+        """Open a store by its manifest. Raises: CorpusError when the store is not complete."""
         return cls(folder, Manifest.load(folder))
 
     @property
@@ -115,11 +119,11 @@ class TokenStore:
         return self.manifest.digest
 
     def shards(self, split: StoreSplit) -> tuple[ShardInfo, ...]:
-        """The shards of a split, in the corpus's order."""
+        """The shards of a split, in the order of the corpus."""
         return tuple(shard for shard in self.manifest.shards if shard.split == split)
 
     def read_shard(self, shard: ShardInfo) -> TokenizedDocuments:
-        """A shard's documents, checked against the digest. Raises: CorpusError when it is missing, cut or altered."""
+        """Documents of a shard, checked against its digest. Raises: CorpusError when it is missing, cut or altered."""
         table = pq.read_table(self._source(shard), columns=["tokens", "sentence_lengths"], use_threads=False)
         tokens, _ = _flatten(table["tokens"])
         lengths, document_offsets = _flatten(table["sentence_lengths"])
@@ -128,7 +132,7 @@ class TokenStore:
         return TokenizedDocuments(tokens, sentence_offsets, document_offsets)
 
     def read_document_lengths(self, shard: ShardInfo) -> NDArray[np.int64]:
-        """Tokens of each of a shard's documents; reads no tokens, and so checks no digest."""
+        """Tokens (num_documents,) of each document of a shard. No tokens are read, and so no digest is checked."""
         path = join(self.folder, shard.file)
         try:
             with open_read(path) as file:
@@ -153,12 +157,18 @@ class TokenStore:
         return pa.BufferReader(data)
 
 
+def _shard_info(stored: Mapping[str, Any]) -> ShardInfo:
+    """A shard from its entry in a manifest. Raises: KeyError, TypeError."""
+    splits = {name: split for split, name in STORED_NAMES.items()}
+    return ShardInfo(**{**stored, "split": splits[stored["split"]]})
+
+
 def _unreadable(path: str, error: Exception, folder: str) -> str:
     return f"the shard {path} of the token store cannot be read: {error}; delete {folder} and build the corpus again"
 
 
 def _flatten(column: pa.ChunkedArray) -> tuple[Any, np.ndarray[Any, np.dtype[np.int64]]]:
-    """A list column's values and its offsets: (values,), (rows + 1,)."""
+    """Values and offsets of a column of lists: (num_values,), (num_rows + 1,)."""
     array = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
     return array.flatten().to_numpy(), array.offsets.to_numpy().astype(np.int64)
 

@@ -1,4 +1,4 @@
-"""Training a tokenizer on a corpus, kept by fingerprint under STORAGE/tokenizers, and how well one fits a text."""
+"""Training of a tokenizer on a corpus, saved by its key under STORAGE/tokenizers; a report on how it cuts a text."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import TRAINERS
 from orchestrator.corpus.input_files import find_files
-from orchestrator.corpus.shard_tokenization import is_held_out
+from orchestrator.corpus.shard_tokenization import is_validation
 from orchestrator.corpus.units import read_corpus
 from orchestrator.errors import CorpusError
 from orchestrator.results import TokenizerResult
@@ -20,14 +20,14 @@ from orchestrator.storage import digest_file, exists, join, read_json, write_byt
 
 FORMAT = "tokenizer-1"
 MANIFEST = "manifest.json"
-HELD_OUT_SHARE = 0.02
-"""Documents that the report is computed on and the vocabulary does not see."""
-HELD_OUT_BYTES = 4 << 20
-"""Of these at most, so that they fit in memory; the others are trained on."""
+VALIDATION_FRACTION = 0.02
+"""Share of the documents that the report is computed on, and that the vocabulary is not learned from."""
+VALIDATION_BYTES = 4 << 20
+"""Largest size of these documents together, so that they fit in memory; further ones are trained on."""
 
 
 def train_tokenizer(spec: TokenizerSpec, storage: str) -> TokenizerResult:
-    """Learn a vocabulary, or find the one learnt before from the same files.
+    """Learn a vocabulary, unless the same one was learned from the same files before.
 
     Raises: CorpusError for text that is missing, empty or broken.
     """
@@ -36,16 +36,16 @@ def train_tokenizer(spec: TokenizerSpec, storage: str) -> TokenizerResult:
         kept = _load_kept(folder)
         if kept is not None:
             return kept
-    held_out: list[str] = []
+    validation: list[str] = []
     train = TRAINERS[spec.algorithm]
-    tokenizer = train(_training_texts(spec, held_out), spec.vocab_size, spec.lowercase, spec.min_frequency)
-    report = tokenizer_report(tokenizer, held_out)
+    tokenizer = train(_training_texts(spec, validation), spec.vocab_size, spec.lowercase, spec.min_frequency)
+    report = tokenizer_report(tokenizer, validation)
     _save(tokenizer, folder, report)
     return TokenizerResult(folder, tokenizer.fingerprint, tokenizer.vocab_size, report)
 
 
 def tokenizer_report(tokenizer: Tokenizer, texts: Iterable[str]) -> dict[str, float]:
-    """How the tokenizer cuts these texts; empty when they hold no word.
+    """Report on how a tokenizer cuts texts; empty when they have no word.
 
     `fertility`: pieces per word (Ács 2019), words being cut as this tokenizer does it, WordPiece at space and
     punctuation; `unknown_rate`: unknown tokens per word; `characters_per_token`: without white space, the number by
@@ -75,18 +75,18 @@ def _key(spec: TokenizerSpec) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def _training_texts(spec: TokenizerSpec, held_out: list[str]) -> Iterator[str]:
-    """The texts to learn from; those for the report go to `held_out`."""
-    room = HELD_OUT_BYTES
+def _training_texts(spec: TokenizerSpec, validation: list[str]) -> Iterator[str]:
+    """Texts to learn from; the texts for the report are added to `validation`."""
+    room = VALIDATION_BYTES
     empty = True
     for document in read_corpus(spec.corpus, spec.max_bytes):
         empty = False
         num_bytes = len(document.text.encode())
-        if is_held_out(document.text, HELD_OUT_SHARE) and num_bytes <= room:
+        if is_validation(document.text, VALIDATION_FRACTION) and num_bytes <= room:
             room -= num_bytes
-            held_out.append(document.text)
+            validation.append(document.text)
         else:
-            # By paragraph: the library takes many times a text's length while it works on it.
+            # One paragraph at a time: the library takes many times a text's size while it works on it.
             yield from document.text.split("\n")
     if empty:
         hold = "holds" if len(spec.corpus.files) == 1 else "hold"
@@ -94,7 +94,7 @@ def _training_texts(spec: TokenizerSpec, held_out: list[str]) -> Iterator[str]:
 
 
 def _save(tokenizer: Tokenizer, folder: str, report: dict[str, float]) -> None:
-    """The tokenizer's files, then the manifest: only with it the folder counts."""
+    """Save the tokenizer's files, and the manifest last: a folder without one is not used."""
     with tempfile.TemporaryDirectory() as temporary:
         tokenizer.save(temporary)
         digests = {
@@ -111,7 +111,7 @@ def _save(tokenizer: Tokenizer, folder: str, report: dict[str, float]) -> None:
 
 
 def _load_kept(folder: str) -> TokenizerResult | None:
-    """What was trained before, unless it was damaged since."""
+    """The tokenizer that was trained before; None when its files were damaged since."""
     try:
         manifest = read_json(join(folder, MANIFEST))
         whole = all(digest_file(join(folder, name)) == digest for name, digest in manifest["files"].items())

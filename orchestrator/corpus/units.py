@@ -1,6 +1,6 @@
-"""How a corpus is cut into units of work: bundles of files, and in them batches of documents, one per shard.
+"""Units of work that a corpus is cut into: bundles of files, and batches of documents, of which each becomes a shard.
 
-Both depend on the files and `shard_bytes` alone. So the shards and the corpus digest are the same for any number of
+Both depend on the files and on `shard_bytes` alone. So the shards and the corpus digest are the same for any number of
 CPUs, and a unit that is done twice writes the same file twice.
 """
 
@@ -16,24 +16,27 @@ from orchestrator.results import FileCount
 from orchestrator.specs import TextSource
 
 BUNDLE_BYTES = 64 << 20
-"""Consecutive files read by one task, as they lie on disk; a larger file is a bundle by itself."""
+"""Stored size of the consecutive files that one task reads; a larger file is a bundle of its own."""
 
 Bundle = tuple[InputFile, ...]
 
 
 @dataclass(frozen=True)
 class DocumentBatch:
-    """Consecutive documents of a bundle, each as often as its language's sampling says, about `shard_bytes` of text."""
+    """Consecutive documents of a bundle, about `shard_bytes` of text.
+
+    A document is in it as often as the sampling of its language says.
+    """
 
     documents: Sequence[Document]
     num_bytes_read: int
-    """Read from the files, as they lie on disk, since the batch before."""
+    """Bytes that were read since the batch before, as the files are stored."""
     files: Sequence[FileCount]
-    """The files that ended within it."""
+    """Counts of the files that ended within the batch."""
 
 
 def plan_bundles(files: Sequence[InputFile], source: TextSource) -> tuple[Bundle, ...]:
-    """Files to bundles, in order. One bundle takes all when the documents are to be counted across files."""
+    """Cut files into bundles, in order; one bundle takes all of them where documents are counted across files."""
     if source.max_documents is not None:
         return (tuple(files),)
     bundles: list[list[InputFile]] = []
@@ -48,9 +51,10 @@ def plan_bundles(files: Sequence[InputFile], source: TextSource) -> tuple[Bundle
 
 
 def read_corpus(source: TextSource, max_bytes: int | None = None) -> Iterator[Document]:
-    """All documents, in this process; ends once `max_bytes` of text were read. Raises: CorpusError.
+    """Read all documents in this process, or those of the first `max_bytes` of text. Raises: CorpusError.
 
-    In order; languages that are sampled take turns, so that what is read before the end has their shares.
+    Documents come in the order of the files. Languages that are sampled take turns, so that any beginning has them in
+    their shares.
     """
     files = find_files(source)
     by_language = groupby(files, key=lambda file: 0 if source.sampling_exponent == 1 else file.language)
@@ -81,7 +85,7 @@ def _repeat(documents: Iterable[Document], mean: float) -> Iterator[Document]:
 
 
 def read_batches(bundle: Bundle, source: TextSource, shard_bytes: int) -> Iterator[DocumentBatch]:
-    """A bundle's documents in batches; the last one may have few, or none. Raises: CorpusError."""
+    """Read the documents of a bundle in batches; the last batch may have few, or none. Raises: CorpusError."""
     documents: list[Document] = []
     counts: list[FileCount] = []
     num_text_bytes = bytes_before = 0

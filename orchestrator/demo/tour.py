@@ -68,7 +68,7 @@ def comparison(registry: Registry, sweeps: dict[str, str]) -> pandas.DataFrame:
     """For each sweep, the best recipe's score from pretrained and from random weights, beside the baseline."""
     rows = []
     for task, run_id in sweeps.items():
-        trials = registry.trials(run_id)
+        trials = registry.trials.frame(run_id)
         metric = registry.run(run_id).metric
         scores = trials.assign(score=trials[f"metrics.{metric}"], start=trials["params.init_from"])
         best = scores.groupby(scores["start"] == "random")["score"].max()

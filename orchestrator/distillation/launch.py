@@ -23,8 +23,8 @@ POLL_S = 0.2
 
 def run_distillation(
     spec: DistillSpec,
-    task: Task,
     *,
+    task: Task,
     run_folder: str,
     attempt: int,
     storage: str,
@@ -35,13 +35,12 @@ def run_distillation(
     resumed run.
 
     Args:
-        task: the spec's task, loaded.
+        task: the spec's task.
         storage: for what runs share.
         resolve_name: the folder of a model that a field names, from field and name.
 
     Raises: what `distill` raises; RunFailedError when the process keeps dying; what `on_event` raises.
     """
-    assert spec.task is not None, "a pretrained teacher's student is trained by distill_on_corpus"
     task.file("train")  # a task without one teaches nothing
     init_from = spec.recipe.init_from
     job = DistillJob(

@@ -19,14 +19,14 @@ from bert_core.distillation import hidden_cosine_loss, last_hidden_states, soft_
 from bert_core.errors import CheckpointError
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
-from bert_core.losses import PretrainingSums, cross_entropy_sums
+from bert_core.losses import cross_entropy_sums
 from orchestrator.corpus.stream import ExampleStream, SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.distillation.comparison import compare_sizes
 from orchestrator.distillation.launch import waiting_for
-from orchestrator.pretraining.job import build_held_out, check_start
+from orchestrator.pretraining.job import build_validation, check_start
 from orchestrator.pretraining.launch import PretrainRequest, run_pretraining, uses_gpu
-from orchestrator.pretraining.step import loss_of_sums, packed_inputs
+from orchestrator.pretraining.loss import GlobalCounts, Sums, loss_of_sums, packed_inputs
 from orchestrator.results import PretrainResult
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.distill import DistillSpec, ObjectiveSpec
@@ -44,25 +44,25 @@ class MaskedTokenLoss:
     objective: ObjectiveSpec
 
     def __call__(
-        self, model: BertForPreTraining, batch: PackedBatch, spec: PretrainSpec, counts: Tensor
-    ) -> tuple[PretrainingSums, Tensor]:
+        self, model: BertForPreTraining, batch: PackedBatch, spec: PretrainSpec, counts: GlobalCounts
+    ) -> tuple[Sums, Tensor]:
         device, objective = counts.device, self.objective
         teacher = load_teacher(self.teacher_folder, device)
-        inputs = seqs, positions, _, _ = packed_inputs(batch, device)
+        seqs, labels = packed_inputs(batch, device)
+        positions = labels.masked_positions
         with torch.autocast(device.type, torch.bfloat16, enabled=spec.precision == "bf16"):
             with last_hidden_states(model.bert) as seen:
-                sums = model.sums(*inputs)
+                sums = model.packed_loss_sums(seqs, labels, counts.num_predictions)
             with torch.no_grad():
                 theirs = teacher.bert.encode(seqs)  # (T, H)
             loss = objective.labels_weight * loss_of_sums(sums, counts)
             if objective.soft_targets_weight:
                 logits, targets = _common(model, seen[-1][positions], teacher, theirs[positions])  # (P, V) each
-                share = len(positions) / counts[0]
-                loss = loss + objective.soft_targets_weight * share * soft_target_loss(
-                    logits, targets, objective.temperature
-                )
+                share = len(positions) / counts.num_predictions["masked_lm"]
+                soft = soft_target_loss(logits, targets, objective.temperature)
+                loss = loss + objective.soft_targets_weight * share * soft
             if objective.hidden_cosine_weight:
-                share = seqs.num_tokens / counts[2]
+                share = seqs.num_tokens / counts.num_tokens
                 loss = loss + objective.hidden_cosine_weight * share * hidden_cosine_loss(seen[-1], theirs)
         return sums, loss
 
@@ -111,14 +111,14 @@ def distill_on_corpus(
         num_hidden_layers=spec.num_hidden_layers,
     )
     result = run_pretraining(request, **callbacks)
-    shards = SplitShards(TokenStore.open(result.datasets[0].path), "held_out")
-    held_out = build_held_out(request.spec, shards, request.tokenizer)
-    if held_out is None:
+    shards = SplitShards(TokenStore.open(result.datasets[0].path), "validation")
+    validation = build_validation(request.spec, shards, request.tokenizer)
+    if validation is None:
         return result
     num_gpus = int(uses_gpu(request.spec))
     compare: Any = ray.remote(num_cpus=request.spec.execution.cpus_per_worker, num_gpus=num_gpus)(compare_pretrained)
     folders = (join(request.run_folder, "model"), teacher_folder)
-    work = compare.remote(*folders, held_out, request.spec, "cuda" if num_gpus else "cpu")
+    work = compare.remote(*folders, validation, request.spec, "cuda" if num_gpus else "cpu")
     with waiting_for(work, "the student is trained, but not compared with its teacher"):
         compared = ray.get(work)
     return replace(result, metrics={**result.metrics, **compared})
@@ -126,7 +126,7 @@ def distill_on_corpus(
 
 @torch.inference_mode()
 def compare_pretrained(
-    student_folder: str, teacher_folder: str, held_out: ExampleStream, spec: PretrainSpec, device_name: str = "cpu"
+    student_folder: str, teacher_folder: str, validation: ExampleStream, spec: PretrainSpec, device_name: str = "cpu"
 ) -> dict[str, float]:
     """Both on the held-out examples: `agreement`, the share of masks that they fill alike, the teacher's scores, sizes
     and speeds, which are taken part by part in turn.
@@ -136,7 +136,7 @@ def compare_pretrained(
     models = [
         BertForPreTraining.from_pretrained(local_copy(folder)).to(device) for folder in (student_folder, teacher_folder)
     ]
-    parts = [part for _, batch in held_out.batches(range(1), 0, 1) for part in batch.split(_PART_SIZE)]
+    parts = [part for _, batch in validation.batches(range(1), 0, 1) for part in batch.split(_PART_SIZE)]
     for model in models:
         _answer(model, parts[0], device)  # warms up
     num_alike, seconds, sums = 0.0, [0.0, 0.0], torch.zeros(3)
@@ -164,5 +164,5 @@ def compare_pretrained(
 
 def _answer(model: BertForPreTraining, part: PackedBatch, device: torch.device) -> Tensor:
     """Logits at the masked positions, on the CPU: (P, V)."""
-    seqs, positions, _, _ = packed_inputs(part, device)
-    return model.predict(model.bert.encode(seqs)[positions]).float().cpu()
+    seqs, labels = packed_inputs(part, device)
+    return model.predict(model.bert.encode(seqs)[labels.masked_positions]).float().cpu()

@@ -1,8 +1,8 @@
-"""Runs as Ray jobs: a small upload with the one resolved spec, and `orchestrator run` on the cluster's head.
+"""Runs as Ray jobs: a small upload with the whole spec, and `orchestrator run` on the cluster's head.
 
-Settings that were given travel in the job's command; for the rest the cluster's own ones hold. Anyone who sees the
-dashboard can read that command; so a registry URL with a password is refused, and `file:PATH` (a file on the cluster)
-is the way.
+Settings that were given here travel in the job's command; for all others the cluster's own hold. Anyone who sees the
+dashboard can read that command. So a registry URL with a password is refused; `file:PATH`, a file on the cluster, holds
+one safely.
 """
 
 import logging
@@ -23,7 +23,7 @@ from orchestrator.models.resolve import is_place
 from orchestrator.settings import HOME_VARIABLE, Settings, has_password
 from orchestrator.specs import AnySpec
 from orchestrator.specs.loading import spec_values
-from orchestrator.specs.references import MODEL_FIELDS, STAGE_MARK, TOKENIZER_FIELDS
+from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK
 from orchestrator.storage import exists, write_json
 from orchestrator.storage.files import absolute
 
@@ -35,11 +35,11 @@ _CHATTY_LOGGERS = (
     "ray.dashboard.modules.job.sdk",
     "ray._private.runtime_env.packaging",
 )
-_PATH_FIELDS = ("files", "folder", *MODEL_FIELDS, *TOKENIZER_FIELDS)
+_PATH_FIELDS = ("files", "folder", *NAME_FIELDS)
 
 
 class JobDetails(Protocol):
-    """What is read of Ray's account of a job."""
+    """The part of Ray's record of a job that is read here."""
 
     status: Any
     message: str | None
@@ -48,11 +48,11 @@ class JobDetails(Protocol):
 
 @dataclass(frozen=True)
 class SubmittedJob:
-    """A job the cluster has accepted."""
+    """A job that the cluster has accepted."""
 
     id: str
     address: str
-    """Of the dashboard."""
+    """Address of the cluster's dashboard."""
 
 
 def submit_run(spec: AnySpec, settings: Settings) -> SubmittedJob:
@@ -141,21 +141,21 @@ def entrypoint(spec: AnySpec, settings: Settings) -> str:
 
 
 def with_absolute_paths(values: Any, field: str = "") -> Any:
-    """The same values with relative paths that lead somewhere from here made absolute: a job runs elsewhere."""
+    """Make those relative paths absolute that lead to something here: a job runs in another folder."""
     if isinstance(values, dict):
         return {key: with_absolute_paths(value, _field(field, key)) for key, value in values.items()}
     if isinstance(values, list):
         return [with_absolute_paths(value, field) for value in values]
     if field in _PATH_FIELDS and isinstance(values, str) and "://" not in values and not values.startswith(STAGE_MARK):
         is_glob = any(sign in values for sign in "*?[")
-        is_there = is_place(field, values) if field in MODEL_FIELDS + TOKENIZER_FIELDS else exists(values)
+        is_there = is_place(field, values) if field in NAME_FIELDS else exists(values)
         if is_there or (is_glob and field == "files"):
             return absolute(values)
     return values
 
 
 def _field(above: str, key: str) -> str:
-    """The field whose value stands at a key: splits of `files` and an axis's `choice` are no fields of their own."""
+    """Name of the field whose value stands at a key: splits of `files` and an axis's `choice` are no fields."""
     if above == "stages":  # a stage may be called like a field
         return ""
     return above if above == "files" or key == "choice" else key
@@ -174,7 +174,7 @@ def _client(address: str) -> Any:
 
 @contextmanager
 def _translated(address: str) -> Iterator[None]:
-    """What Ray's HTTP client raises, as ClusterErrors."""
+    """Turn what Ray's HTTP client raises in the block into ClusterErrors."""
     try:
         yield
     except ClusterError:

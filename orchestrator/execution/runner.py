@@ -1,14 +1,12 @@
-"""Carry specs out: the record around a run, a Ray for it, and stages that use one another's results.
+"""Runner of specs: the record around a run, a Ray for it, and stages that use one another's results.
 
-    spec ─► looked over (nothing started, nothing recorded) ─► Ray ─► run recorded ─► stage ─► result recorded
+    spec ─► checked (nothing started, nothing recorded) ─► Ray ─► run recorded ─► its kind's run ─► result recorded
 
 A failure after the run is recorded is recorded on it; an interruption leaves it STOPPED, to be resumed.
 """
 
 import hashlib
 import json
-import os
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,29 +15,26 @@ from typing import Any
 from uuid import uuid4
 
 from orchestrator.cluster.connection import check_processes, check_resources, connect, is_local, local_resources
-from orchestrator.errors import InputError, RegistryUnavailableError, SpecError
-from orchestrator.execution.recorder import Recorder
+from orchestrator.errors import RegistryUnavailableError, SpecError
+from orchestrator.execution.refusals import check_storage, refuse_if_alive
 from orchestrator.execution.run_log import RunLog
-from orchestrator.execution.stages import StageContext, run_stage
-from orchestrator.models.resolve import pin_names
-from orchestrator.planning.checks import (
-    PlanRow,
-    check_inputs,
-    input_identity,
-    needed_processes,
-    needed_resources,
-    plan_rows,
-)
+from orchestrator.kinds import kind_of, resolved_inputs
+from orchestrator.kinds.base import RunContext
+from orchestrator.kinds.resolved import Resolved
+from orchestrator.planning.checks import check_inputs
+from orchestrator.planning.plan import PlanRow, needed_resources, plan_rows
 from orchestrator.progress import Progress
+from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.results import Result
+from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
-from orchestrator.specs import DistillSpec, EvaluateSpec, PipelineSpec, Spec, SweepSpec
+from orchestrator.specs import PipelineSpec, Spec
 from orchestrator.specs.loading import load_spec, parse_spec, spec_values
+from orchestrator.specs.parts import task_of
+from orchestrator.specs.pipeline import stages_of
 from orchestrator.specs.references import resolve_references
-from orchestrator.storage import delete, exists, join, write_bytes
-from orchestrator.tasks import load_task
+from orchestrator.storage import exists, join
 
 
 def run(
@@ -64,10 +59,11 @@ def run(
 
 def run_spec(spec: Spec, *, settings: Settings, on_started: Callable[[str], None] = lambda run_id: None) -> RunRecord:
     """Carry out a spec as a new run; `on_started` is told its id as soon as it is recorded."""
-    check_inputs(spec, settings)
-    _check_storage(settings.storage)
-    with _session(spec, settings) as laboratory:
-        return laboratory.start(spec, on_started=on_started)
+    inputs = resolved_inputs(spec, settings)
+    check_inputs(spec, inputs)
+    check_storage(settings.storage)
+    with _session(spec, inputs) as session:
+        return session.start(spec, on_started=on_started)
 
 
 def resume_run(
@@ -82,27 +78,28 @@ def resume_run(
         if record.parent_id is not None:
             record = registry.run(record.parent_id)
     on_started(record.id)
-    if record.state == "COMPLETED":
+    if record.state == RunState.COMPLETED:
         return record
-    _refuse_if_alive(record)
+    refuse_if_alive(record)
     spec = parse_spec(record.spec)
-    with _session(spec, settings) as laboratory:
-        return laboratory.go_on(record, spec)
+    with _session(spec, resolved_inputs(spec, settings)) as session:
+        return session.resume(record, spec)
 
 
 def plan_spec(spec: Spec, *, settings: Settings) -> list[PlanRow]:
-    """What a spec needs and does, without starting anything; refuses input that is not there."""
-    check_inputs(spec, settings)
-    return plan_rows(spec, settings)
+    """Plan of a spec: what it does and takes. Nothing is started; input that is not there is refused."""
+    inputs = resolved_inputs(spec, settings)
+    check_inputs(spec, inputs)
+    return plan_rows(spec, inputs)
 
 
 def check_room(spec: Spec, settings: Settings) -> None:
-    """See that the cluster at `settings.address` has room for a spec, or else this machine; no Ray is started on it.
+    """See that the cluster at `settings.address`, or else this machine, has room for a spec; no local Ray is started.
 
     Raises: ClusterError, naming what is missing.
     """
     if is_local(settings):
-        here = local_resources(needed_resources(spec).get("CPU", 0.0))
+        here = local_resources(needed_resources(spec).total.get("CPU", 0.0))
         _check_room(spec, settings, here, [here])
         return
     with connect(settings):
@@ -111,28 +108,32 @@ def check_room(spec: Spec, settings: Settings) -> None:
 
 @dataclass(frozen=True)
 class _Session:
-    """A connected Ray and an open registry."""
+    """A connected Ray, an open registry, and the inputs of the spec that is carried out."""
 
-    settings: Settings
+    inputs: Resolved
     registry: Registry
     recorder: Recorder
+
+    @property
+    def settings(self) -> Settings:
+        return self.inputs.settings
 
     def start(
         self, spec: Spec, tags: Sequence[str] = (), on_started: Callable[[str], None] = lambda run_id: None
     ) -> RunRecord:
         """Record a new run and carry it out."""
-        spec = pin_names(spec, self.settings)
+        spec = self.inputs.pin(spec)
         values = spec_values(spec) | {"tags": [*spec.tags, *tags]}
         run_id = uuid4().hex[:12]
         folder = join(self.settings.storage, "runs", run_id)
-        task = spec.task if isinstance(spec, SweepSpec | DistillSpec | EvaluateSpec) else None
-        metric = None if task is None else load_task(task).metric
+        task = task_of(spec)
+        metric = None if task is None else self.inputs.task(task).metric
         record = self.recorder.start(values, spec.fingerprint(), metric=metric, storage_path=folder, run_id=run_id)
         on_started(run_id)
         return self._carry_out(record, spec)
 
-    def go_on(self, record: RunRecord, spec: Spec) -> RunRecord:
-        """Another attempt at a run."""
+    def resume(self, record: RunRecord, spec: Spec) -> RunRecord:
+        """Make another attempt at a run."""
         return self._carry_out(self.recorder.resume(record.id), spec)
 
     def _carry_out(self, record: RunRecord, spec: Spec) -> RunRecord:
@@ -140,74 +141,70 @@ class _Session:
         try:
             with self.recorder.heartbeating(record.id) as superseded, _logged(run_folder) as progress:
                 progress.say(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
-                context = StageContext(
+                context = RunContext(
                     record.id, record.attempt, run_folder, self.settings, self.recorder, progress, superseded
                 )
-                result: Result | None = None
-                if isinstance(spec, PipelineSpec):
-                    self._pipeline(spec, context)
-                else:
-                    result = run_stage(spec, context)
+                work = self._run_stages if isinstance(spec, PipelineSpec) else self._run_kind
+                record_result = work(spec, context)
                 context.refuse_if_superseded()
-            self.recorder.result(record.id, result)
+            self.recorder.complete(record.id, record_result())
         except BaseException as error:
             with suppress(RegistryUnavailableError):  # the run will read LOST; why it ended is said all the same
-                self.recorder.failed(record.id, error)
+                self.recorder.fail(record.id, error)
             raise
         return self.registry.run(record.id)
 
-    def _pipeline(self, spec: PipelineSpec, context: StageContext) -> None:
-        """Stages in order; each is a run of its own, tagged with the pipeline's id and with what went into it."""
-        outputs: dict[str, str] = {}
-        for stage, asked in spec.stages.items():
-            ready = resolve_references(asked, outputs).named(f"{spec.name}/{stage}")
-            key = f"inputs:{_stage_key(ready, self.settings)}"
-            record = self._stage(ready, key, context)
-            outputs[stage] = self._output(record)
+    def _run_kind(self, spec: Spec, context: RunContext) -> Callable[[], RunOutcome]:
+        """Carry out a spec of any kind; returns the function that writes its result."""
+        kind = kind_of(spec)
+        result = kind.run(spec, self.inputs, context)
+        return lambda: kind.record(result, context.run_id, self.recorder)
 
-    def _stage(self, spec: Spec, key: str, context: StageContext) -> RunRecord:
+    def _run_stages(self, spec: Spec, context: RunContext) -> Callable[[], RunOutcome]:
+        """Carry out a pipeline's stages in order; each is a run, tagged with the pipeline's id and its inputs' digest.
+
+        A pipeline has no result to write: its stages have theirs.
+        """
+        outputs: dict[str, str] = {}
+        for name, asked in stages_of(spec).items():
+            ready = resolve_references(asked, outputs).named(f"{spec.name}/{name}")
+            record = self._stage(ready, f"inputs:{self._stage_key(ready)}", context)
+            outputs[name] = self._output(record)
+            self.inputs.drop_examples()
+        return RunOutcome
+
+    def _stage(self, spec: Spec, key: str, context: RunContext) -> RunRecord:
         tags = (f"pipeline:{context.run_id}", key)
-        completed = self.registry.runs(f"tag = '{key}' and state = 'COMPLETED'", sort="-created_at", limit=1)
+        completed = self.registry.runs(f"tag = '{key}' and state = '{RunState.COMPLETED}'", sort="-created_at", limit=1)
         for run_id in completed["id"]:
             record = self.registry.run(run_id)
             if exists(record.model_folder or self._output(record)):
                 context.progress.say(f"{spec.name}: run {run_id} did this already")
                 self.registry.tag(run_id, tags[0])
                 return record
-        unfinished = f"tag = '{key}' and tag = '{tags[0]}' and state != 'COMPLETED'"
+        unfinished = f"tag = '{key}' and tag = '{tags[0]}' and state != '{RunState.COMPLETED}'"
         for run_id in self.registry.runs(unfinished, sort="-created_at", limit=1)["id"]:
-            return self.go_on(self.registry.run(run_id), spec)
+            return self.resume(self.registry.run(run_id), spec)
         return self.start(spec, tags)
 
     def _output(self, record: RunRecord) -> str:
-        """What later stages use: a model by name and version, else the folder of a tokenizer or a token store."""
-        for model in self.registry.models_of(record.id):
+        """Name of a result in later stages: a model with its version, else the folder of a tokenizer or token store."""
+        for model in self.registry.models.of_run(record.id):
             return model.label
         if record.model_folder:
             return record.model_folder
-        paths = [str(path) for path in self.registry.datasets(record.id)["path"]]
+        paths = [str(path) for path in self.registry.datasets.frame(record.id)["path"]]
         return paths[0] if paths else record.storage_path or ""
 
-
-def _check_storage(storage: str) -> None:
-    """See that results can be written. Raises: InputError."""
-    probe = join(storage, f".probe-{uuid4().hex[:8]}")
-    try:
-        write_bytes(probe, b"")
-        delete(probe)
-    except OSError as error:
-        raise InputError(f"--storage {storage} cannot be written: {error.strerror or error}; give another") from error
-
-
-def _stage_key(spec: Spec, settings: Settings) -> str:
-    """Names a stage's result: the spec's fingerprint and the identity of every file it reads."""
-    text = json.dumps([spec.fingerprint(), input_identity(spec, settings)], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
+    def _stage_key(self, spec: Spec) -> str:
+        """Digest of what decides a stage's result: the spec's fingerprint and the identity of every file it reads."""
+        text = json.dumps([spec.fingerprint(), kind_of(spec).input_identity(spec, self.inputs)], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 @contextmanager
 def _logged(run_folder: str) -> Iterator[Progress]:
-    """What the run says goes to the terminal and to its log, how it ends too."""
+    """Show a run's lines on the terminal and keep them in its log, whose last line is how the run ended."""
     log = RunLog(run_folder)
     progress = Progress(keep=log.write)
     try:
@@ -222,11 +219,12 @@ def _logged(run_folder: str) -> Iterator[Progress]:
 
 
 @contextmanager
-def _session(spec: Spec, settings: Settings) -> Iterator[_Session]:
-    num_cpus = needed_resources(spec).get("CPU", 0.0)
+def _session(spec: Spec, inputs: Resolved) -> Iterator[_Session]:
+    settings = inputs.settings
+    num_cpus = needed_resources(spec).total.get("CPU", 0.0)
     with Registry(settings.registry) as registry, connect(settings, num_cpus=num_cpus):
         _check_room(spec, settings)
-        yield _Session(settings, registry, Recorder(registry))
+        yield _Session(inputs, registry, Recorder(registry))
 
 
 def _check_room(
@@ -236,26 +234,6 @@ def _check_room(
     nodes: Sequence[Mapping[str, float]] | None = None,
 ) -> None:
     place = "this machine" if is_local(settings) else "the cluster"
-    check_resources(needed_resources(spec), have, place)
-    check_processes(needed_processes(spec), nodes, place)
-
-
-def _refuse_if_alive(record: RunRecord) -> None:
-    """Two drivers of one run would work against each other."""
-    if record.state != "RUNNING":
-        return
-    here = record.host == socket.gethostname()
-    if here and (record.pid in (None, os.getpid()) or not _is_alive(record.pid)):
-        return
-    what_to_do = f"end process {record.pid}" if here else "wait until it is shown as LOST, or end it there"
-    raise InputError(f"run {record.id} is still running on {record.host}; {what_to_do}, then resume")
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    needs = needed_resources(spec)
+    check_resources(needs.total, have, place)
+    check_processes(needs.processes, nodes, place)

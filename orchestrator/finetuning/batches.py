@@ -21,7 +21,7 @@ def make_batch(features: Features[Any], windows: NDArray[np.int64], device: torc
         np.concatenate([[0], np.cumsum(features.lengths[windows])]),
     )
     if features.states is not None:
-        seqs = replace(seqs, states=torch.from_numpy(features.states[tokens]))
+        seqs = replace(seqs, frozen_states=torch.from_numpy(features.states[tokens]))
     targets = head.targets(features, windows, tokens)
     tabular_features = head.tabular_features(features, windows)
     return Batch(

@@ -2,29 +2,22 @@
 
 import hashlib
 import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 
 from pydantic import ValidationError
 
-from bert_core.counter_random import derive_key, uniform
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.recipe_checks import check_recipe
+from orchestrator.search import SEARCHES
+from orchestrator.search.axes import Point, Scalar
+from orchestrator.search.base import Search
 from orchestrator.specs import RecipeSpec, SweepSpec
-from orchestrator.specs.axes import Axis, Choice, IntUniform, LogUniform, Scalar, Uniform
 from orchestrator.specs.problems import rule_of
 from orchestrator.specs.recipe import UNFROZEN_FIELDS
 from orchestrator.specs.task import Head, Objective
 from orchestrator.training.batch_order import num_evaluations
-
-Point = Mapping[str, Scalar]
-"""A value for each axis of the space."""
-
-_DRAWS_PER_POINT = 100
-"""Random search gives up on finding another new point after so many draws for each: the space is used up."""
 
 
 @dataclass(frozen=True)
@@ -55,68 +48,23 @@ def _digest(values: Mapping[str, object]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def axis_values(axis: Axis | tuple[Scalar, ...]) -> tuple[Scalar, ...] | None:
-    """The values of an axis that lists them; None for a range."""
-    if isinstance(axis, Choice):
-        return axis.choice
-    return axis if isinstance(axis, tuple) else None
+def build_search(spec: SweepSpec, proposed: Sequence[Point] = ()) -> Search:
+    """The spec's search algorithm; `proposed` are the points of an earlier attempt, where the algorithm learns."""
+    return SEARCHES[spec.search](spec.axes, max_points=spec.trials, seed=spec.search_seed, proposed=proposed)
 
 
 def listed_values(spec: SweepSpec, name: str) -> tuple[Scalar | None, ...]:
     """All values that a recipe field takes in the sweep; none where it ranges."""
-    axis = spec.space.get(name)
-    return (getattr(spec.recipe, name),) if axis is None else axis_values(axis) or ()
+    axis = spec.axes.get(name)
+    return (getattr(spec.recipe, name),) if axis is None else axis.listed or ()
 
 
 def value_bounds(spec: SweepSpec, name: str) -> tuple[float, float]:
     """The smallest and the largest value that a number of the recipe takes in the sweep."""
     ends = (0.0, 1 - 2.0**-53)
-    values = listed_values(spec, name) or [value_at(spec.space[name], share) for share in ends]
+    values = listed_values(spec, name) or [spec.axes[name].value_at(share) for share in ends]
     numbers = [float(value) for value in values if value is not None]
     return min(numbers), max(numbers)
-
-
-def grid_points(spec: SweepSpec) -> Iterator[Point]:
-    """Every combination of the listed values, the last axis running fastest; the first `trials` of them."""
-    values = [axis_values(axis) for axis in spec.space.values()]
-    listed = [tuple(dict.fromkeys(axis)) for axis in values if axis is not None]
-    assert len(listed) == len(values), "the spec refuses ranges in a grid"
-    for number, combination in enumerate(product(*listed)):
-        if spec.trials is not None and number >= spec.trials:
-            return
-        yield dict(zip(spec.space, combination, strict=True))
-
-
-def random_points(spec: SweepSpec) -> Iterator[Point]:
-    """`trials` different points, or all where the space has fewer; draws depend on `search_seed` and the axis alone."""
-    assert spec.trials is not None, "the spec asks for `trials` here"
-    seen: set[str] = set()
-    for draw in range(spec.trials * _DRAWS_PER_POINT):
-        point = {
-            name: value_at(axis, float(uniform(derive_key(spec.search_seed, "search", name), draw)))
-            for name, axis in spec.space.items()
-        }
-        digest = _digest(point)
-        if digest not in seen:
-            seen.add(digest)
-            yield point
-        if len(seen) == spec.trials:
-            return
-
-
-def value_at(axis: Axis | tuple[Scalar, ...], share: float) -> Scalar:
-    """The value of an axis at a share in [0, 1) of its length."""
-    match axis:
-        case Uniform(uniform=(low, high)):
-            return low + share * (high - low)
-        case LogUniform(log_uniform=(low, high)):
-            return math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
-        case IntUniform(int_uniform=(first, last)):
-            return first + int(share * (last - first + 1))
-        case _:
-            values = axis_values(axis)
-            assert values is not None
-            return values[int(share * len(values))]
 
 
 def plan_trials(spec: SweepSpec, point: Point, point_number: int) -> list[TrialPlan]:
@@ -147,7 +95,7 @@ def check_space(spec: SweepSpec, head: Head, objective: Objective | None = None)
         raise SpecError(
             "space.num_lstm_layers has 0, where recipe.lstm_hidden_size says nothing; sweep over them in two specs"
         )
-    plan_trials(spec, {name: value_at(axis, 0.382) for name, axis in spec.space.items()}, 0)
+    plan_trials(spec, {name: axis.value_at(0.382) for name, axis in spec.axes.items()}, 0)
     check_recipe(spec.recipe, head, objective, spec.space)
 
 

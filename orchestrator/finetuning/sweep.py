@@ -1,7 +1,7 @@
 """A sweep from its spec to its result: data once, trials by Ray Tune, the best model, its one look at the test split.
 
 Files, in the run's folder:
-    points.json                      what Optuna proposed, in order: an interrupted search tries the same again
+    points.json                      what a search that learns from scores proposed, in order: tried again when resumed
     trials/<key>/predictions.jsonl   a row per validation example, of every completed trial
     trials/<key>/model               the weights of the best trial so far; those of others go as they are superseded
     model                            the best trial's model, when all trials have ended
@@ -20,7 +20,7 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.building import check_fit
 from orchestrator.finetuning.evaluation import evaluate_model
-from orchestrator.finetuning.search_space import check_space, listed_values, most_evaluations, value_at
+from orchestrator.finetuning.search_space import check_space, listed_values, most_evaluations
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress, first_reason
 from orchestrator.finetuning.trial import TrialJob, baseline_metrics, prepare_trial_features, run_trial, trial_folder
 from orchestrator.finetuning.trial_queue import TrialQueue
@@ -48,8 +48,8 @@ from orchestrator.tasks import (
 
 def run_sweep(
     spec: SweepSpec,
-    task: Task,
     *,
+    task: Task,
     run_folder: str,
     storage: str,
     resolve_name: Callable[[str, str], str],
@@ -62,7 +62,7 @@ def run_sweep(
     validation split, the earlier one of equals; pruned trials do not compete.
 
     Args:
-        task: the spec's task, loaded; each of its splits is read once.
+        task: the spec's task; each of its splits is read once.
         run_folder: where an earlier attempt, if any, left its files.
         storage: for what runs share.
         resolve_name: the folder of a model or tokenizer that a recipe's field names, from field and name.
@@ -157,7 +157,7 @@ def _prepare_data(
 def _listed_recipes(spec: SweepSpec) -> Iterator[RecipeSpec]:
     """One recipe for each combination of what decides the features; a range stands as its lower end."""
     names = ("init_from", "tokenizer", "max_seq_length", "doc_stride", "max_query_length", "context")
-    values = [listed_values(spec, name) or (value_at(spec.space[name], 0.0),) for name in names]
+    values = [listed_values(spec, name) or (spec.axes[name].value_at(0.0),) for name in names]
     for combination in product(*values):
         yield spec.recipe.model_copy(update=dict(zip(names, combination, strict=True)))
 

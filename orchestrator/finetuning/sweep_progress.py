@@ -9,6 +9,7 @@ from orchestrator.finetuning.trial import baseline_metrics
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.progress import duration
 from orchestrator.results import MetricEvent, TrialResult, TrialStart
+from orchestrator.run_states import RunState
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class SweepProgress:
             plan.key,
             plan.number,
             plan.parameters,
-            "PRUNED",
+            RunState.PRUNED,
             plan.seed,
             best_step=event.step if event else 0,
             metrics={**event.values, **baseline_metrics(self.baseline)} if event else {},
@@ -88,14 +89,20 @@ class SweepProgress:
     def died(self, plan: TrialPlan, reason: str) -> TrialResult:
         """The result of a trial whose process died more often than the spec allows."""
         return TrialResult(
-            plan.key, plan.number, plan.parameters, "FAILED", plan.seed, error=reason, seconds=self._seconds(plan.key)
+            plan.key,
+            plan.number,
+            plan.parameters,
+            RunState.FAILED,
+            plan.seed,
+            error=reason,
+            seconds=self._seconds(plan.key),
         )
 
     def _seconds(self, key: str) -> float:
         return time.monotonic() - self._started_at.get(key, self._begun_at)
 
     def _keep_best(self, result: TrialResult) -> None:
-        if result.state != "COMPLETED":
+        if result.state != RunState.COMPLETED:
             return
         if self.best is None or rank(result, self.metric) > rank(self.best, self.metric):
             result, self.best = self.best or result, result
@@ -115,13 +122,13 @@ class SweepProgress:
 
 
 def _describe(result: TrialResult, metric: str) -> str:
-    if result.state == "FAILED":
+    if result.state == RunState.FAILED:
         return f"number {result.number} failed: {result.error}"
     score = f"{metric} {result.metrics[metric]:.4f}" if metric in result.metrics else "no score"
-    return f"number {result.number} {'pruned at' if result.state == 'PRUNED' else 'reached'} {score}"
+    return f"number {result.number} {'pruned at' if result.state == RunState.PRUNED else 'reached'} {score}"
 
 
 def first_reason(results: Mapping[str, TrialResult]) -> str:
     """Why the first of trials that did not complete ended."""
-    first = min(results.values(), key=lambda result: (result.state != "FAILED", result.number))
-    return first.error or ("no reason given" if first.state == "FAILED" else "pruned; try scheduler: none")
+    first = min(results.values(), key=lambda result: (result.state != RunState.FAILED, result.number))
+    return first.error or ("no reason given" if first.state == RunState.FAILED else "pruned; try scheduler: none")

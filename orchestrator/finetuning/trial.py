@@ -25,6 +25,7 @@ from orchestrator.finetuning.model_folder import record_of, save_model_folder
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.training import BestEvaluation, Evaluation, Loss, fine_tune
 from orchestrator.results import MetricEvent, Split, TrialResult
+from orchestrator.run_states import RunState
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import join, local_copy
@@ -81,7 +82,7 @@ def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult:
             plan.key,
             plan.number,
             plan.parameters,
-            "FAILED",
+            RunState.FAILED,
             plan.seed,
             error=_reason(error),
             seconds=perf_counter() - begun_at,
@@ -90,7 +91,7 @@ def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult:
         plan.key,
         plan.number,
         plan.parameters,
-        "COMPLETED",
+        RunState.COMPLETED,
         plan.seed,
         best_step=best.evaluation.step,
         metrics={

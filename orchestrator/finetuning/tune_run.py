@@ -15,8 +15,8 @@ from typing import Any
 from uuid import uuid4
 
 from ray import tune
+from ray.tune import schedulers as tune_schedulers
 from ray.tune.experiment import Trial
-from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 from ray.tune.search import ConcurrencyLimiter, Searcher
 
 from orchestrator.finetuning.search_space import TrialPlan
@@ -24,6 +24,7 @@ from orchestrator.finetuning.sweep_progress import SweepProgress
 from orchestrator.finetuning.trial import Report
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.results import MetricEvent, TrialResult
+from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import SweepSpec
 from orchestrator.storage import delete, join
 
@@ -145,7 +146,7 @@ def run_with_tune(
         tune.with_resources(trainable, {"cpu": execution.cpus_per_trial, "gpu": execution.gpus_per_trial}),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
-            scheduler=_scheduler(spec, max_evaluations),
+            scheduler=build_scheduler(spec.scheduler, max_evaluations),
             num_samples=progress.queue.num_trials,
             reuse_actors=True,
             trial_name_creator=_trial_name,
@@ -177,16 +178,11 @@ def _trial_name(trial: Trial) -> str:
     return f"{trial.config[PLAN].number:05d}-{trial.config[PLAN].key}"
 
 
-def _scheduler(spec: SweepSpec, max_evaluations: int) -> TrialScheduler:
-    """ASHA (Li et al. 2018, https://arxiv.org/abs/1810.05934), its time counted in evaluations, a third going on.
-
-    The time limit lies beyond the last evaluation: a trial ends of itself.
-    """
-    if spec.scheduler == "none":
-        return FIFOScheduler()
-    return ASHAScheduler(
-        time_attr=EVALUATION, metric=SCORE, mode="max", max_t=max_evaluations + 1, grace_period=1, reduction_factor=3
-    )
+def build_scheduler(name: str, max_evaluations: int) -> tune_schedulers.TrialScheduler:
+    """Tune's object for a scheduler of the list; a trial's time is counted in evaluations."""
+    scheduler = SCHEDULERS[name]
+    options = scheduler.options(score=SCORE, evaluation=EVALUATION, max_evaluations=max_evaluations)
+    return getattr(tune_schedulers, scheduler.tune_class)(**options)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The network that a spec describes; no torch, so that a plan can look at it."""
+"""Configuration of the network that a spec describes, without torch."""
 
 from bert_core.config import BertConfig
 from bert_core.sizes import shape_of
@@ -6,7 +6,7 @@ from orchestrator.specs import ModelSpec
 
 
 def build_config(model: ModelSpec, vocab_size: int, pad_token_id: int = 0) -> BertConfig:
-    """The model's shape for a vocabulary. Raises: ConfigError when its numbers cannot be a model."""
+    """Configuration of a spec's model for a vocabulary. Raises: ConfigError when its numbers cannot be a model."""
     num_hidden_layers, hidden_size = shape_of(model.size)
     asked = {
         "num_attention_heads": model.num_attention_heads,

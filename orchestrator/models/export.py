@@ -1,4 +1,4 @@
-"""A model's folder copied out of the storage."""
+"""Export of models: a folder copied out of the storage."""
 
 import shutil
 from pathlib import Path
@@ -12,7 +12,6 @@ from orchestrator.storage import exists, local_copy, write_folder
 
 def export_model(model: str, target: str, settings: Settings) -> str:
     """Copy a model's folder to a new one, whole or not at all. Raises: InputError, CheckpointError, NotFoundError."""
-
     source = Path(local_copy(resolve_model(model, settings)))
     if exists(target):
         raise InputError(f"{target} is there already; name a folder that is not")

@@ -1,4 +1,4 @@
-"""What a finished model folder is, told without loading it."""
+"""Facts of a finished model folder, read without loading the model: its digest and its size."""
 
 import json
 from math import prod
@@ -9,12 +9,12 @@ from orchestrator.storage import digest_file, join, open_read
 
 
 def describe_model(folder: str, head: str) -> ModelResult:
-    """The folder's digest and size, as a stage hands them over."""
+    """A model folder as a result: its digest and its number of parameters."""
     return ModelResult(folder, digest_file(join(folder, WEIGHTS_FILE)), count_parameters(folder), head)
 
 
 def count_parameters(folder: str) -> int:
-    """How many numbers a model's weights are; reads only what their file begins with."""
+    """Number of parameters in a model folder; only the header of the weights' file is read."""
     with open_read(join(folder, WEIGHTS_FILE)) as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     return sum(prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")

@@ -1,4 +1,6 @@
-"""What the names in a spec lead to: folders of models and tokenizers, and the bits that lie there."""
+"""Lookup of the names in a spec: the folders of models and tokenizers, and digests of what lies there."""
+
+from collections.abc import Callable
 
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_files import TOKENIZER_FILES
@@ -14,7 +16,7 @@ MODEL_FILE = "config.json"
 
 
 def resolve_model(name: str, settings: Settings) -> str:
-    """The folder of a model: one given as a path, a registered name (`name`, `name@version`), or a run's model.
+    """Folder of a model, which is given as a path, a registered name (`name`, `name@version`) or a run's id.
 
     Raises: NotFoundError, saying what was looked for and what there is.
     """
@@ -25,7 +27,7 @@ def resolve_model(name: str, settings: Settings) -> str:
         raise NotFoundError(what)
     with Registry(settings.registry) as registry:
         try:
-            folder: str = registry.model(name).folder
+            folder: str = registry.models.get(name).folder
             return folder
         except NotFoundError as error:
             registered = str(error).partition("; ")[2].rstrip(".")
@@ -45,9 +47,9 @@ def resolve_model(name: str, settings: Settings) -> str:
 
 
 def is_place(field: str, name: str) -> bool:
-    """Whether a field's value is itself the path of such a thing; every other one is looked up in the registry.
+    """Whether a field's value is the path of a model or tokenizer; every other value is looked up in the registry.
 
-    A folder that is no model does not stand in the way of a registered model of that name.
+    A folder that is no model does not hide a registered model of the same name.
     """
     if exists(join(name, MODEL_FILE)):
         return True
@@ -58,7 +60,7 @@ def is_place(field: str, name: str) -> bool:
 
 
 def resolve_tokenizer(name: str, settings: Settings) -> str:
-    """The folder or file of a tokenizer: a path, or the tokenizer of a model.
+    """Folder or file of a tokenizer, which is given as a path or as a model that brings its own.
 
     Raises: NotFoundError, saying how to make one.
     """
@@ -74,7 +76,7 @@ def resolve_tokenizer(name: str, settings: Settings) -> str:
 
 
 def resolve_name(field: str, name: str, settings: Settings) -> str:
-    """The folder or file that a field's value leads to, absolute: workers have another current directory.
+    """Absolute path of the folder or file that a field's value leads to: workers have another current directory.
 
     Raises: NotFoundError, naming the field.
     """
@@ -87,27 +89,29 @@ def resolve_name(field: str, name: str, settings: Settings) -> str:
     return absolute(path)
 
 
-def pin_names(spec: SpecT, settings: Settings) -> SpecT:
-    """The spec with registered names as `name@version`, so that it means the same weights for ever.
+def pin_names(spec: SpecT, settings: Settings, resolve: Callable[[str, str], str]) -> SpecT:
+    """Put `name@version` in the place of registered names, so that the spec means the same weights for ever.
 
-    Raises: NotFoundError for a name that leads nowhere.
+    Args:
+        resolve: the folder that a field and its value lead to, as `resolve_name` finds it.
+
+    Raises: what `resolve` raises for a name that leads nowhere.
     """
     with Registry(settings.registry) as registry:
-        models = registry.models()
+        models = registry.models.frame()
         labels = {absolute(str(row.folder)): f"{row.name}@{row.version}" for row in models.itertuples()}
 
         def pin(field: str, name: str) -> str:
             if name.startswith(STAGE_MARK):
                 return name
-            folder = resolve_name(field, name, settings)
+            folder = resolve(field, name)
             return name if is_place(field, name) else labels.get(folder, folder)
 
         return replace_names(spec, pin)
 
 
-def content_digest(field: str, name: str, settings: Settings) -> str:
-    """Of the weights or the tokenizer that a name leads to."""
-    path = resolve_name(field, name, settings)
+def content_digest(field: str, path: str) -> str:
+    """Digest of the weights, or of the tokenizer, in the folder or file that a field's value leads to."""
     if field in TOKENIZER_FIELDS:
         return Tokenizer.load(local_copy(path, skip=(_WEIGHTS,))).fingerprint
     return digest_file(join(path, _WEIGHTS))

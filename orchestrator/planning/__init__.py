@@ -1,1 +1,1 @@
-"""What a spec needs and what forbids it, told before anything starts."""
+"""Planning: a spec is checked and described before anything is started or recorded."""

@@ -1,56 +1,53 @@
-"""What every worker of a pretraining run is given: one frozen value that travels by pickle."""
+"""The job of a pretraining run: one frozen value that every worker gets, by pickle, and what is built from it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-
-import torch
-from torch import Tensor
+from dataclasses import dataclass, replace
 
 from bert_core.checkpoints.pretrained import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.distillation import student_of
-from bert_core.examples.packing import PackedBatch
-from bert_core.examples.sentence_objectives import SegmentConfig
 from bert_core.heads import BertForPreTraining
-from bert_core.losses import PretrainingSums
 from bert_core.masking import MaskingConfig
+from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES
+from bert_core.objectives.base import SentenceObjective
+from bert_core.objectives.batches import SegmentConfig
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_files import TOKENIZER_FILES
 from orchestrator.corpus.shuffle_windows import ShardReader
 from orchestrator.corpus.stream import ExampleStream, StreamConfig
 from orchestrator.errors import CorpusError, SpecError
 from orchestrator.models.config import build_config
+from orchestrator.pretraining.loss import StepLoss
 from orchestrator.results import Event
 from orchestrator.specs import PretrainSpec
 from orchestrator.storage import local_copy
 
 Emit = Callable[[Event], None]
-StepLoss = Callable[[BertForPreTraining, PackedBatch, PretrainSpec, Tensor], tuple[PretrainingSums, Tensor]]
-"""From a model, a part of a worker's batch and the global batch's counts (3,) of predicted positions, sequences and
-tokens: the part's sums, and its share of the loss."""
+"""A function that takes the events of a run."""
 
 
 @dataclass(frozen=True)
 class PretrainJob:
-    """One attempt at a run."""
+    """One attempt at a pretraining run."""
 
     run_folder: str
-    """The run's place on the storage."""
+    """Folder of the run on the storage."""
     attempt: int
     spec: PretrainSpec
     tokenizer: Tokenizer
     init_folder: str | None
-    """A model folder to continue from; None starts from random weights."""
+    """Folder of a model to continue from; None starts from random weights."""
     stream: ExampleStream
-    held_out: ExampleStream | None
-    """None when no documents are held out."""
+    """The examples to train on."""
+    validation: ExampleStream | None
+    """The examples of an evaluation; None when no documents are kept out of training."""
     loss: StepLoss | None = None
-    """What a step makes smaller; the labels' loss when None."""
+    """The loss that a step makes smaller; the loss of the labels when None."""
     num_hidden_layers: int | None = None
-    """Layers that are taken of the model to continue from, evenly spread; all when None."""
+    """Number of layers to take from the model to continue from, evenly spread; all when None."""
 
     def identity(self) -> dict[str, str]:
-        """What must be the same for a checkpoint to be continued."""
+        """Digests of everything that must not change between a checkpoint and the attempt that continues it."""
         return {
             "spec": self.spec.fingerprint(),
             "corpus": self.stream.store.fingerprint,
@@ -60,17 +57,8 @@ class PretrainJob:
         }
 
 
-@dataclass(frozen=True)
-class Worker:
-    """Which part of the work a process does, and where."""
-
-    rank: int = 0
-    num_workers: int = 1
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-
-
 def build_stream(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) -> ExampleStream:
-    """The run's batches, numbered."""
+    """The numbered batches of a run. Raises: CorpusError when the documents are too few or too short."""
     config = StreamConfig(
         seed=spec.seed,
         phases=spec.phase_steps(),
@@ -79,37 +67,46 @@ def build_stream(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) 
         masking=build_masking(spec, tokenizer),
         layout=tokenizer.segment_layout,
         segments=SegmentConfig(spec.sentence_objective, spec.cross_documents, spec.short_seq_prob),
+        token_objective=spec.token_objective,
     )
     if shards.num_shards == 0:
         raise CorpusError("the corpus has no documents to train on; name more files or lower validation_fraction")
     stream = ExampleStream.open(shards, config)
-    if min(stream.examples_per_epoch(phase) for phase in range(len(config.phases))) == 0:
-        raise CorpusError(
-            "every document has a single token, and a sentence order needs two; set sentence_objective to none, or "
-            "name other files"
-        )
-    if spec.sentence_objective == "next_sentence" and stream.fewest_window_documents() < 2:
-        raise CorpusError(
-            "a shuffle window may hold a single document, and next-sentence prediction draws its random segments from "
-            "another one; raise shuffle_window_shards or shard_bytes, add documents, or set sentence_objective to "
-            "sentence_order or none"
-        )
+    if spec.sentence_objective != NO_SENTENCE_OBJECTIVE:
+        _check_documents(stream, SENTENCE_OBJECTIVES[spec.sentence_objective])
     return stream
 
 
+def _check_documents(stream: ExampleStream, objective: SentenceObjective) -> None:
+    """See that documents are as long and as many as an objective needs. Raises: CorpusError."""
+    if min(stream.examples_per_epoch(phase) for phase in range(len(stream.config.phases))) == 0:
+        raise CorpusError(
+            f"no document has the {objective.min_document_tokens} tokens that sentence_objective {objective.name} "
+            "needs; set it to none, or name other files"
+        )
+    fewest = stream.fewest_window_documents()
+    if fewest < objective.min_window_documents:
+        others = [other.name for other in SENTENCE_OBJECTIVES.values() if other.min_window_documents <= fewest]
+        raise CorpusError(
+            f"a shuffle window may hold as few documents as {fewest}, and sentence_objective {objective.name} takes an "
+            f"example from {objective.min_window_documents}; raise shuffle_window_shards or shard_bytes, add "
+            f"documents, or set sentence_objective to {' or '.join([*others, NO_SENTENCE_OBJECTIVE])}"
+        )
+
+
 def build_masking(spec: PretrainSpec, tokenizer: Tokenizer) -> MaskingConfig:
-    """What is masked. Raises: TokenizerError when the vocabulary does not tell where the words to mask begin."""
-    word_pieces = None if spec.mask_unit == "token" else tokenizer.word_pieces
+    """The masks of a run. Raises: TokenizerError when words are masked and the vocabulary does not mark them."""
+    word_boundaries = None if spec.mask_unit == "token" else tokenizer.word_boundaries
     return MaskingConfig(
-        tokenizer.vocab_size, tokenizer.mask_id, spec.mlm_probability, spec.mask_mix, spec.mask_unit, word_pieces
+        tokenizer.vocab_size, tokenizer.mask_id, spec.mlm_probability, spec.mask_mix, spec.mask_unit, word_boundaries
     )
 
 
-def build_held_out(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) -> ExampleStream | None:
-    """One pass over held-out examples, the same at every evaluation; None with fewer than two held-out documents."""
+def build_validation(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) -> ExampleStream | None:
+    """One batch of validation examples, the same at every evaluation; None with fewer than two documents."""
     longest = max(phase.max_seq_length for phase in spec.phases)
     one_phase = (spec.phases[0].model_copy(update={"max_seq_length": longest, "share": 1.0}),)
-    # All of it is one window: how training is shuffled must not decide whether there are documents to draw from.
+    # All shards are one window: how training is shuffled must not decide whether there are documents to draw from.
     whole = spec.model_copy(update={"phases": one_phase, "shuffle_window_shards": max(1, shards.num_shards)})
     if sum(len(shards.document_lengths(shard)) for shard in range(shards.num_shards)) < 2:
         return None
@@ -130,7 +127,7 @@ def check_start(init_folder: str, tokenizer: Tokenizer) -> None:
 
 
 def build_model(job: PretrainJob) -> BertForPreTraining:
-    """The model a run starts from: random weights by the seed, or another model's."""
+    """The model that a run starts from: with random weights drawn by the seed, or with those of another model."""
     if job.init_folder is None:
         config = build_config(job.spec.model, job.tokenizer.vocab_size, job.tokenizer.pad_id)
         return BertForPreTraining.from_config(config, seed=job.spec.seed)
@@ -139,7 +136,7 @@ def build_model(job: PretrainJob) -> BertForPreTraining:
         BertConfig.from_pretrained(local_copy(job.init_folder)),
         **{name: value for name, value in asked.items() if value is not None},
     )
-    if job.spec.sentence_objective != "none" and not config.sentence_head:
+    if job.spec.sentence_objective != NO_SENTENCE_OBJECTIVE and not config.sentence_head:
         raise SpecError(
             f"sentence_objective is {job.spec.sentence_objective}, but {config.model_type} of {job.init_folder} has no "
             "head for pairs of segments; set it to none"

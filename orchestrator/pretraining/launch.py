@@ -16,9 +16,10 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
-from orchestrator.errors import ClusterError, RunFailedError, RunStoppedError, last_line
 from orchestrator.models.info import describe_model
-from orchestrator.pretraining.job import PretrainJob, StepLoss, build_held_out, build_stream, check_start
+from orchestrator.pretraining.failures import queue_error, stop_error, training_error
+from orchestrator.pretraining.job import PretrainJob, build_stream, build_validation, check_start
+from orchestrator.pretraining.loss import StepLoss
 from orchestrator.pretraining.worker import run_worker
 from orchestrator.results import DatasetResult, Event, MetricEvent, PretrainResult
 from orchestrator.specs import PretrainSpec
@@ -27,12 +28,12 @@ from orchestrator.training.event_queue import EventQueueActor
 
 POLL_S = 0.3
 ENDING_S = 30.0
-"""How long a failed run waits for its workers to be gone."""
+"""Time that a failed run waits for its workers to end."""
 
 
 @dataclass(frozen=True)
 class PretrainRequest:
-    """What the driver decides about one attempt."""
+    """One attempt at a pretraining run, as the driver asks for it."""
 
     spec: PretrainSpec
     storage: str
@@ -41,8 +42,9 @@ class PretrainRequest:
     tokenizer: Tokenizer
     init_folder: str | None
     loss: StepLoss | None = None
-    """As in `PretrainJob`, like the next."""
+    """As in `PretrainJob`."""
     num_hidden_layers: int | None = None
+    """As in `PretrainJob`."""
 
 
 def run_pretraining(
@@ -52,7 +54,7 @@ def run_pretraining(
     on_dataset: Callable[[DatasetResult], None],
     on_tokenizing: Callable[[int, int], None],
 ) -> PretrainResult:
-    """Pretrain from the run's last checkpoint, or from the start; Ray is connected already.
+    """Pretrain on the connected Ray, from the run's last checkpoint or from the start.
 
     Raises: RunFailedError with the workers' reason; CorpusError, TokenizerError and the like as they are.
     """
@@ -88,7 +90,7 @@ def run_pretraining(
 
 
 def build_job(request: PretrainRequest, dataset: DatasetResult) -> PretrainJob:
-    """The value that travels to the workers."""
+    """The job that travels to the workers."""
     store = TokenStore.open(dataset.path)
     return PretrainJob(
         run_folder=request.run_folder,
@@ -97,7 +99,7 @@ def build_job(request: PretrainRequest, dataset: DatasetResult) -> PretrainJob:
         tokenizer=request.tokenizer,
         init_folder=request.init_folder,
         stream=build_stream(request.spec, SplitShards(store, "train"), request.tokenizer),
-        held_out=build_held_out(request.spec, SplitShards(store, "held_out"), request.tokenizer),
+        validation=build_validation(request.spec, SplitShards(store, "validation"), request.tokenizer),
         loss=request.loss,
         num_hidden_layers=request.num_hidden_layers,
     )
@@ -107,7 +109,7 @@ def _train(job: PretrainJob, on_event: Callable[[Event], None]) -> None:
     run_id = job.run_folder.rstrip("/").rpartition("/")[2]
     event_queue = EventQueueActor.remote()
     scratch = join(job.run_folder, "ray")
-    delete(scratch)  # an earlier attempt that was killed left its own
+    delete(scratch)  # of an earlier attempt that was killed
     fit = _Fit(_build_trainer(job, event_queue, join(scratch, f"{job.attempt}-{uuid4().hex[:6]}")))
     fit.start()
     try:
@@ -117,19 +119,19 @@ def _train(job: PretrainJob, on_event: Callable[[Event], None]) -> None:
         _drain(event_queue, on_event, run_id)
         fit.raise_reason(run_id)
     except BaseException as error:
-        # On a Ray that outlives this call the workers would train on: they see it with their next event, and leave.
+        # Without this, workers of a Ray that outlives this call would train on.
         with suppress(ray.exceptions.RayError):  # Ray may be gone as well
-            event_queue.put.remote(RunStoppedError("the driver has left"))
+            event_queue.put.remote(stop_error())
         if isinstance(error, Exception):
             fit.join(ENDING_S)
         raise
     finally:
-        with suppress(OSError):  # Ray may still be writing there
+        with suppress(OSError):  # Ray may still write there
             delete(scratch)
 
 
 class _Fit(threading.Thread):
-    """`trainer.fit()` beside the driver's thread: in the main one it would take SIGINT for itself, for good."""
+    """A thread for `trainer.fit()`: in the main thread it would take over the handler of SIGINT, for good."""
 
     def __init__(self, trainer: TorchTrainer) -> None:
         super().__init__(name="fit", daemon=True)
@@ -137,26 +139,16 @@ class _Fit(threading.Thread):
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        """Train; what goes wrong is kept."""
+        """Train, and keep the error if there is one."""
         try:
             self._trainer.fit()
         except BaseException as error:
             self._error = error
 
     def raise_reason(self, run_id: str) -> None:
-        """Raise what went wrong, in one line."""
-        error = self._error
-        if error is None:
-            return
-        if isinstance(error, ray.train.WorkerGroupError):
-            first = next(iter(error.worker_failures.values()), error)
-            raise RunFailedError(
-                f"a training worker failed: {last_line(first)}; "
-                f"see orchestrator runs logs {run_id}, then orchestrator resume {run_id}"
-            ) from error
-        if isinstance(error, ray.exceptions.RayError):
-            raise ClusterError(f"Ray could not carry out the training: {last_line(error)}") from error
-        raise RunFailedError(f"training failed: {last_line(error)}") from error
+        """Raise the error that was kept, in one line."""
+        if self._error is not None:
+            raise training_error(self._error, run_id) from self._error
 
 
 def _build_trainer(job: PretrainJob, event_queue: Any, scratch: str) -> TorchTrainer:
@@ -178,7 +170,7 @@ def _build_trainer(job: PretrainJob, event_queue: Any, scratch: str) -> TorchTra
 
 
 def uses_gpu(spec: PretrainSpec) -> bool:
-    """Whether workers get GPUs: as the spec says, or wherever the cluster has enough."""
+    """Whether workers get GPUs: as the spec says, or, with `auto`, where the cluster has one for each."""
     if spec.execution.device == "auto":
         return bool(ray.cluster_resources().get("GPU", 0.0) >= spec.execution.num_workers)
     return spec.execution.device == "gpu"
@@ -188,10 +180,7 @@ def _drain(event_queue: Any, on_event: Callable[[Event], None], run_id: str) -> 
     try:
         events = ray.get(event_queue.take.remote())
     except ray.exceptions.RayError as error:
-        raise ClusterError(
-            f"Ray lost the process that collects measurements: {last_line(error)}; "
-            f"go on with: orchestrator resume {run_id}"
-        ) from error
+        raise queue_error(error, run_id) from error
     for event in events:
         if isinstance(event, Exception):
             raise event

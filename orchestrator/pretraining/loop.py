@@ -1,7 +1,7 @@
-"""The training loop of one worker: steps, metrics, held-out evaluation, checkpoints, the finished model.
+"""The training loop of one worker: steps, measurements, validation, checkpoints.
 
-It knows nothing of Ray: batches come from a function of the first step, events go to a function. A plain process runs
-it as well as a Ray worker does, which is how it is tested.
+The loop knows nothing of Ray: batches come from a function of the first step, events go to a function. So it runs in a
+plain process as well as in a Ray worker, and is tested there.
 """
 
 import dataclasses
@@ -14,24 +14,19 @@ import torch
 
 from bert_core.errors import CheckpointError
 from bert_core.examples.packing import PackedBatch
+from bert_core.objectives import active_objectives
 from bert_core.optimization import build_optimizer, linear_warmup_decay
 from orchestrator.errors import RunFailedError
-from orchestrator.pretraining.job import Emit, PretrainJob, Worker, build_model
-from orchestrator.pretraining.meter import Meter, named_metrics
-from orchestrator.pretraining.step import (
-    SUM_NAMES,
-    StepContext,
-    all_reduce_sum,
-    as_vector,
-    label_loss,
-    pretraining_sums,
-    refuse_if_unequal,
-    training_step,
-)
+from orchestrator.pretraining.collectives import Worker, all_reduce_sum, refuse_if_unequal
+from orchestrator.pretraining.job import Emit, PretrainJob, build_model
+from orchestrator.pretraining.loss import label_loss, pretraining_sums
+from orchestrator.pretraining.meter import Meter, add_sums, empty_totals, named_metrics
+from orchestrator.pretraining.step import StepContext, training_step
 from orchestrator.results import Event, MessageEvent, MetricEvent
 from orchestrator.training.checkpoints import Checkpoints
 
 Batches = Callable[[int], Iterator[tuple[int, PackedBatch]]]
+"""A function from the first step to the worker's numbered batches, up to the end of the run."""
 EVALUATION_BATCH_SIZE = 64
 EVALUATIONS_BY_DEFAULT = 10
 _CHANGED = {
@@ -39,13 +34,14 @@ _CHANGED = {
     "tokenizer": ("the tokenizer", "put the old one back"),
     "corpus": ("the text under corpus.files", "put the old files back"),
 }
-"""By part of a job's identity; the corpus comes last, as another tokenizer makes another one."""
+"""Names and remedies by part of a job's identity; the corpus comes last, as another tokenizer makes another corpus."""
 
 
 class TrainingLoop:
-    """One worker's run: model, optimizer, clocks. Rank 0 speaks and writes.
+    """One worker's run: model, optimizer, checkpoints. Only rank 0 emits events and writes files.
 
-    `num_confirmed` tells how many of the emitted events, from the first on, are recorded; checkpoints carry the others.
+    `num_confirmed` returns how many of the emitted events, from the first on, are recorded; a checkpoint carries the
+    others.
     """
 
     def __init__(
@@ -55,6 +51,7 @@ class TrainingLoop:
             torch.set_num_threads(job.spec.threads_per_worker)
         self.job, self.spec, self.worker = job, job.spec, worker
         self.model = build_model(job).to(worker.device)
+        self.objectives = active_objectives(self.spec.chosen_objectives, self.model.config)
         self.optimizer = build_optimizer(
             self.model,
             learning_rate=self.spec.learning_rate,
@@ -70,14 +67,15 @@ class TrainingLoop:
         self._checkpoint_at = time.monotonic()
 
     def train(self, batches: Batches) -> None:
-        """Go from the last checkpoint to the end.
+        """Train from the last checkpoint to the end.
 
-        Raises: RunFailedError when the loss is no number any more; CheckpointError when no checkpoint can be used.
+        Raises: RunFailedError when the loss is not finite; CheckpointError when a checkpoint belongs to another job.
         """
         first_step = self.restore()
         refuse_if_unequal(first_step, self.worker)
-        context = StepContext(self.model, self.optimizer, self.spec, self.worker, self.job.loss or label_loss)
-        meter = Meter(self.worker, self.spec.sentence_objective)
+        loss = self.job.loss or label_loss
+        context = StepContext(self.model, self.optimizer, self.spec, self.worker, self.objectives, loss)
+        meter = Meter(self.worker, self.objectives)
         self.model.train()
         for step, batch in batches(first_step):
             meter.add(*training_step(context, step, batch, self.learning_rate(step)))
@@ -86,20 +84,20 @@ class TrainingLoop:
             if is_logged:
                 self._log_training(done, meter)
             meter.pause()
-            if self.job.held_out is not None and self._is_due(done, self._evaluation_interval()):
+            if self.job.validation is not None and self._is_due(done, self._evaluation_interval()):
                 self._measure(done, "validation", self.evaluate(done))
-            # Only where the meter has just been read: what it holds between readings is not saved.
+            # Only where the meter has just been read, as its totals are not saved.
             if is_logged and (self._is_checkpoint_step(done) or self._is_checkpoint_time()):
                 self.save_checkpoint(done)
             meter.resume()
 
     def learning_rate(self, step: int) -> float:
-        """Of the update that step (from 0) makes."""
+        """Learning rate of the update that a step, counted from 0, makes."""
         steps = self.spec.steps
         return self.spec.learning_rate * linear_warmup_decay(step, steps, round(self.spec.warmup_ratio * steps))
 
     def restore(self) -> int:
-        """Load the last whole checkpoint; the step to go on from."""
+        """Load the last whole checkpoint. Returns the step to go on from: 0 where there is no checkpoint."""
         found = self.checkpoints.load(
             self.model, self.optimizer, lambda text: self._emit(MessageEvent(text, "warning"))
         )
@@ -129,7 +127,7 @@ class TrainingLoop:
         return event.step
 
     def save_checkpoint(self, step: int) -> None:
-        """Write everything that decides the next steps, and the metrics that may not be recorded yet."""
+        """Save everything that decides the next steps, and the measurements that may not be recorded yet."""
         self._checkpoint_at = time.monotonic()
         if self.worker.rank != 0:
             return
@@ -144,16 +142,17 @@ class TrainingLoop:
 
     @torch.no_grad()
     def evaluate(self, step: int) -> dict[str, float]:
-        """Losses and accuracies on the held-out examples, the same ones at each call."""
-        assert self.job.held_out is not None
-        totals = torch.zeros(len(SUM_NAMES), device=self.worker.device)
+        """Measurements on the validation examples, the same ones at each call."""
+        assert self.job.validation is not None
+        totals = empty_totals(self.objectives, self.worker.device)
         self.model.eval()
-        for _, batch in self.job.held_out.batches(range(1), self.worker.rank, self.worker.num_workers):
+        for _, batch in self.job.validation.batches(range(1), self.worker.rank, self.worker.num_workers):
             for part in batch.split(EVALUATION_BATCH_SIZE):
-                totals += as_vector(pretraining_sums(self.model, part, self.spec, self.worker.device), part)
+                sums = pretraining_sums(self.model, part, self.spec, self.objectives, self.worker.device)
+                add_sums(totals, sums, len(part.input_ids))
         self.model.train()
         all_reduce_sum(totals, self.worker)
-        metrics = named_metrics(totals, self.spec.sentence_objective)
+        metrics = named_metrics(totals, self.objectives)
         _refuse_infinite(metrics["loss"], "held-out loss", step)
         return metrics
 

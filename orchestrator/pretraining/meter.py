@@ -1,46 +1,51 @@
-"""From sums over batches to the numbers people read."""
+"""From sums over batches to the numbers that people read.
 
-import math
+Totals are one vector of float32, kept on the device: for each objective of the run its loss, right predictions and
+predictions, then the number of tokens. So they are added up over workers in one message, and nothing waits for the
+device before they are read.
+"""
+
 import time
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from orchestrator.pretraining.job import Worker
-from orchestrator.pretraining.step import SUM_NAMES, all_reduce_sum
-
-SENTENCE_METRICS = {"next_sentence": "nsp", "sentence_order": "sop"}
-"""What the metrics of a sentence objective are called: `nsp_loss`, `sop_accuracy`."""
+from bert_core.heads.pretraining import LossSums
+from bert_core.objectives import OBJECTIVES
+from orchestrator.pretraining.collectives import Worker, all_reduce_sum
 
 
-def named_metrics(totals: Tensor, sentence_objective: str) -> dict[str, float]:
-    """Means and accuracies of global sums (8,): `mlm_loss`, `mlm_accuracy`, `perplexity`, and those of the sentence
-    objective and of the span-boundary objective (`sbo_loss`) where there are such."""
-    sums = dict(zip(SUM_NAMES, totals.tolist(), strict=True))
-    mlm_loss = sums["mlm_loss"] / sums["num_predictions"]
-    metrics = {
-        "mlm_loss": mlm_loss,
-        "mlm_accuracy": sums["mlm_correct"] / sums["num_predictions"],
-        "perplexity": math.exp(min(mlm_loss, 700.0)),
-        "loss": mlm_loss,
-    }
-    if sums["num_examples"]:
-        name, sentence_loss = SENTENCE_METRICS[sentence_objective], sums["nsp_loss"] / sums["num_examples"]
-        metrics[f"{name}_loss"] = sentence_loss
-        metrics[f"{name}_accuracy"] = sums["nsp_correct"] / sums["num_examples"]
-        metrics["loss"] += sentence_loss
-    if sums["sbo_loss"]:
-        metrics["sbo_loss"] = sums["sbo_loss"] / sums["num_predictions"]
-        metrics["loss"] += metrics["sbo_loss"]
-    return metrics
+def empty_totals(objectives: Sequence[str], device: torch.device) -> Tensor:
+    """Totals of nothing."""
+    return torch.zeros(3 * len(objectives) + 1, device=device)
+
+
+def add_sums(totals: Tensor, sums: Mapping[str, LossSums], num_tokens: int) -> None:
+    """Add the sums of a batch to totals, in place. `sums` has the objectives of the totals, in any order."""
+    ordered = [sums[name] for name in OBJECTIVES if name in sums]
+    values = [value.detach() for each in ordered for value in (each.loss, each.num_correct, each.num_predictions)]
+    totals += torch.stack([*values, torch.full_like(values[0], num_tokens)])
+
+
+def named_metrics(totals: Tensor, objectives: Sequence[str]) -> dict[str, float]:
+    """Measurements of all objectives from global totals, and `loss`, the sum of their mean losses."""
+    values = totals.tolist()
+    metrics: dict[str, float] = {}
+    loss = 0.0
+    for number, name in enumerate(objectives):
+        objective = OBJECTIVES[name]
+        metrics |= objective.metrics(*values[3 * number : 3 * number + 3])
+        loss += metrics[objective.loss_name]
+    return {**metrics, "loss": loss}
 
 
 class Meter:
-    """Sums since the last reading, kept on the device: reading is the only point that waits for it."""
+    """Totals and training time since the last reading; reading is the only point that waits for the device."""
 
-    def __init__(self, worker: Worker, sentence_objective: str) -> None:
-        self._worker, self._sentence_objective = worker, sentence_objective
-        self._totals = torch.zeros(len(SUM_NAMES), device=worker.device)
+    def __init__(self, worker: Worker, objectives: Sequence[str]) -> None:
+        self._worker, self._objectives = worker, objectives
+        self._totals = empty_totals(objectives, worker.device)
         self._norm = torch.zeros((), device=worker.device)
         self._seconds = 0.0
         self._started_at = time.perf_counter()
@@ -51,7 +56,7 @@ class Meter:
         self._norm = norm
 
     def pause(self) -> None:
-        """Evaluations and checkpoints are not training time: stop the clock."""
+        """Stop the clock: evaluations and checkpoints are not training time."""
         self._seconds += time.perf_counter() - self._started_at
 
     def resume(self) -> None:
@@ -59,9 +64,9 @@ class Meter:
         self._started_at = time.perf_counter()
 
     def read(self) -> dict[str, float]:
-        """Metrics of all workers since the last reading, with `tokens_per_s` and `grad_norm`; starts anew."""
+        """Measurements of all workers since the last reading, with `tokens_per_s` and `grad_norm`; then start anew."""
         all_reduce_sum(self._totals, self._worker)
-        values = named_metrics(self._totals, self._sentence_objective)
+        values = named_metrics(self._totals, self._objectives)
         self.pause()
         values["tokens_per_s"] = float(self._totals[-1]) / max(self._seconds, 1e-9)
         values["grad_norm"] = float(self._norm)

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Sequence
 
+from bert_core.objectives import OBJECTIVES
+from bert_core.objectives.base import PERPLEXITY
 from orchestrator.progress import duration
 from orchestrator.results import MetricEvent
 
@@ -10,7 +12,7 @@ SETTLING_S = 1.0
 
 
 class TrainingStatus:
-    """The line of a pretraining run: step, losses, tokens/s, time left.
+    """Lines for the measurements of a run. The time left is estimated from the speed since the first of them.
 
     `phases` are (tokens of a sequence, steps): a step's time goes with its sequences' length.
     """
@@ -21,16 +23,19 @@ class TrainingStatus:
         self._first: tuple[int, float] | None = None
 
     def line(self, event: MetricEvent) -> str:
-        """The line for a measurement in training, or on held-out documents: losses and, in brackets, accuracies."""
+        """The line for a measurement: losses, and, in validation, accuracies in brackets.
+
+        An objective without an accuracy has no part in the line.
+        """
         values = event.values
-        heads = [head for head in ("mlm", "nsp", "sop") if f"{head}_loss" in values]
+        shown = [o for o in OBJECTIVES.values() if o.has_accuracy and o.loss_name in values]
+        losses = [f"{objective.metric_prefix} {values[objective.loss_name]:.3f}" for objective in shown]
         if event.split == "validation":
-            parts = [f"{head} {values[f'{head}_loss']:.3f} ({values[f'{head}_accuracy']:.1%})" for head in heads]
-            parts.append(f"perplexity {values['perplexity']:,.1f}")
+            accuracies = [values[objective.accuracy_name] for objective in shown]
+            parts = [f"{loss} ({accuracy:.1%})" for loss, accuracy in zip(losses, accuracies, strict=True)]
+            parts += [f"perplexity {values[PERPLEXITY]:,.1f}"] if PERPLEXITY in values else []
             return f"held out {event.step:,}: {'  '.join(parts)}".replace("%", " %")
-        parts = [f"step {event.step:,}/{self._num_steps:,}"]
-        parts += [f"{head} {values[f'{head}_loss']:.3f}" for head in heads]
-        parts.append(f"{values['tokens_per_s']:,.0f} tokens/s")
+        parts = [f"step {event.step:,}/{self._num_steps:,}", *losses, f"{values['tokens_per_s']:,.0f} tokens/s"]
         now = time.monotonic()
         if self._first is None or now - self._first[1] < SETTLING_S:
             self._first = (event.step, now)  # a resumed run first tells old measurements, all at once
@@ -41,7 +46,7 @@ class TrainingStatus:
         return "  ".join(parts)
 
     def _work(self, num_steps: int) -> int:
-        """What so many steps cost, in tokens of one sequence in each."""
+        """Cost of so many steps, in tokens of one sequence in each."""
         work = 0
         for length, steps in self._phases:
             work += length * min(steps, num_steps)

@@ -1,4 +1,4 @@
-"""What runs in a Ray Train worker: find out which one it is, open its pipeline, train, write the finished model."""
+"""The function that runs in a Ray Train worker: it finds out its rank, opens its batches, trains, saves the model."""
 
 from functools import partial
 from typing import Any
@@ -8,17 +8,18 @@ import ray.train
 import ray.train.torch
 import torch
 
-from bert_core.errors import BertCoreError
 from orchestrator.corpus.feed import ray_batches
-from orchestrator.errors import OrchestratorError, RunStoppedError
-from orchestrator.pretraining.job import PretrainJob, Worker
+from orchestrator.errors import RunStoppedError
+from orchestrator.pretraining.collectives import Worker
+from orchestrator.pretraining.failures import ENDS_THE_RUN
+from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.results import Event
 from orchestrator.storage import join, write_folder
 
 
 def run_worker(config: dict[str, Any]) -> None:
-    """Ray Train's entry: `config` holds the `job` and the driver's `event_queue`."""
+    """Train as one worker of Ray Train; `config` holds the `job` and the driver's `event_queue`."""
     job: PretrainJob = config["job"]
     event_queue = config["event_queue"]
     if ray.get(event_queue.has_failed.remote()):
@@ -32,7 +33,7 @@ def run_worker(config: dict[str, Any]) -> None:
         if ray.get(event_queue.put.remote(event)):
             raise RunStoppedError("the run was stopped")
 
-    # A restarted worker begins to count anew; the event queue holds what its predecessor put there.
+    # A restarted worker counts from 0; the event queue already has the events of the worker before it.
     already_there = ray.get(event_queue.num_put.remote())
     batches = partial(
         ray_batches,
@@ -47,16 +48,16 @@ def run_worker(config: dict[str, Any]) -> None:
         if worker.rank == 0:
             save_model(loop, job)
         ray.get(event_queue.num_put.remote())
-    except (OrchestratorError, BertCoreError) as error:
-        # The same would happen again: told to the driver, which ends the run. Other ranks may be waiting for this one;
-        # raising makes Ray end the group, and the workers that it starts anew leave at once.
+    except ENDS_THE_RUN as error:
+        # The driver gets the error and ends the run. Other ranks may be waiting for this one: raising makes Ray end the
+        # group, and the workers that it starts anew return at once.
         ray.get(event_queue.put.remote(error))
         if worker.num_workers > 1:
             raise
 
 
 def save_model(loop: TrainingLoop, job: PretrainJob) -> None:
-    """The run's model folder in Hugging Face layout, with its tokenizer."""
+    """Save the model and its tokenizer in Hugging Face's layout, in the run's folder."""
     with write_folder(join(job.run_folder, "model")) as folder:
         job.tokenizer.save(folder)
         loop.model.save_pretrained(folder)

@@ -10,9 +10,11 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import FunctionElement
 from sqlalchemy.types import TypeDecorator
 
+from orchestrator.run_states import RunState
+
 
 class UtcTime(TypeDecorator[datetime]):
-    """A moment in UTC; stored without a zone, handed out with one."""
+    """Time in UTC: stored without a time zone, returned with one."""
 
     impl = DateTime
     cache_ok = True
@@ -24,23 +26,36 @@ class UtcTime(TypeDecorator[datetime]):
         return None if value is None else value.replace(tzinfo=UTC)
 
 
-def storable(text: str) -> str:
-    """`text` without what PostgreSQL or UTF-8 cannot hold: NUL and lone surrogates become U+FFFD."""
+def replace_unstorable(text: str) -> str:
+    """Replace what PostgreSQL or UTF-8 cannot hold in `text`: NUL and lone surrogates become U+FFFD."""
     return text.replace("\0", "\ufffd").encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
 class FreeText(TypeDecorator[str]):
-    """Text that a person, a file name or an error message brought along."""
+    """Text from outside, such as a name, a path or an error message: any characters at all."""
 
     impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        return None if value is None else storable(value)
+        return None if value is None else replace_unstorable(value)
+
+
+class StateText(TypeDecorator[RunState]):
+    """A `RunState`, stored as its name. Any text can be compared with it, as queries do."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else str(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> RunState | None:
+        return None if value is None else RunState(value)
 
 
 class Json(TypeDecorator[Any]):
-    """Plain values as JSON text, so that both databases hold the same bytes."""
+    """Plain values, stored as JSON text so that both databases hold the same bytes."""
 
     impl = Text
     cache_ok = True
@@ -53,7 +68,7 @@ class Json(TypeDecorator[Any]):
 
 
 class utc_now(FunctionElement[datetime]):  # noqa: N801  (an SQL function)
-    """The database's own clock, `seconds_ago` back: one clock for drivers on different machines."""
+    """SQL function: the database's clock, less `seconds_ago`. One clock serves drivers on different machines."""
 
     type = UtcTime()
     inherit_cache = True

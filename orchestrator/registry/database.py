@@ -1,7 +1,8 @@
-"""One database: its engine, and the one session context manager that commits, rolls back and translates errors.
+"""Connection to one database: its engine, and the one context manager that commits, rolls back and translates errors.
 
-SQLite: write-ahead log, and `BEGIN IMMEDIATE` for whatever writes, so that a reader that turns writer never loses to
-another. `synchronous = NORMAL` survives a killed process; only a power cut can take the last transactions along.
+SQLite runs with a write-ahead log, and every writing transaction begins with `BEGIN IMMEDIATE`: it takes the write lock
+before it reads, so that no other writer can come between. With `synchronous = NORMAL` a killed process loses nothing; a
+power cut can lose the last transactions.
 """
 
 import threading
@@ -14,13 +15,17 @@ from sqlalchemy.orm import Session
 
 from orchestrator.errors import RegistryError, RegistryUnavailableError
 from orchestrator.registry.dialects import open_engine
-from orchestrator.registry.failures import explain
-from orchestrator.registry.location import resolve_url, shown
+from orchestrator.registry.error_messages import explain
+from orchestrator.registry.location import display_url, resolve_url
 from orchestrator.registry.schema import current_revision, ensure_schema, upgrade_schema
 
 
 class Database:
-    """Opens on first use; safe to use from several threads."""
+    """One database, opened on first use. Several threads may use it at once: each session has its own connection.
+
+    Args:
+        location: as `resolve_url` takes it.
+    """
 
     def __init__(self, location: str) -> None:
         self._url = resolve_url(location)
@@ -29,45 +34,49 @@ class Database:
         self._checked: dict[bool, Engine] = {}
 
     def __str__(self) -> str:
-        return shown(self._url)
+        return display_url(self._url)
 
     @property
     def dialect(self) -> str:
-        """`sqlite` or `postgresql`."""
+        """Kind of database: `sqlite` or `postgresql`."""
         return self._url.get_backend_name()
 
     @contextmanager
     def session(self, *, writing: bool) -> Iterator[Session]:
-        """A session that sees one state and changes nothing, or whose work is committed whole or not at all.
+        """Open a session in one transaction: committed at the end of the block, rolled back when the block raises.
 
-        Raises: RegistryError.
+        Args:
+            writing: whether the block writes; a session for reading refuses to on PostgreSQL and takes no lock on
+                SQLite.
+
+        Raises: RegistryUnavailableError where the database does not answer now, RegistryError for its other errors.
         """
         with (
-            self._explained(),
+            self._translated_errors(),
             Session(self._checked_engine(writing), expire_on_commit=False) as session,
             session.begin(),
         ):
             yield session
 
     def upgrade(self) -> str:
-        """Bring the tables to the newest revision, one process at a time; returns that revision."""
-        with self._explained():
+        """Bring the tables to the newest revision and return it; of several processes one does the work."""
+        with self._translated_errors():
             return upgrade_schema(self._open(), str(self))
 
     def current_revision(self) -> str | None:
-        """The revision the tables are at; None where there are none yet."""
-        with self._explained(), self._open().connect() as connection:
+        """Revision of the tables; None where there are no tables yet."""
+        with self._translated_errors(), self._open().connect() as connection:
             return current_revision(connection)
 
     def close(self) -> None:
-        """Give every connection back; the next use opens anew."""
+        """Close every connection; the next use opens new ones."""
         with self._lock:
             if self._engine is not None:
                 self._engine.dispose()
             self._engine, self._checked = None, {}
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except (OperationalError, InterfaceError) as error:
@@ -76,7 +85,7 @@ class Database:
             raise RegistryError(explain(error, self._url)) from error
 
     def _checked_engine(self, writing: bool) -> Engine:
-        """The engine for reading or writing, once its tables are known to fit."""
+        """Engine for reading or for writing; its tables are checked once, before the first use."""
         if not self._checked:
             engine = self._open()
             ensure_schema(engine, str(self))

@@ -1,24 +1,25 @@
-"""What SQLite and PostgreSQL spell differently: opening, upserts, locks."""
+"""Differences between SQLite and PostgreSQL: opening a database, upserts, locks."""
 
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, ColumnElement, Connection, Engine, FromClause, Insert, Table, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import DeclarativeBase, Session
 
 from orchestrator.errors import RegistryError
-from orchestrator.registry.column_types import storable
+from orchestrator.registry.column_types import replace_unstorable
 
 BUSY_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10
 
 
 def open_engine(url: URL) -> Engine:
-    """An engine for the URL; for SQLite the folder is made where it is missing. Raises: RegistryError, OSError."""
+    """Make an engine for the URL; for SQLite, make the file's folder too. Raises: RegistryError, OSError."""
     if url.get_backend_name() == "sqlite":
         return _open_sqlite(url)
     try:
@@ -55,7 +56,7 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
 
 
 def _switch_to_wal(connection: sqlite3.Connection) -> None:
-    """Two processes that open a new file at once: SQLite's busy handler does not cover this switch."""
+    """Switch to the write-ahead log; try again while another process does so, which SQLite's busy handler does not."""
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
@@ -73,9 +74,11 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def lock_until_commit(connection: Connection, name: str) -> None:
-    """Make other writers of `name` wait; on SQLite `BEGIN IMMEDIATE` has done so already."""
+    """Make other writers of `name` wait until this transaction ends; on SQLite all writers wait (`BEGIN IMMEDIATE`)."""
     if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"), {"name": storable(name)})
+        connection.execute(
+            text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"), {"name": replace_unstorable(name)}
+        )
 
 
 @lru_cache
@@ -86,12 +89,14 @@ def upsert(
     update: tuple[str, ...] = (),
     newer: Callable[[Any], ColumnElement[bool]] | None = None,
 ) -> Insert:
-    """Insert rows by their natural key; where the key is there, `update` those columns, or nothing.
+    """Statement that inserts rows, and updates rows whose natural key is in the table already.
 
     Building such a statement costs far more than running it, so each is built once.
 
     Args:
-        newer: from the row that was to be inserted, when it may replace the one that is there.
+        keys: columns of the natural key.
+        update: columns to update; a row that is there stays as it is where this is empty.
+        newer: gives, for the row to be inserted, the condition under which it may update the row that is there.
     """
     assert isinstance(table, Table)
     insert = sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
@@ -102,3 +107,17 @@ def upsert(
         set_={name: insert.excluded[name] for name in update},
         where=None if newer is None else newer(insert.excluded),
     )
+
+
+def upsert_rows(
+    session: Session,
+    table: type[DeclarativeBase],
+    keys: tuple[str, ...],
+    update: tuple[str, ...],
+    rows: Sequence[dict[str, Any]],
+    *,
+    newer: Callable[[Any], ColumnElement[bool]] | None = None,
+) -> None:
+    """Insert or update rows, given by column name, as `upsert` describes."""
+    if rows:
+        session.execute(upsert(session.get_bind().dialect.name, table.__table__, keys, update, newer), rows)

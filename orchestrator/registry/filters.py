@@ -1,7 +1,8 @@
-"""The query language, read: text to a tree of comparisons, or a message with a caret under what is wrong.
+"""Parser of the query language: from text to a tree of comparisons, or an error with a caret under the wrong place.
 
-The grammar is in filters.lark. A comparison with something a run does not have is false, `!=` too; `not` turns it
-round. `x = null` asks for runs without x, `x != null` for those with it. `like` knows `%` and `_` and ignores case.
+The grammar is in filters.lark. A comparison with a field that a run does not have is false, `!=` as well; `not` makes
+it true. `x = null` selects runs without x, `x != null` runs with x. In `like`, `%` stands for any text and `_` for any
+character, and case is ignored.
 """
 
 from dataclasses import dataclass
@@ -23,25 +24,25 @@ Value = str | float | bool | None
 
 @dataclass(frozen=True)
 class Comparison:
-    """`field operator value`; `place` is where the field stands in the text."""
+    """Comparison `field operator value`; `place` is the position of the field in the text."""
 
     field: str
     operator: str
-    """= != < <= > >= in like"""
+    """One of = != < <= > >= in like"""
     values: tuple[Value, ...]
     place: int = 0
 
 
 @dataclass(frozen=True)
 class Not:
-    """The opposite."""
+    """Negation of a condition."""
 
     part: "Condition"
 
 
 @dataclass(frozen=True)
 class Combination:
-    """`and` or `or` of two or more."""
+    """Two or more conditions joined by `and` or by `or`."""
 
     word: str
     parts: tuple["Condition", ...]
@@ -49,7 +50,7 @@ class Combination:
 
 Condition = Comparison | Not | Combination
 
-_WORDS = {
+_NAMES_OF_TOKENS = {
     "FIELD": "a field (metrics.f1, params.learning_rate, task, …)",
     "OPERATOR": "a comparison (= != < <= > >=)",
     "_IN": "in",
@@ -70,7 +71,7 @@ _WORDS = {
 
 
 def parse_filter(text: str) -> Condition | None:
-    """The tree that the text means; None for an empty one. Raises: InputError with a caret under the place."""
+    """Parse a query into its tree; None for an empty one. Raises: InputError with a caret under the wrong place."""
     if not text.strip():
         return None
     if len(text) > MAX_CHARACTERS or text.count("(") > MAX_DEPTH * 4:
@@ -85,8 +86,8 @@ def parse_filter(text: str) -> Condition | None:
     return condition
 
 
-def at(text: str, place: int, message: str) -> InputError:
-    """An error about one place of the text, shown under its line."""
+def error_at(text: str, place: int, message: str) -> InputError:
+    """Make an error about one place in the text: the message, the line, and a caret under the place."""
     start = text.rfind("\n", 0, place) + 1
     line = text[start:].split("\n", 1)[0]
     return InputError(f"{message}\n  {line}\n  {' ' * (place - start)}^")
@@ -99,7 +100,7 @@ def _grammar() -> Lark:
 
 
 class _Tree(Transformer[Token, Any]):
-    """Builds the tree bottom-up; method names are the grammar's rules."""
+    """Builder of the tree, from the leaves up; its methods are named like the rules of the grammar."""
 
     def any(self, parts: list[Condition]) -> Condition:
         return Combination("or", tuple(parts))
@@ -148,7 +149,7 @@ def _unquoted(token: Token) -> str:
 
 
 def _size(condition: Condition) -> tuple[int, int]:
-    """How many comparisons, and how deep; walked without recursion."""
+    """Number of comparisons and depth of a tree; without recursion, since the tree may be too deep for it."""
     comparisons, deepest, pending = 0, 0, [(condition, 1)]
     while pending:
         part, depth = pending.pop()
@@ -172,7 +173,7 @@ def _explained(error: UnexpectedInput, text: str) -> InputError:
     else:
         assert isinstance(error, UnexpectedCharacters)
         if place is not None and text[place] in "'\"" and "TEXT" in (error.allowed or ()):
-            return at(text, place, "The quote that opens here is not closed:")
+            return error_at(text, place, "The quote that opens here is not closed:")
         expected, message = error.allowed, f"The query goes wrong at {text[place or 0]!r}"
-    words = [meaning for name, meaning in _WORDS.items() if name in (expected or ())]
-    return at(text, place or 0, f"{message}; expected {' or '.join(words)}:")
+    words = [meaning for name, meaning in _NAMES_OF_TOKENS.items() if name in (expected or ())]
+    return error_at(text, place or 0, f"{message}; expected {' or '.join(words)}:")

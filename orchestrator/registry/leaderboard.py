@@ -1,4 +1,4 @@
-"""Which recipe is best at a task: trials that differ only in their seed, taken together."""
+"""Leaderboard of a task: recipes ranked by the mean score of their trials, which differ only in the seed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Row, Select, and_, literal, select
 from sqlalchemy.orm import Session, aliased
 
-from orchestrator.registry.database import Database
-from orchestrator.registry.frames import make_frame
+from orchestrator.registry.parameter_values import decode
+from orchestrator.registry.run_frames import make_frame
 from orchestrator.registry.tables import MetricRow, ModelRow, ParameterRow, RunRow
-from orchestrator.registry.values import decode
+from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
     import pandas
@@ -41,35 +41,23 @@ _OWN_COLUMNS = ("recipe.init_from", "recipe.size", "recipe.seed")
 Line = dict[str, Any]
 
 
-class LeaderboardReading:
-    """The part of `Registry` that ranks."""
-
-    _database: Database
-
-    def leaderboard(self, task: str | None = None) -> pandas.DataFrame:
-        """Per task and score, the groups of completed trials, best mean first.
-
-        Columns: `mean`, `sd` (of a sample) and `best` over `n` seeds; `baseline`, the majority's score; `test`, of the
-        group's trial that was scored on the test split; `recipe`, where the task's groups differ; `run`, the best
-        seed's trial, and `model`, what it was registered as, else its folder. A seed that was tried twice counts once,
-        the newest time.
-        """
-        with self._database.session(writing=False) as session:
-            groups: dict[tuple[str, str, str], dict[int, Any]] = defaultdict(dict)
-            for row in session.execute(_scored_trials(task)):
-                groups[row.task, row.metric, row.group_key][row.seed] = row  # a later one of the seed replaces it
-            lines = [_line(list(seeds.values())) for seeds in groups.values()]
-            _add_recipes(session, lines)
-            _add_models(session, lines)
-        lines.sort(key=lambda line: (line["task"], line["metric"], -line["mean"], line["run"]))
-        for _, ranked in groupby(lines, key=lambda line: (line["task"], line["metric"])):
-            for rank, line in enumerate(ranked, start=1):
-                line["rank"] = rank
-        return make_frame(lines, list(LEADERBOARD_COLUMNS)).astype(dict.fromkeys(_NUMBERS, "float64"))
+def leaderboard_frame(session: Session, task: str | None) -> pandas.DataFrame:
+    """Table of the groups of trials, best mean first, as `Registry.leaderboard` describes it."""
+    groups: dict[tuple[str, str, str], dict[int, Any]] = defaultdict(dict)
+    for row in session.execute(_scored_trials(task)):
+        groups[row.task, row.metric, row.group_key][row.seed] = row  # a later trial of the same seed replaces it
+    lines = [_line(list(seeds.values())) for seeds in groups.values()]
+    _add_recipes(session, lines)
+    _add_models(session, lines)
+    lines.sort(key=lambda line: (line["task"], line["metric"], -line["mean"], line["run"]))
+    for _, ranked in groupby(lines, key=lambda line: (line["task"], line["metric"])):
+        for rank, line in enumerate(ranked, start=1):
+            line["rank"] = rank
+    return make_frame(lines, list(LEADERBOARD_COLUMNS)).astype(dict.fromkeys(_NUMBERS, "float64"))
 
 
 def _scored_trials(task: str | None) -> Select[Any]:
-    """Completed trials with their scores, oldest first."""
+    """Statement that selects completed trials with their scores, oldest first."""
     score, baseline, test = aliased(MetricRow), aliased(MetricRow), aliased(MetricRow)
 
     def is_of(metric: Any, split: str, prefix: str = "") -> Any:
@@ -82,7 +70,7 @@ def _scored_trials(task: str | None) -> Select[Any]:
         .join(score, is_of(score, "validation"))
         .outerjoin(baseline, is_of(baseline, "validation", "baseline."))
         .outerjoin(test, is_of(test, "test"))
-        .where(RunRow.parent_id.is_not(None), RunRow.state == "COMPLETED", score.value.is_not(None))
+        .where(RunRow.parent_id.is_not(None), RunRow.state == RunState.COMPLETED, score.value.is_not(None))
         .order_by(RunRow.finished_at, RunRow.id)
     )
     return statement if task is None else statement.where(RunRow.task == task)
@@ -108,7 +96,7 @@ def _line(trials: Sequence[Row[Any]]) -> Line:
 
 
 def _add_recipes(session: Session, lines: Sequence[Line]) -> None:
-    """What each group starts from, and the recipe's other values where a task's groups differ."""
+    """Add the recipe of each group: its start model and size, and the other values in which groups of a task differ."""
     recipes: dict[str, dict[str, Any]] = {line["run"]: {} for line in lines}
     columns = select(ParameterRow.run_id, ParameterRow.path, ParameterRow.kind, ParameterRow.text)
     for run_id, path, kind, text in session.execute(columns.where(ParameterRow.run_id.in_(list(recipes)))):
@@ -128,7 +116,7 @@ def _add_recipes(session: Session, lines: Sequence[Line]) -> None:
 
 
 def _add_models(session: Session, lines: Sequence[Line]) -> None:
-    """The registered name in the place of a folder, where there is one."""
+    """Replace the folder of a model by its registered name, where it has one."""
     labels = {
         folder: f"{name}@{version}"
         for folder, name, version in session.execute(select(ModelRow.folder, ModelRow.name, ModelRow.version))

@@ -1,7 +1,6 @@
-"""Writing how runs live: made, started, beating, ended. Every call can be repeated without changing more.
+"""Lifecycle of runs: create, start an attempt, send heartbeats, finish.
 
-`PENDING → RUNNING → COMPLETED | FAILED | STOPPED`. The newest attempt decides: an older one that wakes up late ends
-itself and nothing else. Success that comes late stands; nothing overwrites it.
+`orchestrator.run_states` says which state may follow which.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,20 +13,22 @@ from sqlalchemy.orm import Session
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
-from orchestrator.registry.dialects import upsert
-from orchestrator.registry.tables import AttemptRow, ExperimentRow, ParameterRow, RunRow, State, TagRow
-from orchestrator.registry.values import flatten, group_digest, parameter_rows
+from orchestrator.registry.dialects import upsert, upsert_rows
+from orchestrator.registry.parameter_values import flatten, group_digest, parameter_rows
+from orchestrator.registry.tables import AttemptRow, ExperimentRow, ParameterRow, RunRow, TagRow
+from orchestrator.run_states import RunState
 
-OPEN_STATES = ("PENDING", "RUNNING")
 _COLUMNS_OF_THEIR_OWN = ("kind", "name", "tags")
+"""Fields of a spec that are columns of the run, and so no parameters."""
 
 
-class LifecycleWriting:
-    """The part of `Registry` that creates runs and moves them from state to state."""
+class RunLifecycle:
+    """`registry.lifecycle`: creates runs and moves them from state to state."""
 
-    _database: Database
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-    def create_run(
+    def create(
         self,
         *,
         kind: str,
@@ -42,13 +43,14 @@ class LifecycleWriting:
         storage_path: str | None = None,
         run_id: str | None = None,
     ) -> str:
-        """Record a new run with its spec as parameters and returns its id; given an id that is there, changes nothing.
+        """Create a run, with its spec as parameters, and return its id. A `run_id` that is there changes nothing.
 
         Args:
             name: what a person calls the run.
-            fingerprint: the spec's.
-            experiment: the spec's name, where it is not the run's.
-            metric: the score that ranks, of runs that have a task.
+            fingerprint: digest of the spec.
+            experiment: name of the spec; the run's name when left out.
+            metric: score that ranks the runs of the task; None for a run without a task.
+            run_id: id of the run; a new one when left out.
         """
         run_id = run_id or uuid4().hex[:12]
         parameters = flatten({key: value for key, value in spec.items() if key not in _COLUMNS_OF_THEIR_OWN})
@@ -71,27 +73,31 @@ class LifecycleWriting:
                 rows = parameter_rows(run_id, parameters)
                 if rows:
                     session.execute(insert(ParameterRow), rows)
-                self._add_tags(session, run_id, tags)
+                add_tags(session, run_id, tags)
         return run_id
 
     def start_attempt(
         self, run_id: str, *, number: int | None = None, host: str | None = None, pid: int | None = None
     ) -> int:
-        """Begin a run, or begin it again; returns the attempt's number, which fences off older attempts.
+        """Start an attempt of a run and return its number; older attempts are fenced off from then on.
 
-        Raises: InputError for a run that has completed, NotFoundError.
+        Args:
+            number: number of the attempt, where it was announced before: starting it twice changes nothing. The next
+                number when left out.
+
+        Raises: InputError for a run that cannot run again, NotFoundError.
         """
         with self._database.session(writing=True) as session:
             run = _locked(session, run_id)
-            if run.state == "COMPLETED":
-                raise InputError(f"Run {run_id} has completed; there is nothing to resume.")
+            if not run.state.may_become(RunState.RUNNING):
+                raise InputError(f"Run {run_id} has ended as {run.state}; there is nothing to resume.")
             if number is not None and number <= run.attempt:
                 return number
             number = run.attempt + 1 if number is None else number
             died_at = run.heartbeat_at or utc_now()
-            _end_attempts(session, run_id, "LOST", "another attempt took over", before=number, at=died_at)
+            _end_attempts(session, run_id, RunState.LOST, "another attempt took over", before=number, at=died_at)
             session.add(AttemptRow(run_id=run_id, number=number, host=host, pid=pid))
-            run.state, run.attempt, run.host, run.pid = "RUNNING", number, host, pid
+            run.state, run.attempt, run.host, run.pid = RunState.RUNNING, number, host, pid
             run.error, run.finished_at = None, None
             run.heartbeat_at = utc_now()
             if run.started_at is None:
@@ -99,38 +105,47 @@ class LifecycleWriting:
         return number
 
     def heartbeat(self, run_id: str, attempt: int | None = None) -> bool:
-        """Say that the run's driver (and so its running trials) is alive; False where another attempt took over."""
-        mine = RunRow.id == run_id
+        """Record that the driver of a run, and so the run's running trials, are alive.
+
+        Returns False, and records nothing, where a newer attempt than `attempt` has taken over.
+        """
+        owned_by_attempt = RunRow.id == run_id
         if attempt is not None:
-            mine &= RunRow.attempt == attempt
-        running = RunRow.state == "RUNNING"
+            owned_by_attempt &= RunRow.attempt == attempt
+        running = RunRow.state == RunState.RUNNING
         with self._database.session(writing=True) as session:
             beat = update(RunRow).values(heartbeat_at=utc_now()).execution_options(synchronize_session=False)
-            owned = session.scalar(select(RunRow.id).where(mine)) is not None
-            if owned:
+            is_owned = session.scalar(select(RunRow.id).where(owned_by_attempt)) is not None
+            if is_owned:
                 session.execute(beat.where(or_(RunRow.id == run_id, RunRow.parent_id == run_id), running))
-        return owned
+        return is_owned
 
-    def finish_run(
+    def finish(
         self,
         run_id: str,
-        state: State,
+        state: RunState,
         *,
         error: str | None = None,
         attempt: int | None = None,
         model_folder: str | None = None,
         predictions_path: str | None = None,
     ) -> bool:
-        """End a run and its attempt (the newest when left out); returns whether that is now the run's state.
+        """Finish a run and its open attempts, and stop its open trials; returns whether the run is now in `state`.
 
-        Trials that were still open are stopped with it. Raises: NotFoundError.
+        Args:
+            state: COMPLETED, FAILED or STOPPED.
+            attempt: number of the attempt that ends; the newest when left out. An older one ends itself alone.
+
+        Raises: NotFoundError.
         """
+        assert state.is_final, state
+        assert not state.is_for_trials_only, state
         with self._database.session(writing=True) as session:
             run = _locked(session, run_id)
             if attempt is not None and attempt < run.attempt:
                 _end_attempts(session, run_id, state, error, before=attempt + 1, after=attempt - 1)
                 return False
-            if not _may_end(run.state, state):
+            if not run.state.may_become(state):
                 return run.state == state
             _end_attempts(session, run_id, state, error, before=run.attempt + 1)
             run.state, run.error, run.seconds = state, error, _seconds_spent(session, run_id)
@@ -138,26 +153,21 @@ class LifecycleWriting:
             run.finished_at = utc_now()
             session.execute(
                 update(RunRow)
-                .where(RunRow.parent_id == run_id, RunRow.state.in_(OPEN_STATES))
-                .values(state="STOPPED", error="its sweep ended", finished_at=utc_now())
+                .where(RunRow.parent_id == run_id, RunRow.state.in_((RunState.PENDING, RunState.RUNNING)))
+                .values(state=RunState.STOPPED, error="its sweep ended", finished_at=utc_now())
                 .execution_options(synchronize_session=False)
             )
         return True
-
-    def tag(self, run_id: str, *tags: str) -> None:
-        """Add words to find a run by."""
-        with self._database.session(writing=True) as session:
-            self._add_tags(session, run_id, tags)
-
-    def _add_tags(self, session: Session, run_id: str, tags: Sequence[str]) -> None:
-        rows = [{"run_id": run_id, "tag": tag} for tag in tags]
-        if rows:
-            session.execute(upsert(self._database.dialect, TagRow.__table__, ("run_id", "tag")), rows)
 
     def _experiment_id(self, session: Session, name: str, fingerprint: str) -> int:
         key = {"fingerprint": fingerprint, "name": name}
         session.execute(upsert(self._database.dialect, ExperimentRow.__table__, tuple(key)), key)
         return session.scalars(select(ExperimentRow.id).filter_by(**key)).one()
+
+
+def add_tags(session: Session, run_id: str, tags: Sequence[str]) -> None:
+    """Add tags to a run; one that it has already changes nothing."""
+    upsert_rows(session, TagRow, ("run_id", "tag"), (), [{"run_id": run_id, "tag": tag} for tag in tags])
 
 
 def _locked(session: Session, run_id: str) -> RunRow:
@@ -167,25 +177,25 @@ def _locked(session: Session, run_id: str) -> RunRow:
     return run
 
 
-def _may_end(old: str, new: str) -> bool:
-    return old in OPEN_STATES or (new == "COMPLETED" and old != "COMPLETED")
-
-
 def _end_attempts(
-    session: Session, run_id: str, state: str, error: str | None, *, before: int, after: int = 0, at: Any = None
+    session: Session, run_id: str, state: RunState, error: str | None, *, before: int, after: int = 0, at: Any = None
 ) -> None:
-    """End the attempts that are still open, of numbers between the two; now, or at their driver's last heartbeat."""
+    """End the open attempts whose numbers lie between `after` and `before`, both excluded.
+
+    Args:
+        at: when they ended; now when left out.
+    """
     session.execute(
         update(AttemptRow)
         .where(AttemptRow.run_id == run_id, AttemptRow.number < before, AttemptRow.number > after)
-        .where(AttemptRow.state == "RUNNING")
+        .where(AttemptRow.state == RunState.RUNNING)
         .values(state=state, error=error, finished_at=utc_now() if at is None else at)
         .execution_options(synchronize_session=False)
     )
 
 
 def _seconds_spent(session: Session, run_id: str) -> float:
-    """The time of all attempts together."""
+    """Duration of all attempts of a run together."""
     times = select(AttemptRow.started_at, AttemptRow.finished_at).where(AttemptRow.run_id == run_id)
     return sum(
         max(0.0, (finished_at - started_at).total_seconds())

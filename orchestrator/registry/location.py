@@ -1,6 +1,7 @@
-"""Where a registry is: a path, a URL, or `file:PATH` naming a private file that holds the URL.
+"""Location of a registry: a path, a URL, or `file:PATH` of a private file that holds the URL.
 
-What is shown of a URL never has its password; what is raised about a broken one does not repeat it.
+Passwords are kept out of everything that a person sees: `display_url` hides them, and errors about a broken URL do not
+repeat it.
 """
 
 import stat
@@ -16,7 +17,7 @@ _SUPPORTED = "a path to a .sqlite file, sqlite:///PATH or postgresql://USER:PASS
 
 
 def resolve_url(text: str) -> URL:
-    """The SQLAlchemy URL that `text` means. Raises: RegistryError."""
+    """Turn a path, a URL or `file:PATH` into SQLAlchemy's URL. Raises: RegistryError where it is none of them."""
     if text.startswith("file:"):
         text = _read_private(Path(text.removeprefix("file:").removeprefix("//")).expanduser())
     if not text.strip():
@@ -50,8 +51,8 @@ def _read_private(path: Path) -> str:
     return text
 
 
-def shown(url: URL) -> str:
-    """The URL as a person may see it: the path of a SQLite file, or the server without secrets."""
+def display_url(url: URL) -> str:
+    """The URL for messages: the path of a SQLite file, or the address of a server without its secrets."""
     if url.get_backend_name() == "sqlite":
         return str(url.database)
     secret = [key for key in url.query if "pass" in key.lower()]
@@ -59,7 +60,7 @@ def shown(url: URL) -> str:
 
 
 def without_secrets(text: str, url: URL) -> str:
-    """`text` with every secret of the URL blotted out."""
+    """`text` with `***` in place of every secret of the URL."""
     secrets = [url.password, *(value for key, value in url.query.items() if "pass" in key.lower())]
     for secret in secrets:
         for word in (secret,) if isinstance(secret, str) else secret or ():

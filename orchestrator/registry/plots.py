@@ -1,9 +1,11 @@
-"""A run as a picture: what was measured over its steps, or a sweep's trials side by side."""
+"""A run as a picture: its measurements over its steps, or the trials of a sweep side by side."""
 
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bert_core.objectives import OBJECTIVES
+from bert_core.objectives.base import PERPLEXITY
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry.registry import Registry
 from orchestrator.storage import write_bytes
@@ -14,10 +16,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PANELS = (
-    *("mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy", "sop_loss", "sop_accuracy", "sbo_loss"),
-    *("perplexity", "tokens_per_s", "learning_rate"),
+    *(name for objective in OBJECTIVES.values() for name in objective.curve_names),
+    *(PERPLEXITY, "tokens_per_s", "learning_rate"),
 )
-"""Of a pretraining run, as far as it measured them."""
+"""Names of a pretraining run's measurements that get a panel, where the run has them."""
 ENDINGS = (".png", ".svg", ".pdf")
 _COLUMNS = 2
 
@@ -30,7 +32,7 @@ def plot_run(registry: Registry, run_id: str, output: str) -> None:
     if run.kind == "sweep":
         curves = _trial_curves(registry, run.id, run.metric or "")
     else:
-        history = registry.metrics(run.id)
+        history = registry.metrics.history(run.id)
         names = [name for name in PANELS if name in set(history["name"])] or sorted(set(history["name"]))
         curves = {name: _by_split(history[history["name"] == name]) for name in names}
     if not any(curves.values()):
@@ -41,7 +43,7 @@ def plot_run(registry: Registry, run_id: str, output: str) -> None:
 
 
 Curves = dict[str, dict[str, "pandas.DataFrame"]]
-"""By panel, then by line: frames with the columns step and value."""
+"""Frames with the columns step and value, by panel and then by line."""
 
 
 def _by_split(history: "pandas.DataFrame") -> dict[str, "pandas.DataFrame"]:
@@ -50,8 +52,8 @@ def _by_split(history: "pandas.DataFrame") -> dict[str, "pandas.DataFrame"]:
 
 def _trial_curves(registry: Registry, run_id: str, metric: str) -> Curves:
     lines = {}
-    for trial in registry.trials(run_id).itertuples():
-        points = registry.metrics(str(trial.id), f"validation.{metric}")
+    for trial in registry.trials.frame(run_id).itertuples():
+        points = registry.metrics.history(str(trial.id), f"validation.{metric}")
         if not points.empty:
             lines[f"#{trial.number}"] = points
     return {metric: lines}
@@ -76,7 +78,7 @@ def _draw_panel(axes: "Axes", name: str, lines: dict[str, "pandas.DataFrame"]) -
     axes.set_title(name)
     axes.set_xlabel("step")
     axes.grid(alpha=0.3)
-    if name == "perplexity":
+    if name == PERPLEXITY:
         axes.set_yscale("log")
     if len(lines) <= 12:
         axes.legend(fontsize="small")

@@ -1,38 +1,41 @@
-"""What the registry hands out: frozen, plain, detached from any session."""
+"""Records that the registry returns: frozen, made of plain values, independent of any session."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from orchestrator.run_states import RunState
+
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run or a trial. `state` is LOST where the driver's heartbeat has been silent for too long."""
+    """A run or a trial. `state` is LOST where the run is running and its last heartbeat is too old."""
 
     id: str
     name: str
     kind: str
-    state: str
+    state: RunState
     experiment: str
     fingerprint: str
-    """Of the spec."""
+    """Digest of the spec."""
     parent_id: str | None
     number: int | None
-    """A trial's place in its sweep."""
+    """Place of a trial in its sweep; None for a run that is no trial."""
     task: str | None
     metric: str | None
-    """The score that ranks."""
+    """Score that ranks the runs of the task."""
     seed: int | None
     group_key: str
-    """Digest of the parameters less the seed: equal for trials that differ only in their seed."""
+    """Digest of the parameters without the seed: equal for trials that differ only in their seed."""
     spec: Mapping[str, Any]
     storage_path: str | None
-    """The run's folder."""
+    """Folder of the run on the storage."""
     model_folder: str | None
-    """The model it left, in Hugging Face layout."""
+    """Folder of the model that the run left, in Hugging Face layout."""
     predictions_path: str | None
     attempt: int
+    """Number of the newest attempt; 0 before the first."""
     host: str | None
     pid: int | None
     error: str | None
@@ -49,7 +52,7 @@ class AttemptRecord:
 
     run_id: str
     number: int
-    state: str
+    state: RunState
     host: str | None
     pid: int | None
     error: str | None
@@ -59,7 +62,7 @@ class AttemptRecord:
 
 @dataclass(frozen=True)
 class CheckpointRecord:
-    """A checkpoint that was whole on the storage when recorded."""
+    """A training checkpoint that was complete on the storage when it was recorded."""
 
     run_id: str
     step: int
@@ -71,7 +74,7 @@ class CheckpointRecord:
 
 @dataclass(frozen=True)
 class ModelRecord:
-    """A registered model."""
+    """A model folder registered under a name and version."""
 
     name: str
     version: int
@@ -84,5 +87,5 @@ class ModelRecord:
 
     @property
     def label(self) -> str:
-        """`name@version`."""
+        """Name and version as `name@version`, which names these weights in specs and commands."""
         return f"{self.name}@{self.version}"

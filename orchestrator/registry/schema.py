@@ -1,7 +1,8 @@
-"""The tables' revisions: Alembic scripts inside the package, run without an ini file or an env.py.
+"""Revisions of the tables: Alembic scripts inside the package, run without an ini file or an env.py.
 
-An empty database is brought to the newest revision when first used. An older one waits for `orchestrator db upgrade`,
-a newer one is refused. Alembic loads only where there is something to do: a command should start fast.
+An empty database gets the newest revision when it is first used. An older revision is refused until a person runs
+`orchestrator db upgrade`; a newer one is refused. Alembic is imported only when scripts must run, so that commands
+start fast.
 """
 
 from pathlib import Path
@@ -18,34 +19,40 @@ MIGRATIONS = Path(__file__).with_name("migrations")
 
 
 def current_revision(connection: Connection) -> str | None:
-    """The revision the tables are at; None where there are none yet."""
+    """Revision of the tables in the database; None where there are no tables yet."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     return connection.scalar(select(literal_column("version_num", Text)).select_from(table(VERSION_TABLE)))
 
 
-def ensure_schema(engine: Engine, shown: str) -> None:
-    """Create the tables in an empty database; refuse any revision but the newest. Raises: RegistryError."""
+def ensure_schema(engine: Engine, place: str) -> None:
+    """Create the tables in an empty database; refuse any revision but the newest.
+
+    Args:
+        place: what messages call the database.
+
+    Raises: RegistryError.
+    """
     with engine.connect() as connection:
         revision = current_revision(connection)
     if revision is None:
-        upgrade_schema(engine, shown)
+        upgrade_schema(engine, place)
     elif revision != NEWEST_REVISION:
-        _refuse_unknown(revision, shown)
+        _refuse_unknown(revision, place)
         raise RegistryError(
-            f"The registry {shown} is at an older revision ({revision}); back it up, then run: orchestrator db upgrade"
+            f"The registry {place} is at an older revision ({revision}); back it up, then run: orchestrator db upgrade"
         )
 
 
-def upgrade_schema(engine: Engine, shown: str) -> str:
+def upgrade_schema(engine: Engine, place: str) -> str:
     """Bring the tables to the newest revision, one process at a time; returns that revision. Raises: RegistryError."""
     with engine.execution_options(writing=True).begin() as connection:
         lock_until_commit(connection, VERSION_TABLE)
         revision = current_revision(connection)
         if revision is None:
-            _refuse_foreign(connection, shown)
+            _refuse_foreign(connection, place)
         if revision != NEWEST_REVISION:
-            _refuse_unknown(revision, shown)
+            _refuse_unknown(revision, place)
             _run_scripts(connection)
     return NEWEST_REVISION
 
@@ -62,19 +69,19 @@ def _run_scripts(connection: Connection) -> None:
         steps.run_migrations()
 
 
-def _refuse_unknown(revision: str | None, shown: str) -> None:
+def _refuse_unknown(revision: str | None, place: str) -> None:
     from alembic.script import ScriptDirectory
 
     known = {script.revision for script in ScriptDirectory(str(MIGRATIONS)).walk_revisions()}
     if revision is not None and revision not in known:
         raise RegistryError(
-            f"The registry {shown} is at revision {revision}, newer than this version knows; upgrade bert-orchestrator."
+            f"The registry {place} is at revision {revision}, newer than this version knows; upgrade bert-orchestrator."
         )
 
 
-def _refuse_foreign(connection: Connection, shown: str) -> None:
+def _refuse_foreign(connection: Connection, place: str) -> None:
     taken = sorted(set(inspect(connection).get_table_names()) & set(Row.metadata.tables))
     if taken:
         raise RegistryError(
-            f"The database {shown} has a table {taken[0]!r} that is not the registry's; give a database of its own."
+            f"The database {place} has a table {taken[0]!r} that is not the registry's; give a database of its own."
         )

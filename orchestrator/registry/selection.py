@@ -1,4 +1,4 @@
-"""Which runs a query and a sort key mean: the tree of `filters` as one bound SQL expression, with names checked."""
+"""Translation of queries and sort keys into SQL; names of fields are checked against what runs have."""
 
 from difflib import get_close_matches
 
@@ -6,7 +6,8 @@ from sqlalchemy import ColumnElement, and_, not_, or_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError
-from orchestrator.registry.columns import (
+from orchestrator.registry.filters import Combination, Comparison, Condition, Not, error_at, parse_filter
+from orchestrator.registry.query_fields import (
     NAMES,
     NUMBER_COLUMNS,
     SPLITS,
@@ -20,28 +21,28 @@ from orchestrator.registry.columns import (
     WrongValueError,
     condition,
 )
-from orchestrator.registry.filters import Combination, Comparison, Condition, Not, at, parse_filter
 from orchestrator.registry.tables import MetricRow, ParameterRow
+from orchestrator.run_states import RunState
 
 
 class Selection:
-    """Turns text into SQL for one session.
+    """Translator of the query language, for one session.
 
     Args:
-        state: the state as it is read, LOST included.
+        state: state of a run as `state_as_read` gives it.
     """
 
-    def __init__(self, session: Session, state: ColumnElement[str]) -> None:
+    def __init__(self, session: Session, state: ColumnElement[RunState]) -> None:
         self._session = session
         self._state = state
 
     def where(self, text: str) -> ColumnElement[bool] | None:
-        """The runs that the query means; None for all. Raises: InputError with a caret under the place."""
+        """Condition for the runs that a query selects; None for all. Raises: InputError with a caret."""
         tree = parse_filter(text)
         return None if tree is None else self._expression(tree, text)
 
     def order(self, text: str) -> tuple[Field, bool]:
-        """A sort key and whether it descends: `-created_at`, `metrics.f1 desc`, `task`. Raises: InputError."""
+        """Sort key, and whether it descends, of `-created_at`, `metrics.f1 desc` or `task`. Raises: InputError."""
         name, _, direction = text.strip().partition(" ")
         direction = direction.strip().lower()
         if direction not in ("", "asc", "desc"):
@@ -62,10 +63,10 @@ class Selection:
         try:
             return condition(field, tree.operator, tree.values)
         except WrongValueError as error:
-            raise at(text, tree.place, f"{tree.field}: {error}:") from None
+            raise error_at(text, tree.place, f"{tree.field}: {error}:") from None
 
     def field(self, name: str, text: str, place: int) -> Field:
-        """The field of that name. Raises: InputError, naming the nearest ones."""
+        """Field of a name in the text. Raises: InputError, which gives the nearest names."""
         area, _, rest = name.partition(".")
         if area == "metrics" and rest:
             return self._metric(rest, text, place)
@@ -94,12 +95,12 @@ class Selection:
             paths = sorted(self._session.scalars(longer.distinct().limit(10)))
             if paths:
                 listed = ", ".join(f"params.{longer}" for longer in paths)
-                raise at(text, place, f"params.{path} could be several; say which of {listed}:")
+                raise error_at(text, place, f"params.{path} could be several; say which of {listed}:")
             raise self._unknown(f"params.{path}", text, place)
         return field
 
     def _lacks(self, table: type[MetricRow | ParameterRow], rows: ColumnElement[bool]) -> bool:
-        """Whether no run has such rows, though some have others: an empty registry lacks nothing."""
+        """Whether no run has such rows but some run has others; in an empty registry no name is wrong."""
         if self._session.scalar(select(table.run_id).where(rows).limit(1)) is not None:
             return False
         return self._session.scalar(select(table.run_id).limit(1)) is not None
@@ -110,7 +111,7 @@ class Selection:
         if not near:
             area = name.partition(".")[0] + "."
             near = [other for other in known if other.startswith(area)][:8] or [*NAMES, "metrics.NAME", "params.PATH"]
-        return at(text, place, f"No run has a field {name!r}; nearest: {', '.join(near)}:")
+        return error_at(text, place, f"No run has a field {name!r}; nearest: {', '.join(near)}:")
 
     def _metric_names(self) -> list[str]:
         names = select(MetricRow.split, MetricRow.name).distinct()

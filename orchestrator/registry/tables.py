@@ -1,4 +1,5 @@
-"""The tables. A trial is a run with a parent; times are UTC on the database's clock; a metric that is NULL was NaN.
+"""Tables of the registry. A trial is a run with a parent; times are in UTC, by the database's clock; NULL in a metric's
+value means NaN.
 
 experiments ─┬─< runs >── parent      runs ─┬─< attempts      runs ─┬─< metrics ─< metric_points
                                             ├─< parameters          ├─< checkpoints
@@ -7,27 +8,32 @@ experiments ─┬─< runs >── parent      runs ─┬─< attempts      ru
 """
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from sqlalchemy import BigInteger, CheckConstraint, Double, ForeignKey, Index, Text, UniqueConstraint
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from orchestrator.registry.column_types import FreeText, Json, UtcTime, utc_now
+from orchestrator.registry.column_types import FreeText, Json, StateText, UtcTime, utc_now
+from orchestrator.run_states import RunState
 
-State = Literal["PENDING", "RUNNING", "COMPLETED", "FAILED", "STOPPED", "PRUNED"]
-STATES: tuple[State, ...] = ("PENDING", "RUNNING", "COMPLETED", "FAILED", "STOPPED", "PRUNED")
-"""What is stored; LOST is derived when read."""
+_STORED_STATES = ", ".join(f"'{state}'" for state in RunState if not state.is_derived)
 
-Number = Annotated[int, mapped_column(BigInteger)]
-RunKey = Annotated[str, mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))]
-Moment = Annotated[datetime, mapped_column(UtcTime)]
-Words = Annotated[str, mapped_column(FreeText)]
+BigInt = Annotated[int, mapped_column(BigInteger)]
+RunId = Annotated[str, mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))]
+UtcDatetime = Annotated[datetime, mapped_column(UtcTime)]
+FreeTextStr = Annotated[str, mapped_column(FreeText)]
 
 
 class Row(DeclarativeBase):
-    """The base of every table; no row leaves this package."""
+    """Base class of every table's rows; rows stay inside this package."""
 
-    type_annotation_map = {str: Text, float: Double, dict[str, Any]: Json, list[Any]: Json}  # noqa: RUF012
+    type_annotation_map = {  # noqa: RUF012
+        str: Text,
+        float: Double,
+        RunState: StateText,
+        dict[str, Any]: Json,
+        list[Any]: Json,
+    }
 
 
 class ExperimentRow(Row):
@@ -37,9 +43,9 @@ class ExperimentRow(Row):
     __table_args__ = (UniqueConstraint("fingerprint", "name", name="uq_experiments_fingerprint_name"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    name: Mapped[Words]
+    name: Mapped[FreeTextStr]
     fingerprint: Mapped[str]
-    created_at: Mapped[Moment] = mapped_column(default=utc_now())
+    created_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
 
 
 class RunRow(Row):
@@ -47,7 +53,7 @@ class RunRow(Row):
 
     __tablename__ = "runs"
     __table_args__ = (
-        CheckConstraint(f"state IN ({', '.join(map(repr, STATES))})", name="ck_runs_state"),
+        CheckConstraint(f"state IN ({_STORED_STATES})", name="ck_runs_state"),
         UniqueConstraint("parent_id", "trial_key", name="uq_runs_parent_id_trial_key"),
         Index("ix_runs_created_at", "created_at", "id"),
         Index("ix_runs_experiment_id", "experiment_id"),
@@ -59,32 +65,32 @@ class RunRow(Row):
     experiment_id: Mapped[int] = mapped_column(ForeignKey("experiments.id"))
     parent_id: Mapped[str | None] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))
     trial_key: Mapped[str | None]
-    """A trial's natural key within its sweep."""
+    """Natural key of a trial within its sweep."""
     number: Mapped[int | None]
-    """A trial's place in its sweep."""
+    """Place of a trial in its sweep."""
     kind: Mapped[str]
-    name: Mapped[Words]
-    state: Mapped[str] = mapped_column(default="PENDING")
-    task: Mapped[Words | None]
-    metric: Mapped[Words | None]
-    """The score that ranks."""
-    seed: Mapped[Number | None]
+    name: Mapped[FreeTextStr]
+    state: Mapped[RunState] = mapped_column(default=RunState.PENDING)
+    task: Mapped[FreeTextStr | None]
+    metric: Mapped[FreeTextStr | None]
+    """Score that ranks the runs of the task."""
+    seed: Mapped[BigInt | None]
     group_key: Mapped[str]
-    """Digest of the parameters less the seed."""
+    """Digest of the parameters without the seed."""
     spec: Mapped[dict[str, Any]]
-    storage_path: Mapped[Words | None]
-    model_folder: Mapped[Words | None]
-    predictions_path: Mapped[Words | None]
+    storage_path: Mapped[FreeTextStr | None]
+    model_folder: Mapped[FreeTextStr | None]
+    predictions_path: Mapped[FreeTextStr | None]
     attempt: Mapped[int] = mapped_column(default=0)
-    """Number of the newest attempt; an older one no longer decides the state."""
-    host: Mapped[Words | None]
-    pid: Mapped[Number | None]
-    error: Mapped[Words | None]
+    """BigInt of the newest attempt; an older one no longer decides the state."""
+    host: Mapped[FreeTextStr | None]
+    pid: Mapped[BigInt | None]
+    error: Mapped[FreeTextStr | None]
     seconds: Mapped[float | None]
-    created_at: Mapped[Moment] = mapped_column(default=utc_now())
-    started_at: Mapped[Moment | None]
-    finished_at: Mapped[Moment | None]
-    heartbeat_at: Mapped[Moment | None]
+    created_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
+    started_at: Mapped[UtcDatetime | None]
+    finished_at: Mapped[UtcDatetime | None]
+    heartbeat_at: Mapped[UtcDatetime | None]
 
 
 class AttemptRow(Row):
@@ -92,14 +98,14 @@ class AttemptRow(Row):
 
     __tablename__ = "attempts"
 
-    run_id: Mapped[RunKey] = mapped_column(primary_key=True)
+    run_id: Mapped[RunId] = mapped_column(primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True)
-    state: Mapped[str] = mapped_column(default="RUNNING")
-    host: Mapped[Words | None]
-    pid: Mapped[Number | None]
-    error: Mapped[Words | None]
-    started_at: Mapped[Moment] = mapped_column(default=utc_now())
-    finished_at: Mapped[Moment | None]
+    state: Mapped[RunState] = mapped_column(default=RunState.RUNNING)
+    host: Mapped[FreeTextStr | None]
+    pid: Mapped[BigInt | None]
+    error: Mapped[FreeTextStr | None]
+    started_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
+    finished_at: Mapped[UtcDatetime | None]
 
 
 class ParameterRow(Row):
@@ -112,87 +118,87 @@ class ParameterRow(Row):
         {"sqlite_with_rowid": False},
     )
 
-    run_id: Mapped[RunKey] = mapped_column(primary_key=True)
-    path: Mapped[Words] = mapped_column(primary_key=True)
-    leaf: Mapped[Words | None]
-    """The path's last part where that names one parameter of the run."""
+    run_id: Mapped[RunId] = mapped_column(primary_key=True)
+    path: Mapped[FreeTextStr] = mapped_column(primary_key=True)
+    leaf: Mapped[FreeTextStr | None]
+    """Last part of the path, where no other parameter of the run has the same last part."""
     kind: Mapped[str]
-    """text, number, boolean, null or json (a list)."""
-    text: Mapped[Words]
-    """The text itself, or the value as JSON."""
+    """One of text, number, boolean, null and json (a list)."""
+    text: Mapped[FreeTextStr]
+    """Text itself, or any other value as JSON."""
     number: Mapped[float | None]
-    """Numbers; booleans as 0 and 1."""
+    """Value of a number; 0 or 1 for a boolean."""
 
 
 class MetricRow(Row):
-    """A measurement's latest value; a result's own values stand over those reported on the way."""
+    """Latest value of a measurement. A value of the run's result is never replaced by one reported during the run."""
 
     __tablename__ = "metrics"
     __table_args__ = (Index("ix_metrics_split_name_value", "split", "name", "value"), {"sqlite_with_rowid": False})
 
-    run_id: Mapped[RunKey] = mapped_column(primary_key=True)
+    run_id: Mapped[RunId] = mapped_column(primary_key=True)
     split: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
-    step: Mapped[Number]
+    step: Mapped[BigInt]
     value: Mapped[float | None]
     final: Mapped[int] = mapped_column(default=0)
-    """1: from the run's result, the score of the model that was kept."""
+    """1 where the value belongs to the run's result, the score of the model that was kept."""
 
 
 class MetricPointRow(Row):
-    """A measurement's history."""
+    """One value in the history of a measurement."""
 
     __tablename__ = "metric_points"
     __table_args__ = ({"sqlite_with_rowid": False},)
 
-    run_id: Mapped[RunKey] = mapped_column(primary_key=True)
+    run_id: Mapped[RunId] = mapped_column(primary_key=True)
     split: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
-    step: Mapped[Number] = mapped_column(primary_key=True)
+    step: Mapped[BigInt] = mapped_column(primary_key=True)
     value: Mapped[float | None]
     epoch: Mapped[float | None]
-    recorded_at: Mapped[Moment] = mapped_column(default=utc_now())
+    recorded_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
 
 
 class CheckpointRow(Row):
-    """A checkpoint that was whole on the storage."""
+    """A training checkpoint that was complete on the storage."""
 
     __tablename__ = "checkpoints"
 
-    run_id: Mapped[RunKey] = mapped_column(primary_key=True)
-    step: Mapped[Number] = mapped_column(primary_key=True)
-    path: Mapped[Words]
+    run_id: Mapped[RunId] = mapped_column(primary_key=True)
+    step: Mapped[BigInt] = mapped_column(primary_key=True)
+    path: Mapped[FreeTextStr]
     digest: Mapped[str]
-    num_bytes: Mapped[Number]
-    recorded_at: Mapped[Moment] = mapped_column(default=utc_now())
+    num_bytes: Mapped[BigInt]
+    recorded_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
 
 
 class DatasetRow(Row):
-    """Data as it was used: a token store, a task's splits, or a tokenizer."""
+    """Data that runs made or used: a token store, the splits of a task, or a tokenizer."""
 
     __tablename__ = "datasets"
 
     fingerprint: Mapped[str] = mapped_column(primary_key=True)
     kind: Mapped[str]
-    name: Mapped[Words]
-    path: Mapped[Words]
+    name: Mapped[FreeTextStr]
+    path: Mapped[FreeTextStr]
     counts: Mapped[dict[str, Any]]
     files: Mapped[list[Any]]
-    recorded_at: Mapped[Moment] = mapped_column(default=utc_now())
+    recorded_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
 
 
 class RunDatasetRow(Row):
-    """Which run used which data."""
+    """Link between a run and data that it made or used."""
 
     __tablename__ = "run_datasets"
     __table_args__ = (Index("ix_run_datasets_fingerprint", "fingerprint"),)
 
-    run_id: Mapped[RunKey] = mapped_column(primary_key=True)
+    run_id: Mapped[RunId] = mapped_column(primary_key=True)
     fingerprint: Mapped[str] = mapped_column(ForeignKey("datasets.fingerprint"), primary_key=True)
 
 
 class ModelRow(Row):
-    """A checkpoint under a name and version."""
+    """A model folder registered under a name and version."""
 
     __tablename__ = "models"
     __table_args__ = (
@@ -200,14 +206,14 @@ class ModelRow(Row):
         Index("ix_models_run_id", "run_id"),
     )
 
-    name: Mapped[Words] = mapped_column(primary_key=True)
+    name: Mapped[FreeTextStr] = mapped_column(primary_key=True)
     version: Mapped[int] = mapped_column(primary_key=True)
     run_id: Mapped[str | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"))
-    folder: Mapped[Words]
+    folder: Mapped[FreeTextStr]
     digest: Mapped[str]
     head: Mapped[str]
-    num_parameters: Mapped[Number]
-    created_at: Mapped[Moment] = mapped_column(default=utc_now())
+    num_parameters: Mapped[BigInt]
+    created_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
 
 
 class TagRow(Row):
@@ -216,5 +222,5 @@ class TagRow(Row):
     __tablename__ = "tags"
     __table_args__ = (Index("ix_tags_tag", "tag"),)
 
-    run_id: Mapped[RunKey] = mapped_column(primary_key=True)
-    tag: Mapped[Words] = mapped_column(primary_key=True)
+    run_id: Mapped[RunId] = mapped_column(primary_key=True)
+    tag: Mapped[FreeTextStr] = mapped_column(primary_key=True)

@@ -1,4 +1,4 @@
-"""Text: where it lies, how it is read, how it becomes a token store."""
+"""Specs of text: where its files are, how they are read, and how they become a tokenizer or a token store."""
 
 from typing import ClassVar, Literal, Self
 
@@ -11,7 +11,7 @@ TokenizerAlgorithm = Literal["wordpiece", "byte_bpe", "unigram"]
 
 
 class TextSource(Section):
-    """Files of documents."""
+    """Files that hold documents."""
 
     files: tuple[str, ...] = identity(
         doc="Files, folders or globs; local paths or URIs that pyarrow and fsspec read; `.gz`, `.xz`, `.zst` too.",
@@ -24,7 +24,7 @@ class TextSource(Section):
     text_field: str = identity("text", "The key or column that holds a document's text (JSONL, Parquet).")
     on_bad_record: OnBadRecord = identity(
         "error",
-        "What a record that cannot be decoded does: end the run, be left out, or keep U+FFFD for its bad bytes.",
+        "What happens with a record that cannot be decoded: end the run, leave it out, or put U+FFFD for bad bytes.",
     )
     max_documents: int | None = identity(
         None, "Read this many documents at most, in the files' order; all when left out.", unit="documents", ge=1
@@ -32,8 +32,8 @@ class TextSource(Section):
     sampling_exponent: float = identity(
         1.0,
         "Each entry of `files` is a language: one with the share p of all bytes is sampled with a share proportional "
-        "to p to the power of this, so that small ones are read more often and large ones less. mBERT took 0.7, "
-        "XLM 0.5; 1 takes every document once.",
+        "to p to the power of this, so that small languages are read more often and large ones less often. mBERT used "
+        "0.7, XLM 0.5; 1 takes every document once.",
         ge=0.0,
         le=1.0,
     )

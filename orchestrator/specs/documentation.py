@@ -1,9 +1,9 @@
-"""What each field of a spec means: the rows behind `orchestrator schema`."""
+"""Documentation of the fields of a spec: the rows of `orchestrator schema`."""
 
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal, Union, get_args, get_origin
+from dataclasses import dataclass, is_dataclass
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -19,12 +19,12 @@ class FieldDoc:
     """One field, as a person looks it up."""
 
     field: str
-    """Dotted; `[]` stands for each entry of a list."""
+    """Dotted path of the field; `[]` stands for each entry of a list."""
     type: str
     unit: str | None
     default: str
     role: str
-    """`identity`: changes the result. `execution`: does not."""
+    """`identity` for a field that changes the result, `execution` for one that does not."""
     about: str
 
 
@@ -43,7 +43,7 @@ def document_fields(cls: type[Section], prefix: str = "") -> Iterator[FieldDoc]:
             info.description or "",
         )
         inner = sections_in(info.annotation)
-        if len(inner) == 1 and name != "space":
+        if len(inner) == 1:
             is_list = get_origin(info.annotation) is tuple
             yield from document_fields(inner[0], f"{prefix}{name}[]." if is_list else f"{prefix}{name}.")
 
@@ -53,10 +53,10 @@ def describe_type(annotation: Any) -> str:
     if annotation in _PLAIN:
         return _PLAIN[annotation]
     if isinstance(annotation, type) and issubclass(annotation, Section):
-        if len(annotation.model_fields) == 1:  # an axis of a search space
-            (name, info), *_ = annotation.model_fields.items()
-            return f"{{{name}: {describe_type(info.annotation)}}}"
         return "section" if "kind" not in annotation.model_fields else str(annotation.model_fields["kind"].default)
+    if is_dataclass(annotation):  # an axis of a search space
+        fields = (f"{name}: {describe_type(hint)}" for name, hint in get_type_hints(annotation).items())
+        return f"{{{', '.join(fields)}}}"
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         return " | ".join(str(part) for part in parts)

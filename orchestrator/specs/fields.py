@@ -1,4 +1,4 @@
-"""The base of every spec: frozen, strict about keys, each field either *identity* or *execution*.
+"""Base classes of specs: frozen, strict about keys, each field either *identity* or *execution*.
 
 Identity fields change the result and make up the fingerprint; execution fields (workers, resources, intervals of
 checkpoints and logging) only change how it is reached.
@@ -6,6 +6,7 @@ checkpoints and logging) only change how it is reached.
 
 import hashlib
 import json
+from dataclasses import asdict, is_dataclass
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -23,7 +24,7 @@ def execution(default: Any = ..., doc: str = "", *, unit: str | None = None, **c
 
 
 def role_of(info: FieldInfo) -> str:
-    """`identity` or `execution`."""
+    """Role of a field: `identity` or `execution`."""
     extra = info.json_schema_extra
     assert isinstance(extra, dict), "every spec field is made by identity() or execution()"
     return str(extra["role"])
@@ -48,7 +49,7 @@ class Spec(Section):
 
     kind: str
     title: ClassVar[str] = ""
-    """One line for `orchestrator schema`."""
+    """Summary of the kind in one line, for `orchestrator schema`."""
 
     name: str = execution("", "The experiment's name; the file's name without its ending when left out.")
     tags: tuple[str, ...] = execution((), "Words to find the run by.")
@@ -66,6 +67,8 @@ class Spec(Section):
 def _plain(value: Any) -> Any:
     if isinstance(value, Section):
         return value.identity_values()
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value))
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""From a YAML file and overrides to a validated spec.
+"""Loading of specs: from a YAML file and overrides to a validated spec.
 
 `extends: other.yaml` (relative to the file that says so) takes another spec as the base, of a whole file or of a stage.
 Then, and for overrides, mappings are merged and anything else is replaced; an axis of `space` is replaced whole, and
@@ -14,13 +14,12 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from orchestrator.errors import SpecError
-from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.fields import Spec
 from orchestrator.specs.overrides import Overrides, apply_override, merge, parse_overrides
+from orchestrator.specs.parts import task_of
 from orchestrator.specs.pipeline import AnySpec
 from orchestrator.specs.problems import describe, dotted, nearest, place_of, problem_value, shown
-from orchestrator.specs.sweep import SweepSpec
-from orchestrator.specs.task import EvaluateSpec, TaskSpec
+from orchestrator.specs.task import TaskSpec
 from orchestrator.specs.variants import unfold_variants
 from orchestrator.specs.yaml_text import KeyPath, Place, YamlDocument, read_document
 
@@ -54,9 +53,10 @@ def load_task_spec(task: str, overrides: Sequence[str] = ()) -> TaskSpec:
         for key, value, place in parse_overrides(of_task):
             apply_override(document, key, value, place)
         spec = _validate(document)
-    if not isinstance(spec, SweepSpec | DistillSpec | EvaluateSpec) or spec.task is None:
+    found = task_of(spec)
+    if found is None:
         raise SpecError(f"{task} is a spec of kind {spec.kind}, which has no task; give one of kind sweep or evaluate")
-    return spec.task
+    return found
 
 
 def parse_spec(values: Mapping[str, Any]) -> AnySpec:

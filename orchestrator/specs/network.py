@@ -1,4 +1,4 @@
-"""The network a spec asks for: a published size, in the manner of a family."""
+"""Networks in specs: a published size, with the choices of a family."""
 
 from typing import Annotated, Literal
 
@@ -11,7 +11,7 @@ from orchestrator.specs.fields import Section, identity
 
 
 def known_size(size: str) -> str:
-    """The size itself. Raises: ValueError when there is none of that name."""
+    """Return the name of a size as it is. Raises: ValueError when there is no such size."""
     try:
         shape_of(size)
     except ConfigError as error:
@@ -21,18 +21,18 @@ def known_size(size: str) -> str:
 
 def has_sentence_head(family: str) -> bool:
     """Whether a family's models are pretrained with pairs of segments."""
-    choices = MODERN if family == "modern" else FAMILIES[family].choices
+    choices = MODERN if family == "modern" else FAMILIES[family].fixed_fields
     return bool(choices.get("sentence_head", True))
 
 
 Size = Annotated[str, AfterValidator(known_size)]
 Family = Literal["bert", "roberta", "distilbert", "albert", "flaubert", "modern"]
 Precision = Literal["fp32", "bf16"]
-"""The arithmetic of forward and backward; weights are fp32."""
+"""Arithmetic of the forward and backward passes; weights are fp32 always."""
 
 
 class ModelSpec(Section):
-    """A size by name, or by its numbers."""
+    """A network's size, by name or by its numbers, and its family."""
 
     size: Size = identity(
         "tiny",

@@ -1,4 +1,4 @@
-"""Values laid over others: what `extends`, overrides and the variants of a stage have in common.
+"""Merging of values into a spec: what `extends`, overrides and the variants of a stage have in common.
 
 Mappings are merged and anything else is replaced; an axis of `space` is replaced whole.
 """
@@ -14,7 +14,7 @@ Overrides = Sequence[str] | Mapping[str, Any]
 
 
 def parse_overrides(overrides: Overrides) -> list[tuple[str, Any, Place]]:
-    """Dotted keys and values, each with what to call it in a message. Raises: SpecError."""
+    """Split overrides into dotted keys and values, each with the place that messages name. Raises: SpecError."""
     if isinstance(overrides, Mapping):
         return [(key, value, Place(f"override {key}")) for key, value in overrides.items()]
     parsed = []
@@ -27,7 +27,10 @@ def parse_overrides(overrides: Overrides) -> list[tuple[str, Any, Place]]:
 
 
 def apply_override(document: YamlDocument, key: str, value: Any, place: Place, below: KeyPath = ()) -> None:
-    """Set one dotted key below a mapping of the document, making the mappings on its way. Raises: SpecError."""
+    """Set the value of one dotted key below a mapping of the document; missing mappings on its way are made.
+
+    Raises: SpecError.
+    """
     path, target = below, problem_value(document.values, below)
     parts = key.split(".")
     for part in parts[:-1]:
@@ -46,7 +49,7 @@ def apply_override(document: YamlDocument, key: str, value: Any, place: Place, b
 
 
 def merge(base: dict[str, Any], update: Mapping[str, Any], path: KeyPath) -> None:
-    """Lay values over those of the mapping at a path; `null` leaves out a variant that is there."""
+    """Merge values into the mapping at a path; `null` removes a variant that is there."""
     whole, leaves_out = path[-1:] == ("space",), path[-1:] == ("variants",)
     for key, value in update.items():
         if isinstance(value, Mapping) and isinstance(base.get(key), dict) and not whole:

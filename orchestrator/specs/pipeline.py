@@ -1,19 +1,19 @@
-"""Several stages in one file; a stage names another's result as `@stage`."""
+"""Pipelines: several stages in one file, which name one another's results as `@stage`; and the list of all specs."""
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from orchestrator.specs.corpus import CorpusSpec, TokenizerSpec
 from orchestrator.specs.distill import DistillSpec
+from orchestrator.specs.evaluate import EvaluateSpec
 from orchestrator.specs.fields import Spec, identity
 from orchestrator.specs.pretrain import PretrainSpec
 from orchestrator.specs.sweep import SweepSpec
-from orchestrator.specs.task import EvaluateSpec
 
-StageSpec = Annotated[
-    TokenizerSpec | CorpusSpec | PretrainSpec | SweepSpec | DistillSpec | EvaluateSpec, Field(discriminator="kind")
-]
+StageSpec = TokenizerSpec | CorpusSpec | PretrainSpec | SweepSpec | DistillSpec | EvaluateSpec
+"""The spec of every kind of run: the one list of them."""
 
 
 class PipelineSpec(Spec):
@@ -21,7 +21,7 @@ class PipelineSpec(Spec):
 
     title: ClassVar[str] = "run stages that use one another's results"
     kind: Literal["pipeline"] = identity("pipeline", "Selects this kind of spec.")
-    stages: dict[str, StageSpec] = identity(
+    stages: dict[str, Annotated[StageSpec, Field(discriminator="kind")]] = identity(
         doc="Stages by name, in order; `@name` stands for an earlier stage's tokenizer or model. "
         "With `extends: FILE` a stage begins as that spec. With `variants: {NAME: {FIELD: VALUE, …}, …}` it becomes a "
         "stage for each, `stage.NAME`, which differs in those fields; `@stage` in a list then stands for all of them.",
@@ -40,4 +40,9 @@ class PipelineSpec(Spec):
         return self
 
 
-AnySpec = TokenizerSpec | CorpusSpec | PretrainSpec | SweepSpec | DistillSpec | EvaluateSpec | PipelineSpec
+AnySpec = StageSpec | PipelineSpec
+
+
+def stages_of(spec: Spec) -> Mapping[str, Spec]:
+    """The stages of a pipeline by name, or the one stage that any other spec is."""
+    return spec.stages if isinstance(spec, PipelineSpec) else {spec.name or spec.kind: spec}

@@ -1,18 +1,26 @@
-"""Pretraining: the model, the data's way into it, the optimizer, and how it is carried out."""
+"""Spec of pretraining: text and examples, objectives, model, optimizer, and how the run is carried out."""
 
 from itertools import accumulate, pairwise
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from bert_core.config_choices import MaskUnit, SentenceObjective
+from bert_core.masking.units import MaskUnit
+from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES, TOKEN_OBJECTIVES
 from orchestrator.specs.corpus import TextSource
 from orchestrator.specs.fields import Section, Spec, execution, identity
 from orchestrator.specs.network import ModelSpec, Precision, has_sentence_head
 
+if TYPE_CHECKING:
+    TokenObjectiveName = str
+    SentenceObjectiveName = str
+else:  # mypy knows no literals that are made from a list
+    TokenObjectiveName = Literal[tuple(TOKEN_OBJECTIVES)]
+    SentenceObjectiveName = Literal[(*SENTENCE_OBJECTIVES, NO_SENTENCE_OBJECTIVE)]
+
 
 class Phase(Section):
-    """A stretch of the run at one sequence length."""
+    """A part of the run at one sequence length."""
 
     max_seq_length: int = identity(128, "Tokens of a sequence, special tokens included.", unit="tokens", ge=8)
     share: float = identity(1.0, "This phase's share of all steps.", unit="share", gt=0.0, le=1.0)
@@ -39,7 +47,7 @@ class ExecutionSpec(Section):
 
 
 class PretrainSpec(Spec):
-    """Pretrain BERT: masked language modelling, and a question about sentences beside it."""
+    """Pretrain BERT: predict tokens, and answer a question about sentences beside it."""
 
     title: ClassVar[str] = "pretrain a model"
     kind: Literal["pretrain"] = identity("pretrain", "Selects this kind of spec.")
@@ -60,14 +68,21 @@ class PretrainSpec(Spec):
 
     seed: int = identity(0, "Decides weights, order, pairs, masks and dropout.", ge=0, lt=2**32)
     steps: int = identity(doc="Optimizer steps.", unit="steps", ge=1)
-    phases: tuple[Phase, ...] = identity((Phase(),), "Stretches at one sequence length; their shares add up to 1.")
+    phases: tuple[Phase, ...] = identity(
+        (Phase(),), "Parts of the run at one sequence length; their shares add up to 1."
+    )
     global_batch_size: int = identity(256, "Examples of a step, over all workers.", unit="examples", ge=1)
     micro_batch_size: int | None = identity(
         None, "Examples of one forward pass of a worker; its whole part of the batch when left out.", ge=1
     )
-    sentence_objective: SentenceObjective = identity(
+    token_objective: TokenObjectiveName = identity(
+        "masked_lm",
+        f"Which tokens are predicted: {', or '.join(o.summary for o in TOKEN_OBJECTIVES.values())}.",
+    )
+    sentence_objective: SentenceObjectiveName = identity(
         "next_sentence",
-        "Beside the masked tokens: does B follow A (BERT), which of them comes first (ALBERT), or nothing (RoBERTa).",
+        "Question about two segments, A and B, beside the tokens: "
+        f"{', '.join(o.summary for o in SENTENCE_OBJECTIVES.values())}, or nothing (RoBERTa).",
     )
     cross_documents: bool = identity(
         False, "Without a sentence objective: fill sequences up from the next document, with a separator between."
@@ -107,13 +122,13 @@ class PretrainSpec(Spec):
             raise ValueError(f"the shares of phases add up to {total:g}; they must add up to 1")
         if abs(sum(self.mask_mix) - 1.0) > 1e-6 or min(self.mask_mix) < 0:
             raise ValueError(f"mask_mix {self.mask_mix} must be three shares that add up to 1")
-        if self.cross_documents and self.sentence_objective != "none":
+        if self.cross_documents and self.sentence_objective != NO_SENTENCE_OBJECTIVE:
             raise ValueError(
                 f"cross_documents is for sequences without a question about sentences, and sentence_objective is "
                 f"{self.sentence_objective}; set that to none, or cross_documents to false"
             )
         objective, family = self.sentence_objective, self.model.family
-        if self.init_from == "random" and objective != "none" and not has_sentence_head(family):
+        if self.init_from == "random" and objective != NO_SENTENCE_OBJECTIVE and not has_sentence_head(family):
             raise ValueError(
                 f"model.family {family} has no head for pairs of segments, and sentence_objective is {objective}; "
                 "set that to none"
@@ -127,6 +142,12 @@ class PretrainSpec(Spec):
                 f"{self.model.max_position_embeddings}; lower one or raise the other"
             )
         return self
+
+    @property
+    def chosen_objectives(self) -> tuple[str, ...]:
+        """Names of the objectives that the spec chooses; the model's configuration may add others."""
+        sentence = () if self.sentence_objective == NO_SENTENCE_OBJECTIVE else (self.sentence_objective,)
+        return (self.token_objective, *sentence)
 
     def phase_steps(self) -> tuple[tuple[int, int], ...]:
         """The phases as (max_seq_length, steps), which add up to all steps."""

@@ -1,4 +1,4 @@
-"""Turns what pydantic found wrong with a spec into sentences: file and line, field, value, what is allowed."""
+"""Sentences about what pydantic found wrong with a spec: file and line, field, value, what is allowed."""
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ _AXIS_FORMS = "a list of values, or one of choice: [...], uniform: [low, high], 
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean X?` where a known word is close, else a list of them all."""
+    """Ending of a message about an unknown word: the nearest known one, else a list of all."""
     names = list(known)
     close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(names)}"
@@ -46,7 +46,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def describe(
     error: ValidationError, values: Mapping[str, Any], places: Mapping[KeyPath, Place], top: type[Section]
 ) -> str:
-    """One line per problem, at most a handful."""
+    """Describe problems, a line each, at most a handful."""
     lines: dict[KeyPath, str] = {}
     for problem in error.errors(include_url=False):
         path = _path_in(values, problem["loc"], missing=problem["type"] == "missing")
@@ -67,25 +67,25 @@ def describe(
 
 
 def place_of(path: KeyPath, places: Mapping[KeyPath, Place]) -> Place:
-    """Where a field is written; where it is not, where its nearest parent is."""
+    """Place where a field is written, or else its nearest parent."""
     while path not in places and path:
         path = path[:-1]
     return places.get(path, Place("spec"))
 
 
 def dotted(path: Sequence[str | int]) -> str:
-    """A path as people write it in overrides."""
+    """Dotted path, as people write it in overrides."""
     return ".".join(str(part) for part in path)
 
 
 def shown(value: object) -> str:
-    """A value as it may appear in a message: one short line."""
+    """Text of a value for a message: one short line."""
     text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else text[:57] + "…"
 
 
 def problem_value(values: Any, path: KeyPath) -> Any:
-    """The value at a path."""
+    """Value at a path of a spec's plain values."""
     for part in path:
         values = values[part]
     return values
@@ -132,7 +132,7 @@ def _sentence(problem: Any, path: KeyPath, values: Mapping[str, Any], top: type[
 
 
 def rule_of(problem: Any) -> str:
-    """What the value of one of pydantic's problems must be, as a clause."""
+    """Clause that says what the value of one of pydantic's problems must be."""
     kind, context = str(problem["type"]), dict(problem.get("ctx") or {})
     if kind == "literal_error":
         allowed = _words(context["expected"])

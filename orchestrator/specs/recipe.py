@@ -4,7 +4,8 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from bert_core.config_choices import HeadStates, Pooling, TokenDecoder
+from bert_core.checkpoints.sentence_transformers import Pooling
+from bert_core.config_fields import PooledLayers, TokenDecoder
 from orchestrator.specs.fields import Section, identity
 from orchestrator.specs.network import Family, Precision, Size
 
@@ -30,7 +31,7 @@ class RecipeSpec(Section):
     freeze_encoder: bool = identity(
         False, "Only the head learns, on the encoder's outputs, which are computed once for all trials."
     )
-    layer_pooling: HeadStates = identity(
+    layer_pooling: PooledLayers = identity(
         "last", "What the head reads: a layer's output, the last four's, or a learned mixture of all."
     )
     layer_learning_rate_decay: float = identity(

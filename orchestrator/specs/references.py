@@ -1,41 +1,53 @@
-"""The names in a spec that stand for models and tokenizers: reading them, and putting others in their place.
+"""Names of models and tokenizers in a spec: reading them, and putting others in their place.
 
 They are the values of the fields below, wherever these stand, axes of a search space included. `@name` stands for an
 earlier stage of a pipeline; `random` is no model.
 """
 
 from collections.abc import Callable, Mapping
+from enum import Enum, auto
 from typing import Any, TypeVar
 
 from orchestrator.errors import SpecError
+from orchestrator.search.axes import Choices
 from orchestrator.specs.fields import Section, Spec
 
-MODEL_FIELDS = ("init_from", "model", "teacher", "rerank")
-TOKENIZER_FIELDS = ("tokenizer",)
+
+class Product(Enum):
+    """What a run leaves that a later stage of a pipeline can name."""
+
+    TOKENIZER = auto()
+    ENCODER = auto()
+    """Any model, whatever its head: training can start from it, and it can teach."""
+    TASK_MODEL = auto()
+    """A model with the head of a task: it can be scored on one."""
+
+
+NAME_FIELDS = {
+    "init_from": Product.ENCODER,
+    "model": Product.TASK_MODEL,
+    "teacher": Product.ENCODER,
+    "rerank": Product.TASK_MODEL,
+    "tokenizer": Product.TOKENIZER,
+}
+"""The fields whose values are names, and what such a name must lead to."""
+TOKENIZER_FIELDS = tuple(field for field, product in NAME_FIELDS.items() if product is Product.TOKENIZER)
 STAGE_MARK = "@"
 RANDOM = "random"
-_MAKERS = {
-    "init_from": ("pretrain", "sweep", "distill"),
-    "model": ("sweep", "distill"),
-    "teacher": ("pretrain", "sweep", "distill"),
-    "rerank": ("sweep", "distill"),
-    "tokenizer": ("tokenizer", "pretrain", "sweep", "distill"),
-}
-"""The kinds of stages whose result a field can use; what is scored has a task's head."""
 
 SpecT = TypeVar("SpecT", bound=Spec)
 Replace = Callable[[str, str], str]
-"""From a field's name and its value to another value."""
+"""Function from a field's name and its value to another value."""
 
 
 def replace_names(spec: SpecT, replace: Replace) -> SpecT:
-    """The spec with every name replaced; `random` stays."""
+    """Replace every name in a spec; `random` stays."""
     replaced: SpecT = _replace(spec, "", replace)
     return replaced
 
 
 def names_of(spec: Spec) -> list[tuple[str, str]]:
-    """Every name with its field, in the spec's order."""
+    """List every name in a spec with its field, in the spec's order."""
     found: list[tuple[str, str]] = []
 
     def note(field: str, name: str) -> str:
@@ -46,27 +58,11 @@ def names_of(spec: Spec) -> list[tuple[str, str]]:
     return found
 
 
-def check_references(stages: Mapping[str, Spec]) -> None:
-    """See that each `@name` names an earlier stage that makes what the field needs. Raises: SpecError."""
-    kinds: dict[str, str] = {}
-    for stage, spec in stages.items():
-        for field, name in names_of(spec):
-            if not name.startswith(STAGE_MARK):
-                continue
-            kind = kinds.get(name.removeprefix(STAGE_MARK))
-            if kind is None:
-                earlier = ", ".join(kinds) or "there is none"
-                raise SpecError(f"stages.{stage}: {name} names no earlier stage; earlier ones: {earlier}")
-            if kind not in _MAKERS[field]:
-                raise SpecError(
-                    f"stages.{stage}: {field} {name} is a stage of kind {kind}; "
-                    f"name one of kind {' or '.join(_MAKERS[field])}"
-                )
-        kinds[stage] = spec.kind
-
-
 def resolve_references(spec: SpecT, outputs: Mapping[str, str]) -> SpecT:
-    """The spec with each `@name` replaced. Raises: SpecError when no earlier stage has that name."""
+    """Put what earlier stages made in the place of each `@name`.
+
+    Raises: SpecError when no earlier stage has that name.
+    """
 
     def resolve(field: str, name: str) -> str:
         if not name.startswith(STAGE_MARK):
@@ -82,12 +78,12 @@ def resolve_references(spec: SpecT, outputs: Mapping[str, str]) -> SpecT:
 def _replace(value: Any, field: str, replace: Replace) -> Any:
     if isinstance(value, Section):
         names = type(value).model_fields
-        # An axis holds its values below a field of its own: it is the axis's name that counts.
-        inner = {name: field if name == "choice" else name for name in names}
-        return value.model_copy(update={name: _replace(getattr(value, name), inner[name], replace) for name in names})
+        return value.model_copy(update={name: _replace(getattr(value, name), name, replace) for name in names})
+    if isinstance(value, Choices):
+        return Choices(_replace(value.choice, field, replace))
     if isinstance(value, dict):
         return {key: _replace(item, str(key), replace) for key, item in value.items()}
     if isinstance(value, tuple):
         return tuple(_replace(item, field, replace) for item in value)
-    is_name = isinstance(value, str) and value != RANDOM and field in MODEL_FIELDS + TOKENIZER_FIELDS
+    is_name = isinstance(value, str) and value != RANDOM and field in NAME_FIELDS
     return replace(field, value) if is_name else value

@@ -1,14 +1,23 @@
 """Fine-tuning: a task, a recipe, and the space of variations to try."""
 
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import ValidationError, model_validator
 
-from orchestrator.specs.axes import Axis, Choice, Scalar, values_of
+from orchestrator.search import SEARCHES
+from orchestrator.search.axes import AnyAxis, Axis, Choices, Scalar
+from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs.fields import Section, Spec, execution, identity
 from orchestrator.specs.problems import nearest, rule_of
 from orchestrator.specs.recipe import RecipeSpec
 from orchestrator.specs.task import TaskSpec
+
+if TYPE_CHECKING:
+    SearchName = str
+    SchedulerName = str
+else:  # the lists decide which names there are
+    SearchName = Literal[tuple(SEARCHES)]
+    SchedulerName = Literal[tuple(SCHEDULERS)]
 
 
 class SweepExecutionSpec(Section):
@@ -27,33 +36,45 @@ class SweepSpec(Spec):
     kind: Literal["sweep"] = identity("sweep", "Selects this kind of spec.")
     task: TaskSpec = identity(doc="What is learnt, and from which files.")
     recipe: RecipeSpec = identity(RecipeSpec(), "How a trial is trained where the space does not vary it.")
-    space: dict[str, Axis | tuple[Scalar, ...]] = identity(
+    space: dict[str, AnyAxis | tuple[Scalar, ...]] = identity(
         {}, "Recipe fields to vary: a list of values, or choice, uniform, log_uniform, int_uniform."
     )
-    search: Literal["grid", "random", "optuna"] = identity("grid", "How points of the space are chosen.")
+    search: SearchName = identity("grid", "How points of the space are chosen.")
     trials: int | None = identity(
-        None, "Points of the space to try at most; a grid tries all of them when left out.", unit="points", ge=1
+        None,
+        "Points of the space to try at most, each with every seed: a sweep has points × seeds trials. "
+        "A grid tries all its points when this is left out.",
+        unit="points",
+        ge=1,
     )
     seeds: tuple[int, ...] = identity((0,), "Every point is tried with each of these seeds.", min_length=1)
-    search_seed: int = identity(0, "Decides the points of random and Optuna search.", ge=0, lt=2**32)
-    scheduler: Literal["none", "asha"] = identity("none", "Whether weak trials are ended early.")
+    search_seed: int = identity(
+        0, "Decides the points that a search draws at random; a grid draws none.", ge=0, lt=2**32
+    )
+    scheduler: SchedulerName = identity("none", "Whether weak trials are ended early.")
     threads_per_trial: int = identity(1, "Threads of a trial on CPUs; changes rounding, hence part of identity.", ge=1)
     execution: SweepExecutionSpec = execution(SweepExecutionSpec(), "How trials share the machine.")
 
+    @property
+    def axes(self) -> dict[str, Axis]:
+        """The search space with every axis as an object, whichever way it is written."""
+        return {name: Choices(axis) if isinstance(axis, tuple) else axis for name, axis in self.space.items()}
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        for name, axis in self.space.items():
+        search, axes = SEARCHES[self.search], self.axes
+        for name, axis in axes.items():
             if name not in RecipeSpec.model_fields:
                 raise ValueError(f"space.{name} is no field of recipe{nearest(name, RecipeSpec.model_fields)}")
             if name == "seed":
                 raise ValueError("space.seed: give seeds in `seeds`, so that trials are grouped by the rest")
-            if isinstance(axis, tuple) and not axis:
+            if not axis.written:
                 raise ValueError(f"space.{name} lists no values; give at least one, or leave it out")
-            if self.search == "grid" and not isinstance(axis, Choice | tuple):
+            if axis.listed is None and not search.accepts_ranges:
                 raise ValueError(
-                    f"space.{name} is a range, which a grid cannot walk; list values or use search: random"
+                    f"space.{name} is a range, which a {self.search} cannot walk; list values or use search: random"
                 )
-            for value in values_of(axis):
+            for value in axis.written:
                 try:
                     RecipeSpec.model_validate({name: value})
                 except ValidationError as error:
@@ -62,9 +83,9 @@ class SweepSpec(Spec):
                     ) from None
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds {list(self.seeds)} repeat a value; a trial is made once per seed")
-        if self.search != "grid" and self.trials is None:
+        if search.needs_max_points and self.trials is None:
             raise ValueError(f"search: {self.search} needs `trials`, the number of points to try")
-        models = values_of(self.space.get("init_from", (self.recipe.init_from,)))
+        models = axes["init_from"].written if "init_from" in axes else (self.recipe.init_from,)
         if "random" in models and self.recipe.tokenizer is None and "tokenizer" not in self.space:
             raise ValueError(
                 "recipe.tokenizer is left out, but init_from has `random`, and random weights need a tokenizer; "

@@ -13,12 +13,12 @@ from typing import Any
 from orchestrator.errors import SpecError
 from orchestrator.specs.overrides import apply_override
 from orchestrator.specs.problems import dotted, place_of, shown
-from orchestrator.specs.references import MODEL_FIELDS, STAGE_MARK, TOKENIZER_FIELDS
+from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK
 from orchestrator.specs.yaml_text import KeyPath, Place, YamlDocument
 
 Places = dict[KeyPath, Place]
 Members = Mapping[str, list[str]]
-"""From `@stage` to its variants as `@stage.variant`."""
+"""Variants of stages: from `@stage` to each `@stage.variant`."""
 
 
 def unfold_variants(document: YamlDocument) -> None:
@@ -83,7 +83,7 @@ def _unfold_names(value: Any, field: str, path: KeyPath, members: Members, place
 
 
 def _members_of(value: Any, field: str, members: Members) -> list[str]:
-    is_name = isinstance(value, str) and field in MODEL_FIELDS + TOKENIZER_FIELDS
+    is_name = isinstance(value, str) and field in NAME_FIELDS
     return members.get(value, []) if is_name else []
 
 

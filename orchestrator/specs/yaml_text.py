@@ -1,4 +1,4 @@
-"""YAML as specs use it: plain values, each with the file and line it came from.
+"""YAML of specs: plain values, each with the file and line it came from.
 
 Read by the rules of YAML 1.2's core schema, so that `1e-4` is a number and `no` is text. Refused: keys given twice,
 tags that make objects, and aliases that unfold to more than a spec could ever need.
@@ -15,14 +15,14 @@ from orchestrator.errors import SpecError
 
 MAX_FILE_BYTES = 1 << 20
 MAX_NODES = 20_000
-"""Values in a spec at most, aliases unfolded."""
+"""Most values that a spec may have, aliases unfolded."""
 
 KeyPath = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value was written."""
+    """The place where a value was written."""
 
     source: str
     line: int | None = None
@@ -40,7 +40,7 @@ class YamlDocument:
 
 
 class _CoreSchemaLoader(yaml.SafeLoader):
-    """SafeLoader with YAML 1.2's idea of what a bare word means."""
+    """SafeLoader that reads bare words by the rules of YAML 1.2."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 (PyYAML's own way to say it)
         first: [(tag, pattern) for tag, pattern in resolvers if tag.rpartition(":")[2] in ("null", "merge")]

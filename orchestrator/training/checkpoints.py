@@ -1,10 +1,9 @@
-"""A run's checkpoints: folders on the storage, and one pointer file that says which of them are whole.
+"""Checkpoints of a run: folders on the storage, and one pointer file that names the complete ones.
 
-The pointer is replaced after a checkpoint is complete, so it never names half of one; nothing is found by listing.
-A checkpoint that does not match its digests is passed over with a warning for the one before it.
+The pointer file is replaced after a checkpoint is complete, so that it never names half of one; no checkpoint is found
+by listing folders. One that does not match its digests is skipped with a warning, and the one before it is used.
 """
 
-import builtins
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -34,27 +33,33 @@ FOLDER = "checkpoints"
 
 
 def delete_checkpoints(run_folder: str) -> None:
-    """Remove all checkpoints of a run that has no more use for them, the pointer first."""
+    """Delete all checkpoints of a run that has ended, the pointer file first."""
     delete(join(run_folder, POINTER))
     delete(join(run_folder, FOLDER))
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints of one run, as one attempt sees them."""
+    """Checkpoints of one run, saved and loaded by one attempt.
+
+    Args:
+        run_folder: folder of the run on the storage.
+        attempt: number of the attempt; a newer attempt's checkpoints stop this one.
+        keep: number of checkpoints to keep.
+    """
 
     run_folder: str
     attempt: int = 1
     keep: int = 2
 
-    def list(self) -> list[CheckpointEvent]:
-        """The whole checkpoints, newest first."""
+    def newest_first(self) -> list[CheckpointEvent]:
+        """Complete checkpoints of the run, newest first."""
         return [CheckpointEvent(**entry) for entry in self._pointer()["checkpoints"]]
 
     def save(self, step: int, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any]) -> CheckpointEvent:
-        """Write a checkpoint, then the pointer, then remove what is too old.
+        """Write a checkpoint, then the pointer file, then delete the checkpoints that are too old.
 
-        Raises: RunStoppedError when a later attempt has taken over the run.
+        Raises: RunStoppedError where a newer attempt has taken over the run.
         """
         self._refuse_if_superseded()
         path = join(self.run_folder, FOLDER, f"step-{step:08d}-attempt-{self.attempt}")
@@ -73,12 +78,12 @@ class Checkpoints:
     def load(
         self, model: nn.Module, optimizer: Optimizer, warn: Callable[[str], None]
     ) -> tuple[CheckpointEvent, dict[str, Any]] | None:
-        """Restore the newest whole checkpoint; None when the run has none yet.
+        """Restore the newest complete checkpoint; None where the run has none yet.
 
-        Raises: CheckpointError when there are some and none of them is whole.
+        Raises: CheckpointError where there are some and none of them can be read.
         """
         problems = []
-        for event in self.list():
+        for event in self.newest_first():
             try:
                 return event, self._load(event, model, optimizer)
             except (CheckpointError, OSError) as error:
@@ -92,7 +97,7 @@ class Checkpoints:
         return None
 
     def tidy(self) -> None:
-        """Remove what no pointer names: halves that a killed process left, and what it had no time to delete."""
+        """Delete folders that the pointer file does not name, which a killed process left behind."""
         known = {entry["path"].rstrip("/").rpartition("/")[2] for entry in self._refuse_if_superseded()}
         for name in names_in(join(self.run_folder, FOLDER)):
             if name not in known:
@@ -106,15 +111,15 @@ class Checkpoints:
             raise CheckpointError(f"{event.path} is not what {POINTER} says: its manifest has another digest")
         return load_training_state(folder, model, optimizer)
 
-    def _refuse_if_superseded(self) -> "builtins.list[dict[str, Any]]":
-        """The known checkpoints. Raises: RunStoppedError when a later attempt has written one."""
+    def _refuse_if_superseded(self) -> list[dict[str, Any]]:
+        """Entries of the pointer file. Raises: RunStoppedError where a newer attempt has written it."""
         pointer = self._pointer()
         if pointer["attempt"] > self.attempt:
             raise RunStoppedError(
                 f"this run was resumed elsewhere (attempt {pointer['attempt']}) and goes on there; "
                 "this process ends and changes nothing"
             )
-        checkpoints: builtins.list[dict[str, Any]] = pointer["checkpoints"]
+        checkpoints: list[dict[str, Any]] = pointer["checkpoints"]
         return checkpoints
 
     def _pointer(self) -> dict[str, Any]:

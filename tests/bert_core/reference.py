@@ -1,5 +1,6 @@
-"""Small models, ragged batches, and the same model in transformers, for the tests beside this file."""
+"""Small models, ragged batches, rotary positions by their definition, and the same model in transformers."""
 
+import math
 from typing import Any
 
 import torch
@@ -46,6 +47,14 @@ def ragged_batch(config: BertConfig, lengths: list[int], width: int, seed: int =
     return batch
 
 
+def rotated_by_definition(x: list[float], position: int, base: float) -> list[float]:
+    """A head's vector as complex numbers x_i + i·x_(i + D/2), each rotated by position · base^(−2i/D)."""
+    half = len(x) // 2
+    angles = [position * base ** (-2 * i / len(x)) for i in range(half)]
+    numbers = [complex(x[i], x[i + half]) * complex(math.cos(a), math.sin(a)) for i, a in enumerate(angles)]
+    return [number.real for number in numbers] + [number.imag for number in numbers]
+
+
 def reference_of(model: PretrainedModel) -> Any:
     """The same model in transformers with the same weights."""
     import transformers  # seconds long, and not every test beside this file needs it
@@ -55,7 +64,7 @@ def reference_of(model: PretrainedModel) -> Any:
     reference = getattr(transformers, family.architecture(type(model).__name__))(config)
     missing, unexpected = reference.load_state_dict(model.weight_names.to_file(model.state_dict()), strict=False)
     assert not unexpected
-    assert all(name in family.copies or name.endswith("position_ids") for name in missing), missing
+    assert all(name in family.tied_weights or name.endswith("position_ids") for name in missing), missing
     return reference.train(model.training)
 
 

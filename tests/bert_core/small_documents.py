@@ -1,10 +1,10 @@
-"""Documents and numbered examples for the tests of what is cut from them."""
+"""Documents, and requests for examples, for the tests of what is cut from them."""
 
 import numpy as np
 
+from bert_core.examples.chunks import ExampleRequest
 from bert_core.examples.segments import Segments, TokenizedDocuments
-from bert_core.examples.sentence_objectives import SegmentConfig, build_segments, count_examples
-from bert_core.examples.stretches import Numbered
+from bert_core.objectives.batches import SegmentConfig, build_segments, count_examples
 from bert_core.ragged_rows import ragged_ranges
 from bert_core.text.segment_layout import SegmentLayout
 
@@ -35,14 +35,14 @@ def all_examples(
     only: np.ndarray | None = None,
 ) -> tuple[np.ndarray, Segments]:
     """Each example's section and the segments of an epoch's examples, or of those numbers alone."""
-    config = SegmentConfig(objective, cross_documents, short)  # type: ignore[arg-type]
+    config = SegmentConfig(objective, cross_documents, short)
     counts = count_examples(np.diff(docs.document_ends), length, layout, config)
     sections = np.array([0, docs.num_documents]) if cross_documents else np.arange(docs.num_documents + 1)
     section = np.repeat(np.arange(len(counts)), counts)
     ordinal = np.concatenate([np.arange(count) for count in counts])
     example = np.arange(len(section)) if only is None else only
-    numbered = Numbered(docs, sections, section[example], ordinal[example], example, length, layout, seed, epoch)
-    return section[example], build_segments(numbered, config)
+    request = ExampleRequest(docs, sections, section[example], ordinal[example], example, length, layout, seed, epoch)
+    return section[example], build_segments(request, config)
 
 
 def document_of(docs: TokenizedDocuments, places: np.ndarray) -> np.ndarray:
@@ -57,3 +57,8 @@ def times_seen(docs: TokenizedDocuments, num_epochs: int, **options: object) -> 
         _, segments = all_examples(docs, epoch=epoch, **options)  # type: ignore[arg-type]
         seen += np.bincount(ragged_ranges(segments.starts, segments.lengths), minlength=len(seen))
     return seen / num_epochs
+
+
+def sides(pairs: Segments) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Starts and lengths of A, starts and lengths of B."""
+    return pairs.starts[::2], pairs.lengths[::2], pairs.starts[1::2], pairs.lengths[1::2]

@@ -121,6 +121,9 @@ def test_unknown_family_names_the_known_ones() -> None:
         ({"hidden_dropout_prob": "0.1"}, "hidden_dropout_prob is '0.1'"),
         ({"layer_norm_eps": -1}, "layer_norm_eps is -1; it must be a number above 0"),
         ({"use_bias": "no"}, "use_bias is 'no'; it must be true or false"),
+        ({"choice_projection": "no"}, "choice_projection is 'no'; it must be true or false"),
+        ({"pad_token_id": "0"}, "pad_token_id is '0'; it must be a whole number"),
+        ({"pooler_activation": "gelu"}, "pooler_activation 'gelu' is not known; use one of tanh, relu, None"),
         ({"id2label": {0: "a", 2: "b"}}, r"id2label has the ids \[0, 2\]"),
     ],
 )

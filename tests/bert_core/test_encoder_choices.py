@@ -11,11 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from bert_core.attention.positions import alibi_slopes
 from bert_core.heads import BertForPreTraining
-from bert_core.model import BertModel, Layer
-from bert_core.positions import alibi_slopes
-from tests.bert_core.reference import ragged_batch, scattered, small_config
-from tests.bert_core.test_positions import turned_by_definition
+from bert_core.model import BertModel, EncoderLayer
+from tests.bert_core.reference import ragged_batch, rotated_by_definition, scattered, small_config
 
 AXES: dict[str, tuple[Any, ...]] = {
     "position_embedding_type": ("absolute", "rotary", "alibi"),
@@ -29,7 +28,7 @@ AXES: dict[str, tuple[Any, ...]] = {
 COMBINATIONS = [dict(zip(AXES, values, strict=True)) for values in itertools.product(*AXES.values())]
 
 
-def attend_by_definition(layer: Layer, x: Tensor, kind: str) -> Tensor:
+def attend_by_definition(layer: EncoderLayer, x: Tensor, kind: str) -> Tensor:
     """One sequence (S, H), one head and one query at a time."""
     q, k, v = F.linear(x, layer.qkv.weight, layer.qkv.bias).unflatten(-1, (3, layer.num_heads, -1)).unbind(1)
     slopes = alibi_slopes(layer.num_heads)
@@ -38,7 +37,7 @@ def attend_by_definition(layer: Layer, x: Tensor, kind: str) -> Tensor:
         queries, keys = q[:, head], k[:, head]
         if kind == "rotary":
             queries, keys = (
-                torch.tensor([turned_by_definition(row.tolist(), place, 10_000.0) for place, row in enumerate(rows)])
+                torch.tensor([rotated_by_definition(row.tolist(), place, 10_000.0) for place, row in enumerate(rows)])
                 for rows in (queries, keys)
             )
         for i in range(len(x)):
@@ -49,7 +48,7 @@ def attend_by_definition(layer: Layer, x: Tensor, kind: str) -> Tensor:
     return layer.attention_output(context.flatten(1))
 
 
-def feed_by_definition(layer: Layer, x: Tensor, kind: str) -> Tensor:
+def feed_by_definition(layer: EncoderLayer, x: Tensor, kind: str) -> Tensor:
     inner = layer.intermediate(x)
     if kind == "gated":
         width = inner.shape[-1] // 2
@@ -70,7 +69,7 @@ def encode_by_definition(model: BertModel, input_ids: Tensor, token_type_ids: Te
         x = embeddings.projection(x)
     for place in range(config.num_hidden_layers):
         layer = model.layers[0 if config.num_hidden_groups == 1 else place]
-        assert isinstance(layer, Layer)
+        assert isinstance(layer, EncoderLayer)
         if config.norm_placement == "pre":
             x = x + attend_by_definition(layer, layer.attention_norm(x), config.position_embedding_type)
             x = x + feed_by_definition(layer, layer.output_norm(x), config.feed_forward)

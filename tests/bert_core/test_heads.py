@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from bert_core.checkpoints.pretrained import PretrainedModel
+from bert_core.errors import DataError
 from bert_core.heads import (
     BertForPreTraining,
     BertForQuestionAnswering,
     BertForSequenceClassification,
     BertForTokenClassification,
 )
+from bert_core.heads.pretraining import PretrainingLabels
 from bert_core.packed_sequences import PackedSequences
 from tests.bert_core.reference import (
     assert_equal_gradients,
@@ -88,22 +90,31 @@ def test_packed_sums_are_the_padded_means_before_division(lengths: list[int], se
     seqs = PackedSequences.from_padded(batch["input_ids"], batch["attention_mask"], batch["token_type_ids"])
     labels = seqs.pack(batch["labels"])
     positions = (labels != -100).nonzero().squeeze(1).int()
-    sums = model.sums(seqs, positions, labels[positions].int(), batch["next_sentence_label"].to(torch.int8))
+    packed = PretrainingLabels(positions, labels[positions].int(), batch["next_sentence_label"].to(torch.int8))
+    sums = model.packed_loss_sums(seqs, packed, ("masked_lm", "next_sentence"))
+    tokens, sentences = sums["masked_lm"], sums["next_sentence"]
     output = model(**batch, return_logits=True)
-    loss = sums.mlm_loss / sums.num_predictions + sums.nsp_loss / sums.num_examples
+    loss = tokens.loss / tokens.num_predictions + sentences.loss / sentences.num_predictions
     torch.testing.assert_close(loss, output.loss)
     right = (output.prediction_logits.argmax(-1) == batch["labels"]).sum()
-    assert (int(sums.mlm_correct), int(sums.num_predictions)) == (int(right), positions.numel())
+    assert (int(tokens.num_correct), int(tokens.num_predictions)) == (int(right), positions.numel())
     right = (output.seq_relationship_logits.argmax(-1) == batch["next_sentence_label"]).sum()
-    assert (int(sums.nsp_correct), int(sums.num_examples)) == (int(right), len(lengths))
+    assert (int(sentences.num_correct), int(sentences.num_predictions)) == (int(right), len(lengths))
 
 
-@pytest.mark.parametrize("labels", [None, torch.zeros(0, dtype=torch.int8)])
-def test_sums_without_sentences_or_predictions_are_zero(labels: Tensor | None) -> None:
+def test_an_objective_without_a_head_is_refused() -> None:
+    model = BertForPreTraining.from_config(replace(CONFIG, sentence_head=False))
+    seqs = PackedSequences.from_padded(torch.ones(2, 3, dtype=torch.long))
+    labels = PretrainingLabels(torch.tensor([1]), torch.tensor([5]), torch.tensor([0, 1]))
+    with pytest.raises(DataError, match="has no head for next_sentence"):
+        model.packed_loss_sums(seqs, labels, ["masked_lm", "next_sentence"])
+
+
+def test_sums_of_a_batch_without_predictions_are_zero() -> None:
     model = BertForPreTraining.from_config(CONFIG)
     nothing = torch.zeros(0, dtype=torch.int32)
     seqs = PackedSequences.from_padded(torch.ones(2, 3, dtype=torch.long))
-    sums = model.sums(seqs, nothing, nothing, labels)
+    sums = model.packed_loss_sums(seqs, PretrainingLabels(nothing, nothing, nothing), ["masked_lm"])["masked_lm"]
     assert all(tensor.shape == () and not tensor.any() for tensor in vars(sums).values())
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_core.config import BertConfig
-from bert_core.config_choices import HiddenActivation
+from bert_core.config_fields import HiddenActivation
 from bert_core.errors import DataError
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences

@@ -63,7 +63,7 @@ def test_kept_padding_is_a_token_but_no_key() -> None:
     seqs = PackedSequences.from_padded(torch.ones(2, 3), torch.tensor([[1, 1, 0], [1, 0, 0]]), keep_padding=True)
     assert seqs.num_tokens == 6
     assert seqs.cu_seqlens.tolist() == [0, 3, 6]
-    assert seqs.is_key.sum().item() == 3
+    assert seqs.attention_mask.sum().item() == 3
 
 
 def test_to_moves_every_tensor() -> None:

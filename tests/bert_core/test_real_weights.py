@@ -11,6 +11,8 @@ from bert_core.heads import BertForSequenceClassification, BertForTokenClassific
 from bert_core.model import BertModel
 from bert_core.text.tokenization import Tokenizer
 
+pytestmark = pytest.mark.published
+
 SENTENCES = [
     "The quick brown fox jumps over the lazy dog.",
     "Vielleicht auch naïve Umlaute: Ärger, 東京 and 1,234.56 €?",

@@ -104,6 +104,7 @@ def test_a_tokenizer_of_another_model_is_refused(folder: Path) -> None:
         TextEmbedder(model, Tokenizer.load(folder))
 
 
+@pytest.mark.published
 def test_real_weights_give_unit_vectors_with_sensible_cosines(minilm_folder: Path) -> None:
     embedder = TextEmbedder.load(minilm_folder)
     assert embedder.model.embedding == SentenceEmbeddingConfig("mean", normalize=True, max_seq_length=256)
@@ -117,6 +118,7 @@ def test_real_weights_give_unit_vectors_with_sensible_cosines(minilm_folder: Pat
     assert abs(cosines[1, 2]) < 0.2
 
 
+@pytest.mark.published
 def test_real_weights_agree_with_sentence_transformers(minilm_folder: Path) -> None:
     from sentence_transformers import SentenceTransformer  # seconds long
 
@@ -125,6 +127,7 @@ def test_real_weights_agree_with_sentence_transformers(minilm_folder: Path) -> N
     np.testing.assert_allclose(TextEmbedder.load(minilm_folder).embed(texts), theirs, atol=1e-5)
 
 
+@pytest.mark.published
 def test_real_weights_rank_pairs_as_people_do(minilm_folder: Path) -> None:
     text = gzip.decompress(shared_file("glue/STS-B/dev.tsv.gz").read_bytes()).decode()
     rows = list(csv.DictReader(io.StringIO(text), delimiter="\t", quoting=csv.QUOTE_NONE))[::10]

@@ -32,7 +32,10 @@ def source_files() -> dict[str, Path]:
 
 @cache
 def imports_of(module: str) -> tuple[Import, ...]:
-    """What a module imports, by absolute dotted names; `from package import name` counts as the submodule it may be."""
+    """What a module imports, by absolute dotted names.
+
+    `from package import name` counts as the submodule that the name may be, or the one that the package loads it from.
+    """
     path = source_files()[module]
     tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
@@ -54,9 +57,27 @@ def _walk(node: ast.AST, package: str, *, at_import: bool) -> Iterator[Import]:
             for alias in child.names:
                 submodule = f"{base}.{alias.name}"
                 yield Import(submodule if submodule in source_files() else base, at_import)
+                if alias.name in lazy_exports(base):
+                    yield Import(lazy_exports(base)[alias.name], at_import)
         else:
             inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
             yield from _walk(child, package, at_import=at_import and not inside)
+
+
+@cache
+def lazy_exports(package: str) -> dict[str, str]:
+    """Names that a package loads on first use, each with its module: those that a table at the top level says."""
+    if package not in source_files():
+        return {}
+    tree = ast.parse(source_files()[package].read_text(encoding="utf-8"))
+    tables = [statement.value for statement in tree.body if isinstance(statement, ast.Assign)]
+    return {
+        key.value: value.value
+        for table in tables
+        if isinstance(table, ast.Dict)
+        for key, value in zip(table.keys, table.values, strict=True)
+        if isinstance(key, ast.Constant) and isinstance(value, ast.Constant) and value.value in source_files()
+    }
 
 
 def reach(module: str, *, at_import_only: bool = False) -> dict[str, tuple[str, ...]]:

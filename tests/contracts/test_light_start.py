@@ -10,13 +10,14 @@ import sys
 import pytest
 
 from tests.contracts.walls import EVERYTHING_HEAVY, TEXT_HALF
+from tests.waiting import PATIENCE_S
 
 
 def loaded_by(code: str) -> set[str]:
     """The top-level packages that a fresh interpreter has loaded after some code."""
     report = "import json, sys; print('\\n' + json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
     command = [sys.executable, "-W", "error", "-c", f"{code}\n{report}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import bert_core
 import bert_core.errors
+import bert_core.heads
 import orchestrator
 import orchestrator.errors
 from tests.contracts.imports import imports_of, source_files
@@ -46,15 +47,23 @@ def error_classes(module: object) -> list[type[Exception]]:
 
 
 def test_bert_core_exports_the_contract() -> None:
-    assert set(bert_core.__all__) >= BERT_CORE_NAMES
+    assert set(bert_core.__all__) == BERT_CORE_NAMES
     for name in bert_core.__all__:
         assert inspect.isclass(getattr(bert_core, name))
     with pytest.raises(AttributeError):
         _ = bert_core.BertForEverything
 
 
+def test_a_head_is_exported_from_the_file_that_the_list_names() -> None:
+    assert set(bert_core.heads.HEADS) <= set(bert_core.__all__)
+    for name, module in bert_core.heads.HEADS.items():
+        assert getattr(bert_core.heads, name).__module__ == module
+    with pytest.raises(AttributeError):
+        _ = bert_core.heads.BertForEverything
+
+
 def test_orchestrator_exports_the_contract() -> None:
-    assert {"Registry", "run"} <= set(orchestrator.__all__)
+    assert set(orchestrator.__all__) == {"Registry", "run"}
     assert inspect.isclass(orchestrator.Registry)
     assert callable(orchestrator.run)
     with pytest.raises(AttributeError):

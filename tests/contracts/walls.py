@@ -14,25 +14,48 @@ TEXT_HALF = (
     "bert_core.checkpoints.atomic_files",
     "bert_core.checkpoints.sentence_transformers",
     "bert_core.config",
-    "bert_core.config_checks",
-    "bert_core.config_choices",
+    "bert_core.config_fields",
     "bert_core.constants",
     "bert_core.counter_random",
     "bert_core.errors",
     "bert_core.examples",
     "bert_core.families",
+    "bert_core.field_checks",
     "bert_core.masking",
+    "bert_core.objectives",
     "bert_core.ragged_rows",
     "bert_core.sizes",
     "bert_core.text",
 )
 """Runs inside Ray Data tasks."""
 
+NUMPY_ALONE = ("bert_core.answer_spans", "bert_core.metrics", "bert_core.vector_index")
+"""Numbers without a model."""
+
+TORCH_HALF = (
+    "bert_core.attention",
+    "bert_core.checkpoints",
+    "bert_core.distillation",
+    "bert_core.embedding_losses",
+    "bert_core.heads",
+    "bert_core.kernels",
+    "bert_core.layers",
+    "bert_core.layerwise",
+    "bert_core.losses",
+    "bert_core.model",
+    "bert_core.optimization",
+    "bert_core.packed_sequences",
+    "bert_core.text_embedding",
+)
+
+NOT_IN_BERT_CORE = frozenset({"ray", "sqlalchemy", "click", "orchestrator", "transformers"})
+
 NEVER: dict[str, frozenset[str]] = {
-    "bert_core": frozenset({"ray", "sqlalchemy", "click", "orchestrator", "transformers"}),
-    "bert_core.vector_index": frozenset({"torch", "ray", "sqlalchemy", "click", "orchestrator"}),
-    **{module: frozenset({"torch", "ray", "sqlalchemy", "click", "orchestrator"}) for module in TEXT_HALF},
+    "bert_core": NOT_IN_BERT_CORE,
+    **dict.fromkeys(TORCH_HALF, NOT_IN_BERT_CORE),
+    **dict.fromkeys((*TEXT_HALF, *NUMPY_ALONE), NOT_IN_BERT_CORE | {"torch"}),
     "orchestrator.specs": frozenset({"ray", "torch", "sqlalchemy", "click", "orchestrator.registry"}),
+    "orchestrator.search": frozenset({"ray", "torch", "pydantic", "orchestrator.specs", *DRIVER_ONLY}),
     "orchestrator.corpus": frozenset({"torch", *DRIVER_ONLY}),
     "orchestrator.pretraining": DRIVER_ONLY,
     "orchestrator.tasks": frozenset({"ray", "torch", "orchestrator.finetuning", *DRIVER_ONLY}),
@@ -46,29 +69,38 @@ NEVER: dict[str, frozenset[str]] = {
     "orchestrator.inference.blocks": frozenset({"ray", "torch", *DRIVER_ONLY}),
     "orchestrator.models": frozenset({"ray", "click"}),
     "orchestrator.models.config": frozenset({"ray", "torch", *DRIVER_ONLY}),
+    "orchestrator.progress": frozenset({"ray", "torch", "numpy", "sqlalchemy", "click"}),
     "orchestrator.storage": frozenset({"ray", "torch", "sqlalchemy", "click"}),
     "orchestrator.registry": frozenset({"ray", "torch", "click"}),
+    "orchestrator.settings": EVERYTHING_HEAVY | {"numpy", "pydantic", "click"},
+    "orchestrator.cli": frozenset({"transformers"}),
     "orchestrator.cluster": frozenset({"click"}),
-    "orchestrator.planning": frozenset({"click"}),
+    "orchestrator.kinds": frozenset({"click", "orchestrator.planning", "orchestrator.execution"}),
+    "orchestrator.planning": frozenset({"click", "orchestrator.execution"}),
     "orchestrator.execution": frozenset({"click"}),
-    "orchestrator.execution.recorder": frozenset({"ray", "torch", "click"}),
     "orchestrator.demo": frozenset({"click"}),
 }
 
 NEVER_AT_IMPORT: dict[str, frozenset[str]] = {
     "bert_core": frozenset({"faiss"}),
     "orchestrator.cli": EVERYTHING_HEAVY,
+    "orchestrator.execution": frozenset({"ray", "optuna"}),
+    "orchestrator.kinds": frozenset({"ray", "optuna"}),
+    "orchestrator.planning": frozenset({"ray", "optuna"}),
     "orchestrator.settings": EVERYTHING_HEAVY,
-    "orchestrator.specs": EVERYTHING_HEAVY,
+    "orchestrator.search": EVERYTHING_HEAVY | {"numpy", "optuna"},
+    "orchestrator.specs": EVERYTHING_HEAVY | {"optuna"},
 }
 """What must not be loaded by importing a part; inside function bodies it may be."""
 
-ONLY_STANDARD_LIBRARY = ("orchestrator.results", "orchestrator.errors", "bert_core.errors")
+ONLY_STANDARD_LIBRARY = ("orchestrator.results", "orchestrator.run_states", "orchestrator.errors", "bert_core.errors")
+"""Modules that import the standard library and one another, nothing else."""
 
 ONLY_INSIDE: dict[str, tuple[str, ...]] = {
     "scipy": ("bert_core.metrics",),
     "sklearn": ("bert_core.metrics",),
     "faiss": ("bert_core.vector_index.hnsw",),
+    "optuna": ("orchestrator.search.optuna_tpe",),
     "alembic": ("orchestrator.registry",),
     "click": ("orchestrator.cli",),
     "rich": ("orchestrator.cli", "orchestrator.demo", "orchestrator.progress"),

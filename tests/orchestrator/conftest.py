@@ -1,8 +1,10 @@
-"""Registries for tests: each on SQLite and, where there is a server, on PostgreSQL.
+"""Registries for tests, each on SQLite and, where there is a server, on PostgreSQL; tiny models and their documents.
 
 PostgreSQL is the server of ORCHESTRATOR_TEST_POSTGRES_URL, else one started from the machine's own binaries.
+The models are imported where a test asks for one, since torch is long in loading.
 """
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +15,7 @@ import pytest
 from sqlalchemy import create_engine, make_url, text
 
 from orchestrator.registry import Registry
+from orchestrator.specs import TaskSpec
 from tests.orchestrator.postgres_server import find_binaries, running_server
 
 
@@ -72,3 +75,50 @@ def registry(location: str) -> Iterator[Registry]:
     """An empty registry, once per kind of database."""
     with Registry(location) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Folder of a model that embeds texts."""
+    from tests.orchestrator.tiny_models import save_encoder
+
+    return save_encoder(tmp_path_factory.mktemp("models") / "encoder", seed=0)
+
+
+@pytest.fixture(scope="session")
+def scorer(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Folder of a model that gives a pair of texts a score."""
+    from tests.orchestrator.tiny_models import save_pair_model
+
+    return save_pair_model(tmp_path_factory.mktemp("models") / "scorer", ["score"])
+
+
+@pytest.fixture(scope="session")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Folder of a model that gives a pair of texts a class."""
+    from tests.orchestrator.tiny_models import save_pair_model
+
+    return save_pair_model(tmp_path_factory.mktemp("models") / "classifier", ["no", "yes"])
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> str:
+    """A file of four documents, of which one has no text, with a blank line between them."""
+    from tests.orchestrator.tiny_models import DOCUMENTS
+
+    path = tmp_path / "documents.jsonl"
+    path.write_text("\n\n".join(json.dumps(document) for document in DOCUMENTS))
+    return str(path)
+
+
+@pytest.fixture
+def collection(documents: str, tmp_path: Path) -> TaskSpec:
+    """A task of two queries over these documents, one of whose relevant documents has no text."""
+    from tests.orchestrator.tiny_models import JUDGMENTS, QUERIES
+
+    folder = tmp_path / "collection"
+    folder.mkdir()
+    Path(documents).rename(folder / "corpus.jsonl")
+    (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in QUERIES))
+    (folder / "qrels.tsv").write_text("\n".join(JUDGMENTS) + "\n")
+    return TaskSpec(id="own", head="retrieval", folder=str(folder))

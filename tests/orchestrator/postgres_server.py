@@ -10,6 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.waiting import PATIENCE_S
+
+PATIENCE = ("-t", str(int(PATIENCE_S)))
+
 
 def find_binaries() -> Path | None:
     """The folder with initdb and pg_ctl: on the PATH, or where Debian puts the newest version."""
@@ -44,11 +48,11 @@ class Server:
         settings += " -c timezone=Asia/Tokyo"
         # The server must not hold the pipe that collects this command's output.
         log = str(self.folder / "server.log")
-        self._command("pg_ctl", "-D", str(self.folder / "data"), "-l", log, "-w", "-o", settings, "start")
+        self._command("pg_ctl", "-D", str(self.folder / "data"), "-l", log, "-w", *PATIENCE, "-o", settings, "start")
 
     def stop(self) -> None:
         """Break off all connections and end."""
-        self._command("pg_ctl", "-D", str(self.folder / "data"), "-m", "immediate", "stop")
+        self._command("pg_ctl", "-D", str(self.folder / "data"), "-m", "immediate", *PATIENCE, "stop")
 
     def _command(self, program: str, *words: str) -> None:
         command = [*self.become, str(self.binaries / program), *words]

@@ -1,4 +1,4 @@
-"""`runs`, `query`, `leaderboard`: reading the record."""
+"""Commands `runs`, `query` and `leaderboard`, which read the registry."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ _EMPTY = "no runs yet: `orchestrator demo`, or `orchestrator run experiments/swe
 _NO_TRIALS = "no fine-tuned trials yet; run a sweep: `orchestrator run experiments/sweep_sst2.yaml`"
 _NUM_PARAMETERS_SHOWN = 4
 _COUNTS_SHOWN = ("num_documents", "num_tokens", "num_bad_records")
-"""Of a corpus; other data has few enough counts to show them all."""
+"""Counts of a corpus that `runs show` prints; of other data it prints all."""
 
 
 def _registry() -> "Registry":
@@ -28,12 +28,12 @@ def _registry() -> "Registry":
 
 @click.group(cls=GlobalOptionsGroup)
 def runs() -> None:
-    """What was run, and how it went. RUN is an id or the beginning of one."""
+    """What was run, and how it went. RUN is the id of a run, or the first characters of it."""
 
 
 @runs.command("list", example="orchestrator runs list --limit 5")
-@click.option("--limit", type=click.IntRange(1), default=30, show_default=True, help="The newest so many.")
-@click.option("--trials", is_flag=True, help="Trials of sweeps too.")
+@click.option("--limit", type=click.IntRange(1), default=30, show_default=True, help="Number of runs, the newest ones.")
+@click.option("--trials", is_flag=True, help="Include the trials of sweeps.")
 @reading_options
 def list_runs(limit: int, trials: bool, form: str | None, output: str | None) -> None:
     """The newest runs."""
@@ -50,9 +50,9 @@ def list_runs(limit: int, trials: bool, form: str | None, output: str | None) ->
 @click.argument("run_id", metavar="RUN")
 @reading_options
 def show(run_id: str, form: str | None, output: str | None) -> None:
-    """All that is known of one run.
+    """Everything that is recorded of one run.
 
-    State, scores, attempts, checkpoints, data, models, and its whole spec; in JSON each file's counts too.
+    State, scores, attempts, checkpoints, data, models and the whole spec; as JSON also the counts of each file.
     """
     from dataclasses import asdict
 
@@ -62,11 +62,11 @@ def show(run_id: str, form: str | None, output: str | None) -> None:
         spec = record.pop("spec")
         record["tags"] = registry.tags(run.id)
         record["attempts"] = len(registry.attempts(run.id))
-        checkpoints = registry.checkpoints(run.id)
+        checkpoints = registry.checkpoints.of_run(run.id)
         record["last_checkpoint"] = checkpoints[-1].path if checkpoints else None
-        data = records_of(registry.datasets(run.id))
-        record["models"] = [model.label for model in registry.models_of(run.id)]
-        record |= {f"metrics.{name}": value for name, value in registry.latest_metrics(run.id).items()}
+        data = records_of(registry.datasets.frame(run.id))
+        record["models"] = [model.label for model in registry.models.of_run(run.id)]
+        record |= {f"metrics.{name}": value for name, value in registry.metrics.latest(run.id).items()}
         parameters = registry.parameters(run.id)
     if form == "json" or (form is None and (output or "").endswith(".json")):
         record |= {"spec": spec, "parameters": parameters, "data": data}
@@ -77,7 +77,7 @@ def show(run_id: str, form: str | None, output: str | None) -> None:
 
 
 def _data_line(row: Mapping[str, Any]) -> str:
-    """What a run's data is, how much of it there is, and where."""
+    """One line on data of a run: its name, how much of it there is, and where it lies."""
     counts = row["counts"]
     names = [name for name in _COUNTS_SHOWN if name in counts] or list(counts)
     amounts = [f"{counts[name]:,} {name.removeprefix('num_').replace('_', ' ')}" for name in names]
@@ -88,10 +88,10 @@ def _data_line(row: Mapping[str, Any]) -> str:
 @click.argument("run_id", metavar="RUN")
 @reading_options
 def trials(run_id: str, form: str | None, output: str | None) -> None:
-    """A sweep's trials: what varied, and the scores."""
+    """Trials of a sweep: the parameters that varied, and the scores."""
     with _registry() as registry:
         run = registry.run(run_id)
-        frame = registry.trials(run.id)
+        frame = registry.trials.frame(run.id)
     if frame.empty:
         tell(f"run {run.id} is a {run.kind} without trials")
     rows = records_of(frame)
@@ -113,14 +113,14 @@ def trials(run_id: str, form: str | None, output: str | None) -> None:
 @click.argument("name", required=False)
 @reading_options
 def metrics(run_id: str, name: str | None, form: str | None, output: str | None) -> None:
-    """A run's measurements over its steps.
+    """Measurements of a run, step by step.
 
-    With NAME (mlm_loss, train.mlm_loss) only that one's.
+    NAME (mlm_loss, train.mlm_loss) selects one measurement.
     """
     with _registry() as registry:
         run = registry.run(run_id)
-        frame = registry.metrics(run.id, name)
-        known = sorted(registry.latest_metrics(run.id)) if frame.empty else []
+        frame = registry.metrics.history(run.id, name)
+        known = sorted(registry.metrics.latest(run.id)) if frame.empty else []
     if frame.empty:
         tell(f"run {run.id} has no measurement" + (f" {name}; it has: {', '.join(known) or 'none'}" if name else ""))
     show_rows(records_of(frame), ["split", "name", "step", "epoch", "value", "recorded_at"], form, output)
@@ -130,9 +130,9 @@ def metrics(run_id: str, name: str | None, form: str | None, output: str | None)
 @click.argument("run_id", metavar="RUN")
 @click.argument("output", metavar="FILE")
 def plot(run_id: str, output: str) -> None:
-    """A run as a picture.
+    """Draw a run.
 
-    Its measurements over its steps, or a sweep's trials side by side. FILE ends in .png, .svg or .pdf.
+    Its measurements over its steps, or the trials of a sweep side by side. FILE ends in .png, .svg or .pdf.
     """
     from orchestrator.registry.plots import plot_run
 
@@ -144,7 +144,7 @@ def plot(run_id: str, output: str) -> None:
 @runs.command(example="orchestrator runs logs 7f3a | tail")
 @click.argument("run_id", metavar="RUN")
 def logs(run_id: str) -> None:
-    """What a run said while it ran."""
+    """Print the log of a run."""
     from orchestrator.errors import NotFoundError
     from orchestrator.storage import join, read_bytes
 
@@ -160,9 +160,9 @@ def logs(run_id: str) -> None:
 
 @runs.command(example="orchestrator runs export runs.csv --where \"task = 'sst2'\"")
 @click.argument("output", metavar="FILE")
-@click.option("--where", default="", help="A query, as `orchestrator query` takes it; everything when left out.")
+@click.option("--where", default="", help="A query, as `orchestrator query` takes it; all runs when left out.")
 def export(output: str, where: str) -> None:
-    """Runs and trials into a file, one row each.
+    """Write runs and trials to a file, one row each.
 
     Every metric and parameter is a column; FILE ends in .csv, .json or .parquet.
     """
@@ -192,11 +192,11 @@ def export(output: str, where: str) -> None:
     example='orchestrator query "metrics.f1 > 0.9 and params.learning_rate < 5e-5"',
 )
 @click.argument("text", metavar="QUERY")
-@click.option("--sort", help="A field to sort by; `-FIELD` turns the order round.")
-@click.option("--limit", type=click.IntRange(1), help="This many rows at most.")
+@click.option("--sort", help="Field to sort by; `-FIELD` for descending order.")
+@click.option("--limit", type=click.IntRange(1), help="Number of rows at most.")
 @reading_options
 def query(text: str, sort: str | None, limit: int | None, form: str | None, output: str | None) -> None:
-    """Runs and trials that a condition holds for.
+    """Runs and trials for which a condition is true.
 
     Fields: metrics.X (the latest validation value), metrics.test.X, metrics.train.X, params.X (a dotted spec path, or
     its last part when unique), task, state, kind, name, seed, tag, … Comparisons, and/or/not, parentheses, in, like.
@@ -218,20 +218,20 @@ def query(text: str, sort: str | None, limit: int | None, form: str | None, outp
 
 
 def _is_named(column: str, text: str, sort: str | None) -> bool:
-    """Whether a column is mentioned in the query: by its path, or by the last part of it."""
+    """Whether the query or the sort key names a column, by its path or by the last part of that."""
     mentioned = f"{text} {sort or ''}"
     return column in mentioned or (column.startswith("params.") and f"params.{column.rpartition('.')[2]}" in mentioned)
 
 
 @click.command(cls=GlobalOptionsCommand, example="orchestrator leaderboard sst2")
 @click.argument("task", required=False)
-@click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="Places per task.")
+@click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="Number of places for each task.")
 @reading_options
 def leaderboard(task: str | None, limit: int, form: str | None, output: str | None) -> None:
-    """The best of each task, seeds taken together.
+    """The best of each task, by the mean over seeds.
 
-    Ranked by the mean over the seeds of one configuration, never by the luckiest one; `baseline` is what guessing the
-    majority scores, `test` the test split's score of a sweep's best trial.
+    A lucky seed alone ranks nothing; `baseline` is the score of guessing the majority, `test` the score of a sweep's
+    best trial on the test split.
     """
     from orchestrator.errors import NotFoundError
 
@@ -247,7 +247,7 @@ def leaderboard(task: str | None, limit: int, form: str | None, output: str | No
 
 
 def records_of(frame: "pandas.DataFrame") -> list[dict[str, Any]]:
-    """A frame's rows as plain values; what is missing (NaN, NaT, NA) is None."""
+    """Rows of a frame as plain values; missing values (NaN, NaT, NA) become None."""
     import pandas
 
     return [

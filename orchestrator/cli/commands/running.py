@@ -1,4 +1,4 @@
-"""`demo`, `run`, `plan`, `submit`, `resume`: commands that carry a spec out."""
+"""Commands that carry a spec out: `demo`, `run`, `plan`, `submit`, `resume`."""
 
 from collections.abc import Callable
 from functools import partial

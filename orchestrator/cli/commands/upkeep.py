@@ -1,4 +1,4 @@
-"""`schema`, `db`, `doctor`: what can be written, the record's tables, and whether this machine is fit."""
+"""Commands `schema` (fields of specs), `db` (tables of the registry) and `doctor` (checks of this machine)."""
 
 import textwrap
 from dataclasses import asdict
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 @click.argument("kind", required=False)
 @reading_options
 def schema(kind: str | None, form: str | None, output: str | None) -> None:
-    """Every field of a kind of spec.
+    """Every field of a kind of spec; without KIND, the kinds.
 
-    Without KIND: the kinds. A field is `identity` when it changes the result, `execution` when it does not. As JSON it
-    is a JSON Schema.
+    A field is `identity` when it changes the result, `execution` when it does not. With `-f json`: a JSON Schema.
     """
     import json
 
@@ -45,7 +44,7 @@ def schema(kind: str | None, form: str | None, output: str | None) -> None:
 
 
 def _described(row: "FieldDoc") -> str:
-    """A field, and below it what it means."""
+    """Two paragraphs on a field: its type and default, and below them what it means."""
     unit = f" ({row.unit})" if row.unit else ""
     default = row.default if row.default in ("required", "left out", "see below") else f"default {row.default}"
     about = textwrap.fill(row.about, 80, initial_indent="    ", subsequent_indent="    ")
@@ -55,14 +54,14 @@ def _described(row: "FieldDoc") -> str:
 
 @click.group(cls=GlobalOptionsGroup)
 def db() -> None:
-    """The registry's tables."""
+    """Tables of the registry."""
 
 
 @db.command(example="orchestrator db upgrade")
 def upgrade() -> None:
     """Bring the tables to the newest revision.
 
-    What they hold is kept; make a backup all the same.
+    Runs are kept; make a backup first all the same.
     """
     from orchestrator.registry import Registry
 
@@ -73,7 +72,7 @@ def upgrade() -> None:
 @db.command(example="orchestrator db current")
 @reading_options
 def current(form: str | None, output: str | None) -> None:
-    """The revision that the tables are at."""
+    """Show the revision of the tables."""
     from orchestrator.registry import Registry
 
     with Registry(current_settings().registry) as registry:
@@ -83,9 +82,9 @@ def current(form: str | None, output: str | None) -> None:
 @click.command(cls=GlobalOptionsCommand, example="orchestrator doctor")
 @reading_options
 def doctor(form: str | None, output: str | None) -> int:
-    """Whether this machine, storage and registry are fit.
+    """Check this machine, the storage and the registry.
 
-    Each problem comes with its remedy; exit status 1 when there is one.
+    Each problem comes with its remedy; the exit status is 1 when there is one.
     """
     from orchestrator.cluster.doctor import examine
 

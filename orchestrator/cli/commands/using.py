@@ -32,7 +32,7 @@ def list_models(form: str | None, output: str | None) -> None:
     from orchestrator.registry import Registry
 
     with Registry(current_settings().registry) as registry:
-        rows = records_of(registry.models())
+        rows = records_of(registry.models.frame())
     for row in rows:
         row["model"] = f"{row['name']}@{row['version']}"
     columns = ["model", "head", "task", "num_parameters", "run_id", "created_at"]
@@ -50,7 +50,7 @@ def show_model(model: str, form: str | None, output: str | None) -> None:
     from orchestrator.storage import join, read_json
 
     with Registry(current_settings().registry) as registry:
-        found = registry.model(model)
+        found = registry.models.get(model)
     record = asdict(found)
     try:
         config = read_json(join(found.folder, "config.json"))

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
-from bert_core.config_choices import ProblemType
+from bert_core.config_fields import ProblemType
 from bert_core.packed_sequences import PackedSequences
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import Objective

@@ -37,7 +37,7 @@ class QuestionAnsweringHead(HeadTraining[BertForQuestionAnswering, QaArrays]):
     def loss(self, model: BertForQuestionAnswering, logits: Tensor, batch: Batch) -> Tensor:
         """Mean of the first and the last token's cross entropy, each over the window's own tokens."""
         rows = batch.seqs.unpack(logits).transpose(1, 2)  # (W, 2, S)
-        rows = rows.masked_fill(~batch.seqs.is_key[:, None, :], -math.inf)
+        rows = rows.masked_fill(~batch.seqs.attention_mask[:, None, :], -math.inf)
         return F.cross_entropy(rows.flatten(0, 1), batch.targets.flatten())
 
     def soft_loss(

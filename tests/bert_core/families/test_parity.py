@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
-from bert_core.families import FAMILIES, OWN
+from bert_core.families import FAMILIES, NATIVE
 from bert_core.heads import (
     BertForMultipleChoice,
     BertForPreTraining,
@@ -34,7 +34,7 @@ HEADS = (
     BertForQuestionAnswering,
     BertForMultipleChoice,
 )
-CASES = [(family, head) for family in FAMILIES.values() if family is not OWN for head in HEADS]
+CASES = [(family, head) for family in FAMILIES.values() if family is not NATIVE for head in HEADS]
 EVERY = pytest.mark.parametrize(
     ("family", "head"), [pytest.param(f.model_type, h, id=f"{f.model_type}-{h.__name__}") for f, h in CASES]
 )
@@ -62,7 +62,7 @@ def random_config(family: str, seed: int) -> BertConfig:
         shape["position_offset"] = shape["pad_token_id"] + 1
     if family == "flaubert":
         shape |= {"norm_placement": draw.choice(["pre", "post"]), "hidden_act": draw.choice(["gelu", "relu"])}
-    elif FAMILIES[family].only.get("hidden_act") is None:
+    elif FAMILIES[family].required.get("hidden_act") is None:
         shape["hidden_act"] = draw.choice(["gelu", "gelu_new", "relu", "silu"])
     if family == "albert":
         shape["embedding_size"] = draw.choice([5, hidden_size])

@@ -55,7 +55,7 @@ def test_spans_have_the_papers_lengths() -> None:
     assert SPAN_LENGTH_SHARES @ np.arange(1, 11) == pytest.approx(3.8, abs=0.02)
     offsets, maskable, keys = long_rows(40, 4000)
     chosen = choose_spans(find_words(offsets, maskable, None, 0.15), keys)
-    _, lengths = np.unique(chosen.deciders, return_counts=True)
+    _, lengths = np.unique(chosen.action_positions, return_counts=True)
     counts = np.bincount(lengths, minlength=11)[1:]
     assert stats.chisquare(counts, SPAN_LENGTH_SHARES * counts.sum()).pvalue > 0.001
 
@@ -66,7 +66,7 @@ def test_spans_are_runs_of_whole_words_that_do_not_overlap() -> None:
     words = find_words(offsets, maskable, continues, 0.3)
     chosen = choose_spans(words, keys)
     assert (np.diff(chosen.positions) > 0).all()
-    begins, lengths = np.unique(chosen.deciders, return_counts=True)
+    begins, lengths = np.unique(chosen.action_positions, return_counts=True)
     assert np.isin(begins, words.starts).all()
     assert np.isin(begins + lengths, [*words.starts, len(maskable)]).all()
     runs = np.concatenate([np.arange(begin, begin + length) for begin, length in zip(begins, lengths, strict=True)])

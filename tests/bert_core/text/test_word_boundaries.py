@@ -15,7 +15,7 @@ from bert_core.errors import TokenizerError
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_pipelines import BYTE_BPE_SPECIAL_TOKENS
 from bert_core.text.tokenizer_training import TRAINERS
-from bert_core.text.word_boundaries import find_word_pieces
+from bert_core.text.word_boundaries import find_word_boundaries
 
 WORDS = ["boats", "keeperboats", "harbour", "walking", "home", "a", "shores"]
 NOTHING: dict[str, Any] = {"model": {"type": "WordLevel"}, "pre_tokenizer": None, "decoder": None}
@@ -38,14 +38,14 @@ BYTES: dict[str, Any] = NOTHING | {"decoder": {"type": "Sequence", "decoders": [
 def test_tokens_are_joined_by_their_vocabularys_mark(
     vocabulary: list[str], definition: dict[str, Any], joined: list[str]
 ) -> None:
-    pieces = find_word_pieces(definition, vocabulary, special_ids=(0, 1))
+    pieces = find_word_boundaries(definition, vocabulary, special_ids=(0, 1))
     assert [token for token, is_joined in zip(vocabulary, pieces.joined, strict=True) if is_joined] == joined
 
 
 @pytest.mark.parametrize("stray", ["▁", "c@@", "Ġ"])
 def test_a_vocabulary_without_marks_is_refused(stray: str) -> None:
     with pytest.raises(TokenizerError, match='mask in units of "token"'):
-        find_word_pieces(NOTHING, ["<pad>", stray, *(f"word {number}" for number in range(200))], special_ids=(0,))
+        find_word_boundaries(NOTHING, ["<pad>", stray, *(f"word {number}" for number in range(200))], special_ids=(0,))
 
 
 def _ends_words() -> Tokenizer:
@@ -87,7 +87,7 @@ def test_words_of_a_text_are_those_that_it_was_written_with(kind: str) -> None:
     @settings(max_examples=30, deadline=None)
     def check(words: list[str]) -> None:
         ids, first = tokenizer.encode_words(words)
-        continues = tokenizer.word_pieces.continue_word(np.array(ids))
+        continues = tokenizer.word_boundaries.continue_word(np.array(ids))
         assert (np.flatnonzero(~continues[1:]) + 1).tolist() == first[1:]
 
     check()
@@ -96,6 +96,6 @@ def test_words_of_a_text_are_those_that_it_was_written_with(kind: str) -> None:
 
 def test_pieces_of_fastbpe_are_the_same_words() -> None:
     ends, goes_on = _ends_words(), _goes_on()
-    assert (ends.word_pieces.joined == goes_on.word_pieces.joined).all()
+    assert (ends.word_boundaries.joined == goes_on.word_boundaries.joined).all()
     assert goes_on.surface(goes_on.id("b@@")) == ends.surface(ends.id("b")) == ("b", False)
     assert ends.surface(ends.id("a</w>")) == ("a", False)

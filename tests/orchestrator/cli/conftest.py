@@ -1,25 +1,12 @@
 """A laboratory to try commands on: a home of its own, a tiny model, and a sweep in the registry."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from orchestrator.cli.entry import run_command_line
 from orchestrator.settings import Settings
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a command gave."""
-
-    status: int
-    out: str
-    err: str
-
-
-Command = Callable[..., Outcome]
+from tests.orchestrator.cli.laboratory import Command, Outcome, RecordedSweep
 
 
 @pytest.fixture
@@ -47,20 +34,14 @@ def command(home: Path, capsys: pytest.CaptureFixture[str]) -> Command:
     return run
 
 
-@dataclass(frozen=True)
-class RecordedSweep:
-    """Ids in the registry of `recorded_sweep`."""
-
-    run_id: str
-    trial_ids: tuple[str, ...]
-
-
 @pytest.fixture
 def recorded_sweep(home: Path) -> RecordedSweep:
     """A finished sweep of sst2: two recipes with two seeds each, and one trial that failed."""
-    from orchestrator.execution.recorder import Recorder
+    from orchestrator.kinds.sweep import SweepKind
     from orchestrator.registry import Registry
+    from orchestrator.registry.recorder import Recorder
     from orchestrator.results import MetricEvent, ModelResult, SweepResult, TrialResult
+    from orchestrator.run_states import RunState
     from orchestrator.specs.loading import parse_spec, spec_values
 
     spec = parse_spec(
@@ -82,7 +63,7 @@ def recorded_sweep(home: Path) -> RecordedSweep:
             key=f"{rate}-{seed}",
             number=number,
             parameters={"learning_rate": rate},
-            state="COMPLETED",
+            state=RunState.COMPLETED,
             seed=seed,
             metrics={"accuracy": (70 + 5 * number) / 100, "baseline.accuracy": 0.5},
             model=model if number == 3 else None,
@@ -90,14 +71,15 @@ def recorded_sweep(home: Path) -> RecordedSweep:
         )
         for number, (rate, seed) in enumerate([(1e-4, 0), (1e-4, 1), (3e-4, 0), (3e-4, 1)])
     ]
-    failed = TrialResult("bad", 4, {"learning_rate": 3e-4}, "FAILED", 2, error="diverged\x1b[31m at step 7")
+    failed = TrialResult("bad", 4, {"learning_rate": 3e-4}, RunState.FAILED, 2, error="diverged\x1b[31m at step 7")
     with Registry(settings.registry) as registry:
         recorder = Recorder(registry)
         folder = str(home / "storage" / "runs" / "r")
         run = recorder.start(spec_values(spec), spec.fingerprint(), metric="accuracy", storage_path=folder)
-        ids = [recorder.trial(run.id, trial) for trial in [*trials, failed]]
-        registry.record_metrics(ids[3], [MetricEvent(step, "train", {"loss": 1 / step}) for step in (1, 2, 4)])
-        recorder.result(run.id, SweepResult("sst2", "accuracy", trials, trials[3], {"accuracy": 0.8}, seconds=50.0))
+        ids = recorder.record_trials(run.id, [*trials, failed])
+        registry.metrics.record(ids[3], [MetricEvent(step, "train", {"loss": 1 / step}) for step in (1, 2, 4)])
+        result = SweepResult("sst2", "accuracy", trials, trials[3], {"accuracy": 0.8}, seconds=50.0)
+        recorder.complete(run.id, SweepKind().record(result, run.id, recorder))
     (home / "storage" / "runs" / "r").mkdir(parents=True)
     (home / "storage" / "runs" / "r" / "log.txt").write_text("trial 3: accuracy 0.85\n")
     return RecordedSweep(run.id, tuple(ids))

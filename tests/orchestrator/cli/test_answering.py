@@ -11,10 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.orchestrator.cli.conftest import Command
-from tests.orchestrator.retrieval.conftest import classifier, encoder
-
-__all__ = ["classifier", "encoder"]
+from tests.orchestrator.cli.laboratory import Command
 
 
 @pytest.fixture

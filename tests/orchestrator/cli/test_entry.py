@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -25,7 +26,8 @@ from orchestrator.errors import (
     RunStoppedError,
     SpecError,
 )
-from tests.orchestrator.cli.conftest import Command
+from tests.orchestrator.cli.laboratory import Command
+from tests.waiting import PATIENCE_S
 
 
 def commands(group: click.Group = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -144,14 +146,14 @@ def test_a_registry_that_cannot_be_opened_is_registry_trouble(command: Command, 
 
 
 SLEEPER = """
-import click, signal, sys, time
+import click, signal, sys, threading
 from orchestrator.cli import entry
 from orchestrator.cli.frame import GlobalOptionsCommand
 @click.command(cls=GlobalOptionsCommand)
 def wait():
     try:
         signal.raise_signal(signal.Signals[sys.argv[2]])
-        time.sleep(50)
+        threading.Event().wait()
     finally:
         print("end state written")
         for name in sys.argv[3:]:
@@ -164,9 +166,15 @@ entry.main()
 """
 
 
+def run_python(code: str, *arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
+    """A fresh interpreter that has run some code."""
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "timeout": PATIENCE_S, **options}
+    return subprocess.run([sys.executable, "-c", code, *arguments], **options)
+
+
 @pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
 def test_a_signal_unwinds_and_ends_with_its_status(name: str, status: int) -> None:
-    done = subprocess.run([sys.executable, "-c", SLEEPER, "wait", name], capture_output=True, text=True, timeout=60)
+    done = run_python(SLEEPER, "wait", name)
     assert done.returncode == status
     assert done.stdout == "end state written\n"
     assert done.stderr.strip().splitlines() == [f"Error: interrupted by {name}"]
@@ -174,23 +182,23 @@ def test_a_signal_unwinds_and_ends_with_its_status(name: str, status: int) -> No
 
 def test_a_second_signal_leaves_at_once() -> None:
     code = SLEEPER.replace("entry.main()", "entry.SAME_SIGNAL_S = 0.0\nentry.main()")
-    done = subprocess.run([sys.executable, "-c", code, "wait", "SIGINT", "SIGTERM"], capture_output=True, timeout=60)
+    done = run_python(code, "wait", "SIGINT", "SIGTERM")
     assert done.returncode == 143
-    assert b"went on" not in done.stdout
+    assert "went on" not in done.stdout
 
 
 def test_a_signal_that_comes_twice_at_once_is_one_signal() -> None:
     code = SLEEPER.replace("entry.main()", "entry.SAME_SIGNAL_S = 60.0\nentry.main()")
-    done = subprocess.run([sys.executable, "-c", code, "wait", "SIGINT", "SIGINT"], capture_output=True, timeout=60)
+    done = run_python(code, "wait", "SIGINT", "SIGINT")
     assert done.returncode == 130
-    assert b"went on" in done.stdout
+    assert "went on" in done.stdout
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
     code = "import sys; sys.argv = ['orchestrator', 'schema', 'sweep']; from orchestrator.cli import main; main()"
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run([sys.executable, "-c", code], stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60)
+    done = run_python(code, stdout=writing)
     os.close(writing)
     assert done.stderr == ""
     assert done.returncode == 0

@@ -8,10 +8,7 @@ from pathlib import Path
 
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import load_task
-from tests.orchestrator.cli.conftest import Command
-from tests.orchestrator.retrieval.conftest import collection, documents, encoder
-
-__all__ = ["collection", "documents", "encoder"]
+from tests.orchestrator.cli.laboratory import Command
 
 
 def test_mine_writes_pairs_that_a_sweep_reads(command: Command, encoder: str, collection: TaskSpec) -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from orchestrator.cli.output import cell, printable, show_record, show_rows, write_output
 from orchestrator.errors import InputError
+from tests.waiting import PATIENCE_S
 
 ROWS = [
     {"name": "a", "score": 0.5, "num": 3, "at": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "words": ["x", "y"]},
@@ -125,7 +126,7 @@ row = {"name": "x" * 10, "long": "y" * 15, "rank": 1, "spared": "z" * 12}
 show_rows([row], list(row), None, None, spare=["spared"])"""
     ours, theirs = pty.openpty()
     subprocess.run(
-        [sys.executable, "-c", code], stdout=theirs, env={**os.environ, "COLUMNS": "34"}, timeout=60, check=True
+        [sys.executable, "-c", code], stdout=theirs, env={**os.environ, "COLUMNS": "34"}, timeout=PATIENCE_S, check=True
     )
     os.close(theirs)
     shown = os.read(ours, 4096)

@@ -44,6 +44,7 @@ def test_a_command_of_the_readme_is_understood(text: str, tmp_path: Path, monkey
     (tmp_path / "reviews.txt").touch()
     with understood(text) as context:
         given = context.params
+        assert context.command.name in text.split()
         if "spec_path" in given:
             load_spec(ROOT / given["spec_path"], given["overrides"])
         elif "task" in given and "overrides" in given:
@@ -52,4 +53,5 @@ def test_a_command_of_the_readme_is_understood(text: str, tmp_path: Path, monkey
 
 def test_the_readmes_spec_is_whole() -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
-    parse_spec(yaml.safe_load(text))
+    spec = parse_spec(yaml.safe_load(text))
+    assert (spec.kind, spec.task.id) == ("sweep", "complaints")

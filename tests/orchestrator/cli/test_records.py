@@ -14,7 +14,7 @@ import pytest
 from orchestrator.registry import Registry
 from orchestrator.results import DatasetResult, FileCount
 from orchestrator.settings import Settings
-from tests.orchestrator.cli.conftest import Command, RecordedSweep
+from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 
 
 def test_runs_list_has_runs_and_trials_on_request(command: Command, recorded_sweep: RecordedSweep) -> None:
@@ -49,8 +49,10 @@ def test_a_runs_data_is_shown_with_its_counts(command: Command, recorded_sweep: 
     counts = {"num_documents": 1200, "num_tokens": 56789, "num_bad_records": 1, "num_train_tokens": 5}
     file = FileCount("a.txt", num_bytes=9, num_documents=1200, num_bad_records=1)
     with Registry(Settings.from_options().registry) as registry:
-        registry.record_dataset(recorded_sweep.run_id, DatasetResult("a.txt", "corpus", "f", "/c", counts, [file]))
-        registry.record_dataset(recorded_sweep.run_id, DatasetResult("t", "task", "g", "/t", {"num_train_examples": 7}))
+        registry.datasets.record(recorded_sweep.run_id, DatasetResult("a.txt", "corpus", "f", "/c", counts, [file]))
+        registry.datasets.record(
+            recorded_sweep.run_id, DatasetResult("t", "task", "g", "/t", {"num_train_examples": 7})
+        )
     table = command("runs", "show", recorded_sweep.run_id).out
     assert "a.txt: 1,200 documents, 56,789 tokens, 1 bad records; at /c\n" in table
     assert "t: 7 train examples; at /t\n" in table
@@ -138,7 +140,7 @@ def test_the_leaderboard_ranks_groups_of_seeds(command: Command, recorded_sweep:
 
 def test_a_leaderboard_without_trials_asks_for_a_sweep(command: Command) -> None:
     with Registry(Settings.from_options().registry) as registry:
-        registry.create_run(kind="pretrain", name="p", fingerprint="f" * 64, spec={})
+        registry.lifecycle.create(kind="pretrain", name="p", fingerprint="f" * 64, spec={})
     outcome = command("leaderboard")
     assert outcome.status == 0
     assert "no fine-tuned trials yet; run a sweep" in outcome.err

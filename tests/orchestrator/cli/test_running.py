@@ -9,7 +9,7 @@ import orchestrator.execution.runner
 from orchestrator.cli.entry import Interrupted
 from orchestrator.errors import RunFailedError
 from orchestrator.specs import Spec
-from tests.orchestrator.cli.conftest import Command
+from tests.orchestrator.cli.laboratory import Command
 
 SPEC = "kind: tokenizer\ncorpus: {files: [text.txt]}\n"
 

@@ -11,10 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.orchestrator.cli.conftest import Command
-from tests.orchestrator.retrieval.conftest import classifier, documents, encoder, scorer
-
-__all__ = ["classifier", "documents", "encoder", "scorer"]
+from tests.orchestrator.cli.laboratory import Command
 
 
 def test_embed_writes_json_lines_or_a_matrix(command: Command, encoder: str, tmp_path: Path) -> None:

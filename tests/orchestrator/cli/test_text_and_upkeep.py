@@ -13,7 +13,7 @@ import yaml
 
 from orchestrator.specs.loading import SPEC_KINDS
 from orchestrator.storage import write_bytes
-from tests.orchestrator.cli.conftest import Command, RecordedSweep
+from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 
 DOCUMENTS = "The cat sat on the mat. It was warm.\nAll was well.\n\nThe dog sat on the log.\n\n" * 30
 

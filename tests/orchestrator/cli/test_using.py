@@ -14,8 +14,9 @@ from orchestrator.inference.pretraining_heads import fill_mask, next_sentence
 from orchestrator.models.resolve import resolve_model
 from orchestrator.registry import Registry
 from orchestrator.results import ModelResult
+from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
-from tests.orchestrator.cli.conftest import Command, RecordedSweep
+from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 
 TEXT = "the cat sat on the mat and the dog sat on the log while it rained all day long"
 SIZES = {
@@ -283,9 +284,9 @@ def test_a_model_is_found_by_folder_name_or_run(recorded_sweep: RecordedSweep, h
 def test_a_run_that_made_the_same_weights_again_has_its_own_model(recorded_sweep: RecordedSweep) -> None:
     settings = Settings.from_options()
     with Registry(settings.registry) as registry:
-        run = registry.create_run(kind="pretrain", name="again", fingerprint="f" * 64, spec={})
-        registry.register_model("first", ModelResult("again/model", "d" * 64, 4_385_920, "classification"), run)
-        registry.finish_run(run, "COMPLETED", model_folder="again/model")
+        run = registry.lifecycle.create(kind="pretrain", name="again", fingerprint="f" * 64, spec={})
+        registry.models.register("first", ModelResult("again/model", "d" * 64, 4_385_920, "classification"), run)
+        registry.lifecycle.finish(run, RunState.COMPLETED, model_folder="again/model")
     assert resolve_model(run, settings) == resolve_model("first@1", settings) == "again/model"
 
 

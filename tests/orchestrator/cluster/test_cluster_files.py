@@ -12,7 +12,8 @@ import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
 from orchestrator.cluster.connection import check_processes, check_resources
-from orchestrator.planning.checks import needed_processes, needed_resources
+from orchestrator.errors import ClusterError
+from orchestrator.planning.plan import needed_resources
 from orchestrator.specs.loading import load_spec
 
 ROOT = Path(__file__).parents[3]
@@ -65,11 +66,14 @@ def test_every_node_may_open_enough_files(name: str) -> None:
 
 def test_the_cluster_is_as_large_as_its_example_asks() -> None:
     base = load_spec(ROOT / "experiments" / "pretrain_base.yaml")
-    (processes,) = needed_processes(base)
+    needs = needed_resources(base)
+    (processes,) = needs.processes
     gpu_node = load("cluster.yaml")["available_node_types"]["gpu"]
     nodes = [gpu_node["resources"]] * gpu_node["min_workers"]
     check_processes([processes], nodes)
-    check_resources(needed_resources(base), {name: len(nodes) * count for name, count in nodes[0].items()})
+    with pytest.raises(ClusterError, match="the cluster has room for"):
+        check_processes([processes], nodes[1:])
+    check_resources(needs.total, {name: len(nodes) * count for name, count in nodes[0].items()})
 
 
 @pytest.mark.parametrize("name", CLUSTER_FILES)

@@ -3,6 +3,7 @@
 Alone: .venv/bin/pytest tests/orchestrator/cluster/test_connection.py
 """
 
+import dataclasses
 import os
 import socket
 import stat
@@ -21,13 +22,17 @@ from orchestrator.cluster.connection import (
     connect,
 )
 from orchestrator.errors import ClusterError
-from orchestrator.planning.checks import needed_processes
+from orchestrator.planning.plan import needed_resources
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
+from tests.waiting import PATIENCE_S
 
 
-def test_enough_resources_are_no_trouble() -> None:
-    check_resources({"CPU": 4, "GPU": 0}, {"CPU": 4.0, "memory": 1e9})
+def test_all_that_there_is_may_be_asked_and_no_more() -> None:
+    there = {"CPU": 4.0, "memory": 1e9}
+    check_resources({"CPU": 4, "GPU": 0}, there)
+    with pytest.raises(ClusterError, match="5 CPUs asked, 4 CPUs there"):
+        check_resources({"CPU": 5, "GPU": 0}, there)
 
 
 def test_missing_resources_are_named_with_what_there_is() -> None:
@@ -58,9 +63,12 @@ def test_what_fits_the_sum_of_the_nodes_and_no_single_one_is_refused(processes: 
         check_processes([Processes(1, {"CPU": 1.0}), processes], TWO_SMALL_NODES)
 
 
-def test_what_fits_the_nodes_is_no_trouble() -> None:
-    fitting = [Processes(4, {"CPU": 1.0, "GPU": 0.0}), Processes(20, {"CPU": 0.2}), Processes(2, {"CPU": 2.0})]
+@pytest.mark.parametrize("most", [Processes(4, {"CPU": 1.0, "GPU": 0.0}), Processes(20, {"CPU": 0.2})])
+def test_the_nodes_may_be_filled_and_no_more(most: Processes) -> None:
+    fitting = [most, Processes(2, {"CPU": 2.0})]
     check_processes(fitting, TWO_SMALL_NODES)
+    with pytest.raises(ClusterError, match=f"the cluster has room for {most.count}"):
+        check_processes([*fitting, dataclasses.replace(most, count=most.count + 1)], TWO_SMALL_NODES)
 
 
 def test_a_specs_processes_are_its_workers_and_one_trial() -> None:
@@ -68,7 +76,7 @@ def test_a_specs_processes_are_its_workers_and_one_trial() -> None:
     pretrain |= {"execution": {"num_workers": 4, "device": "gpu", "cpus_per_worker": 2}}
     sweep = {"kind": "sweep", "task": {"id": "sst2"}, "recipe": {"tokenizer": "t"}, "execution": {"cpus_per_trial": 4}}
     spec = parse_spec({"kind": "pipeline", "stages": {"model": pretrain, "learn": sweep}})
-    assert needed_processes(spec) == [Processes(4, {"CPU": 2.0, "GPU": 1.0}), Processes(1, {"CPU": 4.0})]
+    assert needed_resources(spec).processes == [Processes(4, {"CPU": 2.0, "GPU": 1.0}), Processes(1, {"CPU": 4.0})]
 
 
 @pytest.mark.ray
@@ -109,8 +117,12 @@ def test_silence_at_an_address_is_found_out_at_once() -> None:
 
 def test_a_listening_address_is_reachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        check_reachable(f"127.0.0.1:{server.getsockname()[1]}")
-        check_reachable(f"ray://127.0.0.1:{server.getsockname()[1]}")
+        server.settimeout(PATIENCE_S)
+        for prefix in ("", "ray://"):
+            check_reachable(f"{prefix}127.0.0.1:{server.getsockname()[1]}")
+            caller, (host, _) = server.accept()
+            caller.close()
+            assert host == "127.0.0.1"
 
 
 @pytest.fixture

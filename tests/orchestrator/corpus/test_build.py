@@ -88,8 +88,8 @@ def test_a_store_holds_the_corpus_and_does_not_depend_on_cpus(
             start, end = documents.document_ends[number : number + 2]
             np.testing.assert_array_equal(documents.tokens[start:end], expected)
         order += ids
-    held_out = {name for shard in store.shards("held_out") for name in document_ids(store, shard)}
-    assert order == [name for name in texts if name not in held_out]
+    validation = {name for shard in store.shards("validation") for name in document_ids(store, shard)}
+    assert order == [name for name in texts if name not in validation]
 
 
 def test_a_store_of_sampled_languages_is_the_same_for_any_number_of_cpus(
@@ -120,9 +120,9 @@ def test_an_unchanged_corpus_is_reused_and_a_changed_file_is_noticed(
     first = build_token_store(source, tokenizer, 0.1, 1 << 20, str(tmp_path), progress=lambda *at: heard.append(at))
     total = sum(file.num_bytes for file in first.files)
     assert heard[-1] == (total, total)
-    start = time.perf_counter()
+    start = time.process_time()
     again = build_token_store(source, tokenizer, 0.1, 1 << 20, str(tmp_path))
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
     assert again.reused
     assert (again.fingerprint, again.counts, again.files) == (first.fingerprint, first.counts, first.files)
 

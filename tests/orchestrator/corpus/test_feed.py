@@ -9,7 +9,7 @@ from orchestrator.corpus import feed
 from orchestrator.corpus.feed import from_table, ray_batches, to_table
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.errors import CorpusError
-from tests.orchestrator.corpus.test_stream import digests
+from tests.orchestrator.corpus.batch_digests import digests
 from tests.orchestrator.pretraining.small_run import make_job
 
 
@@ -45,11 +45,11 @@ def test_one_and_two_workers_see_the_same_sequence_of_batches(
 
 
 @pytest.mark.ray
-def test_legs_begin_at_any_step_and_follow_one_another(
+def test_prefetch_windows_begin_at_any_step_and_follow_one_another(
     ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feed, "BLOCK_TOKENS", 8 * 48)
-    monkeypatch.setattr(feed, "BLOCKS_PER_LEG", 3)
+    monkeypatch.setattr(feed, "BLOCKS_PER_PREFETCH", 3)
     stream = make_job(tmp_path).stream
     straight = digests(list(stream.batches(range(24))))
     assert digests(collect(stream, 13, 1)) == straight[13:]

@@ -13,7 +13,7 @@ import fsspec
 import pyarrow as pa
 import pytest
 
-from orchestrator.corpus.input_files import DamagedFileError, InputFile, find_files, read_chunks
+from orchestrator.corpus.input_files import CHUNK_BYTES, DamagedFileError, InputFile, find_files, read_chunks
 from orchestrator.errors import CorpusError
 from orchestrator.specs import TextSource
 
@@ -126,7 +126,7 @@ def test_concatenated_members_are_read_through(tmp_path: Path, ending: str) -> N
 @pytest.mark.parametrize("lost", [1, 10, 300])
 def test_a_file_cut_short_is_named_with_the_place(tmp_path: Path, ending: str, lost: int) -> None:
     path = tmp_path / f"a.txt{ending}"
-    packed = PACKERS[ending](os.urandom(3_000_000))
+    packed = PACKERS[ending](os.urandom(CHUNK_BYTES + 100_000))
     path.write_bytes(packed[:-lost])
     with pytest.raises(DamagedFileError, match=r"a\.txt\S* is damaged after \d+ bytes .*fetch it again"):
         content(path)

@@ -200,7 +200,7 @@ def test_a_text_named_jsonl_is_found_out(tmp_path: Path) -> None:
 
 def test_reading_is_not_the_slow_part(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", json_lines(*[{"text": "Some words of text. " * 200}] * 2000))
-    start = time.perf_counter()
+    start = time.process_time()
     texts, _ = read(path)
     assert len(texts) == 2000
-    assert 8.0 / (time.perf_counter() - start) > 10, "MB/s; far below the rate seen, so that a busy machine passes"
+    assert 8.0 / (time.process_time() - start) > 10, "MB/s; far below the rate seen, so that a busy machine passes"

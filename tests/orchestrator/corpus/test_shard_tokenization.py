@@ -1,4 +1,4 @@
-"""Documents to shards: tokens, sentence lengths, held-out documents; no Ray.
+"""Documents to shards: tokens, sentence lengths, validation documents; no Ray.
 
 Run alone: pytest tests/orchestrator/corpus/test_shard_tokenization.py
 """
@@ -11,7 +11,7 @@ import pytest
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.corpus.readers import Document
-from orchestrator.corpus.shard_tokenization import is_held_out, tokenize, write_documents
+from orchestrator.corpus.shard_tokenization import is_validation, tokenize, write_documents
 from orchestrator.corpus.token_store import Manifest, TokenStore
 from tests.orchestrator.corpus.shards import document_ids
 
@@ -47,12 +47,12 @@ def test_special_tokens_in_a_document_are_text(tokenizer: Tokenizer) -> None:
     assert not {tokenizer.mask_id, tokenizer.sep_id, tokenizer.cls_id} & set(tokens.tolist())
 
 
-def test_the_held_out_share_is_kept_whatever_the_order() -> None:
+def test_the_validation_share_is_kept_whatever_the_order() -> None:
     texts = [f"Document {i}." for i in range(20_000)]
-    chosen = {text for text in texts if is_held_out(text, 0.05)}
+    chosen = {text for text in texts if is_validation(text, 0.05)}
     assert 0.045 < len(chosen) / len(texts) < 0.055
-    assert {text for text in texts if is_held_out(text, 0.02)} < chosen
-    assert not any(is_held_out(text, 0.0) for text in texts)
+    assert {text for text in texts if is_validation(text, 0.02)} < chosen
+    assert not any(is_validation(text, 0.0) for text in texts)
 
 
 def test_splits_are_apart_and_the_bytes_are_the_same_every_time(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -60,8 +60,8 @@ def test_splits_are_apart_and_the_bytes_are_the_same_every_time(tokenizer: Token
     first = write_documents(documents, str(tmp_path / "1"), "0", tokenizer, 0.3)
     second = write_documents(documents, str(tmp_path / "2"), "0", tokenizer, 0.3)
     assert first == second
-    assert [shard.split for shard in first] == ["train", "held_out"]
+    assert [shard.split for shard in first] == ["train", "validation"]
     store = TokenStore(str(tmp_path / "1"), Manifest("f", 200, {}, tuple(first)))
-    train, held_out = (set(document_ids(store, shard)) for shard in first)
-    assert len(train) + len(held_out) == len(TEXTS)
-    assert held_out == {str(i) for i, text in enumerate(TEXTS) if is_held_out(text, 0.3)}
+    train, validation = (set(document_ids(store, shard)) for shard in first)
+    assert len(train) + len(validation) == len(TEXTS)
+    assert validation == {str(i) for i, text in enumerate(TEXTS) if is_validation(text, 0.3)}

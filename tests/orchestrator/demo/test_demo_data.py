@@ -9,18 +9,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from orchestrator.demo.demo_data import DemoData, write_demo_data
 from orchestrator.demo.documents import things_by_kind
 from orchestrator.demo.sentences import TALK
 
 SPLITS = ("train", "validation", "test")
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> DemoData:
-    return write_demo_data(tmp_path_factory.mktemp("demo"), seed=0)
 
 
 def read_kinds(path: Path) -> list[dict[str, str]]:

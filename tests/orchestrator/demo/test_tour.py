@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from orchestrator.demo.demo_data import write_demo_data
+from orchestrator.demo.demo_data import DemoData
 from orchestrator.demo.tour import HEADS, comparison, comparison_table, demo_spec, run_demo
 from orchestrator.registry import Registry
 from orchestrator.results import TrialResult
+from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs import PipelineSpec
 
 SCORES = {("demo/pretraining@1", 1e-3): 0.9, ("demo/pretraining@1", 2e-3): 0.8, ("random", 1e-3): 0.25}
 
 
-def test_the_spec_reads_the_written_world(tmp_path: Path) -> None:
-    data = write_demo_data(tmp_path)
+def test_the_spec_reads_the_written_world(data: DemoData) -> None:
     spec = demo_spec(data)
     assert isinstance(spec, PipelineSpec)
     assert list(spec.stages) == ["tokenizer", "pretraining", *HEADS]
@@ -26,13 +26,17 @@ def test_the_spec_reads_the_written_world(tmp_path: Path) -> None:
 
 def test_the_best_recipe_of_each_start_is_compared(tmp_path: Path) -> None:
     with Registry(str(tmp_path / "registry.sqlite")) as registry:
-        run_id = registry.create_run(kind="sweep", name="names", fingerprint="f", spec={}, task="names", metric="f1")
+        run_id = registry.lifecycle.create(
+            kind="sweep", name="names", fingerprint="f", spec={}, task="names", metric="f1"
+        )
         trials = [
-            TrialResult(str(n), n, {"init_from": start, "learning_rate": rate}, "COMPLETED", seed=0, metrics=metrics)
+            TrialResult(
+                str(n), n, {"init_from": start, "learning_rate": rate}, RunState.COMPLETED, seed=0, metrics=metrics
+            )
             for n, ((start, rate), score) in enumerate(SCORES.items())
             for metrics in [{"f1": score, "baseline.f1": 0.1}]
         ]
-        registry.record_trials(run_id, trials)
+        registry.trials.record(run_id, trials)
         (row,) = comparison(registry, {"names": run_id}).to_dict("records")
     assert row["random"] == 0.25
     assert row["pretrained"] == 0.9
@@ -53,7 +57,6 @@ def test_the_comparison_fits_80_columns(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.ray
-@pytest.mark.timeout(1500)
 def test_pretraining_helps_every_head_of_the_demo(
     ray_cluster: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,6 +25,8 @@ from orchestrator.tasks import load_task
 from tests.orchestrator.distillation.tiny_distillation import Bench, train_teacher
 from tests.orchestrator.finetuning import tiny_tasks
 
+pytestmark = pytest.mark.training
+
 
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory: pytest.TempPathFactory) -> Bench:
@@ -53,13 +55,11 @@ def test_texts_without_labels_teach_what_few_labels_do_not(classifier: Bench, tm
     texts = [json.loads(line)["text"] for line in Path(task.files["train"]).read_text().splitlines()]
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    agreements = [
-        few.run(unlabeled=[str(tmp_path / name)] if name else [], recipe={"epochs": epochs}).metrics["agreement"]
-        for name, epochs in (("texts.txt", 6.0), ("texts.jsonl", 6.0), ("", 120.0))
-    ]
-    assert agreements[0] == agreements[1] > 0.95 > agreements[2]
-    result = few.run(unlabeled=[str(tmp_path / "texts.txt")], recipe={"epochs": 0.1})
-    assert [dataset.counts["num_train_examples"] for dataset in result.datasets] == [8, 320]
+    taught = few.run(unlabeled=[str(tmp_path / "texts.txt")], recipe={"epochs": 6.0})
+    assert taught.metrics["agreement"] > 0.95 > few.run(recipe={"epochs": 120.0}).metrics["agreement"]
+    assert [dataset.counts["num_train_examples"] for dataset in taught.datasets] == [8, 320]
+    begun = [few.run(unlabeled=[str(tmp_path / name)], recipe={"epochs": 1.0}) for name in ("texts.txt", "texts.jsonl")]
+    assert begun[0].metrics["agreement"] == begun[1].metrics["agreement"]
 
 
 def test_hidden_states_alone_make_the_students_like_the_teachers(classifier: Bench) -> None:

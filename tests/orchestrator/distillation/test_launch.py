@@ -3,8 +3,9 @@
 Run alone: pytest tests/orchestrator/distillation/test_launch.py
 """
 
+import fcntl
 import os
-import time
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,14 +43,14 @@ def test_a_student_is_a_registered_model_that_stands_beside_its_teacher(ray_clus
     assert run_spec(parse_spec(spec), settings=settings).state == "COMPLETED"
     with Registry(settings.registry) as registry:
         run = registry.run(registry.runs("kind = 'distill'")["id"][0])
-        metrics = registry.latest_metrics(run.id)
+        metrics = registry.metrics.latest(run.id)
         assert (run.task, run.metric, run.seed) == ("words", "accuracy", None)
         assert metrics["agreement"] > 0.9 < metrics["teacher.accuracy"]
         assert metrics["parameter_ratio"] < 1
         assert metrics["test.accuracy"] == metrics_of(registry, "evaluate")["test.accuracy"]
-        history = registry.metrics(run.id, "accuracy")
+        history = registry.metrics.history(run.id, "accuracy")
         assert len(history[history["split"] == "validation"]["step"].unique()) == 4
-        assert registry.model("both/small").head == "classification"
+        assert registry.models.get("both/small").head == "classification"
         assert registry.parameters(run.id)["teacher"] == "both/large@1"
     answers = predict(resolve_model("both/small", settings), ["a good old road\n", "some bad tree\n"])
     assert [answer["label"] for answer in answers] == ["yes", "no"]
@@ -64,15 +65,16 @@ def test_a_student_is_a_registered_model_that_stands_beside_its_teacher(ray_clus
 
 def metrics_of(registry: Registry, kind: str) -> dict[str, float]:
     """Of the newest run of a kind."""
-    return registry.latest_metrics(registry.runs(f"kind = '{kind}'")["id"][0])
+    return registry.metrics.latest(registry.runs(f"kind = '{kind}'")["id"][0])
 
 
 def follow(folder: Path, on_event: Callable[[Event], None] = lambda event: None) -> None:
     """A distillation whose work is whatever stands in its place."""
-    spec = DistillSpec.model_validate({"teacher": "large", "task": tiny_tasks.classification(folder)})
+    task = tiny_tasks.classification(folder)
+    spec = DistillSpec.model_validate({"teacher": "large", "task": task})
     launch.run_distillation(
         spec,
-        load_task(spec.task),
+        task=load_task(task),
         run_folder=str(folder / "run"),
         attempt=1,
         storage=str(folder / "storage"),
@@ -108,10 +110,10 @@ def test_an_unforeseen_error_is_told_in_a_line(
 @pytest.mark.ray
 def test_a_driver_that_stops_ends_the_work(ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def go_on_for_ever(job: object, event_queue: Any) -> None:
-        while True:
+        with (tmp_path / "working").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             event_queue.put.remote(MetricEvent(1, "train", {"loss": 1.0}))
-            Path(tmp_path / "alive").touch()
-            time.sleep(0.05)
+            threading.Event().wait()
 
     def stop(event: Event) -> None:
         raise RunStoppedError("stopped on request")
@@ -119,8 +121,5 @@ def test_a_driver_that_stops_ends_the_work(ray_cluster: None, tmp_path: Path, mo
     monkeypatch.setattr(launch, "_work", go_on_for_ever)
     with pytest.raises(RunStoppedError):
         follow(tmp_path, stop)
-    deadline = time.monotonic() + 30
-    while (tmp_path / "alive").exists():
-        assert time.monotonic() < deadline, "the work goes on"
-        (tmp_path / "alive").unlink()
-        time.sleep(1.0)
+    with (tmp_path / "working").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # is given when the process that holds it has ended

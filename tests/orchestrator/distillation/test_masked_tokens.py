@@ -17,12 +17,17 @@ from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining, BertForSequenceClassification
 from orchestrator.distillation.masked_tokens import MaskedTokenLoss, compare_pretrained, load_teacher
 from orchestrator.execution.runner import run_spec
+from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import PretrainJob
+from orchestrator.pretraining.loss import GlobalCounts
+from orchestrator.pretraining.step import count_globally
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
 from orchestrator.specs.distill import ObjectiveSpec
 from orchestrator.specs.loading import parse_spec
 from tests.orchestrator.pretraining.small_run import WORDS, make_job, make_tokenizer, run
+
+pytestmark = pytest.mark.training
 
 CPU = torch.device("cpu")
 TWO_LAYERS = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -32,8 +37,8 @@ def first_batch(job: PretrainJob) -> PackedBatch:
     return next(batch for _, batch in job.stream.batches(range(1), 0, 1))
 
 
-def counts_of(batch: PackedBatch) -> torch.Tensor:
-    return torch.tensor([len(batch.masked_positions), batch.num_sequences, len(batch.input_ids)], dtype=torch.float32)
+def counts_of(batch: PackedBatch) -> GlobalCounts:
+    return count_globally(batch, ("masked_lm", "next_sentence"), Worker())
 
 
 def save_teacher(job: PretrainJob, folder: Path, **config: int) -> str:
@@ -95,7 +100,7 @@ def test_a_student_fills_masks_as_its_teacher_does(tmp_path: Path) -> None:
     job = make_job(tmp_path, model=TWO_LAYERS, steps=120)
     folder = str(tmp_path / "teacher")
     run(job, lambda event: None).model.save_pretrained(folder)
-    assert job.held_out is not None
+    assert job.validation is not None
     agreements = []
     for steps in (1, 120):
         student = replace(
@@ -108,7 +113,7 @@ def test_a_student_fills_masks_as_its_teacher_does(tmp_path: Path) -> None:
         model = run(student, lambda event: None).model
         assert model.config.num_hidden_layers == 1
         model.save_pretrained(tmp_path / "student")
-        compared = compare_pretrained(str(tmp_path / "student"), folder, job.held_out, job.spec)
+        compared = compare_pretrained(str(tmp_path / "student"), folder, job.validation, job.spec)
         agreements.append(compared["agreement"])
     assert agreements[1] > 0.8 > agreements[0] + 0.1
     assert compared["parameter_ratio"] < 1
@@ -119,8 +124,8 @@ def test_a_model_agrees_with_itself_and_is_scored_as_in_pretraining(tmp_path: Pa
     loop = run(job, lambda event: None)
     loop.model.save_pretrained(tmp_path / "model")
     expected = loop.evaluate(2)
-    assert job.held_out is not None
-    compared = compare_pretrained(str(tmp_path / "model"), str(tmp_path / "model"), job.held_out, job.spec)
+    assert job.validation is not None
+    compared = compare_pretrained(str(tmp_path / "model"), str(tmp_path / "model"), job.validation, job.spec)
     assert (compared["agreement"], compared["parameter_ratio"]) == (1.0, 1.0)
     assert compared["teacher.mlm_loss"] == pytest.approx(expected["mlm_loss"], abs=1e-5)
     assert compared["teacher.mlm_accuracy"] == pytest.approx(expected["mlm_accuracy"])
@@ -164,8 +169,8 @@ def test_a_pretrained_model_is_distilled_on_a_corpus(
     settings = Settings.from_options(home=str(tmp_path / "home"), environ={})
     run_id = run_spec(parse_spec(spec), settings=settings).id
     with Registry(settings.registry) as registry:
-        metrics = registry.latest_metrics(run_id)
+        metrics = registry.metrics.latest(run_id)
         assert {"mlm_loss", "teacher.mlm_loss", "agreement", "speed_ratio"} <= metrics.keys()
         assert metrics["parameter_ratio"] < 1
-        model = registry.model("small")
+        model = registry.models.get("small")
         assert (model.head, BertConfig.from_pretrained(model.folder).num_hidden_layers) == ("pretraining", 1)

@@ -16,6 +16,8 @@ from orchestrator.training.checkpoints import Checkpoints
 from tests.orchestrator.distillation.tiny_distillation import Bench, train_teacher
 from tests.orchestrator.finetuning import tiny_tasks
 
+pytestmark = pytest.mark.training
+
 FIELDS = {
     "num_hidden_layers": 1,
     "objective": {"labels_weight": 0.5},

@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -23,6 +22,7 @@ from orchestrator.errors import ClusterError, InputError
 from orchestrator.execution.jobs import dashboard_address, entrypoint, exit_status, refuse_password, with_absolute_paths
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
+from tests.waiting import PATIENCE_S, wait_until
 
 SPEC = parse_spec({"kind": "tokenizer", "name": "words; rm -rf", "corpus": {"files": ["a.txt"]}})
 
@@ -88,8 +88,9 @@ def test_a_password_is_refused_and_not_repeated(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["postgresql://a@h/db", "sqlite:///x.sqlite", "file:/mnt/url", "runs.sqlite"])
-def test_a_url_without_a_password_may_be_shown(url: str) -> None:
+def test_a_url_without_a_password_may_be_shown(url: str, tmp_path: Path) -> None:
     refuse_password(url)
+    assert shlex.quote(url) in entrypoint(SPEC, Settings.from_options(home=tmp_path, registry=url, environ={}))
 
 
 def test_the_dashboards_address_comes_from_option_or_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,11 +190,8 @@ def ray_head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
     with (folder / "start.log").open("w") as log:
         head = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
     try:
-        deadline = time.monotonic() + 60
-        while not is_listening(dashboard):
-            assert head.poll() is None, (folder / "start.log").read_text()
-            assert time.monotonic() < deadline, "the dashboard did not come up"
-            time.sleep(0.2)
+        wait_until(lambda: head.poll() is not None or is_listening(dashboard), "the dashboard did not come up")
+        assert head.poll() is None, (folder / "start.log").read_text()
         yield Head(f"http://127.0.0.1:{dashboard}", environment)
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -205,7 +203,6 @@ def ray_head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
 
 
 @pytest.mark.ray
-@pytest.mark.timeout(240)
 def test_a_submitted_spec_runs_on_the_head_and_its_outcome_comes_back(ray_head: Head, tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("a tokenizer learns from words like these\n\n" * 300)
     (tmp_path / "good.yaml").write_text("kind: tokenizer\ncorpus: {files: [words.txt]}\nvocab_size: 120\n")
@@ -218,7 +215,7 @@ def test_a_submitted_spec_runs_on_the_head_and_its_outcome_comes_back(ray_head: 
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE_S,
         )
 
     done = orchestrator("submit", "good.yaml", "--address", ray_head.address)

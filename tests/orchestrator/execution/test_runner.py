@@ -6,7 +6,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,16 @@ from bert_core.config import BertConfig
 from bert_core.errors import ConfigError
 from orchestrator.errors import CorpusError, InputError, RunFailedError, SpecError
 from orchestrator.execution.runner import plan_spec, resume_run, run_spec
-from orchestrator.execution.stages import StageContext, run_stage
+from orchestrator.kinds.base import RunContext
+from orchestrator.kinds.pretrain import PretrainKind
+from orchestrator.kinds.resolved import Resolved
 from orchestrator.registry import Registry
-from orchestrator.results import Result
+from orchestrator.results import PretrainResult
 from orchestrator.settings import Settings
-from orchestrator.specs import Spec
+from orchestrator.specs import PretrainSpec
 from orchestrator.specs.loading import load_spec
 from orchestrator.storage import digest_file
+from tests.waiting import wait_until
 
 SEED = 20261120
 SPEC = """
@@ -94,10 +96,10 @@ def test_a_pipeline_runs_is_recorded_and_is_not_done_twice(
         assert sorted(runs["name"]) == ["small", "small/model", "small/task", "small/words"]
         assert set(runs["state"]) == {"COMPLETED"}
         assert len(registry.runs("kind = 'trial'")) == 2
-        history = registry.metrics(pretraining(settings).id, "mlm_loss")
+        history = registry.metrics.history(pretraining(settings).id, "mlm_loss")
         assert history[history["split"] == "train"]["step"].tolist() == [5, 10, 15, 20]
-        assert registry.model("small/model").head == "pretraining"
-        assert registry.model("small/task").head == "classification"
+        assert registry.models.get("small/model").head == "pretraining"
+        assert registry.models.get("small/task").head == "classification"
     assert "mlm" in (Path(settings.storage) / "runs" / pretraining(settings).id / "log.txt").read_text()
 
     again = run_spec(spec, settings=settings)
@@ -116,16 +118,18 @@ def test_variants_of_a_stage_are_runs_of_their_own_that_a_sweep_tells_apart(
     overrides = ["stages.model.steps=6", "stages.model.variants={tokens: {}, spans: {mask_unit: span}}"]
     overrides += ['stages.task.space.init_from=["@model"]', "stages.task.recipe.epochs=1"]
 
-    def run_but_spans(spec: Spec, context: StageContext) -> Result:
+    run = PretrainKind.run
+
+    def run_but_spans(kind: PretrainKind, spec: PretrainSpec, inputs: Resolved, context: RunContext) -> PretrainResult:
         if spec.name.endswith(".spans"):
             raise KeyboardInterrupt
-        return run_stage(spec, context)
+        return run(kind, spec, inputs, context)
 
     started: list[str] = []
-    monkeypatch.setattr("orchestrator.execution.runner.run_stage", run_but_spans)
+    monkeypatch.setattr(PretrainKind, "run", run_but_spans)
     with pytest.raises(KeyboardInterrupt):
         run_spec(load_spec(path, overrides), settings=settings, on_started=started.append)
-    monkeypatch.setattr("orchestrator.execution.runner.run_stage", run_stage)
+    monkeypatch.setattr(PretrainKind, "run", run)
     assert resume_run(started[0], settings=settings).state == "COMPLETED"
     with Registry(settings.registry) as registry:
         models = [registry.run(run_id) for run_id in registry.runs("kind = 'pretrain'", sort="created_at")["id"]]
@@ -167,14 +171,14 @@ def test_a_killed_driver_resumes_in_mid_epoch_to_the_same_weights(
     weights = [digest_file(f"{record.model_folder}/model.safetensors") for record in (straight, resumed)]
     assert weights[0] == weights[1]
     with Registry(killed.registry) as registry:
-        history = registry.metrics(resumed.id, "mlm_loss")
+        history = registry.metrics.history(resumed.id, "mlm_loss")
     assert history[history["split"] == "train"]["step"].tolist() == list(range(5, 301, 5))
 
 
 def _tokenizer(spec: Any, settings: Settings) -> str:
     record = run_spec(spec.stages["words"].named("words"), settings=settings)
     with Registry(settings.registry) as registry:
-        return str(registry.datasets(record.id)["path"][0])
+        return str(registry.datasets.frame(record.id)["path"][0])
 
 
 def _as_yaml(spec: Any) -> str:
@@ -186,16 +190,14 @@ def _as_yaml(spec: Any) -> str:
 
 
 def _wait_for_checkpoint(settings: Settings, driver: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + 120
     runs = Path(settings.storage) / "runs"
-    while time.monotonic() < deadline:
-        if driver.poll() is not None:
-            assert driver.stderr is not None
-            raise AssertionError(driver.stderr.read().decode())
-        if list(runs.glob("*/checkpoints.json")):
-            return
-        time.sleep(0.05)
-    raise AssertionError("no checkpoint within two minutes")
+
+    def is_there() -> bool:
+        return any(runs.glob("*/checkpoints.json"))
+
+    wait_until(lambda: is_there() or driver.poll() is not None, "the driver writes no checkpoint")
+    assert driver.stderr is not None
+    assert driver.poll() is None, driver.stderr.read().decode()
 
 
 @pytest.mark.ray
@@ -252,6 +254,13 @@ def test_a_plan_tells_steps_trials_sizes_and_resources(laboratory: tuple[Path, S
     assert rows["task", "steps of a trial"] == "2 to 16"
     assert rows["task", "parameters"] == "504,704, and a small head"
     assert rows["task", "memory of a trial"] == "8.1 MB and activations"
+
+
+def test_a_plan_tells_points_from_trials_where_the_spec_counts_points(laboratory: tuple[Path, Settings]) -> None:
+    path, settings = laboratory
+    spec = load_spec(path, ["stages.task.trials=2", "stages.task.seeds=[0, 1]"])
+    rows = {(row.stage, row.what): row.value for row in plan_spec(spec, settings=settings)}
+    assert rows["task", "trials"] == "4 (2 points × 2 seeds; `trials` in the spec counts points)"
 
 
 def test_a_plan_has_each_variant_of_a_stage(laboratory: tuple[Path, Settings]) -> None:

@@ -29,9 +29,11 @@ from orchestrator.tasks import load_task
 from orchestrator.tasks.types.pair_tables import MatchExample
 from orchestrator.tasks.types.regression import RegressionExample
 from tests.orchestrator.finetuning import tiny_tasks
-from tests.orchestrator.finetuning.trial_bench import Bench
+from tests.orchestrator.finetuning.bench import Bench
 from tests.orchestrator.tasks.definitions import features_of
 from tests.shared_data import shared_file
+
+pytestmark = pytest.mark.training
 
 
 @pytest.mark.parametrize(

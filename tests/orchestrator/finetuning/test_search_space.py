@@ -1,19 +1,21 @@
-"""Points, trials and their keys. Run alone: pytest tests/orchestrator/finetuning/test_search_space.py"""
+"""From a spec to its trials and their keys, and what a space may hold.
+
+Run alone: pytest tests/orchestrator/finetuning/test_search_space.py
+"""
 
 import pytest
 from pydantic import ValidationError
 
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.search_space import (
+    build_search,
     check_space,
-    grid_points,
+    listed_values,
     most_evaluations,
     plan_trials,
-    random_points,
-    value_at,
+    value_bounds,
 )
 from orchestrator.specs import RecipeSpec, SweepSpec
-from orchestrator.specs.axes import Choice, IntUniform, LogUniform, Uniform
 from orchestrator.specs.task import Head
 
 
@@ -22,54 +24,25 @@ def sweep(recipe: dict[str, object] | None = None, **fields: object) -> SweepSpe
     return SweepSpec.model_validate({"task": task, "recipe": {"tokenizer": "own", **(recipe or {})}, **fields})
 
 
-def test_grid_walks_all_combinations_last_axis_fastest() -> None:
-    spec = sweep(space={"learning_rate": [1e-4, 1e-3], "batch_size": {"choice": [8, 16]}})
-    assert [tuple(point.values()) for point in grid_points(spec)] == [(1e-4, 8), (1e-4, 16), (1e-3, 8), (1e-3, 16)]
+def test_search_is_built_from_the_spec() -> None:
+    spec = sweep(space={"batch_size": [8, 16], "epochs": {"choice": [1.0, 2.0]}}, trials=3)
+    assert [tuple(point.values()) for point in build_search(spec).propose()] == [(8, 1.0), (8, 2.0), (16, 1.0)]
 
 
-def test_grid_of_an_empty_space_is_one_point() -> None:
-    assert list(grid_points(sweep())) == [{}]
+def test_values_of_a_field_are_the_axis_s_or_the_recipe_s() -> None:
+    spec = sweep(space={"batch_size": [8, 16], "epochs": {"uniform": [1, 2]}}, search="random", trials=1)
+    assert listed_values(spec, "batch_size") == (8, 16)
+    assert listed_values(spec, "epochs") == ()
+    assert listed_values(spec, "size") == ("tiny",)
 
 
-def test_trials_caps_a_grid() -> None:
-    spec = sweep(space={"learning_rate": [1e-4, 1e-3, 1e-2]}, trials=2)
-    assert [point["learning_rate"] for point in grid_points(spec)] == [1e-4, 1e-3]
-
-
-def test_value_listed_twice_is_tried_once() -> None:
-    assert len(list(grid_points(sweep(space={"learning_rate": [1e-4, 1e-3, 1e-4]})))) == 2
-
-
-def test_random_points_repeat_with_their_seed() -> None:
-    space = {"learning_rate": {"log_uniform": [1e-5, 1e-3]}, "batch_size": [8, 16]}
-    spec = sweep(space=space, search="random", trials=5)
-    assert list(random_points(spec)) == list(random_points(spec))
-    assert list(random_points(spec)) != list(random_points(spec.model_copy(update={"search_seed": 1})))
-
-
-def test_more_random_trials_only_add_points() -> None:
-    space = {"learning_rate": {"uniform": [1e-5, 1e-3]}, "epochs": [1.0, 2.0]}
-    few, many = (list(random_points(sweep(space=space, search="random", trials=count))) for count in (3, 8))
-    assert many[:3] == few
-
-
-def test_random_points_are_different_and_end_with_the_space() -> None:
-    spec = sweep(space={"batch_size": [8, 16], "epochs": [1.0, 2.0]}, search="random", trials=10)
-    points = [tuple(point.values()) for point in random_points(spec)]
-    assert sorted(points) == [(8, 1.0), (8, 2.0), (16, 1.0), (16, 2.0)]
-
-
-def test_values_lie_within_their_axis() -> None:
-    almost_one = 1 - 2.0**-53
-    assert value_at(Uniform(uniform=(1.0, 3.0)), 0.25) == 1.5
-    assert value_at(LogUniform(log_uniform=(1e-4, 1e-2)), 0.5) == pytest.approx(1e-3)
-    assert [value_at(IntUniform(int_uniform=(2, 4)), share) for share in (0.0, 0.5, almost_one)] == [2, 3, 4]
-    assert [value_at(Choice(choice=("a", "b")), share) for share in (0.0, 0.49, 0.5, almost_one)] == [
-        "a",
-        "a",
-        "b",
-        "b",
-    ]
+def test_bounds_of_a_field_are_the_smallest_and_the_largest_value() -> None:
+    space = {"batch_size": [16, 8], "epochs": {"uniform": [1, 2]}, "max_seq_length": {"int_uniform": [8, 64]}}
+    spec = sweep(space=space, search="random", trials=1)
+    assert value_bounds(spec, "batch_size") == (8, 16)
+    assert value_bounds(spec, "epochs") == pytest.approx((1.0, 2.0))
+    assert value_bounds(spec, "max_seq_length") == (8, 64)
+    assert value_bounds(spec, "learning_rate") == (5e-5, 5e-5)
 
 
 def test_each_point_is_tried_with_each_seed() -> None:

@@ -23,8 +23,10 @@ from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.specs.task import Head
 from orchestrator.tasks import load_task
 from tests.orchestrator.finetuning import tiny_tasks
-from tests.orchestrator.finetuning.trial_bench import Bench
+from tests.orchestrator.finetuning.bench import Bench
 from tests.orchestrator.tasks.definitions import features_of
+
+pytestmark = pytest.mark.training
 
 TASKS: dict[Head, Callable[[Path], TaskSpec]] = {
     "classification": tiny_tasks.classification,
@@ -81,7 +83,7 @@ def test_recurrent_layers_learn_over_a_frozen_encoder_and_share_what_it_gave(tmp
     assert result.metrics["f1"] > 0.95
     again, _ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
     assert again["f1"] == result.metrics["f1"]
-    assert load_fine_tuned(Path(bench.model_folder)).model.config.token_width == 32
+    assert load_fine_tuned(Path(bench.model_folder)).model.config.token_input_size == 32
     num_kept = len(list(Path(bench.job.cache).rglob("states.npy")))
     bench.run(**changes, epochs=0.1, num_lstm_layers=1, token_decoder="crf")
     assert len(list(Path(bench.job.cache).rglob("states.npy"))) == num_kept

@@ -59,7 +59,7 @@ class Laboratory:
 
         result = run_sweep(
             spec,
-            load_task(spec.task),
+            task=load_task(spec.task),
             run_folder=str(self.folder / "storage" / "runs" / "run-1"),
             storage=str(self.folder / "storage"),
             resolve_name=lambda field, name: str(self.folder / name),

@@ -26,8 +26,10 @@ from orchestrator.tasks import load_task
 from orchestrator.tasks.types.classification import ClassificationExample, ClassPrediction
 from orchestrator.tasks.types.conll import NerExample
 from tests.orchestrator.finetuning import tiny_tasks
-from tests.orchestrator.finetuning.trial_bench import Bench
+from tests.orchestrator.finetuning.bench import Bench
 from tests.orchestrator.tasks.definitions import features_of
+
+pytestmark = pytest.mark.training
 
 HEADS: dict[str, tuple[Callable[[Path], TaskSpec], str, float]] = {
     "classification": (tiny_tasks.classification, "accuracy", 0.95),
@@ -216,7 +218,7 @@ def test_unforeseen_error_fails_the_trial_with_its_kind(tmp_path: Path, monkeypa
 
 
 def test_bf16_learns_as_well(tmp_path: Path) -> None:
-    result = Bench(tiny_tasks.classification(tmp_path), tmp_path).run(precision="bf16", epochs=6.0)
+    result = Bench(tiny_tasks.classification(tmp_path), tmp_path).run(precision="bf16", epochs=3.0)
     assert result.metrics["accuracy"] > 0.9
 
 

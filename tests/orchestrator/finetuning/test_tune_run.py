@@ -9,13 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ray.tune import schedulers
 
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress
 from orchestrator.finetuning.trial import Report
 from orchestrator.finetuning.trial_queue import TrialQueue
-from orchestrator.finetuning.tune_run import RunTrial, run_with_tune
+from orchestrator.finetuning.tune_run import RunTrial, build_scheduler, run_with_tune
 from orchestrator.results import MetricEvent, TrialResult, TrialStart
+from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import SweepSpec
 
 pytestmark = pytest.mark.ray
@@ -77,6 +79,11 @@ def test_trials_report_and_only_the_best_is_kept(ray_cluster: None, tmp_path: Pa
     assert run.progress.best == results[0]
     assert sorted(run.superseded) == [1, 2, 3]
     assert [step for key, step in run.events if key == results[2].key] == [10, 20, 30]
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_every_scheduler_is_one_of_tunes(name: str) -> None:
+    assert type(build_scheduler(name, max_evaluations=3)) is getattr(schedulers, SCHEDULERS[name].tune_class)
 
 
 def test_asha_prunes_weak_trials_and_keeps_their_scores(ray_cluster: None, tmp_path: Path) -> None:

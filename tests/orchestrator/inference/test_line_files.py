@@ -18,9 +18,7 @@ from orchestrator.inference.embedder import LineEmbedder
 from orchestrator.inference.line_files import predict_file
 from orchestrator.inference.predictor import Predictor
 from orchestrator.settings import Settings
-from tests.orchestrator.retrieval.conftest import WORDS, classifier, encoder
-
-__all__ = ["classifier", "encoder"]
+from tests.orchestrator.tiny_models import WORDS
 
 
 @pytest.fixture

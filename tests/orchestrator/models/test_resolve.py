@@ -4,6 +4,7 @@ Alone: pytest tests/orchestrator/models/test_resolve.py
 """
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,9 @@ from orchestrator.settings import Settings
 from orchestrator.specs import EvaluateSpec
 
 
-def spec_of(model: str) -> EvaluateSpec:
-    return EvaluateSpec.model_validate({"model": model, "task": {"id": "sst2"}})
+def pinned(model: str, settings: Settings, **fields: str) -> EvaluateSpec:
+    spec = EvaluateSpec.model_validate({"model": model, "task": {"id": "sst2"}, **fields})
+    return pin_names(spec, settings, partial(resolve_name, settings=settings))
 
 
 def save_model(folder: Path) -> None:
@@ -35,33 +37,33 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setenv("HOME", str(tmp_path))
     settings = Settings.from_options(home=str(tmp_path / "home"), storage=f"file://{tmp_path}/lab", environ={})
     with Registry(settings.registry) as registry:
-        run = registry.create_run(kind="pretrain", name="base", fingerprint="f" * 64, spec={})
+        run = registry.lifecycle.create(kind="pretrain", name="base", fingerprint="f" * 64, spec={})
         model = ModelResult(f"{settings.storage}/model", "d" * 64, 1, "pretraining")
-        registry.register_model("base", model, run)
+        registry.models.register("base", model, run)
     save_model(tmp_path / "lab" / "model")
     return settings
 
 
 def test_a_registered_model_on_a_file_uri_is_found_and_pinned(settings: Settings, tmp_path: Path) -> None:
     assert resolve_name("model", "base", settings) == f"{tmp_path}/lab/model"
-    assert pin_names(spec_of("base"), settings).model == "base@1"
+    assert pinned("base", settings).model == "base@1"
 
 
 def test_a_model_that_reranks_is_pinned_too(settings: Settings) -> None:
-    assert pin_names(spec_of("base").model_copy(update={"rerank": "base"}), settings).rerank == "base@1"
+    assert pinned("base", settings, rerank="base").rerank == "base@1"
 
 
 def test_a_folder_of_notes_does_not_hide_the_registered_model(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "place" / "base").mkdir()
     assert resolve_name("init_from", "base", settings) == f"{tmp_path}/lab/model"
-    assert pin_names(spec_of("base"), settings).model == "base@1"
+    assert pinned("base", settings).model == "base@1"
     assert with_absolute_paths({"model": "base"}) == {"model": "base"}
 
 
 def test_a_models_folder_goes_before_the_registered_name(settings: Settings, tmp_path: Path) -> None:
     save_model(tmp_path / "place" / "base")
     assert resolve_name("init_from", "base", settings) == f"{tmp_path}/place/base"
-    assert pin_names(spec_of("base"), settings).model == "base"
+    assert pinned("base", settings).model == "base"
     assert with_absolute_paths({"model": "base"}) == {"model": f"{tmp_path}/place/base"}
 
 
@@ -73,11 +75,11 @@ def test_a_tilde_is_the_home_folder(settings: Settings, tmp_path: Path) -> None:
         resolve_name("model", "~/nothing", settings)
 
 
-def test_a_tokenizers_digest_covers_the_merges_beside_its_vocabulary(settings: Settings, tmp_path: Path) -> None:
+def test_a_tokenizers_digest_covers_the_merges_beside_its_vocabulary(tmp_path: Path) -> None:
     tokens = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *sorted(pre_tokenizers.ByteLevel.alphabet()), "th", "he"]
     digests = set()
     for merge in ("t h", "h e", "t h"):
         (tmp_path / "vocab.json").write_text(json.dumps({token: i for i, token in enumerate(tokens)}))
         (tmp_path / "merges.txt").write_text(f"#version: 0.2\n{merge}\n")
-        digests.add(content_digest("tokenizer", str(tmp_path), settings))
+        digests.add(content_digest("tokenizer", str(tmp_path)))
     assert len(digests) == 2

@@ -13,7 +13,8 @@ from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import Manifest, TokenStore, write_shard
-from orchestrator.pretraining.job import Emit, PretrainJob, Worker, build_held_out, build_stream
+from orchestrator.pretraining.collectives import Worker
+from orchestrator.pretraining.job import Emit, PretrainJob, build_stream, build_validation
 from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.results import Event
 from orchestrator.specs import PretrainSpec
@@ -38,7 +39,7 @@ def make_store(folder: Path, tokenizer: Tokenizer, num_shards: int = 4) -> Token
             ids.append(f"{shard}-{document}")
             lengths.append([len(sentence) for sentence in encoded])
             tokens += [token for sentence in encoded for token in sentence]
-        split = "held_out" if shard == num_shards - 1 else "train"
+        split = "validation" if shard == num_shards - 1 else "train"
         flat = np.array(tokens, np.uint16)
         shards.append(write_shard(str(folder), f"shard-{shard}.parquet", split, ids, flat, lengths))
     Manifest(tokenizer.fingerprint, tokenizer.vocab_size, {}, shards).save(str(folder))
@@ -70,7 +71,7 @@ def make_job(folder: Path, attempt: int = 1, init_folder: str | None = None, **c
         tokenizer=tokenizer,
         init_folder=init_folder,
         stream=build_stream(spec, SplitShards(store, "train"), tokenizer),
-        held_out=build_held_out(spec, SplitShards(store, "held_out"), tokenizer),
+        validation=build_validation(spec, SplitShards(store, "validation"), tokenizer),
     )
 
 

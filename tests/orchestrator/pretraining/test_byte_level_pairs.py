@@ -12,9 +12,11 @@ import transformers
 from bert_core.text.tokenizer_training import train_byte_bpe
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.inference.pretraining_heads import next_sentence
-from orchestrator.pretraining.job import build_held_out, build_stream
+from orchestrator.pretraining.job import build_stream, build_validation
 from orchestrator.results import Event, MetricEvent
 from tests.orchestrator.pretraining.small_run import WORDS, make_job, make_store, run
+
+pytestmark = pytest.mark.training
 
 
 @pytest.mark.parametrize("objective", ["next_sentence", "sentence_order"])
@@ -22,9 +24,9 @@ def test_a_bert_of_byte_level_pieces_is_pretrained_on_pairs(tmp_path: Path, obje
     tokenizer = train_byte_bpe([" ".join(WORDS)] * 20, vocab_size=320)
     job = make_job(tmp_path, sentence_objective=objective)
     store = make_store(tmp_path / "pieces", tokenizer)
-    train, held_out = SplitShards(store, "train"), SplitShards(store, "held_out")
+    train, validation = SplitShards(store, "train"), SplitShards(store, "validation")
     stream = build_stream(job.spec, train, tokenizer)
-    job = replace(job, tokenizer=tokenizer, stream=stream, held_out=build_held_out(job.spec, held_out, tokenizer))
+    job = replace(job, tokenizer=tokenizer, stream=stream, validation=build_validation(job.spec, validation, tokenizer))
 
     ((_, batch),) = stream.batches(range(1))
     sequence = batch.input_ids[: batch.cu_seqlens[1]]

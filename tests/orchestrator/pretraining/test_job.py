@@ -11,7 +11,7 @@ from bert_core.heads import BertForPreTraining
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.errors import CorpusError
 from orchestrator.models.config import build_config
-from orchestrator.pretraining.job import build_held_out, build_masking, build_stream, check_start
+from orchestrator.pretraining.job import build_masking, build_stream, build_validation, check_start
 from orchestrator.specs import ModelSpec, PretrainSpec
 from tests.orchestrator.pretraining.small_run import make_job, make_tokenizer
 
@@ -35,11 +35,11 @@ def spec(**changes: object) -> PretrainSpec:
     return PretrainSpec(corpus={"files": ["x"]}, tokenizer="x", **({"steps": 5} | changes))
 
 
-def test_one_held_out_document_is_no_evaluation() -> None:
-    assert build_held_out(spec(), FewDocuments(1), make_tokenizer()) is None
-    assert build_held_out(spec(), FewDocuments(0), make_tokenizer()) is None
-    assert build_held_out(spec(), FewDocuments(2), make_tokenizer()) is not None
-    assert build_held_out(spec(shuffle_window_shards=1), FewDocuments(2), make_tokenizer()) is not None
+def test_one_validation_document_is_no_evaluation() -> None:
+    assert build_validation(spec(), FewDocuments(1), make_tokenizer()) is None
+    assert build_validation(spec(), FewDocuments(0), make_tokenizer()) is None
+    assert build_validation(spec(), FewDocuments(2), make_tokenizer()) is not None
+    assert build_validation(spec(shuffle_window_shards=1), FewDocuments(2), make_tokenizer()) is not None
 
 
 @pytest.mark.parametrize(("num_shards", "window"), [(1, 16), (4, 1), (3, 2)])
@@ -58,16 +58,16 @@ def test_a_corpus_without_training_documents_is_refused() -> None:
 
 def test_documents_of_one_token_have_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FewDocuments, "document_lengths", lambda store, shard: np.array([1]))
-    with pytest.raises(CorpusError, match="a sentence order needs two"):
+    with pytest.raises(CorpusError, match="no document has the 2 tokens that sentence_objective sentence_order needs"):
         build_stream(spec(sentence_objective="sentence_order"), FewDocuments(3), make_tokenizer())
 
 
 def test_the_table_of_words_is_made_where_a_unit_needs_it() -> None:
     tokenizer = make_tokenizer()
-    assert build_masking(spec(), tokenizer).word_pieces is None
-    word_pieces = build_masking(spec(mask_unit="span"), tokenizer).word_pieces
-    assert word_pieces is not None
-    pieces = [tokenizer.token(number) for number in np.flatnonzero(word_pieces.joined)]
+    assert build_masking(spec(), tokenizer).word_boundaries is None
+    word_boundaries = build_masking(spec(mask_unit="span"), tokenizer).word_boundaries
+    assert word_boundaries is not None
+    pieces = [tokenizer.token(number) for number in np.flatnonzero(word_boundaries.joined)]
     assert len(pieces) > 5
     assert all(piece.startswith("##") for piece in pieces)
 

@@ -17,7 +17,7 @@ def line(split: str, values: dict[str, float]) -> str:
     return TrainingStatus([(128, 100_000)]).line(MetricEvent(20_000, split, values))  # type: ignore[arg-type]
 
 
-def test_the_held_out_line_has_accuracies_beside_losses() -> None:
+def test_the_validation_line_has_accuracies_beside_losses() -> None:
     found = line("validation", MLM | NSP)
     assert found == "held out 20,000: mlm 6.430 (15.2 %)  nsp 0.500 (83.0 %)  perplexity 1,234.5"
     assert len(found) <= 80

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch.distributed
 from safetensors.torch import save_file
 
-from orchestrator.pretraining.job import Worker
+from orchestrator.pretraining.collectives import Worker
 from tests.orchestrator.pretraining.small_run import make_job, run
 
 if __name__ == "__main__":

@@ -7,12 +7,13 @@ from sqlalchemy import select
 from orchestrator.registry import Registry
 from orchestrator.registry.tables import Row
 from orchestrator.results import ModelResult, TrialResult
+from orchestrator.run_states import RunState
 
 
 def new_run(registry: Registry, **changes: Any) -> str:
-    """A run's id; every argument of `create_run` can be changed."""
+    """A run's id; every argument of `registry.lifecycle.create` can be changed."""
     given = {"kind": "pretrain", "name": "sample", "fingerprint": "f" * 64, "spec": {"kind": "pretrain"}}
-    return registry.create_run(**{**given, **changes})
+    return registry.lifecycle.create(**{**given, **changes})
 
 
 def model_result(digest: str = "d" * 64, **changes: Any) -> ModelResult:
@@ -23,7 +24,7 @@ def model_result(digest: str = "d" * 64, **changes: Any) -> ModelResult:
 
 def trial_result(key: str = "k0", **changes: Any) -> TrialResult:
     """A completed trial."""
-    given: dict[str, Any] = {"number": 0, "parameters": {"learning_rate": 1e-4}, "state": "COMPLETED", "seed": 0}
+    given: dict[str, Any] = {"number": 0, "parameters": {"learning_rate": 1e-4}, "state": RunState.COMPLETED, "seed": 0}
     return TrialResult(key=key, **{**given, **changes})
 
 

@@ -24,7 +24,7 @@ def test_eight_writers_lose_nothing(location: str) -> None:
         own = run_together(write, location, shared, NUM_PROCESSES)
         total = NUM_PROCESSES * NUM_ROUNDS
         assert [attempt.number for attempt in registry.attempts(shared)] == list(range(1, total + 1))
-        assert sorted(registry.models().version) == list(range(1, total + 1))
+        assert sorted(registry.models.frame().version) == list(range(1, total + 1))
         for run_id in own:
-            assert len(registry.metrics(run_id)) == NUM_ROUNDS * 2
-            assert registry.latest_metrics(run_id) == {"train.loss": 0.5, "train.rate": 1.0}
+            assert len(registry.metrics.history(run_id)) == NUM_ROUNDS * 2
+            assert registry.metrics.latest(run_id) == {"train.loss": 0.5, "train.rate": 1.0}

@@ -82,7 +82,7 @@ def test_a_place_that_cannot_be_written_says_so(what: str) -> None:
         "from orchestrator.registry import Registry\n"
         "import orchestrator.registry.registry, alembic.script\n"
         "if os.geteuid() == 0: os.setgid(65534); os.setuid(65534)\n"
-        "try: Registry(sys.argv[1]).create_run(kind='corpus', name='x', fingerprint='f', spec={})\n"
+        "try: Registry(sys.argv[1]).lifecycle.create(kind='corpus', name='x', fingerprint='f', spec={})\n"
         "except Exception as error: print(type(error).__name__, error)\n"
     )
     with tempfile.TemporaryDirectory() as name:
@@ -155,5 +155,5 @@ def test_a_url_file_that_is_missing_or_names_another_is_refused(tmp_path: Path) 
 
 def test_importing_the_registry_loads_no_pandas_and_no_alembic() -> None:
     heavy = "('pandas', 'alembic', 'ray')"
-    program = f"import sys, orchestrator.execution.recorder; print([m for m in {heavy} if m in sys.modules])"
+    program = f"import sys, orchestrator.registry.recorder; print([m for m in {heavy} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "[]\n"

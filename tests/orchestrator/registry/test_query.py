@@ -15,6 +15,7 @@ from orchestrator.errors import InputError
 from orchestrator.registry import Registry
 from orchestrator.registry.filters import Combination, Comparison, Condition, Not, Value, parse_filter
 from orchestrator.results import MetricEvent
+from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import new_run
 
 WORDS = ["sst2", "cola", "it's", 'a "b"', "100%", "C:\\new", "Ünïcode", ""]
@@ -61,7 +62,7 @@ def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             for split, name in (("validation", "f1"), ("test", "f1"), ("train", "loss")):
                 value = sample[f"metrics.{name}" if split == "validation" else f"metrics.{split}.{name}"]
                 if value is not None:
-                    registry.record_metrics(run_id, [MetricEvent(1, split, {name: value})])  # type: ignore[arg-type]
+                    registry.metrics.record(run_id, [MetricEvent(1, split, {name: value})])  # type: ignore[arg-type]
         yield registry
 
 
@@ -192,7 +193,7 @@ def test_an_empty_query_finds_all(filled: Registry) -> None:
 
 def test_states_are_asked_for_in_any_case(registry: Registry) -> None:
     run_id = new_run(registry)
-    registry.finish_run(run_id, "COMPLETED")
+    registry.lifecycle.finish(run_id, RunState.COMPLETED)
     for query in ("state = 'completed'", "state in ('Completed')", "state like 'comp%'", "state != 'failed'"):
         assert list(registry.runs(query).id) == [run_id]
     assert registry.runs("state != 'completed'").empty

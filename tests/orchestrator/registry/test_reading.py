@@ -52,8 +52,8 @@ def test_a_record_is_frozen(registry: Registry) -> None:
 def test_runs_have_a_column_per_metric_and_parameter(registry: Registry) -> None:
     run_id = new_run(registry, spec={"recipe": {"size": "tiny"}, "a": {"x": 1}, "b": {"x": None}}, tags=["b", "a"])
     new_run(registry, task="sst2", seed=3)
-    registry.record_metrics(run_id, [MetricEvent(5, "validation", {"f1": 0.9}), MetricEvent(5, "test", {"f1": 0.8})])
-    registry.record_metrics(run_id, [MetricEvent(5, "train", {"loss": 0.1})])
+    registry.metrics.record(run_id, [MetricEvent(5, "validation", {"f1": 0.9}), MetricEvent(5, "test", {"f1": 0.8})])
+    registry.metrics.record(run_id, [MetricEvent(5, "train", {"loss": 0.1})])
     frame = registry.runs(sort="created_at")
     assert list(frame.columns[-7:]) == [
         "tags", "metrics.f1", "metrics.test.f1", "metrics.train.loss", "params.a.x", "params.b.x", "params.size",
@@ -72,6 +72,11 @@ def test_runs_have_a_column_per_metric_and_parameter(registry: Registry) -> None
 
 def test_tables_of_nothing_have_their_columns(registry: Registry) -> None:
     assert {"id", "name", "state", "created_at"} <= set(registry.runs().columns)
-    for frame in (registry.trials("x"), registry.metrics("x"), registry.models(), registry.datasets("x")):
+    for frame in (
+        registry.trials.frame("x"),
+        registry.metrics.history("x"),
+        registry.models.frame(),
+        registry.datasets.frame("x"),
+    ):
         assert frame.empty
         assert len(frame.columns) > 4

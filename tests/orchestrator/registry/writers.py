@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator.registry.registry import Registry
 from orchestrator.results import MetricEvent, ModelResult
+from tests.waiting import PATIENCE_S
 
 NUM_ROUNDS = 12
 
@@ -23,7 +24,7 @@ def run_together(work: Callable[[str, str, int], str], location: str, shared: st
     ]
     for process in processes:
         process.start()
-    found = [answers.get(timeout=120) for _ in processes]
+    found = [answers.get(timeout=PATIENCE_S) for _ in processes]
     for process in processes:
         process.join()
     answers.close()
@@ -51,15 +52,19 @@ def _work(
 def create(location: str, shared: str, number: int) -> str:
     """Use an empty database."""
     with Registry(location) as registry:
-        return registry.create_run(kind="corpus", name=str(number), fingerprint="f", spec={}) + " " + registry.upgrade()
+        return (
+            registry.lifecycle.create(kind="corpus", name=str(number), fingerprint="f", spec={})
+            + " "
+            + registry.upgrade()
+        )
 
 
 def write(location: str, shared: str, number: int) -> str:
     """Start attempts of one run (read, then write), measure a run of one's own, register models under one name."""
     with Registry(location) as registry:
-        own = registry.create_run(kind="pretrain", name=str(number), fingerprint="f", spec={"number": number})
+        own = registry.lifecycle.create(kind="pretrain", name=str(number), fingerprint="f", spec={"number": number})
         for step in range(NUM_ROUNDS):
-            registry.start_attempt(shared, host=str(number))
-            registry.record_metrics(own, [MetricEvent(step, "train", {"loss": 0.5, "rate": 1.0})])
-            registry.register_model("shared", ModelResult("folder", f"{number}-{step}", 1, "ner"), own)
+            registry.lifecycle.start_attempt(shared, host=str(number))
+            registry.metrics.record(own, [MetricEvent(step, "train", {"loss": 0.5, "rate": 1.0})])
+            registry.models.register("shared", ModelResult("folder", f"{number}-{step}", 1, "ner"), own)
     return own

@@ -5,6 +5,8 @@ Alone: .venv/bin/pytest tests/orchestrator/specs/test_documentation.py
 
 import pytest
 
+from orchestrator.search import SEARCHES
+from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import AnySpec, PretrainSpec, SweepSpec
 from orchestrator.specs.documentation import FieldDoc, document_fields
 from orchestrator.specs.loading import SPEC_KINDS
@@ -30,6 +32,12 @@ def test_rows_name_unit_bounds_and_default() -> None:
     assert rows["phases[].max_seq_length"].unit == "tokens"
     assert rows["execution.num_workers"].role == "execution"
     assert rows["mask_mix"].default == "[0.8, 0.1, 0.1]"
+
+
+def test_names_of_searches_and_schedulers_are_those_of_the_lists() -> None:
+    rows = by_field(SweepSpec)
+    assert rows["search"].type == " | ".join(SEARCHES)
+    assert rows["scheduler"].type == " | ".join(SCHEDULERS)
 
 
 def test_a_space_shows_the_forms_of_an_axis() -> None:

@@ -15,8 +15,8 @@ from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import TRAINERS
 from orchestrator.tasks.types.conll import NerExample
 from orchestrator.tasks.types.squad import Answer, QaExample
-from tests.orchestrator.tasks.conftest import SENTENCES
 from tests.orchestrator.tasks.definitions import features_of
+from tests.orchestrator.tasks.sentences import SENTENCES
 
 KINDS = [*TRAINERS, "published byte_bpe"]
 WORDS = st.lists(st.text("abernt7éÑ漢字ß가", min_size=1, max_size=8), min_size=1, max_size=8)

@@ -1,0 +1,44 @@
+"""Attention over packed sequences: the one place where sequences are told apart.
+
+Shapes: T tokens, N heads, D head size.
+
+`attention` is the contract. A backend carries it out: `BACKENDS` lists them by preference, and a call goes to the first
+one that does not refuse it. `choose_backend` tells which one that is, `AttentionBackend.refusal` why another is not.
+"""
+
+import torch
+from torch import Tensor
+
+from bert_core.attention.backend import AttentionBackend, AttentionCall
+from bert_core.attention.grouped import GroupedAttention
+from bert_core.attention.padded import FusedAttention, ReferenceAttention
+from bert_core.attention.varlen import VarlenAttention
+from bert_core.packed_sequences import PackedSequences
+
+BACKENDS: tuple[AttentionBackend, ...] = (
+    VarlenAttention(),
+    FusedAttention(),
+    GroupedAttention(),
+    ReferenceAttention(),
+)
+"""All backends, the one to prefer first; the last one refuses nothing."""
+
+
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float = 0.0, slopes: Tensor | None = None
+) -> Tensor:
+    """Compute softmax(q·kᵀ / √D + bias)·v within each sequence: (T, N, D) each → (T, N, D).
+
+    Vaswani et al. 2017, section 3.2.1. With `slopes` (N,) the bias is −slope · |i − j| (Press et al. 2022).
+    """
+    call = AttentionCall(q.device.type, q.dtype, dropout_p, slopes is not None, seqs.includes_padding)
+    backend = choose_backend(call)
+    if q.is_cuda:
+        return backend(q, k, v, seqs, dropout_p, slopes)
+    with torch.autocast("cpu", enabled=False):  # it would make the softmax's output full precision, twice the memory
+        return backend(q, k, v, seqs, dropout_p, slopes)
+
+
+def choose_backend(call: AttentionCall) -> AttentionBackend:
+    """Find the first of BACKENDS that does not refuse a call."""
+    return next(backend for backend in BACKENDS if backend.refusal(call) is None)

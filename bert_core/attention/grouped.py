@@ -1,0 +1,156 @@
+"""Attention on the CPU, over groups of sequences of nearly equal length, as batched matrix products.
+
+Shapes: T tokens, N heads, D head size; a group has n sequences of up to S tokens; R rows, n·N·S added up over groups.
+
+One call for each sequence pays for calls, and in 16 bit for a new oneDNN kernel for each length, which takes ten times
+as long as the product itself; one batch over all pays for padding. Sorted by length, in groups, with S rounded up to
+few values, they pay little for either.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from bert_core.attention.backend import AttentionBackend, AttentionCall
+from bert_core.attention.positions import alibi_bias
+from bert_core.kernels.dropout import bernoulli_keep_mask
+from bert_core.packed_sequences import PackedSequences
+
+# A group's sequences and n · S at most: more sequences are more padding, more places leave the cache.
+_GROUP_SIZE = 8
+_GROUP_PLACES = 1024
+_ROUND_TO = 16
+
+
+class GroupedAttention(AttentionBackend):
+    """Matrix products and a softmax over groups of sequences of nearly equal length, for CPUs."""
+
+    name = "grouped"
+
+    def refusal(self, call: AttentionCall) -> str | None:
+        """Reason not to use it: it takes every token for one to attend to."""
+        return "cannot leave out padding that is among the tokens" if call.includes_padding else None
+
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None
+    ) -> Tensor:
+        num_heads = q.shape[1]
+        if num_heads not in seqs.attention_cache:  # the same for all layers
+            seqs.attention_cache[num_heads] = LengthGroups.build(seqs.cu_seqlens, num_heads)
+        return grouped_attention(q, k, v, seqs.attention_cache[num_heads], dropout_p, slopes)
+
+
+@dataclass(frozen=True)
+class LengthGroups:
+    """Layout of a batch in groups: where each head's rows lie; the same for all layers.
+
+    Row T·N is padding, which reads as zeros.
+    """
+
+    shapes: list[tuple[int, int]]
+    """n and S of each group."""
+    biases: list[Tensor]
+    """Bias of each group's scores, (n·N, 1, S): 0 where there is a token to attend to, −∞ where there is none."""
+    gather: Tensor
+    """Place of each of the R rows among the T·N rows of a (T, N, D) tensor, T·N for padding: (R,) int64."""
+    scatter: Tensor
+    """Place of each of the T·N rows among the R rows: (T·N,) int64."""
+
+    @classmethod
+    def build(cls, cu_seqlens: Tensor, num_heads: int) -> Self:
+        """Group sequences, the longest first, as many at a time as a group may have; from cumulative lengths (B+1,)."""
+        starts, lengths = cu_seqlens[:-1].long(), cu_seqlens.diff().long()
+        num_tokens, heads = int(cu_seqlens[-1]), torch.arange(num_heads)[:, None]
+        shapes, biases, gathers = [], [], []
+        rest = lengths.argsort(descending=True, stable=True)
+        while len(rest):
+            width = math.ceil(int(lengths[rest[0]]) / _ROUND_TO) * _ROUND_TO
+            members, rest = rest.tensor_split([min(_GROUP_SIZE, max(1, _GROUP_PLACES // width))])
+            places = torch.arange(width)
+            is_token = (places < lengths[members, None])[:, None]  # (n, 1, S)
+            rows = (starts[members, None, None] + places) * num_heads + heads  # (n, N, S)
+            shapes.append((len(members), width))
+            gathers.append(torch.where(is_token, rows, num_tokens * num_heads).flatten())
+            bias = torch.zeros(is_token.shape).masked_fill_(~is_token, -math.inf)
+            biases.append(bias.repeat_interleave(num_heads, dim=0))
+        gather = torch.cat(gathers)
+        scatter = torch.empty(num_tokens * num_heads + 1, dtype=torch.int64)
+        scatter[gather] = torch.arange(len(gather))
+        return cls(shapes, biases, gather, scatter[:-1])
+
+    def rows(self, x: Tensor) -> Tensor:
+        """Gather a tensor's rows in the order of the groups: (T, N, D) → (R, D)."""
+        rows = x.new_empty(x.shape[0] * x.shape[1] + 1, x.shape[2])
+        rows[:-1].view(x.shape).copy_(x)
+        rows[-1] = 0.0
+        return rows.index_select(0, self.gather)
+
+    def tokens(self, rows: Tensor, num_heads: int) -> Tensor:
+        """Scatter rows back to their tokens: (R, D) → (T, N, D)."""
+        return rows.index_select(0, self.scatter).view(-1, num_heads, rows.shape[1])
+
+    def split(self, rows: Tensor, num_heads: int) -> list[Tensor]:
+        """View the rows of each group: (R, D) → (n·N, S, D) each."""
+        parts = torch.split(rows, [n * num_heads * width for n, width in self.shapes])
+        return [part.view(-1, width, rows.shape[1]) for part, (_, width) in zip(parts, self.shapes, strict=True)]
+
+
+def grouped_attention(
+    q: Tensor, k: Tensor, v: Tensor, groups: LengthGroups, dropout_p: float, slopes: Tensor | None = None
+) -> Tensor:
+    """Compute softmax(q·kᵀ / √D + bias)·v within each sequence: (T, N, D) each → (T, N, D).
+
+    The bias is that of `attention`.
+    """
+    biases = [bias.to(q.dtype) for bias in groups.biases]
+    if slopes is not None:
+        linear = (alibi_bias(slopes, width).to(q.dtype).repeat(n, 1, 1) for n, width in groups.shapes)
+        biases = [bias + more for bias, more in zip(biases, linear, strict=True)]  # (n·N, S, S)
+    context: Tensor = _GroupedAttention.apply(q, k, v, groups, biases, dropout_p)  # type: ignore[no-untyped-call]
+    return context
+
+
+class _GroupedAttention(torch.autograd.Function):
+    """Attention with a gradient by hand: autograd would add up a tensor of all rows for each group's view of it."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, groups: LengthGroups, biases: list[Tensor], dropout_p: float
+    ) -> Tensor:
+        num_heads, scale = q.shape[1], q.shape[2] ** -0.5
+        qkv = [groups.rows(x) for x in (q, k, v)]
+        context = torch.empty_like(qkv[0])
+        parts = (groups.split(rows, num_heads) for rows in (*qkv, context))
+        attended: list[Tensor] = []
+        for q_g, k_g, v_g, out, bias in zip(*parts, biases, strict=True):
+            weights = torch.baddbmm(bias, q_g, k_g.mT, alpha=scale).softmax(dim=-1)  # (n·N, S, S)
+            kept = weights
+            if dropout_p:
+                kept = (
+                    bernoulli_keep_mask(weights.shape, dropout_p, weights.dtype).mul_(1 / (1 - dropout_p)).mul_(weights)
+                )
+            torch.bmm(kept, v_g, out=out)
+            attended += [weights, kept]
+        ctx.save_for_backward(*qkv, *attended)
+        ctx.groups, ctx.dropout_p = groups, dropout_p
+        return groups.tokens(context, num_heads)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_context: Tensor) -> tuple[Tensor | None, ...]:
+        groups, num_heads, scale = ctx.groups, d_context.shape[1], d_context.shape[2] ** -0.5
+        q, k, v, *attended = ctx.saved_tensors
+        gradients = [torch.empty_like(q) for _ in range(3)]
+        parts = (groups.split(rows, num_heads) for rows in (q, k, v, groups.rows(d_context), *gradients))
+        for q_g, k_g, v_g, d_out, dq, dk, dv, weights, kept in zip(*parts, attended[::2], attended[1::2], strict=True):
+            torch.bmm(kept.mT, d_out, out=dv)
+            # The softmax's gradient is w·(dw − Σ w·dw), and what dropout kept is w·factor: both meet in kept·dk.
+            d_weights = torch.bmm(d_out, v_g.mT).mul_(kept)
+            d_scores = d_weights.sub_(weights * d_weights.sum(dim=-1, keepdim=True)).mul_(scale)
+            torch.bmm(d_scores, k_g, out=dq)
+            torch.bmm(d_scores.mT, q_g, out=dk)
+        return *(groups.tokens(rows, num_heads) for rows in gradients), None, None, None

@@ -1,0 +1,59 @@
+"""Attention on padded rows: PyTorch's fused kernels, and the definition.
+
+Shapes: B sequences, S length of a padded row, T tokens, N heads, D head size.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bert_core.attention.backend import AttentionBackend, AttentionCall
+from bert_core.attention.positions import alibi_bias
+from bert_core.packed_sequences import PackedSequences
+
+
+class FusedAttention(AttentionBackend):
+    """PyTorch's fused kernels on padded rows."""
+
+    name = "fused"
+
+    def refusal(self, call: AttentionCall) -> str | None:
+        """Reason not to use it: off CUDA others take less time."""
+        return None if call.device == "cuda" else "computes padding too, which pays on CUDA only"
+
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None
+    ) -> Tensor:
+        q, k, v = (seqs.unpack(tensor).transpose(1, 2) for tensor in (q, k, v))  # (B, N, S, D) each
+        mask = seqs.attention_mask[:, None, None, :] if slopes is None else _padded_bias(seqs, slopes, q.dtype)
+        context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_p)
+        return seqs.pack(context.transpose(1, 2))  # (T, N, D)
+
+
+class ReferenceAttention(AttentionBackend):
+    """The definition, on padded rows: what the others are held against. It refuses nothing."""
+
+    name = "reference"
+
+    def refusal(self, call: AttentionCall) -> str | None:
+        """None: it is fit for every call."""
+        return None
+
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None
+    ) -> Tensor:
+        rows = seqs.unpack(torch.stack([q, k, v], dim=1))  # (B, S, 3, N, D)
+        q, k, v = rows.permute(2, 0, 3, 1, 4).unbind(0)  # (B, N, S, D) each
+        bias = _padded_bias(seqs, slopes, q.dtype)  # (B, 1 or N, 1 or S, S)
+        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]) + bias  # (B, N, S, S)
+        context = F.dropout(scores.softmax(dim=-1), dropout_p) @ v
+        return seqs.pack(context.transpose(1, 2))  # (T, N, D)
+
+
+def _padded_bias(seqs: PackedSequences, slopes: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """Bias to add to the scores of padded rows, −∞ at padding: (B, 1 or N, 1 or S, S)."""
+    keys = seqs.attention_mask[:, None, None, :]  # (B, 1, 1, S)
+    bias = torch.zeros(1, device=keys.device) if slopes is None else alibi_bias(slopes, seqs.max_seqlen)
+    return torch.where(keys, bias.to(dtype), -math.inf)

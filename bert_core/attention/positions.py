@@ -1,0 +1,72 @@
+"""Positions beyond learned embeddings: rotary positions, and linear biases in the attention (ALiBi).
+
+Shapes: T tokens, N heads, D head size.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bert_core.config import BertConfig
+
+
+@dataclass(frozen=True)
+class Positions:
+    """Position information that attention uses; made once per batch, for all layers."""
+
+    rotation: tuple[Tensor, Tensor] | None = None
+    """Cosine and sine of each token's rotary angles, (T, 1, D) each; None unless positions are rotary."""
+    slopes: Tensor | None = None
+    """Slopes of the linear biases, (N,); None unless positions are ALiBi."""
+
+    @classmethod
+    def of(cls, config: BertConfig, position_ids: Tensor) -> "Positions":
+        """Make the positions of tokens at the places `position_ids` (T,) of their sequences."""
+        if config.position_embedding_type == "rotary":
+            return cls(rotation=rotation(position_ids, config.head_size, config.rotary_base))
+        if config.position_embedding_type == "alibi":
+            return cls(slopes=alibi_slopes(config.num_attention_heads).to(position_ids.device))
+        return cls()
+
+    def apply_rotary(self, heads: Tensor) -> Tensor:
+        """Rotate queries or keys by their tokens' angles; unless positions are rotary, nothing changes.
+
+        (T, N, D) → (T, N, D)
+        """
+        if self.rotation is None:
+            return heads
+        cosine, sine = (part.to(heads.dtype) for part in self.rotation)
+        left, right = heads.chunk(2, dim=-1)
+        return heads * cosine + torch.cat([-right, left], dim=-1) * sine
+
+
+def rotation(position_ids: Tensor, head_size: int, base: float) -> tuple[Tensor, Tensor]:
+    """Compute cosine and sine of position · base^(−2i/D) for the pairs (i, i + D/2): (T,) → (T, 1, D) each.
+
+    Su et al. 2021, equation 34, with the halves of a head as the pairs' members, as all trained weights have it now.
+    """
+    exponents = torch.arange(0, head_size, 2, device=position_ids.device) / head_size
+    angles = position_ids[:, None] / base**exponents  # (T, D/2)
+    angles = torch.cat([angles, angles], dim=-1)[:, None, :]  # (T, 1, D)
+    return angles.cos(), angles.sin()
+
+
+def alibi_slopes(num_heads: int) -> Tensor:
+    """Slope of each head's bias by distance (Press et al. 2022, section 3): (N,), 2^(−8/N), 2^(−16/N), …
+
+    For a number of heads that is no power of two: those of the power below, then every second of twice that power.
+    """
+    power = 1 << (num_heads.bit_length() - 1)
+    slopes = [2 ** (-8 * head / power) for head in range(1, power + 1)]
+    more = [2 ** (-4 * head / power) for head in range(1, 2 * power + 1, 2)]
+    return torch.tensor((slopes + more)[:num_heads])
+
+
+def alibi_bias(slopes: Tensor, length: int) -> Tensor:
+    """Bias of each head, −slope · |i − j|: (N,) → (N, S, S).
+
+    It is the symmetric form for encoders (Portes et al. 2023, section 2).
+    """
+    places = torch.arange(length, device=slopes.device)
+    return -slopes[:, None, None] * (places[:, None] - places).abs()

@@ -1,0 +1,212 @@
+"""Fields of a model's configuration: name, type, bounds, default and meaning of each, written down here and only here.
+
+Checks follow from the annotations (`field_checks`). A field that is added here is saved under the `model_type`
+bert_core; a family that has it as well names it in `families/`. No torch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from bert_core.errors import ConfigError
+from bert_core.field_checks import Bounds, check_fields
+
+HiddenActivation = Literal["gelu", "gelu_new", "relu", "silu"]
+ProblemType = Literal["regression", "single_label_classification", "multi_label_classification"]
+PositionEmbedding = Literal["absolute", "rotary", "alibi"]
+FeedForward = Literal["mlp", "gated"]
+NormPlacement = Literal["post", "pre"]
+PoolerActivation = Literal["tanh", "relu"]
+PooledLayers = Literal["last", "second_to_last", "sum_last_four", "concat_last_four", "scalar_mix", "embeddings"]
+TokenDecoder = Literal["softmax", "crf"]
+
+Count = Annotated[int, Bounds(at_least=1)]
+CountFromZero = Annotated[int, Bounds(at_least=0)]
+PositiveNumber = Annotated[float, Bounds(above=0)]
+DropoutRate = Annotated[float, Bounds(at_least=0, below=1)]
+
+
+@dataclass(frozen=True)
+class ConfigFields:
+    """All that decides a model's shape and arithmetic, as choices that do not depend on one another.
+
+    Raises: ConfigError, naming the field, when the values cannot be a model.
+    """
+
+    # The encoder: its size.
+    vocab_size: Count = 30522
+    """Rows of the word embedding."""
+    hidden_size: Count = 768
+    """Width of a token's vector between the layers."""
+    num_hidden_layers: Count = 12
+    """Layers that a token passes through."""
+    num_attention_heads: Count = 12
+    """Attention heads of a layer, which share `hidden_size` evenly."""
+    intermediate_size: Count = 3072
+    """Width inside the feed-forward network."""
+    max_position_embeddings: Count = 512
+    """Rows of the table of learned positions; with another kind of positions, tokens of the longest sequence."""
+    type_vocab_size: CountFromZero = 2
+    """Kinds of segments; 0 for a model without token types."""
+    embedding_size: Count | None = None
+    """Width of the embeddings, which a matrix then widens to `hidden_size` (Lan et al. 2020, section 3.1)."""
+    num_hidden_groups: Count | None = None
+    """Layers with weights of their own, each used for a run of layers (Lan et al. 2020); None: every layer."""
+
+    # The encoder: its arithmetic.
+    hidden_act: HiddenActivation = "gelu"
+    """Activation inside the feed-forward network; "gelu" is the exact one, by erf."""
+    feed_forward: FeedForward = "mlp"
+    """Feed-forward network: "mlp", or "gated": act(x·W)·(x·V) (Shazeer 2020)."""
+    norm_placement: NormPlacement = "post"
+    """LayerNorm behind each addition, "post", or in front of each sub-layer, "pre" (Xiong et al. 2020)."""
+    final_norm: bool = True
+    """Whether an encoder with the norms in front ("pre") ends in a LayerNorm."""
+    use_bias: bool = True
+    """Whether the layers' matrices and norms have biases."""
+    layer_norm_eps: PositiveNumber = 1e-12
+    """Number added to the variance in a LayerNorm."""
+    position_embedding_type: PositionEmbedding = "absolute"
+    """Positions: "absolute" (learned), "rotary" (Su et al. 2021) or "alibi" (Press et al. 2022)."""
+    position_offset: CountFromZero = 0
+    """Row of the first position in the table of learned positions."""
+    rotary_base: PositiveNumber = 10000.0
+    """Base of the wavelengths of rotary positions (10000 in Su et al. 2021, section 3.2.2)."""
+    pad_token_id: int | None = 0
+    """Id of the padding token, whose embedding starts at zero and gets no gradient as an input."""
+
+    # The encoder: its training.
+    hidden_dropout_prob: DropoutRate = 0.1
+    """Dropout of the embeddings and of what each sub-layer adds."""
+    attention_probs_dropout_prob: DropoutRate = 0.1
+    """Dropout of the attention weights."""
+    initializer_range: PositiveNumber = 0.02
+    """Standard deviation of the normal distribution that weights start from."""
+
+    # Heads: what they read, and how they are trained.
+    id2label: Mapping[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
+    """Names of the classes by their ids: 0, 1, 2, … without a gap."""
+    problem_type: ProblemType | None = None
+    """Kind of labels that a sequence classifier learns; None lets the labels decide, as in Hugging Face."""
+    classifier_dropout: DropoutRate | None = None
+    """Dropout in front of a classifier; `hidden_dropout_prob` when None."""
+    qa_dropout: DropoutRate = 0.0
+    """Dropout in front of the question-answering head."""
+    layer_pooling: PooledLayers = "last"
+    """Vectors that a task's head reads: one layer's output, the last four's sum or concatenation, or a learned weighted
+    sum of all, "scalar_mix" (Peters et al. 2018)."""
+    token_decoder: TokenDecoder = "softmax"
+    """Choice of a token classifier's tags: each token for itself, "softmax", or the best sequence of tags, "crf"."""
+    num_lstm_layers: CountFromZero = 0
+    """Layers of a bidirectional LSTM in front of a token classifier (Devlin et al. 2018, section 5.3: two)."""
+    lstm_hidden_size: Count | None = None
+    """Width of the LSTM's output, both directions together; `hidden_size` when None."""
+    num_tabular_features: CountFromZero = 0
+    """Numbers beside a text that a sequence classifier reads."""
+    sentence_head: bool = True
+    """Whether pretraining has a head for pairs of segments: next sentence or sentence order."""
+    span_boundary_objective: bool = False
+    """Whether pretraining predicts a masked span's tokens from the span's borders as well (Joshi et al. 2020)."""
+
+    # Families: in what the heads of one differ from another's.
+    pooler_activation: PoolerActivation | None = "tanh"
+    """Activation of the pooler; None: no pooler, the first token's state is the pooled output."""
+    prediction_transform: bool = True
+    """Whether the masked-token head has a layer of its own before the output matrix (not in FlauBERT)."""
+    dropout_before_pooler: bool = False
+    """Whether a sequence classifier has dropout in front of its pooler as well as behind it (RoBERTa)."""
+    token_dropout_from_hidden: bool = False
+    """Whether a token classifier has the hidden layers' dropout and not the classifier's (DistilBERT, FlauBERT)."""
+    choice_projection: bool = False
+    """Whether multiple choice turns the pooled output into `num_labels` numbers before the score (FlauBERT)."""
+    zero_padding: bool = False
+    """Whether padding is zero behind each layer: it matters to question answering's padded logits alone (FlauBERT)."""
+    model_type: str = "bert"
+    """Family whose names the folder has; "bert_core" where no family of transformers has such a model."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        self._check_layers()
+        self._check_vocabulary()
+
+    def _check_layers(self) -> None:
+        if self.hidden_size % self.num_attention_heads:
+            raise ConfigError(
+                f"hidden_size {self.hidden_size} cannot be split over {self.num_attention_heads} heads; "
+                f"make it a multiple of num_attention_heads"
+            )
+        if self.position_embedding_type == "rotary" and self.head_size % 2:
+            raise ConfigError(
+                f"a head is {self.head_size} wide; rotary positions rotate pairs of numbers: make "
+                "hidden_size / num_attention_heads an even number"
+            )
+        if self.num_hidden_groups is not None and self.num_hidden_groups > self.num_hidden_layers:
+            raise ConfigError(
+                f"num_hidden_groups {self.num_hidden_groups} is more than the {self.num_hidden_layers} layers; "
+                "make it at most num_hidden_layers"
+            )
+        if self.num_lstm_layers and self.token_input_size % 2:
+            raise ConfigError(
+                f"an LSTM {self.token_input_size} wide cannot be split over two directions; "
+                "make lstm_hidden_size an even number"
+            )
+        if self.layer_pooling.endswith("four") and self.num_hidden_layers < 4:
+            raise ConfigError(
+                f"layer_pooling {self.layer_pooling!r} needs four layers; the model has {self.num_hidden_layers}"
+            )
+
+    def _check_vocabulary(self) -> None:
+        if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
+            raise ConfigError(f"pad_token_id {self.pad_token_id} lies outside a vocabulary of {self.vocab_size}")
+        if self.max_seq_length < 1:
+            raise ConfigError(
+                f"max_position_embeddings {self.max_position_embeddings} leaves no position behind the first "
+                f"{self.position_offset} rows"
+            )
+        if not self.id2label or sorted(self.id2label) != list(range(len(self.id2label))):
+            raise ConfigError(f"id2label has the ids {sorted(self.id2label)}; they must be 0, 1, 2, … without a gap")
+
+    @property
+    def head_size(self) -> int:
+        """Width of an attention head."""
+        return self.hidden_size // self.num_attention_heads
+
+    @property
+    def max_seq_length(self) -> int:
+        """Tokens of the longest sequence that the model can read."""
+        return self.max_position_embeddings - self.position_offset
+
+    @property
+    def head_input_size(self) -> int:
+        """Width of what a task's head reads of each token."""
+        return (4 if self.layer_pooling == "concat_last_four" else 1) * self.hidden_size
+
+    @property
+    def pooled_size(self) -> int:
+        """Width of a sequence's pooled output."""
+        return self.head_input_size if self.pooler_activation is None else self.hidden_size
+
+    @property
+    def token_input_size(self) -> int:
+        """Width of what a token classifier's output layer reads: the LSTM's output where there is one."""
+        return (self.lstm_hidden_size or self.hidden_size) if self.num_lstm_layers else self.head_input_size
+
+    @property
+    def head_dropout_prob(self) -> float:
+        """Dropout in front of a sequence classifier."""
+        return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
+
+    @property
+    def token_dropout_prob(self) -> float:
+        """Dropout in front of a token classifier."""
+        return self.hidden_dropout_prob if self.token_dropout_from_hidden else self.head_dropout_prob
+
+    @property
+    def num_labels(self) -> int:
+        """Number of classes."""
+        return len(self.id2label)
+
+    @property
+    def label2id(self) -> dict[str, int]:
+        """Ids of the classes by name."""
+        return {label: index for index, label in self.id2label.items()}

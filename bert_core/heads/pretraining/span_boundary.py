@@ -1,0 +1,88 @@
+"""The head of the span-boundary objective: a masked span's tokens, predicted from the two tokens beside the span.
+
+Joshi et al. 2020 (SpanBERT), section 3.2. A span is a run of masked positions, so adjacent spans are one. Tokens beyond
+the 20th of a run are not predicted.
+
+Shapes: T tokens, P masked positions, P' of them among the first 20 of their run, E embedding size, H hidden,
+V vocabulary.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from bert_core.config import BertConfig
+from bert_core.heads.pretraining.base import LossSums, ObjectiveHead, PretrainingLabels
+from bert_core.kernels.linear import Linear
+from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums
+from bert_core.model import ACTIVATIONS, BertModel
+from bert_core.packed_sequences import PackedSequences
+
+_LONGEST = 20
+_POSITION_WIDTH = 200
+
+
+class SpanBoundaryLayers(nn.Module):
+    """Two layers on (left neighbor, right neighbor, place in the span); the output matrix is the word embedding."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        width, hidden = config.embedding_size or config.hidden_size, config.hidden_size
+        self.place = nn.Embedding(_LONGEST, _POSITION_WIDTH)
+        self.first = Linear(2 * hidden + _POSITION_WIDTH, hidden)
+        self.first_norm = nn.LayerNorm(hidden, eps=config.layer_norm_eps)
+        self.second = Linear(hidden, width)
+        self.second_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.activation = ACTIVATIONS["gelu"]
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    def forward(self, hidden: Tensor, masked_positions: Tensor, masked_labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Input of the output matrix, and the labels: (T, H), (P,), (P,) → (P', E), (P',)."""
+        left, right, place = span_borders(masked_positions)
+        kept = (place < _LONGEST).nonzero().squeeze(1)  # (P',)
+        left, right, place = left[kept], right[kept], place[kept]
+        x = torch.cat([hidden[left], hidden[right], self.place(place).to(hidden.dtype)], dim=-1)
+        x = self.first_norm(self.activation(self.first(x)))  # (P', H)
+        x = self.second_norm(self.activation(self.second(x)))  # (P', E)
+        return x, masked_labels[kept]
+
+
+class SpanBoundaryHead(ObjectiveHead[SpanBoundaryLayers]):
+    """Spans are read off the masked positions."""
+
+    module_name = "span_boundary"
+
+    def build(self, config: BertConfig) -> SpanBoundaryLayers | None:
+        """The head, where the configuration asks for the objective."""
+        return SpanBoundaryLayers(config) if config.span_boundary_objective else None
+
+    def loss_sums(
+        self,
+        module: SpanBoundaryLayers,
+        bert: BertModel,
+        seqs: PackedSequences,
+        hidden: Tensor,
+        labels: PretrainingLabels,
+    ) -> LossSums:
+        """Cross entropy of the hidden tokens; all masked positions count as predictions, also those beyond the 20th."""
+        inner, targets = module(hidden, labels.masked_positions, labels.masked_labels.long())  # (P', E), (P',)
+        loss, num_correct, _ = linear_cross_entropy_sums(inner, bert.embeddings.word.weight, module.bias, targets)
+        return LossSums(loss, num_correct, torch.full_like(num_correct, len(labels.masked_positions)))
+
+
+def span_borders(masked_positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """For each masked position: the token before its run, the token after its run, its place in the run, (P,) each.
+
+    The first and the last token of a sequence are never masked, so a run has a token on both sides.
+
+    >>> [border.tolist() for border in span_borders(torch.tensor([2, 3, 7]))]
+    [[1, 1, 6], [4, 4, 8], [0, 1, 0]]
+    """
+    order = torch.arange(len(masked_positions), device=masked_positions.device)
+    begins = torch.ones_like(masked_positions, dtype=torch.bool)
+    begins[1:] = masked_positions.diff() != 1
+    starts = begins.nonzero().squeeze(1)  # (number of runs,)
+    run = begins.long().cumsum(0) - 1  # (P,)
+    lengths = torch.cat([starts, order.new_tensor([len(order)])]).diff()
+    place = order - starts[run]
+    left = masked_positions - place - 1
+    return left, left + lengths[run] + 1, place

@@ -1,0 +1,66 @@
+"""Next-sentence prediction: does segment B follow segment A, or was it taken from another document?
+
+Devlin et al. 2019, section 3.1 (task 2) and appendix A.2: a chunk of consecutive sentences is split at a sentence
+border into A and B. Half the time, B is thrown away and taken from a random place of another document.
+
+The original script uses the sentences that a random B displaced for its next example. Here A is the front or the tail
+of its chunk where B is random, so that every sentence can be seen.
+
+Shapes: n examples.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bert_core.counter_random import integers, uniform
+from bert_core.errors import DataError
+from bert_core.examples.chunks import ExampleRequest, document_chunks, sentence_after
+from bert_core.examples.segment_pairs import fit_pairs
+from bert_core.examples.segments import Segments, TokenizedDocuments
+from bert_core.objectives.base import SentenceObjective
+from bert_core.ragged_rows import Int64Array
+
+
+class NextSentence(SentenceObjective):
+    """Label 0: B follows A in a document. Label 1: B is from another document."""
+
+    name = "next_sentence"
+    summary = "does B follow A (BERT)"
+    metric_prefix = "nsp"
+    min_window_documents = 2
+
+    def cut_pairs(self, request: ExampleRequest, short_seq_prob: float) -> Segments:
+        """Pairs of which about half are random. Raises: DataError when there is only one document."""
+        documents, keys = request.documents, request.keys
+        if documents.num_documents < 2:
+            raise DataError(
+                "next-sentence prediction draws a random B from another document; here is only one document"
+            )
+        capacity = request.pair_capacity
+        targets = request.target_lengths(capacity, short_seq_prob)
+        chunks = document_chunks(request, targets)
+        first, last = chunks.first, chunks.last
+
+        num_sentences = last - first
+        middle = first + 1 + integers(keys, 3, np.maximum(num_sentences - 1, 1))
+        is_random = (num_sentences == 1) | (uniform(keys, 4) < 0.5)
+        is_tail = is_random & (num_sentences > 1) & (uniform(keys, 9) < 0.5)
+        a_first, a_last = np.where(is_tail, middle, first), np.where(is_tail, last, middle)
+        offsets = documents.sentence_offsets
+        a_lengths = offsets[a_last] - offsets[a_first]
+        other_first, other_last = _random_sentences(documents, request.section, targets - a_lengths, keys)
+        b_first = np.where(is_random, other_first, middle)
+        b_last = np.where(is_random, other_last, last)
+        b_lengths = offsets[b_last] - offsets[b_first]
+        return fit_pairs(keys, capacity, (offsets[a_first], a_lengths), (offsets[b_first], b_lengths), is_random)
+
+
+def _random_sentences(
+    documents: TokenizedDocuments, document: Int64Array, num_tokens: Int64Array, keys: NDArray[np.uint64]
+) -> tuple[Int64Array, Int64Array]:
+    """Sentences [first, last), each (n,), of about `num_tokens` (n,) tokens from a random document but `document`."""
+    other = integers(keys, 5, documents.num_documents - 1)
+    other += other >= document
+    begin, end = documents.document_offsets[other], documents.document_offsets[other + 1]
+    first = begin + integers(keys, 6, end - begin)
+    return first, sentence_after(documents, first, num_tokens, other)

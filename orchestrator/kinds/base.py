@@ -1,0 +1,149 @@
+"""The contract of a kind of run, and what a kind is handed.
+
+    spec ─► check ─► facts, resources ─► run ─► record
+              └──────── inputs: Resolved ──┘
+
+A kind is one object without state: a file in this package and an entry of `KINDS`. Its spec is a file in `specs/` and
+an entry of the union in `specs/pipeline.py`. Planning and the runner ask every kind the same questions and know none by
+name.
+
+`check`, `facts`, `resources`, and what later stages ask of a kind, start nothing, write nothing and load no Ray:
+`orchestrator plan` calls them. `run` works on a connected Ray and may be called again with the same run folder, after
+an interruption: it goes on where the earlier attempt ended. `record` writes the result to the registry and may be
+called twice.
+"""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from bert_core.config import BertConfig
+from orchestrator.cluster.connection import Processes
+from orchestrator.corpus.input_files import find_files
+from orchestrator.errors import RunStoppedError
+from orchestrator.kinds.resolved import Resolved
+from orchestrator.progress import Progress
+from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.settings import Settings
+from orchestrator.specs import Spec
+from orchestrator.specs.parts import task_of, text_sources_of
+from orchestrator.specs.references import Product
+
+S = TypeVar("S", bound=Spec)
+R = TypeVar("R")
+Fact = tuple[str, str]
+"""A line of a plan: what it is about, and its value as text."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a run takes of the cluster."""
+
+    total: Mapping[str, float]
+    """Ray resources held at once, by name: `CPU`, `GPU`."""
+    processes: Sequence[Processes]
+    """The processes that hold them, each on one node: the training workers, or one trial at least."""
+
+    @classmethod
+    def of_one_process(cls, cpus: float = 1.0, gpus: float = 0.0) -> "Resources":
+        """The resources of a run that works in a single process, or in one process at a time at least."""
+        total = {"CPU": cpus} | ({"GPU": gpus} if gpus else {})
+        return cls(total, [Processes(1, total)])
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """One attempt at a run: its folder, and whom to tell what happens."""
+
+    run_id: str
+    attempt: int
+    run_folder: str
+    """The run's place on the storage; what an earlier attempt left is there."""
+    settings: Settings
+    recorder: Recorder
+    progress: Progress
+    superseded: threading.Event
+    """Set when a later attempt, on whatever machine, works on the same run."""
+
+    def refuse_if_superseded(self) -> None:
+        """Raise RunStoppedError when this attempt has been superseded: what it would still do is another's by now."""
+        if self.superseded.is_set():
+            raise RunStoppedError(f"another attempt has taken over run {self.run_id}; this one ends")
+
+
+class Kind(ABC, Generic[S, R]):
+    """A kind of run, for specs of the class S and with results of the class R.
+
+    Errors in every method are those that a person can mend (`OrchestratorError`, `BertCoreError`); their messages name
+    the field, its value and the remedy.
+    """
+
+    spec: type[S]
+    products: frozenset[Product] = frozenset()
+    """What later stages of a pipeline can take from a run of this kind."""
+
+    @property
+    def name(self) -> str:
+        """The word after `kind:` in a spec."""
+        return str(self.spec.model_fields["kind"].default)
+
+    def check(self, spec: S, inputs: Resolved) -> None:
+        """Refuse a spec that cannot run, as far as that is known before anything starts.
+
+        The caller has seen already that the spec's text files, models and tokenizers exist, and that each `@stage`
+        makes what its field needs.
+        """
+
+    def facts(self, spec: S, inputs: Resolved) -> Iterator[Fact]:
+        """Yield the lines of a plan that only this kind knows: steps, trials, parameters, memory, disk.
+
+        The kind's name, the text that is read, and the resources are told by the caller.
+        """
+        yield from ()
+
+    def resources(self, spec: S) -> Resources:
+        """Return what a run takes of the cluster: one CPU, unless the kind says otherwise."""
+        return Resources.of_one_process()
+
+    @abstractmethod
+    def run(self, spec: S, inputs: Resolved, context: RunContext) -> R:
+        """Carry the spec out on the connected Ray and return its result.
+
+        `spec` names no `@stage` any more. Measurements go to `context.recorder` while the run works.
+
+        Raises: what the work raises; RunStoppedError when a later attempt has taken the run over.
+        """
+
+    @abstractmethod
+    def record(self, result: R, run_id: str, recorder: Recorder) -> RunOutcome:
+        """Write a result's scores, data and models to the registry; return what stands in the run's own row.
+
+        The result may be written a second time, which changes nothing.
+        """
+
+    def input_identity(self, spec: S, inputs: Resolved) -> list[Any]:
+        """Return plain values that change when any file that the spec reads does.
+
+        A completed stage is used again only where these, and the spec's fingerprint, are the same.
+        """
+        files = [file for source in text_sources_of(spec) for file in find_files(source)]
+        asked = task_of(spec)
+        tasks = [] if asked is None else [inputs.task(asked)]
+        return [
+            *([file.path, file.num_bytes, file.version] for file in files),
+            *([split, task.fingerprint(split)] for task in tasks for split in task.splits),
+            *(inputs.content_digest(field, name) for field, name in inputs.names_of(spec)),
+        ]
+
+    def model_configs(self, spec: S, inputs: Resolved) -> Iterator[BertConfig | None]:
+        """Yield the configuration of each model that a run may leave; None for one that only the run decides."""
+        yield from ()
+
+    def vocab_size(self, spec: S, inputs: Resolved) -> int | None:
+        """Return the size of the vocabulary that a run leaves; None where only the run decides."""
+        return None
+
+
+AnyKind = Kind[Any, Any]

@@ -1,0 +1,35 @@
+"""Runs that tokenize text into a token store."""
+
+from orchestrator.kinds.base import Kind, RunContext
+from orchestrator.kinds.messages import report_dataset, report_tokenizing
+from orchestrator.kinds.resolved import Resolved
+from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.results import DatasetResult
+from orchestrator.specs import CorpusSpec
+
+
+class CorpusKind(Kind[CorpusSpec, DatasetResult]):
+    """Tokenizing of a corpus by Ray Data. Later runs with the same text find the token store by themselves."""
+
+    spec = CorpusSpec
+
+    def run(self, spec: CorpusSpec, inputs: Resolved, context: RunContext) -> DatasetResult:
+        """Build the token store, or find the one of the same text and tokenizer."""
+        from orchestrator.corpus.build import build_token_store  # Ray is loaded when a run starts
+
+        result = build_token_store(
+            spec.corpus,
+            inputs.tokenizer(spec.tokenizer),
+            validation_fraction=spec.validation_fraction,
+            shard_bytes=spec.shard_bytes,
+            storage=context.settings.storage,
+            num_cpus=spec.num_cpus,
+            progress=report_tokenizing(context.progress),
+        )
+        report_dataset(result, context.progress)
+        return result
+
+    def record(self, result: DatasetResult, run_id: str, recorder: Recorder) -> RunOutcome:
+        """Write the token store with its counts and files."""
+        recorder.record_dataset(run_id, result)
+        return RunOutcome()

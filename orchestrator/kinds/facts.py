@@ -1,0 +1,41 @@
+"""Lines of a plan that several kinds of runs share: sizes, memory, steps of pretraining, a task and its data."""
+
+from collections.abc import Iterator
+
+from orchestrator.kinds.base import Fact
+from orchestrator.specs import PretrainSpec
+from orchestrator.tasks import Task
+
+BYTES_PER_PARAMETER = 16
+"""float32 weights, gradients and AdamW's two moments."""
+BYTES_PER_SAVED_PARAMETER = 12
+"""float32 weights and AdamW's two moments."""
+
+
+def size_text(num_bytes: int) -> str:
+    """A number of bytes in MB or GB."""
+    return f"{num_bytes / 1e9:,.2f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:,.1f} MB"
+
+
+def memory_text(num_parameters: int) -> str:
+    """Memory that training so many parameters takes."""
+    return f"{size_text(num_parameters * BYTES_PER_PARAMETER)} and activations"
+
+
+def step_facts(spec: PretrainSpec) -> Iterator[Fact]:
+    """The steps of each phase of a pretraining, and the tokens that it reads."""
+    for length, steps in spec.phase_steps():
+        yield "steps", f"{steps:,} of {spec.global_batch_size:,} examples up to {length} tokens"
+    tokens = sum(length * steps * spec.global_batch_size for length, steps in spec.phase_steps())
+    yield "tokens", f"at most {tokens:,}"
+
+
+def task_facts(task: Task) -> Iterator[Fact]:
+    """A labeled task and the size of its training split."""
+    yield "task", f"{task.id} ({task.head}), ranked by {task.metric}"
+    yield "data", f"{len(task.examples('train')):,} training examples; splits: {', '.join(task.splits)}"
+
+
+def estimate_prefix(task: Task) -> str:
+    """The word before a count of steps that is an estimate: a long passage gives several windows to train on."""
+    return "about " if task.type.splits_long_examples else ""

@@ -1,0 +1,115 @@
+"""What the names in a spec lead to, looked up once: folders, tokenizers, configurations, tasks."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from bert_core.checkpoints.pretrained import WEIGHTS_FILE
+from bert_core.config import CONFIG_FILE, BertConfig
+from bert_core.text.tokenization import Tokenizer
+from orchestrator.models.resolve import content_digest, pin_names, resolve_name
+from orchestrator.settings import Settings
+from orchestrator.specs import Spec, TaskSpec
+from orchestrator.specs.references import STAGE_MARK, TOKENIZER_FIELDS, SpecT, names_of
+from orchestrator.storage import join, local_copy, read_json
+from orchestrator.tasks import Task, load_task
+
+
+class StageKind(Protocol):
+    """The part of `kinds.base.Kind` that tells of the model or tokenizer that an earlier stage will make."""
+
+    def model_configs(self, spec: Any, inputs: "Resolved") -> Iterator[BertConfig | None]:
+        """Yield the configuration of each model that the stage may leave."""
+
+    def vocab_size(self, spec: Any, inputs: "Resolved") -> int | None:
+        """Return the size of the vocabulary that the stage leaves."""
+
+
+class Resolved:
+    """The inputs of a spec, or of all stages of a pipeline. Planning asks first; the run asks the same object again.
+
+    Each thing is looked up when it is first asked for and kept, so that a run uses what its plan has seen. A model's
+    weights are never read here. A name may be `@stage`: what that stage will make is told as far as its spec decides
+    it, and None says that only the run does. For one thread.
+    """
+
+    def __init__(self, stages: Mapping[str, Spec], settings: Settings, kind_of: Callable[[Spec], StageKind]) -> None:
+        """Look nothing up yet.
+
+        Args:
+            stages: the specs that `@stage` can name.
+            kind_of: the kind of a stage's spec.
+        """
+        self.stages = stages
+        self.settings = settings
+        self._kind_of = kind_of
+        self._folders: dict[tuple[bool, str], str] = {}
+        self._tokenizers: dict[str, Tokenizer] = {}
+        self._configs: dict[str, BertConfig] = {}
+        self._tasks: dict[str, Task] = {}
+
+    def stage(self, name: str) -> Spec:
+        """Return the spec of the stage that `@stage` names."""
+        return self.stages[name.removeprefix(STAGE_MARK)]
+
+    def names_of(self, spec: Spec) -> list[tuple[str, str]]:
+        """Return the field and the name of each model and tokenizer that is there already, not made by a stage."""
+        return [(field, name) for field, name in names_of(spec) if not name.startswith(STAGE_MARK)]
+
+    def folder(self, field: str, name: str) -> str:
+        """Return the absolute folder or file that the value of a field leads to. Raises: NotFoundError."""
+        key = (field in TOKENIZER_FIELDS, name)
+        if key not in self._folders:
+            self._folders[key] = resolve_name(field, name, self.settings)
+        return self._folders[key]
+
+    def pin(self, spec: SpecT) -> SpecT:
+        """Return the spec with registered names as `name@version`; these lead to the folders found already.
+
+        Raises: NotFoundError for a name that leads nowhere.
+        """
+        pinned = pin_names(spec, self.settings, self.folder)
+        for (field, name), (_, label) in zip(names_of(spec), names_of(pinned), strict=True):
+            if not name.startswith(STAGE_MARK):
+                self._folders[field in TOKENIZER_FIELDS, label] = self.folder(field, name)
+        return pinned
+
+    def content_digest(self, field: str, name: str) -> str:
+        """Return the digest of the weights, or of the tokenizer, that a name leads to, as they are now."""
+        return content_digest(field, self.folder(field, name))
+
+    def tokenizer(self, name: str) -> Tokenizer:
+        """Return the tokenizer of a folder, file or model that is there. Raises: NotFoundError, TokenizerError."""
+        folder = self.folder("tokenizer", name)
+        if folder not in self._tokenizers:
+            self._tokenizers[folder] = Tokenizer.load(local_copy(folder, skip=(WEIGHTS_FILE,)))
+        return self._tokenizers[folder]
+
+    def vocab_size(self, name: str) -> int | None:
+        """Return how many entries a tokenizer has, or will have at most."""
+        if name.startswith(STAGE_MARK):
+            stage = self.stage(name)
+            return self._kind_of(stage).vocab_size(stage, self)
+        return self.tokenizer(name).vocab_size
+
+    def config(self, name: str) -> BertConfig | None:
+        """Return a model's configuration; that of a stage's model where all that it may leave are alike."""
+        if name.startswith(STAGE_MARK):
+            stage = self.stage(name)
+            first, *others = list(self._kind_of(stage).model_configs(stage, self)) or [None]
+            return first if all(config == first for config in others) else None
+        folder = self.folder("init_from", name)
+        if folder not in self._configs:
+            self._configs[folder] = BertConfig.from_dict(read_json(join(folder, CONFIG_FILE)))
+        return self._configs[folder]
+
+    def task(self, spec: TaskSpec) -> Task:
+        """Return a task with its labels. Raises: SpecError, TaskDataError."""
+        key = spec.model_dump_json()
+        if key not in self._tasks:
+            self._tasks[key] = load_task(spec)
+        return self._tasks[key]
+
+    def drop_examples(self) -> None:
+        """Let the examples that tasks have read go, so that those of a pipeline's stages are not all held at once."""
+        self._tasks = {key: replace(task) for key, task in self._tasks.items()}

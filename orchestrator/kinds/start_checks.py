@@ -1,0 +1,55 @@
+"""Checks of the models that training starts from: do they read what the spec gives them, have they enough layers?"""
+
+from collections.abc import Iterable
+
+from bert_core.config import BertConfig
+from orchestrator.errors import SpecError
+from orchestrator.kinds.resolved import Resolved
+from orchestrator.pretraining.job import check_start
+from orchestrator.specs.references import RANDOM, STAGE_MARK
+
+
+def check_positions(field: str, longest: int, models: Iterable[str], inputs: Resolved) -> None:
+    """See that models have a position for each token of the longest sequence, whose length stands in a field.
+
+    Raises: SpecError.
+    """
+    for name in models:
+        config = None if name == RANDOM else inputs.config(name)
+        if config is not None and longest > config.max_seq_length:
+            raise SpecError(
+                f"{field} {longest} is longer than the {config.max_seq_length} positions of {name}; "
+                "lower it or start from another model"
+            )
+
+
+def check_layer_pooling(
+    poolings: Iterable[object], models: Iterable[object], sizes: Iterable[object], inputs: Resolved
+) -> None:
+    """See that a head that reads four layers has them below it, in every combination of what a recipe may say.
+
+    Args:
+        poolings, models, sizes: the values of `layer_pooling`, `init_from` and `size`.
+
+    Raises: SpecError.
+    """
+    names = [str(name) for name in models]
+    configs = {f"init_from {name}": inputs.config(name) for name in names if name != RANDOM}
+    configs |= {f"size {size}": BertConfig.from_size(str(size)) for size in sizes} if RANDOM in names else {}
+    for layer_pooling in (pooling for pooling in poolings if str(pooling).endswith("four")):
+        for what, config in configs.items():
+            if config is not None and config.num_hidden_layers < 4:
+                raise SpecError(
+                    f"recipe.layer_pooling {layer_pooling} needs four layers, "
+                    f"and {what} has {config.num_hidden_layers}; "
+                    "choose another layer_pooling or a deeper model"
+                )
+
+
+def check_tokenizer(model: str, tokenizer: str, inputs: Resolved) -> None:
+    """See that a model to continue from was trained with a tokenizer, where both are there already.
+
+    Raises: TokenizerError.
+    """
+    if not model.startswith(STAGE_MARK) and not tokenizer.startswith(STAGE_MARK):
+        check_start(inputs.folder("init_from", model), inputs.tokenizer(tokenizer))

@@ -1,0 +1,61 @@
+"""The plan of a spec: what each stage does and what it takes of the cluster."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orchestrator.corpus.input_files import find_files
+from orchestrator.kinds import kind_of
+from orchestrator.kinds.base import Resources
+from orchestrator.kinds.facts import size_text
+from orchestrator.kinds.resolved import Resolved
+from orchestrator.planning.checks import each_stage, naming_stage
+from orchestrator.specs import Spec
+from orchestrator.specs.parts import text_sources_of
+from orchestrator.specs.pipeline import stages_of
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """One fact of a plan."""
+
+    stage: str
+    what: str
+    value: str
+
+
+def plan_rows(spec: Spec, inputs: Resolved) -> list[PlanRow]:
+    """The plan of a spec, stage by stage. Raises: TaskDataError for a task's file that cannot be read, and the like."""
+    rows = []
+    for name, stage in each_stage(spec, inputs):
+        with naming_stage(spec, name):
+            kind = kind_of(stage)
+            facts = [("kind", kind.name), *_text_facts(stage), *kind.facts(stage, inputs)]
+            facts.append(("resources", _resources_text(kind.resources(stage).total)))
+        rows += [PlanRow(name, what, value) for what, value in facts]
+    return rows
+
+
+def needed_resources(spec: Spec) -> Resources:
+    """What a spec takes of the cluster; of a pipeline the most that any stage takes, and all stages' processes."""
+    needs = [kind_of(stage).resources(stage) for stage in stages_of(spec).values()]
+    names = {name for need in needs for name in need.total}
+    return Resources(
+        {name: max(need.total.get(name, 0.0) for need in needs) for name in names},
+        [processes for need in needs for processes in need.processes],
+    )
+
+
+def _text_facts(spec: Spec) -> list[tuple[str, str]]:
+    found = [find_files(source) for source in text_sources_of(spec)]
+    return [
+        (
+            "text",
+            f"{len(files):,} file{'' if len(files) == 1 else 's'}, "
+            f"{size_text(sum(file.num_bytes for file in files))} as stored",
+        )
+        for files in found
+    ]
+
+
+def _resources_text(total: Mapping[str, float]) -> str:
+    return ", ".join(f"{count:g} {name}" for name, count in total.items())

@@ -1,0 +1,101 @@
+"""Values of a spec as the registry stores them: by dotted path, with their type, and digests of them all."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.registry.column_types import replace_unstorable
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Flatten nested sections into dotted paths: `{"recipe": {"seed": 0}}` becomes `{"recipe.seed": 0}`.
+
+    A list of sections gets numbers as path parts; a list of plain values stays one value.
+
+    >>> flatten({"recipe": {"seed": 0}, "phases": [{"share": 1.0}], "tags": ["a", "b"]})
+    {'recipe.seed': 0, 'phases.0.share': 1.0, 'tags': ['a', 'b']}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            flat |= flatten(value, f"{path}.")
+        elif _holds_sections(value):
+            flat |= flatten({str(index): item for index, item in enumerate(value)}, f"{path}.")
+        else:
+            flat[path] = list(value) if isinstance(value, tuple) else value
+    return flat
+
+
+def _holds_sections(value: Any) -> bool:
+    return isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value)
+
+
+def parameter_rows(run_id: str, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Rows of the parameters table, one for each parameter, with its short name where it has one."""
+    leaves = leaf_names(list(parameters))
+    rows = []
+    for path, value in parameters.items():
+        kind, text, number = encode(value)
+        rows.append(
+            {"run_id": run_id, "path": path, "leaf": leaves[path], "kind": kind, "text": text, "number": number}
+        )
+    return rows
+
+
+def leaf_names(paths: Sequence[str]) -> dict[str, str | None]:
+    """Short name of each path: its last part, or None where several paths end in that part.
+
+    A path without dots always keeps its own name.
+
+    >>> leaf_names(["seed", "recipe.seed", "recipe.size"])
+    {'seed': 'seed', 'recipe.seed': None, 'recipe.size': 'size'}
+    """
+    whole = set(paths)
+    count = Counter(path.rpartition(".")[2] for path in paths)
+    names: dict[str, str | None] = {}
+    for path in paths:
+        leaf = path.rpartition(".")[2]
+        names[path] = leaf if path == leaf or (count[leaf] == 1 and leaf not in whole) else None
+    return names
+
+
+def encode(value: Any) -> tuple[str, str, float | None]:
+    """Encode a value as kind, text and number, as the columns of the parameters table.
+
+    >>> encode(5e-05), encode(True), encode("tiny")
+    (('number', '5e-05', 5e-05), ('boolean', 'true', 1.0), ('text', 'tiny', None))
+    """
+    if value is None:
+        return "null", "null", None
+    if isinstance(value, bool):
+        return "boolean", json.dumps(value), float(value)
+    if isinstance(value, int | float):
+        return "number", json.dumps(value), float(value)
+    if isinstance(value, str):
+        return "text", value, None
+    return "json", json.dumps(value, default=str), None
+
+
+def decode(kind: str, text: str) -> Any:
+    """Decode a value from its kind and text, as `encode` wrote them."""
+    return text if kind == "text" else json.loads(text)
+
+
+def group_digest(parameters: Mapping[str, Any]) -> str:
+    """Digest of parameters without their seed: 16 hexadecimal digits, equal for trials that differ only in the seed."""
+    return digest(
+        {
+            path: float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+            for path, value in parameters.items()
+            if path.rpartition(".")[2] not in ("seed", "seeds")
+        }
+    )
+
+
+def digest(value: Any) -> str:
+    """Digest of plain values: the first 16 hexadecimal digits of SHA-256 over them as JSON."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(replace_unstorable(text).encode()).hexdigest()[:16]

@@ -1,0 +1,208 @@
+"""Recorder of the runs of one driver: their starts, attempts, heartbeats, measurements, results and ends.
+
+The driver is the only process that writes the registry. Everything can be recorded twice; the second time changes
+nothing. Messages are not recorded here: they are the run's log, a file on the storage.
+"""
+
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+from orchestrator.errors import RegistryError, RegistryUnavailableError, RunStoppedError
+from orchestrator.registry.records import RunRecord
+from orchestrator.registry.registry import Registry
+from orchestrator.registry.trials import trial_id
+from orchestrator.results import (
+    CheckpointEvent,
+    DatasetResult,
+    Event,
+    MetricEvent,
+    ModelResult,
+    Split,
+    TokenizerResult,
+    TrialResult,
+    TrialStart,
+)
+from orchestrator.run_states import RunState
+
+HEARTBEAT_INTERVAL_S = 10.0
+PATIENCE_S = 3600.0
+"""How long a run waits for a registry that does not answer."""
+RETRY_S = 5.0
+"""Pause between two tries."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """What a completed run's own row says of its result; the rest stands in other tables."""
+
+    model_folder: str | None = None
+    predictions_path: str | None = None
+
+
+def retry_while_unavailable(write: Callable[[], _T]) -> _T:
+    """Write to the registry; while it does not answer, say so once and try again, for PATIENCE_S at most.
+
+    Training goes on meanwhile: measurements wait in the event queue, and checkpoints carry what is not recorded, so
+    that nothing is lost even when the driver ends before the registry is back.
+    """
+    give_up_at = time.monotonic() + PATIENCE_S
+    has_said = False
+    while True:
+        try:
+            return write()
+        except RegistryUnavailableError as error:
+            if time.monotonic() > give_up_at:
+                raise
+            if not has_said:
+                print(f"warning: {error} Trying again for {PATIENCE_S / 60:.0f} minutes.", file=sys.stderr)
+            has_said = True
+            time.sleep(RETRY_S)
+
+
+class Recorder:
+    """Writer of one driver's runs. It knows which attempt it speaks for, so that a superseded one changes nothing."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self._attempts: dict[str, int] = {}
+
+    def start(
+        self,
+        spec: Mapping[str, Any],
+        fingerprint: str,
+        *,
+        name: str | None = None,
+        metric: str | None = None,
+        storage_path: str | None = None,
+        run_id: str | None = None,
+    ) -> RunRecord:
+        """Record a new run and its first attempt.
+
+        Args:
+            spec: the whole spec as plain values (`model_dump(mode="json")`).
+            name: what a person calls the run; the spec's name when left out.
+            metric: the score that ranks, where the task's reader knows it; the spec's when left out.
+            run_id: of a run that was announced before; a new one when left out.
+        """
+        task = spec.get("task") or {}
+        experiment = str(spec.get("name") or spec["kind"])
+        run_id = self.registry.lifecycle.create(
+            kind=str(spec["kind"]),
+            name=name or experiment,
+            experiment=experiment,
+            fingerprint=fingerprint,
+            spec=spec,
+            task=task.get("id"),
+            metric=metric or task.get("metric"),
+            seed=spec.get("seed"),
+            tags=spec.get("tags") or (),
+            storage_path=storage_path,
+            run_id=run_id,
+        )
+        return self.resume(run_id)
+
+    def resume(self, run_id: str) -> RunRecord:
+        """Record another attempt of a run that is there. Raises: NotFoundError; InputError where it has completed."""
+        number = self.registry.lifecycle.start_attempt(run_id, host=socket.gethostname(), pid=os.getpid())
+        self._attempts[run_id] = number
+        return self.registry.run(run_id)
+
+    def record_events(self, run_id: str, events: Iterable[Event]) -> None:
+        """Record what happened since the last call: measurements in one transaction, and checkpoints."""
+        events = list(events)
+        metrics = [event for event in events if isinstance(event, MetricEvent)]
+        checkpoints = [event for event in events if isinstance(event, CheckpointEvent)]
+        retry_while_unavailable(lambda: self.registry.metrics.record(run_id, metrics))
+        retry_while_unavailable(lambda: self.registry.checkpoints.record(run_id, checkpoints))
+
+    def record_trial_start(self, run_id: str, start: TrialStart) -> str:
+        """Record that a sweep's trial runs; returns the trial's own id, for `record_events`."""
+        return retry_while_unavailable(
+            lambda: self.registry.trials.start(
+                run_id, key=start.key, number=start.number, parameters=start.parameters, seed=start.seed
+            )
+        )
+
+    def record_trials(self, run_id: str, results: Sequence[TrialResult]) -> list[str]:
+        """Record how trials of a sweep ended; returns the trials' own ids."""
+        return retry_while_unavailable(lambda: self.registry.trials.record(run_id, results))
+
+    def record_dataset(self, run_id: str, result: DatasetResult) -> None:
+        """Record data that a run uses."""
+        retry_while_unavailable(lambda: self.registry.datasets.record(run_id, result))
+
+    def record_tokenizer(self, run_id: str, result: TokenizerResult) -> None:
+        """Record a tokenizer that a run has trained, among the run's data."""
+        retry_while_unavailable(lambda: self.registry.datasets.record_tokenizer(run_id, result))
+
+    def record_model(self, run_id: str, model: ModelResult) -> None:
+        """Register a run's model under the name of its experiment, as a new version unless it is there already."""
+        retry_while_unavailable(
+            lambda: self.registry.models.register(self.registry.run(run_id).experiment, model, run_id)
+        )
+
+    def record_final_metrics(
+        self, run_id: str, step: int, split: Split, values: Mapping[str, float], *, trial: str | None = None
+    ) -> None:
+        """Record a run's last scores on a split, which stand in the run's row; a trial's where its key is given."""
+        row = run_id if trial is None else trial_id(run_id, trial)
+        retry_while_unavailable(
+            lambda: self.registry.metrics.record(row, [MetricEvent(step, split, values)], final=True)
+        )
+
+    def record_ranking(self, run_id: str, task: str, metric: str) -> None:
+        """Record the task that a run's models are for, and the score that ranks them."""
+        retry_while_unavailable(lambda: self.registry.trials.set_metric(run_id, task, metric))
+
+    def complete(self, run_id: str, outcome: RunOutcome) -> None:
+        """Record that a run has completed, after all of its result."""
+        retry_while_unavailable(
+            lambda: self.registry.lifecycle.finish(
+                run_id, RunState.COMPLETED, attempt=self._attempts.get(run_id), **asdict(outcome)
+            )
+        )
+
+    def fail(self, run_id: str, exception: BaseException) -> None:
+        """Record why a run ended without its result: STOPPED where somebody wanted that, FAILED otherwise."""
+        stopped = isinstance(exception, RunStoppedError | KeyboardInterrupt)
+        message = str(exception).strip() or type(exception).__name__
+        self.registry.lifecycle.finish(
+            run_id, RunState.STOPPED if stopped else RunState.FAILED, error=message, attempt=self._attempts.get(run_id)
+        )
+
+    @contextmanager
+    def heartbeating(self, run_id: str, interval_s: float = HEARTBEAT_INTERVAL_S) -> Iterator[threading.Event]:
+        """Say from a thread that the run is alive, until the end of the block.
+
+        Yields an event that is set when a newer attempt has taken the run over: time to stop. A registry that cannot
+        be reached is tried again at the next beat.
+        """
+        done, superseded = threading.Event(), threading.Event()
+        attempt = self._attempts.get(run_id)
+
+        def beat() -> None:
+            while not done.wait(interval_s):
+                try:
+                    owned = self.registry.lifecycle.heartbeat(run_id, attempt)
+                except RegistryError:
+                    continue
+                if not owned:
+                    superseded.set()
+                    return
+
+        thread = threading.Thread(target=beat, name=f"heartbeat-{run_id}", daemon=True)
+        thread.start()
+        try:
+            yield superseded
+        finally:
+            done.set()
+            thread.join()

@@ -1,0 +1,50 @@
+"""Data that runs made or used: token stores, the splits of tasks, tokenizers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import select
+
+from orchestrator.registry.database import Database
+from orchestrator.registry.dialects import upsert_rows
+from orchestrator.registry.run_frames import make_frame
+from orchestrator.registry.tables import DatasetRow, RunDatasetRow
+from orchestrator.results import DatasetResult, TokenizerResult
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class RunDatasets:
+    """`registry.datasets`: writes and reads data and which runs used it. Natural key: the data's fingerprint."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record(self, run_id: str, result: DatasetResult) -> None:
+        """Record data and that this run made or used it."""
+        files = [asdict(file) for file in result.files]
+        row = {"kind": result.kind, "name": result.name, "fingerprint": result.fingerprint, "path": result.path}
+        self._record(run_id, {**row, "counts": dict(result.counts), "files": files})
+
+    def record_tokenizer(self, run_id: str, result: TokenizerResult) -> None:
+        """Record a tokenizer and that this run trained it."""
+        row = {"kind": "tokenizer", "name": "tokenizer", "fingerprint": result.fingerprint, "path": result.folder}
+        self._record(run_id, {**row, "counts": {"vocab_size": result.vocab_size}, "files": []})
+
+    def _record(self, run_id: str, row: dict[str, Any]) -> None:
+        link = {"run_id": run_id, "fingerprint": row["fingerprint"]}
+        with self._database.session(writing=True) as session:
+            upsert_rows(session, DatasetRow, ("fingerprint",), ("path", "counts", "files"), [row])
+            upsert_rows(session, RunDatasetRow, tuple(link), (), [link])
+
+    def frame(self, run_id: str) -> pandas.DataFrame:
+        """Data that a run made or used, a row each."""
+        data = DatasetRow
+        columns = (data.name, data.kind, data.fingerprint, data.path, data.counts, data.files, data.recorded_at)
+        statement = select(*columns).join(RunDatasetRow, RunDatasetRow.fingerprint == data.fingerprint)
+        with self._database.session(writing=False) as session:
+            rows = session.execute(statement.where(RunDatasetRow.run_id == run_id).order_by(data.kind, data.name)).all()
+        return make_frame(rows, [column.key for column in columns])

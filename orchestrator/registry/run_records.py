@@ -1,0 +1,70 @@
+"""Records of runs, read in a session: runs by a prefix of their id, and any row as its frozen record."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, Select, and_, case, func, literal, select
+from sqlalchemy.orm import Session
+
+from orchestrator.errors import NotFoundError
+from orchestrator.registry.column_types import StateText, utc_now
+from orchestrator.registry.records import RunRecord
+from orchestrator.registry.tables import ExperimentRow, Row, RunRow
+from orchestrator.run_states import RunState
+
+R = TypeVar("R")
+MAX_CANDIDATES = 5
+"""Number of runs or models that a message lists where the one asked for is not there."""
+
+
+def state_as_read(lost_after_s: float) -> ColumnElement[RunState]:
+    """State of a run as SQL: the stored one, or LOST where it is running and its last heartbeat is too old."""
+    last_sign = func.coalesce(RunRow.heartbeat_at, RunRow.started_at, RunRow.created_at)
+    is_silent = and_(RunRow.state == RunState.RUNNING, last_sign < utc_now(lost_after_s))
+    return case((is_silent, literal(RunState.LOST, StateText)), else_=RunRow.state)
+
+
+def find_run(session: Session, prefix: str, state: ColumnElement[RunState]) -> RunRecord:
+    """Find the run or trial whose id begins with `prefix`. Raises: NotFoundError, which lists candidates."""
+    found = _load_runs(session, state, RunRow.id.startswith(prefix.lower(), autoescape=True), MAX_CANDIDATES + 1)
+    exact = [run for run in found if run.id == prefix]
+    if exact or (len(found) == 1 and prefix):
+        return (exact or found)[0]
+    if found and prefix:
+        raise NotFoundError(f"{prefix!r} begins the ids of several runs; give more of it: {_listed(found)}.")
+    recent = _load_runs(session, state, RunRow.parent_id.is_(None), MAX_CANDIDATES)
+    known = f"the latest are: {_listed(recent)}" if recent else "the registry has no run yet"
+    raise NotFoundError(f"No run's id begins with {prefix!r}; {known}.")
+
+
+def _load_runs(
+    session: Session, state: ColumnElement[RunState], condition: ColumnElement[bool], limit: int
+) -> list[RunRecord]:
+    statement = select(RunRow, state.label("state"), ExperimentRow.name, ExperimentRow.fingerprint)
+    statement = statement.join(ExperimentRow, ExperimentRow.id == RunRow.experiment_id).where(condition)
+    rows = session.execute(statement.order_by(RunRow.created_at.desc(), RunRow.id.desc()).limit(limit))
+    return [
+        _record(RunRecord, row, state=state_read, experiment=name, fingerprint=fingerprint)
+        for row, state_read, name, fingerprint in rows
+    ]
+
+
+def load_records(session: Session, statement: Select[Any], kind: type[R]) -> list[R]:
+    """Run a statement that selects whole rows, and return each as its record."""
+    return [_record(kind, row) for row in session.scalars(statement)]
+
+
+def metric_name(split: str, name: str) -> str:
+    """Name of a measurement in queries and columns; the validation split is left out of it."""
+    return name if split == "validation" else f"{split}.{name}"
+
+
+def _record(kind: type[R], row: Row, **given: Any) -> R:
+    values = {field.name: getattr(row, field.name) for field in fields(kind) if field.name not in given}  # type: ignore[arg-type]
+    return kind(**values, **given)
+
+
+def _listed(runs: Sequence[RunRecord]) -> str:
+    shown = [f"{run.id} ({run.name[:40]!r})" for run in runs[:MAX_CANDIDATES]]
+    return ", ".join(shown) + (", …" if len(runs) > MAX_CANDIDATES else "")

@@ -1,0 +1,30 @@
+"""Evaluation: the scoring of a model on a split of a task."""
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import model_validator
+
+from orchestrator.results import Split
+from orchestrator.specs.fields import Spec, execution, identity
+from orchestrator.specs.task import TaskSpec
+
+
+class EvaluateSpec(Spec):
+    """Score a model on a split of a task."""
+
+    title: ClassVar[str] = "score a model on a task"
+    kind: Literal["evaluate"] = identity("evaluate", "Selects this kind of spec.")
+    model: str = identity(doc="The model: a registered name, a run or a folder.")
+    task: TaskSpec = identity(doc="The task.")
+    split: Split = identity("validation", "The split that is scored.")
+    rerank: str | None = identity(None, "A model fine-tuned on pairs, which scores the first hits again (retrieval).")
+    relevant_label: str | None = identity(None, "Of a classifier that reranks: the label that counts.")
+    num_candidates: int = identity(50, "First hits that are reranked.", unit="documents", ge=1)
+    batch_size: int = execution(64, "Examples of a forward pass.", unit="examples", ge=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for name in ("relevant_label", "num_candidates") if self.rerank is None else ():
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} says how hits are reranked, and there is no rerank; name the model that does")
+        return self

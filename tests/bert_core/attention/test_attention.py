@@ -1,0 +1,148 @@
+"""Attention over packed sequences. Run alone: pytest tests/bert_core/attention/test_attention.py"""
+
+import math
+from importlib.util import find_spec
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bert_core.attention import BACKENDS, attention, choose_backend
+from bert_core.attention.backend import AttentionBackend, AttentionCall
+from bert_core.packed_sequences import PackedSequences
+
+# Several groups, and several widths of groups.
+SHORT = st.lists(st.integers(1, 9), min_size=1, max_size=20)
+LONG = st.lists(st.integers(14, 50), min_size=1, max_size=4)
+ON_CPU = [backend for backend in BACKENDS if backend.name != "varlen"]
+"""Backends that can be run here: varlen needs CUDA."""
+
+
+def packed(lengths: list[int]) -> PackedSequences:
+    tokens = torch.zeros(sum(lengths))
+    cu_seqlens = torch.nn.functional.pad(torch.tensor(lengths).cumsum(0), (1, 0))
+    return PackedSequences.from_lengths(tokens, tokens, cu_seqlens)
+
+
+def projections(num_tokens: int, dtype: torch.dtype = torch.float64) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(num_tokens)
+    qkv = torch.randn(num_tokens, 3, 2, 4, dtype=dtype, generator=generator).requires_grad_()
+    return list(qkv.unbind(1))
+
+
+def by_definition(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: list[int], slopes: torch.Tensor | None
+) -> torch.Tensor:
+    """One sequence and one head at a time."""
+    rows = []
+    for q_s, k_s, v_s in zip(q.split(lengths), k.split(lengths), v.split(lengths), strict=True):
+        places = torch.arange(len(q_s), dtype=q.dtype)
+        heads = []
+        for n in range(q.shape[1]):
+            scores = (q_s[:, n] @ k_s[:, n].T) / math.sqrt(q.shape[-1])
+            if slopes is not None:
+                scores = scores - slopes[n] * (places[:, None] - places).abs()
+            heads.append(scores.softmax(-1) @ v_s[:, n])
+        rows.append(torch.stack(heads, dim=1))
+    return torch.cat(rows)
+
+
+@pytest.mark.parametrize("backend", ON_CPU, ids=lambda backend: backend.name)
+@settings(deadline=None, max_examples=20)
+@given(SHORT | LONG, st.sampled_from([None, torch.tensor([0.5, 0.25])]))
+def test_backends_follow_the_definition_in_values_and_gradients(
+    backend: AttentionBackend, lengths: list[int], slopes: torch.Tensor | None
+) -> None:
+    results = []
+    for function in (
+        lambda *qkv: backend(*qkv, packed(lengths), 0.0, slopes),
+        lambda *qkv: by_definition(*qkv, lengths, slopes),
+    ):
+        qkv = projections(sum(lengths))
+        context = function(*qkv)
+        gradients = torch.autograd.grad(context.square().sum(), qkv)
+        results.append((context, *gradients))
+    for ours, expected in zip(*results, strict=True):
+        torch.testing.assert_close(ours, expected)
+
+
+def test_gradient_with_dropout_is_that_of_the_values() -> None:
+    qkv = [tensor.detach().requires_grad_() for tensor in projections(9)]
+    seqs = packed([3, 6])
+
+    def run(*inputs: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(0)  # the same dropout in every evaluation
+        return attention(*inputs, seqs, dropout_p=0.4)
+
+    assert torch.autograd.gradcheck(run, qkv)
+
+
+@pytest.mark.parametrize("length", [4, 40])
+def test_sequence_is_independent_of_its_neighbors(length: int) -> None:
+    q, k, v = projections(2 * length)
+    together = attention(q, k, v, packed([length, length]))
+    alone = attention(q[:length], k[:length], v[:length], packed([length]))
+    torch.testing.assert_close(together[:length], alone)
+
+
+def test_kept_padding_looks_but_is_not_looked_at() -> None:
+    seqs = PackedSequences.from_padded(torch.ones(1, 4), torch.tensor([[1, 1, 1, 0]]), keep_padding=True)
+    q, k, v = projections(4)
+    with_padding = attention(q, k, v, seqs)
+    torch.testing.assert_close(with_padding[:3], attention(q[:3], k[:3], v[:3], packed([3])))
+    assert bool(with_padding[3].any())
+
+
+@pytest.mark.parametrize("length", [8, 32])
+def test_dropout_keeps_the_mean_and_is_drawn_from_the_global_seed(length: int) -> None:
+    q, k, v = (tensor.detach() for tensor in projections(length))
+    seqs = packed([length])
+    torch.manual_seed(0)
+    draws = torch.stack([attention(q, k, v, seqs, dropout_p=0.3) for _ in range(1000)])
+    torch.testing.assert_close(draws.mean(0), attention(q, k, v, seqs), atol=0.1, rtol=0)
+    torch.manual_seed(0)
+    assert torch.equal(attention(q, k, v, seqs, dropout_p=0.3), draws[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_sixteen_bits_stay_close_to_the_full_result(dtype: torch.dtype) -> None:
+    q, k, v = projections(12, torch.float32)
+    full = attention(q, k, v, packed([5, 7]))
+    short = attention(q.to(dtype), k.to(dtype), v.to(dtype), packed([5, 7]))
+    assert short.dtype == dtype
+    torch.testing.assert_close(short.float(), full, atol=0.02, rtol=0.02)
+
+
+HALF, FULL = torch.bfloat16, torch.float32
+
+
+@pytest.mark.skipif(find_spec("torch.nn.attention.varlen") is None, reason="this PyTorch has no varlen attention")
+def test_varlen_is_chosen_on_cuda_in_sixteen_bits() -> None:
+    assert choose_backend(AttentionCall("cuda", HALF)).name == "varlen"
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (AttentionCall("cuda", FULL), "fused"),
+        (AttentionCall("cuda", HALF, dropout_p=0.1), "fused"),
+        (AttentionCall("cuda", HALF, has_slopes=True), "fused"),
+        (AttentionCall("cuda", HALF, includes_padding=True), "fused"),
+        (AttentionCall("cpu", FULL), "grouped"),
+        (AttentionCall("cpu", HALF, dropout_p=0.1, has_slopes=True), "grouped"),
+        (AttentionCall("cpu", FULL, includes_padding=True), "reference"),
+    ],
+)
+def test_the_first_backend_that_is_fit_for_a_call_is_chosen(call: AttentionCall, name: str) -> None:
+    assert choose_backend(call).name == name
+
+
+def test_a_backend_says_why_it_refuses_a_call() -> None:
+    on_cpu = AttentionCall("cpu", FULL, includes_padding=True)
+    assert {backend.name: backend.refusal(on_cpu) for backend in BACKENDS} == {
+        "varlen": "runs on CUDA only",
+        "fused": "computes padding too, which pays on CUDA only",
+        "grouped": "cannot leave out padding that is among the tokens",
+        "reference": None,
+    }

@@ -1,0 +1,51 @@
+"""A bench that fine-tunes a model on one task in this process."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchestrator.finetuning.search_space import TrialPlan
+from orchestrator.finetuning.trial import TrialJob, run_trial, trial_folder
+from orchestrator.results import MetricEvent, TrialResult
+from orchestrator.specs import RecipeSpec, TaskSpec
+from orchestrator.storage import join
+from orchestrator.tasks import load_task, majority_baseline
+from tests.orchestrator.finetuning import tiny_tasks
+
+
+class Bench:
+    """Runs trials of one task in this process, and keeps what they report."""
+
+    def __init__(self, task: TaskSpec, folder: Path, models: Mapping[str, str] | None = None) -> None:
+        self.task = load_task(task)
+        self.folder = folder
+        tokenizer = tiny_tasks.save_tokenizer(folder)
+        self.job = TrialJob(
+            task=self.task,
+            baseline=majority_baseline(self.task, "validation"),
+            folders={"own": tokenizer, **(models or {})},
+            run_folder=str(folder / "run"),
+            cache=str(folder / "cache"),
+            num_threads=1,
+            use_gpu=False,
+        )
+        self.events: list[MetricEvent] = []
+        self.scores: list[float | None] = []
+
+    def run(self, **changes: object) -> TrialResult:
+        recipe = RecipeSpec.model_validate({**tiny_tasks.RECIPE.model_dump(), "tokenizer": "own", **changes})
+        plan = TrialPlan(0, {}, recipe)
+        self.key = plan.key
+        self.events, self.scores = [], []
+
+        def report(events: object, score: float | None, number: int) -> None:
+            self.events += events  # type: ignore[operator]
+            self.scores.append(score)
+
+        return run_trial(self.job, plan, report)
+
+    @property
+    def model_folder(self) -> str:
+        return join(trial_folder(self.job.run_folder, self.key), "model")
+
+    def validation(self, name: str) -> list[float]:
+        return [event.values[name] for event in self.events if event.split == "validation"]

@@ -1,0 +1,41 @@
+"""Stand-ins for what a run is handed: a recorder that only writes down, and a progress that does."""
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from orchestrator.kinds.base import RunContext
+from orchestrator.progress import Progress
+from orchestrator.registry.recorder import Recorder
+from orchestrator.settings import Settings
+
+
+@dataclass
+class Notebook:
+    """Lines that were said or shown, and calls of the recorder by method."""
+
+    said: list[str] = field(default_factory=list)
+    recorded: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
+
+    def say(self, line: str) -> None:
+        self.said.append(line)
+
+    show = say
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("record_"):
+            raise AttributeError(name)
+        return lambda *arguments: self.recorded.append((name, arguments))
+
+
+def context_of(settings: Settings, book: Notebook) -> RunContext:
+    """The context of a first attempt, which tells everything to the notebook."""
+    return RunContext(
+        run_id="r1",
+        attempt=1,
+        run_folder=f"{settings.storage}/runs/r1",
+        settings=settings,
+        recorder=cast(Recorder, book),
+        progress=cast(Progress, book),
+        superseded=threading.Event(),
+    )

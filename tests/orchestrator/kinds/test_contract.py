@@ -1,0 +1,83 @@
+"""The contract of kinds of runs, held by every kind in the list.
+
+pytest tests/orchestrator/kinds/test_contract.py
+"""
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from orchestrator.errors import CorpusError, NotFoundError, TaskDataError
+from orchestrator.kinds import KINDS, kind_of, resolved_inputs
+from orchestrator.kinds.base import AnyKind
+from orchestrator.planning.checks import check_inputs
+from orchestrator.registry.recorder import Recorder
+from orchestrator.settings import Settings
+from orchestrator.specs.loading import parse_spec
+from orchestrator.specs.pipeline import StageSpec
+from tests.orchestrator.kinds.samples import SAMPLES, complete
+from tests.orchestrator.registry.samples import everything
+
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+
+
+def test_every_spec_has_its_kind() -> None:
+    assert [kind.spec for kind in KINDS] == list(get_args(StageSpec))
+    for kind in KINDS:
+        assert kind_of(parse_spec(SAMPLES[kind.name].spec)) is kind
+
+
+@each_kind
+class TestKind:
+    """What planning, the runner and the recorder rely on."""
+
+    def test_a_spec_that_fits_is_planned_and_nothing_is_started(self, kind: AnyKind, settings: Settings) -> None:
+        values = {**SAMPLES[kind.name].spec}
+        if kind.name == "pretrain":
+            values |= {"init_from": "short", "phases": [{"max_seq_length": 40}]}
+        spec = parse_spec(values)
+        inputs = resolved_inputs(spec, settings)
+        check_inputs(spec, inputs)
+        facts = list(kind.facts(spec, inputs))
+        assert all(what.strip() and value.strip() for what, value in facts)
+        assert len({what for what, _ in facts}) == len(facts)
+        assert not settings.home.exists()
+
+    def test_the_processes_take_no_more_than_the_run(self, kind: AnyKind) -> None:
+        resources = kind.resources(parse_spec(SAMPLES[kind.name].spec))
+        assert resources.processes
+        assert resources.total["CPU"] > 0
+        for name, total in resources.total.items():
+            assert sum(group.count * group.resources.get(name, 0.0) for group in resources.processes) <= total
+
+    def test_a_file_that_is_not_there_is_refused(self, kind: AnyKind, settings: Settings) -> None:
+        for path in ("corpus.txt", "task.csv"):
+            Path(path).unlink()
+        spec = parse_spec(SAMPLES[kind.name].spec)
+        with pytest.raises((CorpusError, TaskDataError), match=r"corpus\.txt|task\.csv"):
+            check_inputs(spec, resolved_inputs(spec, settings))
+
+    def test_a_model_or_tokenizer_that_is_not_there_is_refused(self, kind: AnyKind, settings: Settings) -> None:
+        fields = {"teacher", "model", "tokenizer"} & kind.spec.model_fields.keys() if kind.name != "pretrain" else ()
+        for field in fields:
+            spec = parse_spec({**SAMPLES[kind.name].spec, field: "absent"})
+            with pytest.raises(NotFoundError, match=rf"{field}: .*absent"):
+                check_inputs(spec, resolved_inputs(spec, settings))
+
+    def test_the_input_identity_follows_the_files(self, kind: AnyKind, settings: Settings) -> None:
+        Path("short/model.safetensors").write_bytes(b"weights")
+        spec = parse_spec(SAMPLES[kind.name].spec)
+        before, again = (kind.input_identity(spec, resolved_inputs(spec, settings)) for _ in range(2))
+        assert before == again
+        Path("corpus.txt").write_text("a cat sat twice\n")
+        Path("task.csv").write_text("text,label\na cat,a\na dog,b\na cow,a\n")
+        assert kind.input_identity(spec, resolved_inputs(spec, settings)) != before
+
+    def test_a_result_recorded_twice_is_recorded_once(self, kind: AnyKind, recorder: Recorder) -> None:
+        run = recorder.start(SAMPLES[kind.name].spec, "f")
+        complete(recorder, run.id, kind.name)
+        once = everything(recorder.registry)
+        complete(recorder, run.id, kind.name)
+        assert everything(recorder.registry) == once
+        assert recorder.registry.run(run.id).state == "COMPLETED"

@@ -1,0 +1,82 @@
+"""Evaluation as a kind of run: what it refuses, how it works, what it records.
+
+pytest tests/orchestrator/kinds/test_evaluate.py
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import InputError
+from orchestrator.kinds import resolved_inputs
+from orchestrator.kinds.evaluate import EvaluateKind
+from orchestrator.registry.recorder import Recorder
+from orchestrator.results import EvaluationResult
+from orchestrator.retrieval.reranking import Reranking
+from orchestrator.retrieval.searching import rank_queries
+from orchestrator.settings import Settings
+from orchestrator.specs import EvaluateSpec, TaskSpec
+from orchestrator.tasks import load_task
+from tests.orchestrator.kinds.contexts import Notebook, context_of
+from tests.orchestrator.kinds.samples import complete
+from tests.orchestrator.small_specs import (
+    EVALUATE,
+    SWEEP,
+    check,
+    plan,
+)
+
+
+def test_a_reranker_of_a_task_without_hits(settings: Settings) -> None:
+    score = {"kind": "evaluate", "model": "short", "task": SWEEP["task"], "rerank": "short", "relevant_label": "a"}
+    with pytest.raises(InputError, match=r"stages\.score: task own is no retrieval: .*; leave rerank out"):
+        check(settings, score=score)
+
+
+def test_an_evaluation_scores_its_split(recorder: Recorder) -> None:
+    run = recorder.start({"kind": "evaluate", "task": {"id": "sst2"}}, "f")
+    complete(recorder, run.id, "evaluate")
+    assert recorder.registry.metrics.latest(run.id) == {"test.accuracy": 0.9, "test.num_examples": 1821.0}
+    assert recorder.registry.run(run.id).predictions_path == "predictions.jsonl"
+
+
+def evaluate(spec: EvaluateSpec, folder: Path, book: Notebook) -> EvaluationResult:
+    """Carry an evaluation out, with a home in a folder."""
+    settings = Settings.from_options(str(folder / "home"), None, None, None)
+    return EvaluateKind().run(spec, resolved_inputs(spec, settings), context_of(settings, book))
+
+
+def test_an_evaluation_embeds_documents_once(encoder: str, collection: TaskSpec, tmp_path: Path) -> None:
+    spec, books = EvaluateSpec(model=encoder, task=collection), [Notebook(), Notebook()]
+    results = [evaluate(spec, tmp_path, book) for book in books]
+    assert results[0] == results[1]
+    assert [any(line.startswith("embedding the documents") for line in book.said) for book in books] == [True, False]
+
+
+def test_an_evaluation_reranks_as_its_spec_says(
+    encoder: str, classifier: str, collection: TaskSpec, tmp_path: Path
+) -> None:
+    spec = EvaluateSpec(model=encoder, task=collection, rerank=classifier, relevant_label="yes")
+    written = evaluate(spec, tmp_path, Notebook()).predictions_path
+    assert written is not None
+    rows = Path(written).read_text().splitlines()
+    plain, reranked = (
+        [
+            list(ranking.documents)
+            for ranking in rank_queries(encoder, load_task(collection), "validation", asked, print)[0]
+        ]
+        for asked in (None, Reranking(classifier, "yes"))
+    )
+    assert [json.loads(row)["prediction"] for row in rows] == reranked
+    assert plain != reranked
+
+
+@pytest.mark.parametrize("idle", [{"relevant_label": "yes"}, {"num_candidates": 20}])
+def test_how_to_rerank_needs_a_model_that_does(idle: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="there is no rerank; name the model that does"):
+        EvaluateSpec.model_validate({"model": "m", "task": {"id": "cranfield"}, **idle})
+
+
+def test_a_plan_of_an_evaluation(settings: Settings) -> None:
+    assert plan(settings, EVALUATE) == {"kind": "evaluate", "resources": "1 CPU"}

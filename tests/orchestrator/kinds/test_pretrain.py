@@ -1,0 +1,104 @@
+"""Pretraining as a kind of run: what it refuses, plans, takes of the cluster and records.
+
+pytest tests/orchestrator/kinds/test_pretrain.py
+"""
+
+import pytest
+
+from bert_core.errors import ConfigError, TokenizerError
+from bert_core.text.tokenizer_training import train_wordpiece
+from orchestrator.cluster.connection import Processes
+from orchestrator.errors import RunStoppedError
+from orchestrator.kinds.pretrain import PretrainKind, training_callbacks
+from orchestrator.registry.recorder import Recorder
+from orchestrator.results import MessageEvent, MetricEvent
+from orchestrator.settings import Settings
+from orchestrator.specs import PretrainSpec
+from tests.orchestrator.kinds.contexts import Notebook, context_of
+from tests.orchestrator.kinds.samples import complete
+from tests.orchestrator.small_specs import (
+    PRETRAIN,
+    SWEEP,
+    check,
+    pipeline,
+    plan,
+    plan_lines,
+)
+
+
+def test_a_tokenizer_that_the_model_was_not_trained_with(settings: Settings) -> None:
+    train_wordpiece(["quite other words here"], vocab_size=200, min_frequency=1).save("others")
+    model = {**PRETRAIN, "init_from": "short", "tokenizer": "others", "phases": [{"max_seq_length": 40}]}
+    with pytest.raises(TokenizerError, match="use the tokenizer"):
+        check(settings, model=model)
+
+
+def test_a_pretraining_registers_its_model_under_the_specs_name(recorder: Recorder) -> None:
+    run = recorder.start({"kind": "pretrain", "name": "tiny wiki", "seed": 3}, "f", name="again")
+    recorder.record_events(run.id, [MetricEvent(100, "train", {"mlm_loss": 2.0})])
+    complete(recorder, run.id, "pretrain")
+    registry = recorder.registry
+    assert registry.metrics.latest(run.id) == {"mlm_loss": 2.5, "perplexity": 12.2, "train.mlm_loss": 2.0}
+    model = registry.models.get("tiny wiki")
+    assert (model.run_id, model.head, model.folder) == (run.id, "pretraining", registry.run(run.id).model_folder)
+    assert registry.run(run.id).seed == 3
+
+
+def test_numbers_that_cannot_be_a_model_are_refused(settings: Settings) -> None:
+    with pytest.raises(ConfigError, match=r"stages\.model: hidden_size 128 cannot be split over 3 heads"):
+        check(settings, model={**PRETRAIN, "model": {"num_attention_heads": 3}})
+
+
+def test_a_plan_of_a_pretraining(settings: Settings) -> None:
+    phases = [{"max_seq_length": 32, "share": 0.9}, {"max_seq_length": 64, "share": 0.1}]
+    rows = plan_lines(settings, {**PRETRAIN, "phases": phases, "global_batch_size": 8})
+    assert rows == [
+        ("kind", "pretrain"),
+        ("text", "1 file, 0.0 MB as stored"),
+        ("steps", "9 of 8 examples up to 32 tokens"),
+        ("steps", "1 of 8 examples up to 64 tokens"),
+        ("tokens", "at most 2,816"),
+        ("parameters", "497,936"),
+        ("memory of a worker", "8.0 MB and activations"),
+        ("disk", "12.0 MB of checkpoints, and the token store (about the text's size)"),
+        ("resources", "2 CPU"),
+    ]
+
+
+def test_a_plan_leaves_out_what_only_the_run_decides(settings: Settings) -> None:
+    sweep = {
+        **SWEEP,
+        "space": {"init_from": ["short", "random"]},
+        "recipe": {"tokenizer": "words", "max_seq_length": 40},
+    }
+    rows = plan(settings, pipeline(task=sweep, model={**PRETRAIN, "init_from": "@task"}))
+    assert rows["steps"].startswith("10 of")
+    assert "parameters" not in rows
+
+
+def test_workers_hold_a_gpu_each_beside_cpus_for_their_data(settings: Settings) -> None:
+    execution = {"num_workers": 4, "device": "gpu", "cpus_per_worker": 2, "data_cpus": 3}
+    resources = PretrainKind().resources(PretrainSpec.model_validate({**PRETRAIN, "execution": execution}))
+    assert resources.total == {"CPU": 20.0, "GPU": 4.0}
+    assert resources.processes == [Processes(4, {"CPU": 2.0, "GPU": 1.0})]
+
+
+def test_training_is_recorded_and_shown_as_it_goes(settings: Settings) -> None:
+    book = Notebook()
+    callbacks = training_callbacks(PretrainSpec.model_validate(PRETRAIN), context_of(settings, book))
+    events = [MetricEvent(1, "train", {"mlm_loss": 9.0, "tokens_per_s": 7.0}), MessageEvent("diverging", "warning")]
+    for event in events:
+        callbacks["on_event"](event)
+    assert book.recorded == [("record_events", ("r1", [event])) for event in events]
+    assert "mlm" in book.said[0]
+    assert book.said[1] == "warning: diverging"
+
+
+def test_a_superseded_pretraining_stops_at_its_next_event(settings: Settings) -> None:
+    book = Notebook()
+    context = context_of(settings, book)
+    context.superseded.set()
+    callbacks = training_callbacks(PretrainSpec.model_validate(PRETRAIN), context)
+    with pytest.raises(RunStoppedError, match="another attempt has taken over run r1"):
+        callbacks["on_event"](MetricEvent(1, "train", {"mlm_loss": 9.0}))
+    assert book.recorded == []

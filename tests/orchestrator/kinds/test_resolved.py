@@ -1,0 +1,127 @@
+"""Inputs that are looked up once: what planning has found, the run uses.
+
+pytest tests/orchestrator/kinds/test_resolved.py
+"""
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import TaskDataError
+from orchestrator.execution import runner
+from orchestrator.kinds import resolved, resolved_inputs
+from orchestrator.models.resolve import resolve_name
+from orchestrator.planning.checks import check_inputs
+from orchestrator.planning.plan import plan_rows
+from orchestrator.registry import Registry
+from orchestrator.results import ModelResult
+from orchestrator.settings import Settings
+from orchestrator.specs import DistillSpec, EvaluateSpec, TaskSpec
+from orchestrator.specs.loading import parse_spec
+from orchestrator.tasks import Task, load_task
+from tests.orchestrator.small_specs import DISTILL, PRETRAIN, SWEEP, pipeline
+
+
+def register(settings: Settings, folder: str, digest: str = "d" * 64) -> None:
+    """Register a folder as the newest version of the model `base`."""
+    with Registry(settings.registry) as registry:
+        run = registry.lifecycle.create(kind="sweep", name="base", fingerprint="f" * 64, spec={})
+        registry.models.register("base", ModelResult(folder, digest, 1, "classification"), run)
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> list[TaskSpec]:
+    """The tasks that have been loaded since, one by one."""
+    specs: list[TaskSpec] = []
+
+    def load(spec: TaskSpec) -> Task:
+        specs.append(spec)
+        return load_task(spec)
+
+    monkeypatch.setattr(resolved, "load_task", load)
+    return specs
+
+
+@pytest.fixture
+def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names that have been looked up since, one by one."""
+    names: list[str] = []
+
+    def resolve(field: str, name: str, settings: Settings) -> str:
+        names.append(name)
+        return resolve_name(field, name, settings)
+
+    monkeypatch.setattr(resolved, "resolve_name", resolve)
+    return names
+
+
+def test_a_task_is_loaded_once_for_checks_plan_identity_and_run(settings: Settings, loaded: list[TaskSpec]) -> None:
+    spec = parse_spec(pipeline(large=SWEEP, small={**DISTILL, "teacher": "@large"}))
+    inputs = resolved_inputs(spec, settings)
+    check_inputs(spec, inputs)
+    plan_rows(spec, inputs)
+    assert len(loaded) == 1
+
+
+def test_a_name_is_looked_up_once_from_its_check_to_its_use(settings: Settings, looked_up: list[str]) -> None:
+    register(settings, "short")
+    spec = parse_spec({**DISTILL, "teacher": "base"})
+    inputs = resolved_inputs(spec, settings)
+    check_inputs(spec, inputs)
+    pinned = inputs.pin(spec)
+    assert isinstance(pinned, DistillSpec)
+    assert pinned.teacher == "base@1"
+    assert inputs.folder("teacher", pinned.teacher) == str(Path("short").absolute())
+    assert looked_up == ["base"]
+
+
+def test_a_version_registered_meanwhile_is_not_what_the_run_uses(settings: Settings) -> None:
+    register(settings, "short")
+    spec = parse_spec({**DISTILL, "teacher": "base"})
+    inputs = resolved_inputs(spec, settings)
+    check_inputs(spec, inputs)
+    register(settings, "words", "e" * 64)
+    pinned, anew = inputs.pin(spec), resolved_inputs(spec, settings).pin(spec)
+    assert isinstance(pinned, DistillSpec)
+    assert isinstance(anew, DistillSpec)
+    assert (pinned.teacher, anew.teacher) == ("base@1", "base@2")
+
+
+def test_a_tokenizer_is_read_once_and_a_models_weights_never(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders: list[str] = []
+    load = resolved.Tokenizer.load
+
+    def note(folder: Any) -> Any:
+        folders.append(str(folder))
+        return load(folder)
+
+    monkeypatch.setattr(resolved.Tokenizer, "load", note)
+    spec = parse_spec(pipeline(one=PRETRAIN, two={**PRETRAIN, "seed": 1}))
+    inputs = resolved_inputs(spec, settings)
+    check_inputs(spec, inputs)
+    plan_rows(spec, inputs)
+    assert [Path(folder).name for folder in folders] == ["words"]
+    assert not Path("short/model.safetensors").exists(), "planning could not have read them"
+
+
+def test_the_examples_of_a_pipelines_tasks_are_not_held_together(settings: Settings) -> None:
+    spec = parse_spec(pipeline(one=SWEEP, two={**SWEEP, "seeds": [1]}))
+    inputs = resolved_inputs(spec, settings)
+    plan_rows(spec, inputs)
+    task = inputs.task(TaskSpec.model_validate(SWEEP["task"]))
+    Path("task.csv").unlink()
+    with pytest.raises(TaskDataError, match="cannot be read"):
+        task.examples("train")
+
+
+def test_a_run_uses_the_task_that_its_check_has_loaded(
+    settings: Settings, loaded: list[TaskSpec], encoder: str, collection: TaskSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "connect", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(runner, "_check_room", lambda *_: None)
+    record = runner.run_spec(EvaluateSpec(model=encoder, task=collection), settings=settings)
+    assert (record.state, len(loaded)) == ("COMPLETED", 1)

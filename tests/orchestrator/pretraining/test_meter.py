@@ -1,0 +1,64 @@
+"""Totals of a run, and the numbers made of them. Alone: pytest tests/orchestrator/pretraining/test_meter.py"""
+
+import math
+
+import pytest
+import torch
+
+from bert_core.heads.pretraining import LossSums
+from bert_core.objectives import OBJECTIVES
+from orchestrator.pretraining.collectives import Worker
+from orchestrator.pretraining.meter import Meter, add_sums, empty_totals, named_metrics
+
+CPU = torch.device("cpu")
+ACTIVE = ("masked_lm", "sentence_order", "span_boundary")
+
+
+def sums_of(loss: float, num_correct: float, num_predictions: float) -> LossSums:
+    return LossSums(*(torch.tensor(value) for value in (loss, num_correct, num_predictions)))
+
+
+SUMS = {
+    "span_boundary": sums_of(8.0, 0.0, 4.0),
+    "sentence_order": sums_of(1.0, 1.0, 2.0),
+    "masked_lm": sums_of(12.0, 1.0, 4.0),
+}
+
+
+def test_totals_are_added_up_whatever_the_order_of_the_sums() -> None:
+    totals = empty_totals(ACTIVE, CPU)
+    for sums in (SUMS, dict(reversed(SUMS.items()))):
+        add_sums(totals, sums, num_tokens=50)
+    assert totals.tolist() == [24, 2, 8, 2, 2, 4, 16, 0, 8, 100]
+
+
+def test_metrics_are_means_by_objective_and_the_loss_is_their_sum() -> None:
+    totals = empty_totals(ACTIVE, CPU)
+    add_sums(totals, SUMS, num_tokens=50)
+    assert named_metrics(totals, ACTIVE) == {
+        "mlm_loss": 3.0,
+        "mlm_accuracy": 0.25,
+        "perplexity": pytest.approx(math.exp(3.0)),
+        "sop_loss": 0.5,
+        "sop_accuracy": 0.5,
+        "sbo_loss": 2.0,
+        "loss": 5.5,
+    }
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_every_objective_is_measured_by_its_own_names(name: str) -> None:
+    totals = empty_totals([name], CPU)
+    add_sums(totals, {name: sums_of(6.0, 1.0, 2.0)}, num_tokens=10)
+    metrics = named_metrics(totals, [name])
+    assert metrics.keys() >= set(OBJECTIVES[name].curve_names)
+    assert metrics["loss"] == metrics[OBJECTIVES[name].loss_name] == 3.0
+
+
+def test_a_meter_starts_anew_after_each_reading() -> None:
+    meter = Meter(Worker(), ["next_sentence"])
+    for loss in (4.0, 8.0):
+        totals = empty_totals(["next_sentence"], CPU)
+        add_sums(totals, {"next_sentence": sums_of(loss, 1.0, 4.0)}, num_tokens=10)
+        meter.add(totals, torch.tensor(0.5))
+        assert meter.read()["nsp_loss"] == loss / 4

@@ -1,0 +1,193 @@
+"""What the driver records of its runs: starts, events, failures, heartbeats, and patience with the registry.
+
+pytest tests/orchestrator/registry/test_recorder.py
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import RegistryError, RegistryUnavailableError, RunStoppedError, SpecError
+from orchestrator.registry import Registry
+from orchestrator.registry import recorder as recorder_module
+from orchestrator.registry.recorder import Recorder, retry_while_unavailable
+from orchestrator.results import (
+    CheckpointEvent,
+    Event,
+    MessageEvent,
+    MetricEvent,
+)
+from tests.orchestrator.postgres_server import find_binaries, running_server
+from tests.orchestrator.registry.samples import everything
+from tests.waiting import PATIENCE_S
+
+SWEEP = {
+    "kind": "sweep",
+    "name": "sst2 sweep",
+    "tags": ["first"],
+    "task": {"id": "sst2", "metric": None},
+    "recipe": {"learning_rate": 1e-4, "seed": 0, "init_from": "random"},
+}
+
+
+@pytest.fixture
+def recorder(registry: Registry) -> Recorder:
+    return Recorder(registry)
+
+
+def test_a_started_run_carries_what_its_spec_says(recorder: Recorder) -> None:
+    run = recorder.start(SWEEP, "f" * 64, name="tuesday", storage_path="storage/runs/x")
+    assert (run.name, run.experiment, run.kind, run.task, run.metric) == (
+        "tuesday",
+        "sst2 sweep",
+        "sweep",
+        "sst2",
+        None,
+    )
+    assert (run.state, run.attempt, run.fingerprint, run.storage_path) == ("RUNNING", 1, "f" * 64, "storage/runs/x")
+    assert run.pid is not None
+    assert run.host
+    assert recorder.registry.tags(run.id) == ["first"]
+    assert recorder.registry.parameters(run.id)["recipe.learning_rate"] == 1e-4
+
+
+def test_events_become_metrics_and_checkpoints(recorder: Recorder) -> None:
+    run = recorder.start({"kind": "pretrain"}, "f")
+    events: list[Event] = [
+        MetricEvent(1, "train", {"mlm_loss": 9.0}),
+        MessageEvent("step 1 of 2"),
+        CheckpointEvent(1, "checkpoints/1", "d", 10),
+        MetricEvent(2, "train", {"mlm_loss": 8.0}),
+    ]
+    recorder.record_events(run.id, events)
+    once = everything(recorder.registry)
+    recorder.record_events(run.id, events)
+    assert everything(recorder.registry) == once
+    assert recorder.registry.metrics.latest(run.id) == {"train.mlm_loss": 8.0}
+    assert [checkpoint.step for checkpoint in recorder.registry.checkpoints.of_run(run.id)] == [1]
+
+
+@pytest.mark.parametrize(
+    ("exception", "state", "error"),
+    [
+        (SpecError("spec.yaml: steps: must be at least 1"), "FAILED", "spec.yaml: steps: must be at least 1"),
+        (MemoryError(), "FAILED", "MemoryError"),
+        (RunStoppedError("stopped on request"), "STOPPED", "stopped on request"),
+        (KeyboardInterrupt(), "STOPPED", "KeyboardInterrupt"),
+    ],
+)
+def test_a_failure_is_recorded_with_its_reason(
+    recorder: Recorder, exception: BaseException, state: str, error: str
+) -> None:
+    run = recorder.start({"kind": "pretrain"}, "f")
+    recorder.fail(run.id, exception)
+    ended = recorder.registry.run(run.id)
+    assert (ended.state, ended.error) == (state, error)
+
+
+def test_a_driver_that_was_taken_over_stays_silent(location: str) -> None:
+    with Registry(location) as registry:
+        frozen, successor = Recorder(registry), Recorder(registry)
+        run = frozen.start({"kind": "pretrain"}, "f")
+        assert successor.resume(run.id).attempt == 2
+        frozen.fail(run.id, RuntimeError("woke up"))
+        assert registry.run(run.id).state == "RUNNING"
+
+
+@dataclass
+class Heart:
+    """Stands for `Registry.heartbeat`: fails as often as asked, then beats and says so."""
+
+    heartbeat: Callable[..., bool]
+    num_failures: int = 0
+    has_beaten: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self, run_id: str, attempt: int | None) -> bool:
+        if self.num_failures:
+            self.num_failures -= 1
+            raise RegistryError("away")
+        owned = self.heartbeat(run_id, attempt)
+        self.has_beaten.set()
+        return owned
+
+
+def test_heartbeats_keep_coming_until_the_block_ends(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, heart = recorder.start({"kind": "pretrain"}, "f"), Heart(recorder.registry.lifecycle.heartbeat)
+    monkeypatch.setattr(recorder.registry.lifecycle, "heartbeat", heart)
+    with recorder.heartbeating(run.id, interval_s=0.01) as superseded:
+        assert heart.has_beaten.wait(PATIENCE_S)
+        assert recorder.registry.run(run.id).heartbeat_at != run.heartbeat_at
+        assert not superseded.is_set()
+        Recorder(recorder.registry).resume(run.id)
+        assert superseded.wait(PATIENCE_S)
+
+
+def test_a_registry_that_is_away_for_a_while_ends_no_heartbeat(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, heart = recorder.start({"kind": "pretrain"}, "f"), Heart(recorder.registry.lifecycle.heartbeat, num_failures=3)
+    monkeypatch.setattr(recorder.registry.lifecycle, "heartbeat", heart)
+    with recorder.heartbeating(run.id, interval_s=0.01):
+        assert heart.has_beaten.wait(PATIENCE_S)
+    assert heart.num_failures == 0
+    assert recorder.registry.run(run.id).heartbeat_at != run.heartbeat_at
+
+
+def test_a_registry_that_does_not_answer_is_waited_for(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, refusals = recorder.start({"kind": "pretrain"}, "f"), [1, 2]
+    record_metrics = recorder.registry.metrics.record
+
+    def sometimes_away(*arguments: Any, **options: Any) -> int:
+        if refusals:
+            refusals.pop()
+            raise RegistryUnavailableError("The registry cannot be reached.")
+        return record_metrics(*arguments, **options)
+
+    monkeypatch.setattr(recorder_module, "RETRY_S", 0.001)
+    monkeypatch.setattr(recorder.registry.metrics, "record", sometimes_away)
+    recorder.record_events(run.id, [MetricEvent(1, "train", {"mlm_loss": 9.0})])
+    assert recorder.registry.metrics.latest(run.id) == {"train.mlm_loss": 9.0}
+    assert capsys.readouterr().err.count("cannot be reached") == 1
+
+
+def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise RegistryUnavailableError("away")
+
+    monkeypatch.setattr(recorder_module, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(recorder_module, "RETRY_S", 0.001)
+    with pytest.raises(RegistryUnavailableError):
+        retry_while_unavailable(refuse)
+
+
+def test_a_refusal_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise RegistryError("no such run")
+
+    monkeypatch.setattr(recorder_module, "RETRY_S", 60.0)
+    with pytest.raises(RegistryError, match="no such run"):
+        retry_while_unavailable(refuse)
+
+
+def test_a_postgresql_server_may_be_restarted_in_mid_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    binaries = find_binaries()
+    if binaries is None:
+        pytest.skip("no PostgreSQL: neither initdb nor pg_ctl on this machine")
+    with running_server(binaries) as server, Registry(server.url) as registry:
+        recorder = Recorder(registry)
+        run = recorder.start({"kind": "pretrain"}, "f")
+        recorder.record_events(run.id, [MetricEvent(1, "train", {"mlm_loss": 9.0})])
+        server.stop()
+        with pytest.raises(RegistryUnavailableError):
+            registry.run(run.id)
+        clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: server.start())
+        monkeypatch.setattr(recorder_module, "time", clock)
+        recorder.record_events(run.id, [MetricEvent(2, "train", {"mlm_loss": 8.0})])
+        assert list(registry.metrics.history(run.id).value) == [9.0, 8.0]

@@ -1,0 +1,43 @@
+"""Registered models: versions, folders, and names that are not there.
+
+pytest tests/orchestrator/registry/test_registered_models.py
+"""
+
+import pytest
+
+from orchestrator.errors import NotFoundError
+from orchestrator.registry import Registry
+from tests.orchestrator.registry.samples import model_result, new_run
+
+
+def test_models_count_their_versions_by_name_and_weights(registry: Registry) -> None:
+    run_id = new_run(registry, task="sst2")
+    assert registry.models.register("bert", model_result("a"), run_id) == 1
+    assert registry.models.register("bert", model_result("b")) == 2
+    assert registry.models.register("bert", model_result("a")) == 1
+    assert registry.models.register("other", model_result("a")) == 1
+    assert (registry.models.get("bert").version, registry.models.get("bert@1").digest) == (2, "a")
+    assert [model.label for model in registry.models.of_run(run_id)] == ["bert@1"]
+    assert sorted(registry.models.frame().name + registry.models.frame().version.astype(str)) == [
+        "bert1",
+        "bert2",
+        "other1",
+    ]
+    frame = registry.models.frame().set_index(["name", "version"])
+    assert frame.task["bert", 1] == "sst2"
+    assert frame.task.isna()["other", 1]
+
+
+def test_weights_that_are_made_again_are_found_in_their_newest_folder(registry: Registry) -> None:
+    for folder in ("runs/first/model", "runs/second/model"):
+        assert registry.models.register("bert", model_result("a", folder=folder)) == 1
+    assert registry.models.get("bert").folder == "runs/second/model"
+
+
+def test_a_model_that_is_not_there_is_named_with_candidates(registry: Registry) -> None:
+    with pytest.raises(NotFoundError, match="there is none yet"):
+        registry.models.get("bert")
+    registry.models.register("bert", model_result())
+    for name in ("brt", "bert@2", "bert@", "bert@99999999999999999999"):
+        with pytest.raises(NotFoundError, match="bert@1"):
+            registry.models.get(name)

@@ -1,0 +1,43 @@
+"""A tiny encoder and a tiny model of pairs with random weights, and documents and queries of the same few words."""
+
+from pathlib import Path
+
+from bert_core import BertConfig, BertForSentenceEmbedding, BertForSequenceClassification
+from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig
+from bert_core.text.tokenizer_training import train_wordpiece
+
+WORDS = "cats rest on the mat and wings lift planes while rain falls into a cold river near old stones"
+DOCUMENTS = [
+    {"_id": "a", "title": "cats", "text": "rest on the mat"},
+    {"_id": "b", "title": "", "text": "wings lift planes"},
+    {"_id": "c", "title": "", "text": ""},
+    {"_id": "d", "text": "rain falls into a cold river"},
+]
+QUERIES = [{"_id": "q1", "text": "a cold mat"}, {"_id": "q2", "text": "planes"}]
+JUDGMENTS = ["query-id\tcorpus-id\tscore", "q1\ta\t1", "q1\tb\t0", "q1\tc\t1", "q2\tb\t4"]
+CONFIG = {
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 24,
+}
+
+
+def save_encoder(folder: Path, seed: int) -> str:
+    """A folder of an encoder that embeds texts."""
+    tokenizer = train_wordpiece([WORDS] * 3, vocab_size=200, min_frequency=1)
+    config = BertConfig(vocab_size=tokenizer.vocab_size, **CONFIG)
+    embedding = SentenceEmbeddingConfig(pooling="max", max_seq_length=12)
+    BertForSentenceEmbedding(config, seed, embedding).save_pretrained(folder)
+    tokenizer.save(folder)
+    return str(folder)
+
+
+def save_pair_model(folder: Path, labels: list[str]) -> str:
+    """A folder of a model that classifies pairs of texts; with one label it gives a score."""
+    tokenizer = train_wordpiece([WORDS] * 3, vocab_size=200, min_frequency=1)
+    config = BertConfig(vocab_size=tokenizer.vocab_size, **CONFIG).with_labels(labels)
+    BertForSequenceClassification.from_config(config, seed=2).save_pretrained(folder)
+    tokenizer.save(folder)
+    return str(folder)
