@@ -25,15 +25,17 @@ from torch import Tensor
 from benchmarks.training_step import ENVIRONMENT
 from bert_core.optimization import linear_warmup_decay
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.finetuning.batches import make_batch
+from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import score_model
-from orchestrator.finetuning.heads import HeadModel, build_model, make_batch
+from orchestrator.finetuning.heads import HeadModel
 from orchestrator.finetuning.logits import autocast
 from orchestrator.finetuning.training import fine_tune
 from orchestrator.finetuning.trial import prepare_trial_features
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.yaml_text import parse_value
-from orchestrator.tasks import Features, Task, decode, load_task, majority_baseline, score
+from orchestrator.tasks import DecodingOptions, Features, Task, decode, load_task, majority_baseline, score
 from orchestrator.training.batch_order import Schedule, epoch_batches
 
 Scores = dict[str, float]
@@ -128,8 +130,8 @@ def score_there(reference: Any, model: HeadModel, task: Task, features: Features
         else:
             rows.append((output.logits[is_token] if features.head == "ner" else output.logits).float())
     logits = torch.cat(rows).numpy()
-    outputs = (logits[:, 0], logits[:, 1]) if features.head == "qa" else logits
-    predictions = decode(task, features, outputs, max_answer_length=recipe.max_answer_length)
+    examples, options = task.examples("validation"), DecodingOptions(recipe.max_answer_length)
+    predictions = decode(task, features, examples, logits, options)
     return dict(score(task, "validation", predictions))
 
 
@@ -158,7 +160,7 @@ def main() -> None:
         )
         for seed in arguments.seeds:
             recipe = spec.recipe.model_copy(update={"seed": seed})
-            model = build_model(task.head, task.labels, recipe, arguments.folder, tokenizer)
+            model = build_model(task, recipe, arguments.folder, tokenizer)
             architecture = getattr(transformers, model.config.family.architecture(type(model).__name__))
             reference = architecture(transformers.AutoConfig.for_model(**model.config.to_dict()))
             reference.load_state_dict(model.weight_names.to_file(model.state_dict()), strict=False)

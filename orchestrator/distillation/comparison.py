@@ -1,28 +1,17 @@
 """Teacher and student side by side: how often they say the same, how large they are, how fast."""
 
-from collections.abc import Sequence
-from statistics import fmean
 from time import perf_counter
-from typing import cast
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from bert_core.metrics import regression_metrics
-from orchestrator.finetuning.heads import HeadModel, compute_batch_logits, make_batch
+from orchestrator.finetuning.batches import make_batch
+from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.finetuning.logits import compute_logits
-from orchestrator.tasks import (
-    AnswerPrediction,
-    ChoicePrediction,
-    ClassPrediction,
-    Features,
-    LabelsPrediction,
-    Prediction,
-    TagsPrediction,
-    ValuePrediction,
-)
+from orchestrator.tasks import Features
 from orchestrator.training.batch_order import length_batches
 
 _MAX_TIMED_WINDOWS = 1024
@@ -32,37 +21,10 @@ _MAX_SLOTS = 16_384
 """Slots of a batch, were it padded."""
 
 
-def agreement(student: Sequence[Prediction], teacher: Sequence[Prediction]) -> float:
-    """The share of equal predictions: classes, choices, sets of labels, answers, words' tags; of values, Pearson's
-    correlation.
-    """
-    if isinstance(student[0], ValuePrediction):
-        values = [[cast(ValuePrediction, one).value for one in side] for side in (student, teacher)]
-        return regression_metrics(*values)["pearson"]
-    own, theirs = ([part for one in side for part in _decided(one)] for side in (student, teacher))
-    return fmean(part == other for part, other in zip(own, theirs, strict=True))
-
-
-def vector_agreement(student: HeadModel, teacher: HeadModel, features: Features) -> float:
+def vector_agreement(student: HeadModel, teacher: HeadModel, features: Features[Any]) -> float:
     """The mean cosine of both's vectors of a text."""
     own, theirs = (torch.from_numpy(compute_logits(model, features)) for model in (student, teacher))  # (2N, H)
     return float(F.cosine_similarity(own, theirs, dim=-1).mean())
-
-
-def _decided(prediction: Prediction) -> Sequence[object]:
-    """What is equal or not, without the probabilities behind it: for words each tag, else one value."""
-    match prediction:
-        case ClassPrediction():
-            return [prediction.label]
-        case LabelsPrediction():
-            return [prediction.labels]
-        case ChoicePrediction():
-            return [prediction.choice]
-        case TagsPrediction():
-            return prediction.tags
-        case AnswerPrediction():
-            return [prediction.text]
-    raise AssertionError(f"{prediction} is compared by its value")
 
 
 def compare_sizes(student: nn.Module, teacher: nn.Module) -> dict[str, float]:
@@ -72,7 +34,7 @@ def compare_sizes(student: nn.Module, teacher: nn.Module) -> dict[str, float]:
 
 
 @torch.inference_mode()
-def compare_speeds(student: HeadModel, teacher: HeadModel, features: Features) -> dict[str, float]:
+def compare_speeds(student: HeadModel, teacher: HeadModel, features: Features[Any]) -> dict[str, float]:
     """`examples_per_s` of both, and how many times as fast the student is, `speed_ratio`.
 
     Both go over the same batches in turn, so that what else the machine does slows both; the first batch, once over
@@ -91,9 +53,9 @@ def compare_speeds(student: HeadModel, teacher: HeadModel, features: Features) -
     return {"examples_per_s": own, "teacher.examples_per_s": theirs, "speed_ratio": own / theirs}
 
 
-def _seconds(model: HeadModel, features: Features, windows: np.ndarray) -> float:
+def _seconds(model: HeadModel, features: Features[Any], windows: np.ndarray) -> float:
     model.eval()
     batch = make_batch(features, windows, next(model.parameters()).device)
     begun_at = perf_counter()
-    compute_batch_logits(model, batch).cpu()  # waits for a GPU as well
+    HEADS[features.head].logits(model, batch).cpu()  # waits for a GPU as well
     return perf_counter() - begun_at

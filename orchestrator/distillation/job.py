@@ -10,17 +10,17 @@ Files, in the run's folder:
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 import torch
 
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.distillation.comparison import agreement, compare_sizes, compare_speeds, vector_agreement
-from orchestrator.distillation.objective import DistillationLoss
+from orchestrator.distillation.comparison import compare_sizes, compare_speeds, vector_agreement
 from orchestrator.distillation.student import build_student
+from orchestrator.distillation.task_loss import DistillationLoss
 from orchestrator.finetuning.checkpointed_training import CheckpointedTraining
-from orchestrator.finetuning.dual_encoder import DualEncoder
-from orchestrator.finetuning.evaluation import Scored, evaluate_model, score_model, with_labels_of
-from orchestrator.finetuning.heads import HeadModel
+from orchestrator.finetuning.evaluation import ScoredSplit, evaluate_model, score_model, with_labels_of
+from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.finetuning.model_folder import load_fine_tuned
 from orchestrator.finetuning.trial import baseline_metrics, prepare_trial_features, train_and_save
 from orchestrator.models.info import describe_model
@@ -49,7 +49,7 @@ class DistillJob:
     task: Task
     teacher_folder: str
     init_folder: str | None
-    """Of the model that `recipe.init_from` names"""
+    """Folder of the model that `recipe.init_from` names"""
     run_folder: str
     cache: str
     """Where tokenized features lie, on the storage"""
@@ -74,8 +74,7 @@ def distill(job: DistillJob, report: Callable[[Sequence[Event]], None]) -> Disti
     teacher_folder = local_copy(job.teacher_folder)
     teacher = load_fine_tuned(teacher_folder)
     task = with_labels_of(teacher, job.task, spec.teacher)
-    if isinstance(teacher.model, DualEncoder) and task.objective is not None:
-        teacher.model.set_objective(task.objective)
+    HEADS[task.head].set_objective(teacher.model, task.objective)
     student = build_student(spec, teacher, task, job.init_folder).to(device)
     teacher.model.to(device)
     train, validation = (
@@ -93,7 +92,7 @@ def distill(job: DistillJob, report: Callable[[Sequence[Event]], None]) -> Disti
     )
     loss = DistillationLoss(teacher.model, seen, spec.objective, recipe.precision, train.num_examples)
     data = (train, validation, *(features for features, _ in unlabeled))
-    kept = _keep_training(job, data, describe_model(str(teacher_folder), task.head).digest, report)
+    checkpoint = _checkpointed(job, data, describe_model(str(teacher_folder), task.head).digest, report)
     best, predictions_path = train_and_save(
         student,
         teacher.tokenizer,
@@ -102,9 +101,9 @@ def distill(job: DistillJob, report: Callable[[Sequence[Event]], None]) -> Disti
         validation,
         recipe,
         job.run_folder,
-        lambda events, score, number: kept.report(events),
+        lambda events, score, number: checkpoint.report(events),
         loss,
-        kept,
+        checkpoint,
     )
     return DistillResult(
         task=task.id,
@@ -115,7 +114,7 @@ def distill(job: DistillJob, report: Callable[[Sequence[Event]], None]) -> Disti
             **best.evaluation.scored.metrics,
             **teacher_metrics(theirs.metrics),
             **baseline_metrics(majority_baseline(task, "validation")),
-            **_compare(student.to(device), teacher.model, validation, best.evaluation.scored, theirs),
+            **_compare(task, student.to(device), teacher.model, validation, best.evaluation.scored, theirs),
         },
         test_metrics=_test(job),
         predictions_path=predictions_path,
@@ -127,16 +126,16 @@ def distill(job: DistillJob, report: Callable[[Sequence[Event]], None]) -> Disti
     )
 
 
-def _read_unlabeled(job: DistillJob, texts: Task, tokenizer: Tokenizer) -> tuple[Features, DatasetResult]:
+def _read_unlabeled(job: DistillJob, texts: Task, tokenizer: Tokenizer) -> tuple[Features[Any], DatasetResult]:
     """Texts as the model reads them, and what is recorded of them; the texts themselves go."""
     features = prepare_trial_features(texts, "train", job.spec.recipe, tokenizer, job.cache)
     return features, dataset_result(texts, {"train": features})
 
 
-def _keep_training(
-    job: DistillJob, data: Sequence[Features], teacher: str, report: Callable[[Sequence[Event]], None]
+def _checkpointed(
+    job: DistillJob, data: Sequence[Features[Any]], teacher: str, report: Callable[[Sequence[Event]], None]
 ) -> CheckpointedTraining:
-    """What keeps the training, and goes on with it by the same spec, on the same data, from the same teacher alone."""
+    """The training's checkpoints; one of another spec, other data or another teacher is refused."""
     identity = {
         "the spec": job.spec.fingerprint(),
         "the data": [part.fingerprint for part in data],
@@ -146,13 +145,18 @@ def _keep_training(
 
 
 def _compare(
-    student: HeadModel, teacher: HeadModel, validation: Features, own: Scored, theirs: Scored
+    task: Task,
+    student: HeadModel,
+    teacher: HeadModel,
+    validation: Features[Any],
+    own: ScoredSplit,
+    theirs: ScoredSplit,
 ) -> dict[str, float]:
-    """Agreement of predictions, or of vectors where the task is one of embeddings; sizes and speeds."""
-    if validation.head == "embedding":
+    """Agreement of predictions, or of vectors where the student imitates these; sizes and speeds."""
+    if HEADS[task.head].gives_vectors:
         alike = vector_agreement(student, teacher, validation)
     else:
-        alike = agreement(own.predictions, theirs.predictions)
+        alike = task.type.agreement(own.predictions, theirs.predictions)
     return {"agreement": alike, **compare_sizes(student, teacher), **compare_speeds(student, teacher, validation)}
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import Any
 
 import ray
@@ -47,7 +46,7 @@ def run_distillation(
     job = DistillJob(
         spec=spec,
         # Ray's processes have another working folder.
-        task=replace(task, files={split: absolute(path) for split, path in task.files.items()}),
+        task=task.at_absolute_paths(),
         teacher_folder=absolute(resolve_name("teacher", spec.teacher)),
         init_folder=None if init_from == RANDOM else absolute(resolve_name("init_from", init_from)),
         run_folder=absolute(run_folder),
@@ -72,7 +71,7 @@ def run_distillation(
 
 @contextmanager
 def waiting_for(work: Any, problem: str, remedy: str = "") -> Iterator[None]:
-    """A remote task goes with whoever stops waiting for it. Raises: RunFailedError for what Ray says went wrong."""
+    """Cancels a remote task when its caller stops waiting. Raises: RunFailedError for what Ray says went wrong."""
     try:
         yield
     except ray.exceptions.RayError as error:

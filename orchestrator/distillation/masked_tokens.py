@@ -55,14 +55,15 @@ class MaskedTokenLoss:
                 sums = model.packed_loss_sums(seqs, labels, counts.num_predictions)
             with torch.no_grad():
                 theirs = teacher.bert.encode(seqs)  # (T, H)
-            loss = objective.labels * loss_of_sums(sums, counts)
-            if objective.soft_targets:
+            loss = objective.labels_weight * loss_of_sums(sums, counts)
+            if objective.soft_targets_weight:
                 logits, targets = _common(model, seen[-1][positions], teacher, theirs[positions])  # (P, V) each
                 share = len(positions) / counts.num_predictions["masked_lm"]
-                loss = loss + objective.soft_targets * share * soft_target_loss(logits, targets, objective.temperature)
-            if objective.hidden_cosine:
+                soft = soft_target_loss(logits, targets, objective.temperature)
+                loss = loss + objective.soft_targets_weight * share * soft
+            if objective.hidden_cosine_weight:
                 share = seqs.num_tokens / counts.num_tokens
-                loss = loss + objective.hidden_cosine * share * hidden_cosine_loss(seen[-1], theirs)
+                loss = loss + objective.hidden_cosine_weight * share * hidden_cosine_loss(seen[-1], theirs)
         return sums, loss
 
 

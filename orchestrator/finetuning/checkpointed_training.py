@@ -19,12 +19,12 @@ from orchestrator.training.checkpoints import Checkpoints
 
 @dataclass(frozen=True)
 class TrainingSnapshot:
-    """How a training stands after an evaluation."""
+    """A training as it is after an evaluation."""
 
     step: int
     is_last: bool
     """Whether the training has ended with it"""
-    stale: int
+    num_bad_evaluations: int
     """Evaluations since the best one"""
     best: Mapping[str, Any]
     """The best evaluation, in values that JSON can hold"""
@@ -32,7 +32,7 @@ class TrainingSnapshot:
 
 
 class CheckpointedTraining:
-    """Keeps a training's standing, and what was reported until then, which may not be recorded when all is lost.
+    """Saves a training after an evaluation, and what was reported until then, which may not be recorded otherwise.
 
     Args:
         identity: what decides the weights beside the step, by name; a checkpoint of other values is refused.
@@ -50,15 +50,15 @@ class CheckpointedTraining:
         self._reported += events
         self._report(events)
 
-    def save(self, model: nn.Module, optimizer: Optimizer, standing: TrainingSnapshot) -> None:
+    def save(self, model: nn.Module, optimizer: Optimizer, snapshot: TrainingSnapshot) -> None:
         """Write a checkpoint in place of the one before. Raises: RunStoppedError when a later attempt has begun."""
-        values = {name: getattr(standing, name) for name in ("is_last", "stale", "best")}
+        values = {name: getattr(snapshot, name) for name in ("is_last", "num_bad_evaluations", "best")}
         reported = [asdict(event) for event in self._reported]
-        extra = {"identity": self._identity, "standing": values, "reported": reported}
-        self._checkpoints.save(standing.step, _with_best(model, standing.best_weights), optimizer, extra)
+        extra = {"identity": self._identity, "snapshot": values, "reported": reported}
+        self._checkpoints.save(snapshot.step, _with_best(model, snapshot.best_weights), optimizer, extra)
 
     def restore(self, model: nn.Module, optimizer: Optimizer) -> TrainingSnapshot | None:
-        """Load what was kept into model and optimizer; None when there is nothing.
+        """Load the checkpoint into model and optimizer; None when there is none.
 
         Raises: CheckpointError when it is damaged or of another identity.
         """
@@ -76,7 +76,7 @@ class CheckpointedTraining:
                 )
         self.report([MetricEvent(**values) for values in extra["reported"]])
         self._report([MessageEvent(f"goes on after step {event.step:,}")])
-        return TrainingSnapshot(event.step, best_weights=both[1].state_dict(), **extra["standing"])
+        return TrainingSnapshot(event.step, best_weights=both[1].state_dict(), **extra["snapshot"])
 
 
 def _with_best(model: nn.Module, best_weights: Mapping[str, Tensor]) -> nn.ModuleList:

@@ -51,7 +51,7 @@ class DualEncoder(BertForSentenceEmbedding):
         self.temperature = RecipeSpec().temperature
         self.classifier: PairClassifier | None = None
 
-    def prepare(self, objective: Objective, embedding: SentenceEmbeddingConfig, recipe: RecipeSpec) -> None:
+    def configure(self, objective: Objective, embedding: SentenceEmbeddingConfig, recipe: RecipeSpec) -> None:
         """Set what is trained on, and how tokens are pooled where the recipe says nothing else."""
         self.embedding = replace(
             embedding, pooling=recipe.pooling or embedding.pooling, max_seq_length=recipe.max_seq_length
@@ -64,8 +64,7 @@ class DualEncoder(BertForSentenceEmbedding):
 
     def set_objective(self, objective: Objective) -> None:
         """Set what the vectors are compared by. Raises: SpecError when classes are asked of a model without any."""
-        if objective == "classification" and self.classifier is None:
-            raise SpecError("this model has no classifier of pairs; evaluate one trained with objective classification")
+        check_classifier(objective, self.classifier is not None)
         self.objective = objective
 
     def packed_logits(self, seqs: PackedSequences) -> Tensor:
@@ -85,7 +84,7 @@ class DualEncoder(BertForSentenceEmbedding):
         return self.classifier.loss(first, second, targets)
 
     @torch.inference_mode()
-    def compare(self, embeddings: NDArray[np.float32]) -> NDArray[Any]:
+    def score_pairs(self, embeddings: NDArray[np.float32]) -> NDArray[Any]:
         """What is predicted of a split's pairs, from (2N, H): cosines (N,), logits (N, C), or for each first text the
         pairs whose second texts are nearest, (N, K).
         """
@@ -119,3 +118,9 @@ class DualEncoder(BertForSentenceEmbedding):
             weights = {"weight": self.classifier.weight.detach().contiguous()}
             atomic_write(Path(folder, CLASSIFIER_FILE), lambda temporary: save_file(weights, temporary))
         super().save_pretrained(folder)
+
+
+def check_classifier(objective: Objective, has_classifier: bool) -> None:
+    """See that classes are asked of a model with a classifier of pairs. Raises: SpecError."""
+    if objective == "classification" and not has_classifier:
+        raise SpecError("this model has no classifier of pairs; evaluate one trained with objective classification")

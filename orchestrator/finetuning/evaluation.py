@@ -1,78 +1,59 @@
-"""A model against a task's split: logits, predictions, scores."""
+"""A model against a task's split: outputs, predictions, scores."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import cast
+from dataclasses import dataclass
+from typing import Any
 
-from bert_core.heads import BertForTokenClassification
+from numpy.typing import NDArray
+
 from orchestrator.errors import SpecError
-from orchestrator.finetuning.dual_encoder import DualEncoder
-from orchestrator.finetuning.heads import HeadModel
-from orchestrator.finetuning.logits import compute_logits, decode_tags
+from orchestrator.finetuning.heads import HEADS, HeadModel
+from orchestrator.finetuning.logits import compute_logits
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
 from orchestrator.results import Split
 from orchestrator.specs.network import Precision
 from orchestrator.storage import local_copy
-from orchestrator.tasks import (
-    AnswerPrediction,
-    Example,
-    Features,
-    Outputs,
-    Prediction,
-    Task,
-    best_null_threshold,
-    build_features,
-    decode,
-    prepare_features,
-    score,
-    with_null_threshold,
-)
+from orchestrator.tasks import DecodingOptions, Features, Task, build_features, decode, prepare_features, score
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredSplit:
     """A split as a model predicts it."""
 
     metrics: Mapping[str, float]
-    predictions: Sequence[Prediction]
+    predictions: Sequence[Any]
+    """One of the task type's own class for each example."""
     null_threshold: float = 0.0
+    """Null margin above which "no answer" is predicted, where questions may be unanswerable."""
 
 
 def score_model(
     model: HeadModel,
     task: Task,
-    features: Features,
+    features: Features[Any],
     split: Split,
     max_answer_length: int,
     precision: Precision = "fp32",
     batch_size: int = 64,
     null_threshold: float | None = None,
-) -> Scored:
+) -> ScoredSplit:
     """Predict and score a split. Where questions may be unanswerable and no threshold is given, it is tuned here."""
-    outputs = compute_outputs(model, features, precision, batch_size)
-    predictions = decode(task, features, outputs, max_answer_length=max_answer_length)
-    if not task.unanswerable:
-        return Scored(score(task, split, predictions), predictions)
-    answers = cast(list[AnswerPrediction], predictions)
+    outputs, examples = compute_outputs(model, features, precision, batch_size), task.examples(split)
+    predictions = decode(task, features, examples, outputs, DecodingOptions(max_answer_length))
     if null_threshold is None:
-        null_threshold = best_null_threshold(task, split, answers)
-    answers = with_null_threshold(answers, null_threshold)
-    return Scored(score(task, split, answers), answers, null_threshold)
+        null_threshold = task.type.tune_null_threshold(task, examples, predictions)
+    predictions = task.type.with_null_threshold(task, predictions, null_threshold)
+    return ScoredSplit(score(task, split, predictions), predictions, null_threshold)
 
 
-def compute_outputs(model: HeadModel, features: Features, precision: Precision, batch_size: int) -> Outputs:
-    """The model's outputs in the form that `decode` takes."""
-    logits = compute_logits(model, features, precision, batch_size)
-    if isinstance(model, DualEncoder):
-        return model.compare(logits)
-    if isinstance(model, BertForTokenClassification) and model.crf is not None:
-        return decode_tags(model, features, logits)
-    return (logits[:, 0], logits[:, 1]) if features.head == "qa" else logits
+def compute_outputs(model: HeadModel, features: Features[Any], precision: Precision, batch_size: int) -> NDArray[Any]:
+    """The model's outputs for a split in the form that `decode` takes."""
+    return HEADS[features.head].outputs(model, features, compute_logits(model, features, precision, batch_size))
 
 
 def evaluate_model(
     folder: str, task: Task, split: Split, batch_size: int, cache: str
-) -> tuple[dict[str, float], list[Prediction]]:
+) -> tuple[dict[str, float], list[Any]]:
     """Scores and predictions of a model folder on a split, in fp32; a stored threshold for "no answer" is used.
 
     Raises: SpecError when the model's head or labels are not the task's; CheckpointError, TaskDataError.
@@ -80,55 +61,23 @@ def evaluate_model(
     fine_tuned = load_fine_tuned(local_copy(folder))
     record = fine_tuned.record
     as_model = with_labels_of(fine_tuned, task, folder)
-    if isinstance(fine_tuned.model, DualEncoder) and task.objective is not None:
-        fine_tuned.model.set_objective(task.objective)
-    features = prepare_features(
-        as_model,
-        split,
-        fine_tuned.tokenizer,
-        max_seq_length=record.max_seq_length,
-        doc_stride=record.doc_stride,
-        max_query_length=record.max_query_length,
-        context=record.context,
-        cache=cache,
-    )
+    HEADS[task.head].set_objective(fine_tuned.model, task.objective)
+    features = prepare_features(as_model, split, fine_tuned.tokenizer, record.feature_options, cache)
     outputs = compute_outputs(fine_tuned.model, features, "fp32", batch_size)
-    predictions = decode(
-        as_model,
-        features,
-        outputs,
-        max_answer_length=record.max_answer_length,
-        null_threshold=record.null_threshold,
-    )
-    return dict(score(task, split, predictions)), predictions
+    predictions = decode(as_model, features, as_model.examples(split), outputs, record.decoding_options)
+    return score(task, split, predictions), predictions
 
 
-def predict_examples(fine_tuned: FineTunedModel, examples: Sequence[Example], batch_size: int = 64) -> list[Prediction]:
-    """What the model says about examples that belong to no split, labeled or not."""
+def predict_examples(fine_tuned: FineTunedModel, examples: Sequence[Any], batch_size: int = 64) -> list[Any]:
+    """Predictions for examples of the model's task type that belong to no split, labeled or not."""
     record, task = fine_tuned.record, fine_tuned.task()
-    features = build_features(
-        record.head,
-        task.labels,
-        examples,
-        fine_tuned.tokenizer,
-        max_seq_length=record.max_seq_length,
-        doc_stride=record.doc_stride,
-        max_query_length=record.max_query_length,
-        context=record.context,
-        columns=record.columns,
-    )
-    return decode(
-        task,
-        features,
-        compute_outputs(fine_tuned.model, features, "fp32", batch_size),
-        examples=examples,
-        max_answer_length=record.max_answer_length,
-        null_threshold=record.null_threshold,
-    )
+    features = build_features(task, examples, fine_tuned.tokenizer, record.feature_options)
+    outputs = compute_outputs(fine_tuned.model, features, "fp32", batch_size)
+    return decode(task, features, examples, outputs, record.decoding_options)
 
 
 def with_labels_of(fine_tuned: FineTunedModel, task: Task, folder: str) -> Task:
-    """The task with its labels in the order of the model's outputs, and its columns as the model has learnt them; a
+    """The task with its labels in the order of the model's outputs, and its columns as the model has learned them; a
     model with nameless labels takes the task's.
 
     Raises: SpecError when the model has another head, other labels or other columns.
@@ -146,8 +95,8 @@ def with_labels_of(fine_tuned: FineTunedModel, task: Task, folder: str) -> Task:
             f"{', '.join(task.columns.names) or 'none'}: "
             "name the same in task.numerical_columns and categorical_columns"
         )
-    task = replace(task, columns=columns)
-    if task.predicts in ("multiple_choice", "regression", "qa", "retrieval"):
+    task = task.with_same_examples(columns=columns)
+    if not task.type.has_labels(task.objective):
         return task
     labels = fine_tuned.labels
     if len(labels) == len(task.labels) and all(label == f"LABEL_{n}" for n, label in enumerate(labels)):
@@ -157,4 +106,4 @@ def with_labels_of(fine_tuned: FineTunedModel, task: Task, folder: str) -> Task:
             f"{folder} knows the labels {', '.join(labels)}; task {task.id} has {', '.join(task.labels)}: "
             "evaluate it on the task that it was fine-tuned for"
         )
-    return replace(task, labels=labels)
+    return task.with_same_examples(labels=labels)

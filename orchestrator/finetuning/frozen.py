@@ -7,17 +7,18 @@ storage, where all trials of the same encoder find them; of a split's tokens onl
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bert_core.constants import IGNORE_INDEX
-from orchestrator.finetuning.heads import HeadModel, make_batch
+from orchestrator.finetuning.batches import make_batch
+from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.finetuning.logits import autocast
 from orchestrator.specs.network import Precision
 from orchestrator.tasks import Features, keep_features
+from orchestrator.tasks.features import A
 from orchestrator.training.batch_order import length_batches
 
 _STATES_VERSION = 1
@@ -28,29 +29,33 @@ _MAX_TOKENS = 8_192
 """Slots of a batch through the encoder, were it padded: bounds the memory that all layers' outputs take."""
 
 
-def freeze(splits: Sequence[Features], model: HeadModel, precision: Precision, cache: str) -> list[Features]:
+def freeze(splits: Sequence[Features[A]], model: HeadModel, precision: Precision, cache: str) -> list[Features[A]]:
     """Splits with the outputs that the model's head reads, from the cache or computed and kept there."""
     config = asdict(model.config.with_dropout(0.0))
     arithmetic = {name: value for name, value in config.items() if name not in _ABOVE}
     place = [next(model.parameters()).device.type, torch.get_num_threads()]  # both decide the last bits
     encoder = [_STATES_VERSION, _digest(model), arithmetic, precision, place]
 
-    def freeze_one(features: Features) -> Features:
-        parts = [features.fingerprint, *encoder, _reads_every_token(model, features)]
+    def freeze_one(features: Features[A]) -> Features[A]:
+        reads_all = HEADS[features.head].tokens_read(model.config, features) is None
+        parts = [features.fingerprint, *encoder, reads_all]
         key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        arrays_type = type(features.head_arrays)
         return keep_features(
-            cache, key, features.head, features.split, lambda: compute_states(features, model, precision)
+            cache, key, arrays_type, features.head, features.split, lambda: compute_states(features, model, precision)
         )
 
     return [freeze_one(features) for features in splits]
 
 
 @torch.inference_mode()
-def compute_states(features: Features, model: HeadModel, precision: Precision = "fp32") -> Features:
+def compute_states(features: Features[A], model: HeadModel, precision: Precision = "fp32") -> Features[A]:
     """The features of the tokens that the head reads, with what the encoder gives for them."""
     model.eval()
     device = next(model.parameters()).device
-    rows = np.arange(len(features.input_ids)) if _reads_every_token(model, features) else _rows(features)
+    rows = HEADS[features.head].tokens_read(model.config, features)
+    if rows is None:
+        rows = np.arange(len(features.input_ids))
     states: NDArray[np.float32] | None = None
     for windows in length_batches(features.lengths, len(rows), _MAX_TOKENS):
         seqs = make_batch(features, windows, device).seqs
@@ -58,38 +63,12 @@ def compute_states(features: Features, model: HeadModel, precision: Precision = 
             values = model.bert.layer_pooling.select(model.bert.layer_outputs(seqs)).float().cpu().numpy()
         tokens = features.token_index(windows)
         places = np.minimum(np.searchsorted(rows, tokens), len(rows) - 1)
-        kept = rows[places] == tokens
+        is_read = rows[places] == tokens
         if states is None:
             states = np.empty((len(rows), *values.shape[1:]), np.float32)
-        states[places[kept]] = values[kept]
+        states[places[is_read]] = values[is_read]
     assert states is not None, "a split has at least one example"
-    return _reduced(features, rows, states)
-
-
-def _reads_every_token(model: HeadModel, features: Features) -> bool:
-    config = model.config  # a causal model pools the last token, which is not among `_rows`
-    return features.head == "qa" or config.num_lstm_layers > 0 or config.causal_attention
-
-
-def _rows(features: Features) -> NDArray[np.int64]:
-    """The tokens that are classified, ascending; each window's first is among them."""
-    firsts = features.cu_seqlens[:-1]
-    labeled = np.flatnonzero(features.token_labels != IGNORE_INDEX)
-    return np.unique(np.concatenate([firsts, labeled, features.word_starts]))
-
-
-def _reduced(features: Features, rows: NDArray[np.int64], states: NDArray[np.float32]) -> Features:
-    is_ner, is_qa = features.head == "ner", features.head == "qa"
-    return replace(
-        features,
-        input_ids=features.input_ids[rows],
-        token_type_ids=features.token_type_ids[rows],
-        cu_seqlens=np.searchsorted(rows, features.cu_seqlens),
-        token_labels=features.token_labels[rows] if is_ner else features.token_labels,
-        word_starts=np.searchsorted(rows, features.word_starts),
-        offsets=features.offsets[rows] if is_qa else features.offsets,
-        states=states,
-    )
+    return features.at_tokens(rows, states)
 
 
 def _digest(model: HeadModel) -> str:

@@ -1,6 +1,6 @@
 """A head's outputs for a whole split, in the split's own order.
 
-Shapes: W windows, T tokens, K words, C classes.
+Shapes: W windows, T tokens, C classes.
 """
 
 from collections.abc import Callable
@@ -11,18 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bert_core.constants import IGNORE_INDEX
-from bert_core.heads import BertForTokenClassification
-from orchestrator.finetuning.heads import HeadModel, compute_batch_logits, make_batch
+from orchestrator.finetuning.batches import make_batch
+from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.specs.network import Precision
 from orchestrator.tasks import Features
 from orchestrator.training.batch_order import length_batches
 
 _MAX_SLOTS = 16_384
 """Slots of an evaluation batch, were it padded: bounds the memory that attention takes."""
-
-_MAX_SENTENCES = 512
-"""Sentences that are decoded at a time."""
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
@@ -33,7 +29,7 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
 @torch.inference_mode()
 def compute_logits(
     model: HeadModel,
-    features: Features,
+    features: Features[Any],
     precision: Precision = "fp32",
     batch_size: int = 64,
     allocate: Callable[[tuple[int, int], type[np.float32]], NDArray[np.float32]] = np.empty,
@@ -46,33 +42,16 @@ def compute_logits(
     was_training = model.training
     model.eval()
     device = next(model.parameters()).device
-    by_token = features.head in ("ner", "qa")
-    rows = len(features.input_ids) if by_token else features.num_windows
+    head = HEADS[features.head]
+    rows = len(features.input_ids) if head.gives_token_outputs else features.num_windows
     logits: NDArray[np.float32] | None = None
     for windows in length_batches(features.lengths, batch_size, _MAX_SLOTS):
         with autocast(device, precision):
-            values = compute_batch_logits(model, make_batch(features, windows, device)).cpu().numpy()
+            values = head.logits(model, make_batch(features, windows, device)).cpu().numpy()
         values = values.reshape(len(values), -1)
         if logits is None:
             logits = allocate((rows, values.shape[1]), np.float32)
-        logits[features.token_index(windows) if by_token else windows] = values
+        logits[features.token_index(windows) if head.gives_token_outputs else windows] = values
     model.train(was_training)
     assert logits is not None, "a split has at least one example"
     return logits
-
-
-@torch.inference_mode()
-def decode_tags(
-    model: BertForTokenClassification, features: Features, logits: NDArray[np.float32]
-) -> NDArray[np.int64]:
-    """The tag of each word on its first sub-token, -100 elsewhere: (T, C) → (T,).
-
-    A sentence is decoded as one, however many windows its words lie in.
-    """
-    device = next(model.parameters()).device
-    words = torch.from_numpy(logits[features.word_starts]).to(device)  # (K, C)
-    lengths = torch.split(torch.from_numpy(features.num_words.astype(np.int64)).to(device), _MAX_SENTENCES)
-    sentences = torch.split(words, [int(some.sum()) for some in lengths])
-    tags = np.full(len(logits), IGNORE_INDEX, np.int64)
-    tags[features.word_starts] = torch.cat(list(map(model.decode, sentences, lengths))).cpu().numpy()
-    return tags

@@ -1,23 +1,20 @@
 """A fine-tuned model's folder: Hugging Face's layout, its tokenizer, and how text becomes its input and its answers."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bert_core.checkpoints.sentence_transformers import MODULES_FILE
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.finetuning.dual_encoder import DualEncoder
-from orchestrator.finetuning.heads import HEAD_MODELS, HeadModel
+from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.recipe import Context
 from orchestrator.specs.task import Head, Objective
 from orchestrator.storage import write_folder
-from orchestrator.tasks import Example, TabularColumns, Task
+from orchestrator.tasks import TASK_TYPES, DecodingOptions, FeatureOptions, TabularColumns, TaskDefinition
 from orchestrator.tasks.tabular_columns import NO_COLUMNS
-from orchestrator.tasks.text_files import BadRecords
 
 RECORD_FILE = "fine_tuning.json"
 
@@ -44,8 +41,18 @@ class FineTuningRecord:
     objective: Objective | None = None
     """What the vectors of a pair were trained on (embedding)"""
 
+    @property
+    def feature_options(self) -> FeatureOptions:
+        """The options that texts become windows with."""
+        return FeatureOptions(self.max_seq_length, self.doc_stride, self.max_query_length, self.context)
 
-def record_of(task: Task, recipe: RecipeSpec, null_threshold: float) -> FineTuningRecord:
+    @property
+    def decoding_options(self) -> DecodingOptions:
+        """The options that predictions are decoded with."""
+        return DecodingOptions(self.max_answer_length, self.null_threshold)
+
+
+def record_of(task: TaskDefinition, recipe: RecipeSpec, null_threshold: float) -> FineTuningRecord:
     """The record of a trial's model."""
     return FineTuningRecord(
         task=task.id,
@@ -76,28 +83,19 @@ class FineTunedModel:
         """Class names in the order of the model's outputs."""
         return tuple(label for _, label in sorted(self.model.config.id2label.items()))
 
-    def task(self) -> Task:
+    def task(self) -> TaskDefinition:
         """The task as the model knows it, for examples that come from no file."""
         record = self.record
-        has_labels = "classification" in (record.head, record.objective) or record.head in ("multi_label", "ner")
-        return Task(
+        task_type = TASK_TYPES[record.head]
+        return TaskDefinition(
             id=record.task,
-            head=record.head,
-            labels=self.labels if has_labels else (),
+            type=task_type,
+            labels=self.labels if task_type.has_labels(record.objective) else (),
             metric=record.metric,
-            files={},
-            reader=_NoReader(),
             unanswerable=record.unanswerable,
             columns=record.columns,
             objective=record.objective,
         )
-
-
-class _NoReader:
-    """Reads nothing: the reader of a task without files."""
-
-    def read(self, path: str, bad: BadRecords) -> Iterator[Example]:
-        raise AssertionError(f"a task without files was asked for {path}")
 
 
 def save_model_folder(model: HeadModel, tokenizer: Tokenizer, record: FineTuningRecord, folder: str) -> None:
@@ -117,9 +115,9 @@ def load_fine_tuned(folder: Path) -> FineTunedModel:
     record = read_record(folder, config)
     tokenizer = Tokenizer.load(folder)
     tokenizer.check_fits(config.vocab_size)
-    model = HEAD_MODELS[record.head].from_pretrained(folder)
-    if isinstance(model, DualEncoder) and record.objective is not None:
-        model.set_objective(record.objective)
+    head = HEADS[record.head]
+    model: HeadModel = head.model_type.from_pretrained(folder)
+    head.set_objective(model, record.objective)
     return FineTunedModel(model, tokenizer, record)
 
 
@@ -143,27 +141,20 @@ def _guess_record(folder: Path, config: BertConfig) -> FineTuningRecord:
     architectures: Sequence[str] = json.loads((folder / "config.json").read_text(encoding="utf-8")).get(
         "architectures", ()
     )
-    names = {head: config.family.architecture(model.__name__) for head, model in HEAD_MODELS.items()}
-    head = next((head for head, name in names.items() if name in architectures), None)
-    if head is None and (folder / MODULES_FILE).exists():
-        head = "embedding"
+    head = next((name for name, head in HEADS.items() if head.recognizes(folder, config, architectures)), None)
     if head is None:
         raise CheckpointError(
             f"{folder} has no head for a task (its architectures: {', '.join(architectures) or 'none'}); "
             "fine-tune it first: a sweep with init_from"
         )
-    if head == "classification" and config.problem_type == "multi_label_classification":
-        head = "multi_label"
-    elif head == "classification" and config.num_labels == 1:
-        head = "regression"
-    usual = RecipeSpec()
+    usual, task_type = RecipeSpec(), TASK_TYPES[head]
     return FineTuningRecord(
         task="",
         head=head,
         metric="",
-        max_seq_length=min(384 if head == "qa" else usual.max_seq_length, config.max_seq_length),
+        max_seq_length=min(task_type.usual_max_seq_length or usual.max_seq_length, config.max_seq_length),
         doc_stride=usual.doc_stride,
         max_query_length=usual.max_query_length,
         max_answer_length=usual.max_answer_length,
-        objective="cosine" if head == "embedding" else None,
+        objective=task_type.usual_objective,
     )

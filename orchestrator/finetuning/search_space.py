@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from pydantic import ValidationError
 
 from orchestrator.errors import SpecError
+from orchestrator.finetuning.recipe_checks import check_recipe
 from orchestrator.search import SEARCHES
 from orchestrator.search.axes import Point, Scalar
 from orchestrator.search.base import Search
@@ -17,23 +18,6 @@ from orchestrator.specs.problems import rule_of
 from orchestrator.specs.recipe import UNFROZEN_FIELDS
 from orchestrator.specs.task import Head, Objective
 from orchestrator.training.batch_order import num_evaluations
-
-_HEADS_ABOVE: tuple[Head, ...] = ("classification", "multi_label", "multiple_choice", "regression", "ner", "qa")
-_CONCERNED: Mapping[str, tuple[tuple[Head, ...], str]] = {
-    **dict.fromkeys(
-        ("frozen", "unfreeze_every_epochs", "layer_pooling"),
-        (_HEADS_ABOVE, "an embedding has no head above its encoder"),
-    ),
-    **dict.fromkeys(
-        ("token_decoder", "num_lstm_layers", "lstm_hidden_size", "context"),
-        (("ner",), "it is for words and their tags (ner)"),
-    ),
-    **dict.fromkeys(
-        ("doc_stride", "max_query_length", "max_answer_length"), (("qa",), "it is for questions on passages (qa)")
-    ),
-    **dict.fromkeys(("pooling", "temperature"), (("embedding",), "it is for vectors of texts (embedding)")),
-}
-"""The recipe's fields that mean nothing to some heads: the heads that they concern, and why no other."""
 
 
 @dataclass(frozen=True)
@@ -104,34 +88,15 @@ def check_space(spec: SweepSpec, head: Head, objective: Objective | None = None)
     """Refuse, before anything runs, a range whose inner values its field cannot take, fields that contradict one
     another somewhere in the space, and fields that do not concern the task's head or objective. Raises: SpecError.
     """
-    for name in UNFROZEN_FIELDS if True in listed_values(spec, "frozen") else ():
+    for name in UNFROZEN_FIELDS if True in listed_values(spec, "freeze_encoder") else ():
         if listed_values(spec, name) != (RecipeSpec.model_fields[name].default,):
-            raise SpecError(f"frozen and {name} contradict one another; sweep over them in two specs")
+            raise SpecError(f"freeze_encoder and {name} contradict one another; sweep over them in two specs")
     if 0 in listed_values(spec, "num_lstm_layers") and listed_values(spec, "lstm_hidden_size") != (None,):
         raise SpecError(
             "space.num_lstm_layers has 0, where recipe.lstm_hidden_size says nothing; sweep over them in two specs"
         )
     plan_trials(spec, {name: axis.value_at(0.382) for name, axis in spec.axes.items()}, 0)
-    if head == "retrieval":
-        raise SpecError("task.head: a retrieval task is evaluated, not learnt; learn pairs with head: embedding")
-    check_recipe(spec.recipe, head, spec.space)
-    if objective not in (None, "in_batch_negatives"):
-        reason = f"it is for finding partners (in_batch_negatives); the task's objective is {objective}"
-        _refuse_given("temperature", spec.recipe, spec.space, reason)
-
-
-def check_recipe(recipe: RecipeSpec, head: Head, axes: Container[str] = ()) -> None:
-    """Refuse fields that do not concern the task's head, set or varied as one of the axes. Raises: SpecError."""
-    for name, (heads, reason) in _CONCERNED.items():
-        if head not in heads:
-            _refuse_given(name, recipe, axes, f"{reason}; the task's head is {head}")
-
-
-def _refuse_given(name: str, recipe: RecipeSpec, axes: Container[str], reason: str) -> None:
-    value = getattr(recipe, name)
-    if name in axes or value != RecipeSpec.model_fields[name].default:
-        section, given = ("space", "the axis") if name in axes else ("recipe", repr(value))
-        raise SpecError(f"{section}.{name}: {reason}: leave {given} out")
+    check_recipe(spec.recipe, head, objective, spec.space)
 
 
 def most_evaluations(spec: SweepSpec) -> int:

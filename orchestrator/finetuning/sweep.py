@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from typing import Any
 
 from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import RunFailedError
+from orchestrator.finetuning.building import check_fit
 from orchestrator.finetuning.evaluation import evaluate_model
-from orchestrator.finetuning.heads import check_fit
 from orchestrator.finetuning.search_space import check_space, listed_values, most_evaluations
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress, first_reason
 from orchestrator.finetuning.trial import TrialJob, baseline_metrics, prepare_trial_features, run_trial, trial_folder
@@ -61,7 +62,7 @@ def run_sweep(
     validation split, the earlier one of equals; pruned trials do not compete.
 
     Args:
-        task: the spec's task.
+        task: the spec's task; each of its splits is read once.
         run_folder: where an earlier attempt, if any, left its files.
         storage: for what runs share.
         resolve_name: the folder of a model or tokenizer that a recipe's field names, from field and name.
@@ -73,8 +74,8 @@ def run_sweep(
     # Tune gives each trial a working folder of its own.
     run_folder, storage = absolute(run_folder), absolute(storage)
     check_space(spec, task.head, task.objective)
-    task = replace(task, files={split: absolute(path) for split, path in task.files.items()})
-    task.file("train")  # a task without one cannot be learnt
+    task = task.at_absolute_paths()
+    task.file("train")  # a task without one cannot be learned
     cache = join(storage, "tasks")
     points_file = join(run_folder, "points.json")
     folders = _resolve_folders(spec, resolve_name)
@@ -133,7 +134,7 @@ def _prepare_data(
     on_progress(f"task {task.id}: reading and tokenizing")
     if "test" in task.files:
         task.read("test")  # what is wrong with it shows now, not after the trials
-    features: dict[Split, Features] = {}
+    features: dict[Split, Features[Any]] = {}
     for recipe in _listed_recipes(spec):
         is_random = recipe.init_from == RANDOM
         folder = local_copy(folders[str(recipe.tokenizer) if is_random else recipe.init_from])

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from itertools import count, islice
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -16,11 +16,11 @@ from bert_core.counter_random import derive_key
 from bert_core.layerwise import unfreeze_top_layers
 from bert_core.optimization import build_optimizer, linear_warmup_decay, set_learning_rate
 from orchestrator.errors import RunFailedError
+from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.checkpointed_training import CheckpointedTraining, TrainingSnapshot
-from orchestrator.finetuning.heads import Batch, HeadModel, compute_loss, make_batch
+from orchestrator.finetuning.heads import HEADS, Batch, HeadModel
 from orchestrator.finetuning.logits import autocast
 from orchestrator.specs import RecipeSpec
-from orchestrator.specs.task import Head
 from orchestrator.tasks import Features
 from orchestrator.training.batch_order import Schedule, epoch_batches
 
@@ -28,7 +28,8 @@ _CHECK_EVERY_STEPS = 20
 """The loss is looked at this often: seldom enough not to hold up a GPU."""
 
 Scored = TypeVar("Scored")
-Loss = Callable[[Head, HeadModel, Batch], Tensor]
+Loss = Callable[[HeadModel, Batch], Tensor]
+"""What a training makes smaller: a model's loss on a batch, a scalar."""
 
 
 class DivergedError(RunFailedError):
@@ -37,7 +38,7 @@ class DivergedError(RunFailedError):
 
 @dataclass(frozen=True)
 class Evaluation(Generic[Scored]):
-    """The model as it stood after a step: the score that ranks, and whatever else the caller wants kept with it."""
+    """An evaluation of the model after a step: the score that ranks, and what else the caller wants to have with it."""
 
     step: int
     number: int
@@ -53,7 +54,7 @@ class Evaluation(Generic[Scored]):
 
 
 @dataclass
-class Best(Generic[Scored]):
+class BestEvaluation(Generic[Scored]):
     """The best evaluation so far, and the weights it saw; the earlier one where scores are equal."""
 
     evaluation: Evaluation[Scored]
@@ -62,13 +63,13 @@ class Best(Generic[Scored]):
 
 def fine_tune(
     model: HeadModel,
-    features: Features,
+    features: Features[Any],
     recipe: RecipeSpec,
     evaluate: Callable[[], tuple[float, Scored]],
     on_evaluation: Callable[[Evaluation[Scored], float], None],
-    loss: Loss = compute_loss,
-    kept: CheckpointedTraining | None = None,
-) -> Best[Scored]:
+    loss: Loss | None = None,
+    checkpoint: CheckpointedTraining | None = None,
+) -> BestEvaluation[Scored]:
     """Train the model by its recipe; it ends with the best step's weights.
 
     Order, dropout and updates are functions of recipe and data: the same device, thread count and torch give the same
@@ -78,22 +79,24 @@ def fine_tune(
         evaluate: gives the model's score on validation data, higher being better, and what comes with it.
         on_evaluation: told of each evaluation and the best score so far; raising ends the training.
         loss: what is made smaller, of a batch; the labels' loss when left out.
-        kept: keeps the training after each evaluation, and says from where to go on.
+        checkpoint: saves the training after each evaluation, and says from where to go on.
 
-    Raises: DivergedError when the loss is not finite; CheckpointError when what was kept cannot be used.
+    Raises: DivergedError when the loss is not finite; CheckpointError when a saved training cannot be used.
     """
+    if loss is None:
+        loss = HEADS[features.head].compute_loss
     schedule = Schedule(len(features.group_lengths), recipe.batch_size, recipe.epochs, recipe.evaluations_per_epoch)
     optimizer = build_optimizer(
         model, recipe.learning_rate, recipe.weight_decay, layer_decay=recipe.layer_learning_rate_decay
     )
     num_warmup = round(recipe.warmup_ratio * schedule.num_steps)
     meter = _Meter()
-    best: Best[Scored] | None = None
-    num_done = stale = 0
-    standing = None if kept is None else kept.restore(model, optimizer)
-    if standing is not None:
-        num_done = schedule.num_steps if standing.is_last else standing.step
-        stale, best = standing.stale, _best_again(model, standing, evaluate)
+    best: BestEvaluation[Scored] | None = None
+    num_done = num_bad_evaluations = 0
+    snapshot = None if checkpoint is None else checkpoint.restore(model, optimizer)
+    if snapshot is not None:
+        num_done = schedule.num_steps if snapshot.is_last else snapshot.step
+        num_bad_evaluations, best = snapshot.num_bad_evaluations, _best_again(model, snapshot, evaluate)
     evaluation_numbers = {step: number for number, step in enumerate(schedule.evaluation_steps, start=1)}
     model.train()
     for step, groups in enumerate(islice(_batches(features, recipe), num_done, schedule.num_steps), start=num_done + 1):
@@ -110,7 +113,7 @@ def fine_tune(
         train_loss, examples_per_s = meter.read(step)
         score, scored = evaluate()
         is_better = best is None or score > best.evaluation.score
-        stale = 0 if is_better else stale + 1
+        num_bad_evaluations = 0 if is_better else num_bad_evaluations + 1
         evaluation = Evaluation(
             step=step,
             number=evaluation_numbers[step],
@@ -119,13 +122,13 @@ def fine_tune(
             train_loss=train_loss,
             learning_rate=recipe.learning_rate * factor,
             examples_per_s=examples_per_s,
-            is_last=step == schedule.num_steps or stale == recipe.patience,
+            is_last=step == schedule.num_steps or num_bad_evaluations == recipe.patience,
         )
         if best is None or is_better:
-            best = Best(evaluation, _copy_weights(model))
+            best = BestEvaluation(evaluation, _copy_weights(model))
         on_evaluation(evaluation, best.evaluation.score)
-        if kept is not None:
-            kept.save(model, optimizer, _standing(evaluation, stale, best))
+        if checkpoint is not None:
+            checkpoint.save(model, optimizer, _snapshot(evaluation, num_bad_evaluations, best))
         if evaluation.is_last:
             break
         meter.restart()
@@ -134,24 +137,26 @@ def fine_tune(
     return best
 
 
-def _standing(evaluation: Evaluation[Scored], stale: int, best: Best[Scored]) -> TrainingSnapshot:
-    """How a training stands after an evaluation; what comes with the best score is not kept, but made again."""
+def _snapshot(
+    evaluation: Evaluation[Scored], num_bad_evaluations: int, best: BestEvaluation[Scored]
+) -> TrainingSnapshot:
+    """The training after an evaluation; what comes with the best score is not saved, but made again."""
     values = {part.name: getattr(best.evaluation, part.name) for part in fields(Evaluation) if part.name != "scored"}
-    return TrainingSnapshot(evaluation.step, evaluation.is_last, stale, values, best.weights)
+    return TrainingSnapshot(evaluation.step, evaluation.is_last, num_bad_evaluations, values, best.weights)
 
 
 def _best_again(
-    model: HeadModel, standing: TrainingSnapshot, evaluate: Callable[[], tuple[float, Scored]]
-) -> Best[Scored]:
+    model: HeadModel, snapshot: TrainingSnapshot, evaluate: Callable[[], tuple[float, Scored]]
+) -> BestEvaluation[Scored]:
     """The best evaluation of a training that goes on, with what comes with its score."""
     weights = _copy_weights(model)
-    model.load_state_dict(standing.best_weights)
-    best = Best(Evaluation(**standing.best, scored=evaluate()[1]), dict(standing.best_weights))
+    model.load_state_dict(snapshot.best_weights)
+    best = BestEvaluation(Evaluation(**snapshot.best, scored=evaluate()[1]), dict(snapshot.best_weights))
     model.load_state_dict(weights)
     return best
 
 
-def _batches(features: Features, recipe: RecipeSpec) -> Iterator[NDArray[np.int64]]:
+def _batches(features: Features[Any], recipe: RecipeSpec) -> Iterator[NDArray[np.int64]]:
     """Groups of windows: what a loss is made of must not be torn apart."""
     lengths = features.group_lengths
     for epoch in count():
@@ -160,7 +165,7 @@ def _batches(features: Features, recipe: RecipeSpec) -> Iterator[NDArray[np.int6
 
 def _step(
     model: HeadModel,
-    features: Features,
+    features: Features[Any],
     windows: NDArray[np.int64],
     recipe: RecipeSpec,
     optimizer: torch.optim.Optimizer,
@@ -173,7 +178,7 @@ def _step(
     batch = make_batch(features, windows, device)
     torch.manual_seed(derive_key(recipe.seed, "dropout", step))
     with autocast(device, recipe.precision):
-        value = loss(features.head, model, batch)
+        value = loss(model, batch)
     optimizer.zero_grad(set_to_none=True)
     value.backward()  # type: ignore[no-untyped-call]
     torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.max_grad_norm)

@@ -16,27 +16,30 @@ from bert_core.errors import BertCoreError
 from bert_core.layerwise import unfreeze_top_layers
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import OrchestratorError
+from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.checkpointed_training import CheckpointedTraining
-from orchestrator.finetuning.evaluation import Scored, score_model
+from orchestrator.finetuning.evaluation import ScoredSplit, score_model
 from orchestrator.finetuning.frozen import freeze
-from orchestrator.finetuning.heads import HeadModel, build_model, compute_loss
+from orchestrator.finetuning.heads import HeadModel
 from orchestrator.finetuning.model_folder import record_of, save_model_folder
 from orchestrator.finetuning.search_space import TrialPlan
-from orchestrator.finetuning.training import Best, Evaluation, Loss, fine_tune
+from orchestrator.finetuning.training import BestEvaluation, Evaluation, Loss, fine_tune
 from orchestrator.results import MetricEvent, Split, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import join, local_copy
-from orchestrator.tasks import Features, Task, prediction_rows, prepare_features, write_prediction_rows
+from orchestrator.tasks import FeatureOptions, Features, Task, prediction_rows, prepare_features, write_prediction_rows
 
 Report = Callable[[Sequence[MetricEvent], float | None, int], None]
-"""Told of each evaluation: its events, the best score so far (None: the last one, there is nothing to decide), its
-number."""
+"""Function that is told of each evaluation: its events, the best score so far, its number.
+
+The score is None at the last evaluation, after which there is nothing to decide.
+"""
 
 Kept = TypeVar("Kept")
 _KEPT: dict[str, dict[tuple[object, ...], Any]] = {}
-"""By job."""
+"""What the trials of a process share, by job."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,7 @@ def _reason(error: Exception) -> str:
     return line if isinstance(error, OrchestratorError | BertCoreError) else f"{type(error).__name__}: {line}"
 
 
-def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[Best[Scored], str]:
+def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluation[ScoredSplit], str]:
     """Returns the best evaluation and where its predictions lie; the weights lie beside them."""
     recipe = plan.recipe
     device = torch.device("cuda" if job.use_gpu else "cpu")
@@ -121,9 +124,8 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[Best[Scored]
     tokenizer = _keep(job, ("tokenizer", tokenizer_folder), lambda: Tokenizer.load(_local(job, tokenizer_folder)))
     train, validation = (_features(job, task, split, recipe, tokenizer) for split in ("train", "validation"))
     init_folder = None if recipe.init_from == RANDOM else str(_local(job, job.folders[recipe.init_from]))
-    extra = task.columns.width
-    model = build_model(task.head, task.labels, recipe, init_folder, tokenizer, extra, task.objective).to(device)
-    if recipe.frozen:
+    model = build_model(task, recipe, init_folder, tokenizer).to(device)
+    if recipe.freeze_encoder:
         train, validation = freeze((train, validation), model, recipe.precision, job.cache)
         unfreeze_top_layers(model, 0)
     folder = trial_folder(job.run_folder, plan.key)
@@ -134,29 +136,29 @@ def train_and_save(
     model: HeadModel,
     tokenizer: Tokenizer,
     task: Task,
-    train: Features,
-    validation: Features,
+    train: Features[Any],
+    validation: Features[Any],
     recipe: RecipeSpec,
     folder: str,
     report: Report,
-    loss: Loss = compute_loss,
-    kept: CheckpointedTraining | None = None,
-) -> tuple[Best[Scored], str]:
+    loss: Loss | None = None,
+    checkpoint: CheckpointedTraining | None = None,
+) -> tuple[BestEvaluation[ScoredSplit], str]:
     """Train a model by its recipe; the best step's weights go to `folder`/model, the predictions beside them.
 
     Returns the best evaluation and where its predictions lie. Raises: DivergedError; what `report` raises;
-    CheckpointError when what was `kept` of an interrupted training cannot be used.
+    CheckpointError when the `checkpoint` of an interrupted training cannot be used.
     """
     steps_per_epoch = -(-len(train.group_lengths) // recipe.batch_size)
 
-    def evaluate() -> tuple[float, Scored]:
+    def evaluate() -> tuple[float, ScoredSplit]:
         scored = score_model(model, task, validation, "validation", recipe.max_answer_length, recipe.precision)
         return scored.metrics[task.metric], scored
 
-    def on_evaluation(evaluation: Evaluation[Scored], best_score: float) -> None:
+    def on_evaluation(evaluation: Evaluation[ScoredSplit], best_score: float) -> None:
         report(_events(evaluation, steps_per_epoch), None if evaluation.is_last else best_score, evaluation.number)
 
-    best = fine_tune(model, train, recipe, evaluate, on_evaluation, loss, kept)
+    best = fine_tune(model, train, recipe, evaluate, on_evaluation, loss, checkpoint)
     save_model_folder(
         model.cpu(), tokenizer, record_of(task, recipe, best.evaluation.scored.null_threshold), join(folder, "model")
     )
@@ -166,7 +168,7 @@ def train_and_save(
     return best, predictions_path
 
 
-def _events(evaluation: Evaluation[Scored], steps_per_epoch: int) -> tuple[MetricEvent, MetricEvent]:
+def _events(evaluation: Evaluation[ScoredSplit], steps_per_epoch: int) -> tuple[MetricEvent, MetricEvent]:
     epoch = evaluation.step / steps_per_epoch
     training = {
         "loss": evaluation.train_loss,
@@ -179,27 +181,19 @@ def _events(evaluation: Evaluation[Scored], steps_per_epoch: int) -> tuple[Metri
     )
 
 
-def _features(job: TrialJob, task: Task, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer) -> Features:
-    options = (recipe.max_seq_length, recipe.doc_stride, recipe.max_query_length, recipe.context)
+def _features(job: TrialJob, task: Task, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer) -> Features[Any]:
     return _keep(
         job,
-        ("features", split, tokenizer.fingerprint, *options),
+        ("features", split, tokenizer.fingerprint, FeatureOptions.of_recipe(recipe)),
         lambda: prepare_trial_features(task, split, recipe, tokenizer, job.cache),
     )
 
 
-def prepare_trial_features(task: Task, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer, cache: str) -> Features:
+def prepare_trial_features(
+    task: Task, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer, cache: str
+) -> Features[Any]:
     """A split's features as a recipe wants them, from the cache where they are there."""
-    return prepare_features(
-        task,
-        split,
-        tokenizer,
-        max_seq_length=recipe.max_seq_length,
-        doc_stride=recipe.doc_stride,
-        max_query_length=recipe.max_query_length,
-        context=recipe.context,
-        cache=cache,
-    )
+    return prepare_features(task, split, tokenizer, FeatureOptions.of_recipe(recipe), cache)
 
 
 def _local(job: TrialJob, folder: str) -> Path:

@@ -1,4 +1,4 @@
-"""Lines in blocks, and what a model answers to one.
+"""Lines in blocks, and what a model predicts for one.
 
 A block is what is answered at a time, its lines in batches by length. Which lines make one depends on the file alone,
 so an answer's bytes are the same whoever computes it.
@@ -26,20 +26,20 @@ class LineBlock:
 
 
 @dataclass(frozen=True)
-class Answers:
-    """The answers to a block."""
+class PredictedBlock:
+    """A model's answers to a block of lines."""
 
     data: bytes
-    """As it stands in the output, which is the blocks' data one after the other."""
+    """Bytes of the output, which is the blocks' data one after the other."""
     num_lines: int
     num_truncated: int = 0
     """Lines of which the model read the beginning only."""
 
 
-class Answerer(Protocol):
+class LinePredictor(Protocol):
     """A model that answers blocks, each from its lines alone. Raises: InputError, naming the line."""
 
-    def __call__(self, block: LineBlock) -> Answers:
+    def __call__(self, block: LineBlock) -> PredictedBlock:
         """The answers, in the lines' order."""
 
 
@@ -57,14 +57,14 @@ def line_blocks(lines: Iterable[str]) -> Iterator[LineBlock]:
         yield LineBlock(tuple(held))
 
 
-def answer_blocks(answerer: Answerer, blocks: Iterable[LineBlock], file: str) -> Iterator[Answers]:
+def predict_blocks(predictor: LinePredictor, blocks: Iterable[LineBlock], file: str) -> Iterator[PredictedBlock]:
     """The answers to a file's blocks. Raises: InputError, naming file and line."""
     for block in blocks:
         try:
-            answers = answerer(block)
+            predicted = predictor(block)
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
-        yield answers
+        yield predicted
 
 
 def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from bert_core.checkpoints.atomic_files import atomic_write
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.errors import InputError
-from orchestrator.inference.blocks import Answers, LineBlock, json_lines, line_blocks
-from orchestrator.retrieval.embedding import embed_texts, load_embedder
+from orchestrator.inference.blocks import LineBlock, PredictedBlock, json_lines, line_blocks
+from orchestrator.retrieval.text_vectors import embed_texts, load_embedder
 from orchestrator.storage.text_lines import check_has, numbered_lines, parse_line
 
 
 class LineEmbedder:
-    """Answers as JSON lines, an `embedding` beside what the line said, or as rows (H,) of a matrix."""
+    """PredictedBlock as JSON lines, an `embedding` beside what the line said, or as rows (H,) of a matrix."""
 
     def __init__(self, embedder: TextEmbedder, as_matrix: bool = False) -> None:
         """Vectors alone, as they lie in memory, where a matrix is asked for."""
@@ -29,7 +29,7 @@ class LineEmbedder:
 
     @classmethod
     def load(cls, folder: str, as_matrix: bool = False, device: str = "cpu") -> Self:
-        """From any encoder's folder. Raises: CheckpointError, TokenizerError."""
+        """An embedder of any encoder's folder. Raises: CheckpointError, TokenizerError."""
         return cls(load_embedder(folder, device), as_matrix)
 
     def embed(self, block: LineBlock) -> tuple[list[dict[str, Any]], NDArray[np.float32]]:
@@ -38,7 +38,7 @@ class LineEmbedder:
         numbers = [number for number, _ in block.lines]
         return values, embed_texts(self.embedder, [some["text"] for some in values], numbers)
 
-    def __call__(self, block: LineBlock) -> Answers:
+    def __call__(self, block: LineBlock) -> PredictedBlock:
         """The answers, in the lines' order."""
         num_truncated = self.embedder.num_truncated
         values, vectors = self.embed(block)
@@ -48,7 +48,7 @@ class LineEmbedder:
             data = json_lines(
                 {**some, "embedding": vector.tolist()} for some, vector in zip(values, vectors, strict=True)
             )
-        return Answers(data, len(values), self.embedder.num_truncated - num_truncated)
+        return PredictedBlock(data, len(values), self.embedder.num_truncated - num_truncated)
 
 
 def embed(folder: str, lines: Iterable[str]) -> Iterator[tuple[dict[str, Any], NDArray[np.float32]]]:

@@ -7,21 +7,21 @@ from orchestrator.cluster.addresses import names_no_cluster
 from orchestrator.cluster.capacity import node_resources
 from orchestrator.cluster.connection import connect
 from orchestrator.errors import ClusterError, InputError
-from orchestrator.inference.blocks import Answerer, Answers, answer_blocks, line_blocks
+from orchestrator.inference.blocks import LinePredictor, PredictedBlock, line_blocks, predict_blocks
 from orchestrator.settings import Settings
 from orchestrator.storage import exists
 from orchestrator.storage.text_lines import stream_lines
 
 
-def answer_file(
-    load: Callable[[str], Answerer],
+def predict_file(
+    load: Callable[[str], LinePredictor],
     folder: str,
     file: str,
     settings: Settings,
     num_workers: int | None = None,
     num_gpus: float = 0.0,
     tell: Callable[[str], None] = lambda line: None,
-) -> Iterator[Answers]:
+) -> Iterator[PredictedBlock]:
     """The answers to a file's blocks, in order; the same bytes from this process and from any number of workers.
 
     Args:
@@ -36,18 +36,18 @@ def answer_file(
     if not exists(file):
         raise InputError(f"there is no file {file}; check the path")
     if num_workers is None and names_no_cluster(settings):
-        yield from answer_blocks(load(folder), line_blocks(stream_lines(file)), file)
+        yield from predict_blocks(load(folder), line_blocks(stream_lines(file)), file)
         return
-    from orchestrator.inference.workers import answer_on_ray
+    from orchestrator.inference.workers import predict_on_ray
 
     with connect(settings, num_cpus=num_workers or 1):
         count = _fitting(num_workers, num_gpus)
         tell(f"{count} worker{'s' if count > 1 else ''} on Ray")
-        yield from answer_on_ray(load, folder, file, count, num_gpus)
+        yield from predict_on_ray(load, folder, file, count, num_gpus)
 
 
 def _fitting(num_workers: int | None, num_gpus: float) -> int:
-    """So many workers, or as many as the nodes have room for. Raises: ClusterError."""
+    """Number of workers: those asked for, or as many as the nodes have room for. Raises: ClusterError."""
     each = {"CPU": 1.0} | ({"GPU": num_gpus} if num_gpus else {})
     room = sum(min(math.floor(node.get(name, 0.0) / need) for name, need in each.items()) for node in node_resources())
     if room < (num_workers or 1):

@@ -5,8 +5,8 @@ from typing import Any, Self
 
 from orchestrator.finetuning.evaluation import predict_examples
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
-from orchestrator.inference.blocks import Answers, LineBlock, json_lines, line_blocks
-from orchestrator.inference.requests import read_line, to_answer, to_example
+from orchestrator.inference.blocks import LineBlock, PredictedBlock, json_lines, line_blocks
+from orchestrator.inference.requests import parse_request
 from orchestrator.storage import local_copy
 
 
@@ -21,26 +21,24 @@ class Predictor:
 
     @classmethod
     def load(cls, folder: str, batch_size: int = 64, device: str = "cpu") -> Self:
-        """From a model folder. Raises: CheckpointError, TokenizerError."""
+        """A predictor of a model folder. Raises: CheckpointError, TokenizerError."""
         model = load_fine_tuned(local_copy(folder))
         model.model.to(device)
         return cls(model, batch_size)
 
     def predict(self, block: LineBlock) -> list[dict[str, Any]]:
         """One answer for each line. Raises: InputError, naming the line."""
-        inputs = [read_line(line, number, self.task) for number, line in block.lines]
-        examples = [
-            to_example(values, number, self.task) for values, (number, _) in zip(inputs, block.lines, strict=True)
-        ]
+        requests = [parse_request(line, number, self.task) for number, line in block.lines]
+        examples = [self.task.type.example_of(self.task, request) for request in requests]
         predictions = predict_examples(self.model, examples, self.batch_size)
         return [
-            {**values, **to_answer(prediction, self.task)}
-            for values, prediction in zip(inputs, predictions, strict=True)
+            {**request.values, **self.task.type.answer(self.task, prediction)}
+            for request, prediction in zip(requests, predictions, strict=True)
         ]
 
-    def __call__(self, block: LineBlock) -> Answers:
+    def __call__(self, block: LineBlock) -> PredictedBlock:
         """The answers, in the lines' order."""
-        return Answers(json_lines(self.predict(block)), len(block.lines))
+        return PredictedBlock(json_lines(self.predict(block)), len(block.lines))
 
 
 def predict(folder: str, lines: Iterable[str], batch_size: int = 64) -> Iterator[dict[str, Any]]:

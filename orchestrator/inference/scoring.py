@@ -1,14 +1,16 @@
 """A model's scores on a split of a task."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from orchestrator.errors import InputError
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.results import EvaluationResult, Split
+from orchestrator.retrieval.collections import is_searched
 from orchestrator.retrieval.reranking import Reranking
 from orchestrator.retrieval.searching import INDEXES, rank_queries
 from orchestrator.storage import join
-from orchestrator.tasks import Prediction, Task, prediction_rows, score, write_prediction_rows
+from orchestrator.tasks import Task, prediction_rows, score, write_prediction_rows
 
 
 def evaluate(
@@ -24,14 +26,15 @@ def evaluate(
     """Scores of a model's folder on a split of a task; per-example predictions go to a JSONL file where one is named.
 
     Args:
+        task: loaded; its split is read once.
         storage: where tokenized examples and document indexes are kept.
         reranking: scores the first hits of a retrieval task again.
     """
     if reranking is not None:
         check_reranks(task)
-    found: Sequence[Prediction]
+    found: Sequence[Any]
     counts: dict[str, int] = {}
-    if task.head == "retrieval":
+    if is_searched(task):
         kept = join(storage, INDEXES)
         found, counts = rank_queries(folder, task, split, reranking, on_progress, kept)
         metrics = score(task, split, found)
@@ -44,5 +47,5 @@ def evaluate(
 
 def check_reranks(task: Task) -> None:
     """See that a task has hits that a reranker can score. Raises: InputError."""
-    if task.head != "retrieval":
+    if not is_searched(task):
         raise InputError(f"task {task.id} is no retrieval: it has no hits to score again; leave rerank out")

@@ -16,20 +16,20 @@ from ray.exceptions import RayError
 from bert_core.errors import BertCoreError
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context
 from orchestrator.errors import ClusterError, InputError, OrchestratorError, last_line
-from orchestrator.inference.blocks import Answerer, Answers, answer_blocks, line_blocks
+from orchestrator.inference.blocks import LinePredictor, PredictedBlock, line_blocks, predict_blocks
 from orchestrator.storage import exists
 from orchestrator.storage.text_lines import stream_lines
 from orchestrator.storage.uris import absolute
 
 BYTES_PER_WORKER = 64 << 20
-"""Of blocks and answers on their way, about; the reader waits where it is ahead of its workers by more."""
+"""Bytes of blocks and answers on their way, about; the reader waits where it is ahead of its workers by more."""
 
 Batch = dict[str, NDArray[np.object_]]
 
 
-def answer_on_ray(
-    load: Callable[[str], Answerer], folder: str, file: str, num_workers: int, num_gpus: float = 0.0
-) -> Iterator[Answers]:
+def predict_on_ray(
+    load: Callable[[str], LinePredictor], folder: str, file: str, num_workers: int, num_gpus: float = 0.0
+) -> Iterator[PredictedBlock]:
     """The answers to a file's blocks, in order, by the connected Ray.
 
     Args:
@@ -41,7 +41,7 @@ def answer_on_ray(
     with data_context(num_workers, num_workers * BYTES_PER_WORKER) as context:
         context.execution_options.preserve_order = True
         context.target_max_block_size = 1  # every block of lines is a block of Ray's, and so a task
-        answers = (
+        predicted = (
             ray.data.from_items([absolute(file)])  # no task that reads, which would want a CPU
             .map_batches(
                 _read,
@@ -64,7 +64,7 @@ def answer_on_ray(
             )
         )
     try:
-        for row in answers.iter_rows():
+        for row in predicted.iter_rows():
             if isinstance(row["item"], Exception):
                 raise row["item"]
             yield row["item"]
@@ -86,26 +86,26 @@ def _read(batch: Batch) -> Iterator[Batch]:
 class _Worker:
     """Holds the model, or what was wrong with it."""
 
-    def __init__(self, load: Callable[[str], Answerer], folder: str, file: str) -> None:
+    def __init__(self, load: Callable[[str], LinePredictor], folder: str, file: str) -> None:
         self._file = file
-        self._answerer: Answerer | OrchestratorError | BertCoreError
+        self._predictor: LinePredictor | OrchestratorError | BertCoreError
         try:
             _check_reachable(folder)
-            self._answerer = load(folder)
+            self._predictor = load(folder)
         except (OrchestratorError, BertCoreError) as error:
-            self._answerer = error
+            self._predictor = error
 
     def __call__(self, batch: Batch) -> Batch:
-        answerer, (item,) = self._answerer, batch["item"]
-        if isinstance(answerer, Exception):
-            return _batch(answerer)
+        predictor, (item,) = self._predictor, batch["item"]
+        if isinstance(predictor, Exception):
+            return _batch(predictor)
         if isinstance(item, Exception):
             return _batch(item)
         try:
-            (answers,) = answer_blocks(answerer, [item], self._file)
+            (predicted,) = predict_blocks(predictor, [item], self._file)
         except (OrchestratorError, BertCoreError) as error:
             return _batch(error)
-        return _batch(answers)
+        return _batch(predicted)
 
 
 def _check_reachable(path: str) -> None:

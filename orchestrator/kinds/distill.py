@@ -6,7 +6,7 @@ from typing import Any
 from bert_core.config import BertConfig
 from bert_core.distillation import student_config
 from orchestrator.distillation.student import check_widths
-from orchestrator.finetuning.search_space import check_recipe
+from orchestrator.finetuning.recipe_checks import check_recipe
 from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
 from orchestrator.kinds.facts import estimate_prefix, memory_text, size_text, step_facts, task_facts
 from orchestrator.kinds.messages import comparison_line, message_line

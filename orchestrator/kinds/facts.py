@@ -38,4 +38,4 @@ def task_facts(task: Task) -> Iterator[Fact]:
 
 def estimate_prefix(task: Task) -> str:
     """The word before a count of steps that is an estimate: a long passage gives several windows to train on."""
-    return "about " if task.head in ("ner", "qa") else ""
+    return "about " if task.type.splits_long_examples else ""

@@ -4,9 +4,8 @@ from bert_core.checkpoints.pretrained import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
-from orchestrator.finetuning.dual_encoder import CLASSIFIER_FILE, DualEncoder
 from orchestrator.finetuning.evaluation import with_labels_of
-from orchestrator.finetuning.heads import HEAD_MODELS
+from orchestrator.finetuning.heads import HEADS
 from orchestrator.finetuning.model_folder import FineTunedModel, read_record
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.specs.parts import task_of
@@ -26,10 +25,10 @@ def check_teacher(teacher: str, task: Task, inputs: Resolved) -> None:
     folder = local_copy(inputs.folder("teacher", teacher), skip=(WEIGHTS_FILE,))
     config = BertConfig.from_pretrained(folder)
     record = read_record(folder, config)
-    model = HEAD_MODELS[record.head](config, seed=None)  # without storage: only its labels are asked for
+    head = HEADS[record.head]
+    model = head.model_type(config, seed=None)  # without storage: only its labels are asked for
     with_labels_of(FineTunedModel(model, Tokenizer.load(folder), record), task, teacher)
-    if isinstance(model, DualEncoder) and task.objective is not None and not (folder / CLASSIFIER_FILE).exists():
-        model.set_objective(task.objective)
+    head.check_objective(folder, task.objective)
 
 
 def _check_stage(teacher: str, task: Task, inputs: Resolved) -> None:

@@ -11,12 +11,12 @@ from orchestrator.storage.text_lines import numbered_lines, parse_line, stream_l
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class CollectionDocument:
     """A text that can be found."""
 
     id: str
     text: str
-    """With its title before it, where it has one."""
+    """The document's text, after its title where it has one."""
 
 
 @dataclass
@@ -26,7 +26,7 @@ class DocumentFile:
     path: str
     num_empty: int = 0
 
-    def __iter__(self) -> Iterator[Document]:
+    def __iter__(self) -> Iterator[CollectionDocument]:
         """Raises: InputError, naming file and line, also where an id stands twice."""
         seen: set[str] = set()
         self.num_empty = 0
@@ -44,14 +44,14 @@ class DocumentFile:
                 self.num_empty += 1
 
 
-def _read_document(line: str, number: int) -> Document:
+def _read_document(line: str, number: int) -> CollectionDocument:
     values = parse_line(line, number)
     if isinstance(values, str):
-        return Document(str(number), values.strip())
+        return CollectionDocument(str(number), values.strip())
     texts = [values.get("title") or "", values.get("text")]
     if not all(isinstance(text, str) for text in texts):
         raise InputError(
             f"line {number}: a document needs text, and its title is text; it has: {', '.join(values)[:200]}"
         )
     name = values.get("_id", values.get("id", number))
-    return Document(str(name), " ".join(filter(None, (str(text).strip() for text in texts))))
+    return CollectionDocument(str(name), " ".join(filter(None, (str(text).strip() for text in texts))))

@@ -6,14 +6,14 @@ documents that nobody has judged count as not relevant.
 
 import random
 from collections.abc import Iterator, Sequence
-from typing import cast
 
 from orchestrator.errors import InputError
 from orchestrator.results import Split
+from orchestrator.retrieval.collections import collection_of
 from orchestrator.retrieval.document_index import OnProgress
 from orchestrator.retrieval.searching import open_searcher
-from orchestrator.tasks import QueryExample, Task
-from orchestrator.tasks.retrieval import RetrievalReader
+from orchestrator.tasks import Task
+from orchestrator.tasks.types.beir import QueryExample
 
 RELEVANT = "yes"
 NOT_RELEVANT = "no"
@@ -35,8 +35,8 @@ def mine_pairs(
 
     Raises: InputError, also where no relevant document of the split has a text; CheckpointError, TaskDataError.
     """
-    reader = cast(RetrievalReader, task.reader)
-    queries = cast(Sequence[QueryExample], task.examples(split))
+    reader = collection_of(task)
+    queries: Sequence[QueryExample] = task.examples(split)
     with open_searcher(model, reader.documents, None, None, on_progress, cache=cache) as searcher:
         rankings, any_relevant = searcher.search([query.text for query in queries], candidates), False
         for number, (query, hits) in enumerate(zip(queries, rankings, strict=True), start=1):

@@ -2,16 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 
-from orchestrator.errors import InputError
 from orchestrator.finetuning.evaluation import predict_examples
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
 from orchestrator.retrieval.document_index import FoundDocument
 from orchestrator.storage import local_copy
-from orchestrator.tasks import ClassificationExample, ClassPrediction, RegressionExample, ValuePrediction
+from orchestrator.tasks.types.requests import Request
 
 
 @dataclass(frozen=True)
@@ -32,9 +30,10 @@ class Reranker:
     def __init__(self, asked: Reranking, batch_size: int = 64) -> None:
         """Raises: InputError when the model says nothing about pairs or has no such label; CheckpointError."""
         self.model: FineTunedModel = load_fine_tuned(local_copy(asked.folder))
+        self.task = self.model.task()
         self.candidates = asked.candidates
         self.batch_size = batch_size
-        self.label = _place_of_label(self.model, asked)
+        self._relevance = self.task.type.relevance(self.task, asked.label, asked.folder)
 
     def rerank(self, query: str, hits: Sequence[FoundDocument]) -> list[FoundDocument]:
         """The hits in their new order; equal scores keep theirs."""
@@ -46,30 +45,7 @@ class Reranker:
         return [*(first[place]._replace(score=scores[place]) for place in order), *hits[self.candidates :]]
 
     def _score(self, query: str, texts: Sequence[str]) -> list[float]:
-        kind = RegressionExample if self.label is None else ClassificationExample
-        examples = [kind(str(number), query, text) for number, text in enumerate(texts)]
-        predictions = predict_examples(self.model, examples, self.batch_size)
-        if self.label is None:
-            return [prediction.value for prediction in cast(list[ValuePrediction], predictions)]
-        return [prediction.probabilities[self.label] for prediction in cast(list[ClassPrediction], predictions)]
-
-
-def _place_of_label(model: FineTunedModel, asked: Reranking) -> int | None:
-    """The place of the class that counts; None for a model that gives a score."""
-    head, labels = model.record.head, ", ".join(model.labels)
-    if head == "regression":
-        if asked.label is not None:
-            raise InputError(f"{asked.folder} gives a score and has no label {asked.label!r}; leave relevant out")
-        return None
-    if head != "classification":
-        raise InputError(
-            f"{asked.folder} is a model for {head}; documents are scored again by one fine-tuned on pairs of texts, "
-            "for regression or classification"
-        )
-    if asked.label not in model.labels:
-        wrong = "" if asked.label is None else f", and {asked.label!r} is none of them"
-        raise InputError(
-            f"{asked.folder} knows the labels {labels}{wrong}; name the one that marks a document that answers as "
-            "relevant"
-        )
-    return model.labels.index(asked.label)
+        head, keys = self.task.head, self.task.type.request_keys
+        requests = (Request({"text": query, "text_pair": text}, n, head, keys) for n, text in enumerate(texts, start=1))
+        examples = [self.task.type.example_of(self.task, request) for request in requests]
+        return [self._relevance(prediction) for prediction in predict_examples(self.model, examples, self.batch_size)]

@@ -4,10 +4,10 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import cast
 
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.results import Split
+from orchestrator.retrieval.collections import collection_of
 from orchestrator.retrieval.document_index import (
     DocumentIndex,
     FoundDocument,
@@ -15,11 +15,12 @@ from orchestrator.retrieval.document_index import (
     index_fingerprint,
     open_document_index,
 )
-from orchestrator.retrieval.embedding import embed_texts, embedder_fingerprint, load_embedder
 from orchestrator.retrieval.reranking import Reranker, Reranking
+from orchestrator.retrieval.text_vectors import embed_texts, embedder_fingerprint, load_embedder
 from orchestrator.storage import join
-from orchestrator.tasks import QueryExample, RankingPrediction, Task
-from orchestrator.tasks.retrieval import RetrievalReader
+from orchestrator.tasks import Task
+from orchestrator.tasks.types.beir import QueryExample
+from orchestrator.tasks.types.retrieval import RankingPrediction
 
 _QUERIES_AT_A_TIME = 256
 INDEXES = "indexes"
@@ -99,8 +100,8 @@ def rank_queries(
 
     Their vectors stay in the cache, where there is one, for the next time. Raises as `open_searcher`; TaskDataError.
     """
-    reader = cast(RetrievalReader, task.reader)
-    queries = cast(Sequence[QueryExample], task.examples(split))
+    reader = collection_of(task)
+    queries: Sequence[QueryExample] = task.examples(split)
     with open_searcher(model, reader.documents, None, reranking, on_progress, cache=cache) as searcher:
         rankings = [
             RankingPrediction(tuple(hit.id for hit in hits), tuple(hit.score for hit in hits))

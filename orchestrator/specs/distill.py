@@ -14,22 +14,24 @@ from orchestrator.specs.task import TaskSpec
 class ObjectiveSpec(Section):
     """What the student learns from: a sum of losses by their weights, of which one at least is above 0."""
 
-    soft_targets: float = identity(
+    soft_targets_weight: float = identity(
         1.0,
         "Weight of the divergence from the teacher's softened outputs, over classes, tokens, an answer's places or the "
         "vocabulary; in regression, from its values; the squared distance from its vectors (embedding).",
         ge=0.0,
     )
-    labels: float = identity(0.0, "Weight of the loss of the task's labels, or of masked tokens.", ge=0.0)
-    hidden_cosine: float = identity(
+    labels_weight: float = identity(0.0, "Weight of the loss of the task's labels, or of masked tokens.", ge=0.0)
+    hidden_cosine_weight: float = identity(
         0.0, "Weight of the angle between both's last hidden states, which must be equally wide.", ge=0.0
     )
     temperature: float = identity(2.0, "Divides both's logits before the softmax; above 1 is softer.", gt=0.0)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if not self.soft_targets + self.labels + self.hidden_cosine:
-            raise ValueError("soft_targets, labels and hidden_cosine are all 0; give one of them a weight above 0")
+        if not self.soft_targets_weight + self.labels_weight + self.hidden_cosine_weight:
+            raise ValueError(
+                "soft_targets_weight, labels_weight and hidden_cosine_weight are all 0; give one a value above 0"
+            )
         return self
 
 
@@ -81,9 +83,10 @@ class DistillSpec(Spec):
                 raise ValueError(
                     f"{name} is for a task; with pretraining its own fields say the same: leave {name} out"
                 )
-        if self.unlabeled and not self.objective.soft_targets + self.objective.hidden_cosine:
+        if self.unlabeled and not self.objective.soft_targets_weight + self.objective.hidden_cosine_weight:
             raise ValueError(
-                "unlabeled texts teach nothing while objective.soft_targets and hidden_cosine are 0; leave them out"
+                "unlabeled texts teach nothing while objective.soft_targets_weight and hidden_cosine_weight are 0; "
+                "leave them out"
             )
         section, part = ("recipe", self.recipe) if self.pretraining is None else ("pretraining", self.pretraining)
         if self.num_hidden_layers is not None and part.init_from != RANDOM:
@@ -94,6 +97,6 @@ class DistillSpec(Spec):
         for name in ("tokenizer", "token_decoder"):
             if getattr(self.recipe, name) != RecipeSpec.model_fields[name].default:
                 raise ValueError(f"recipe.{name} is the teacher's own in distillation; leave it out")
-        if self.recipe.frozen:
-            raise ValueError("recipe.frozen keeps a student from learning; leave it out")
+        if self.recipe.freeze_encoder:
+            raise ValueError("recipe.freeze_encoder keeps a student from learning; leave it out")
         return self

@@ -28,11 +28,11 @@ class RecipeSpec(Section):
     batch_size: int = identity(32, "Examples of a step.", unit="examples", ge=1)
     epochs: float = identity(3.0, "Passes over the training split.", unit="epochs", gt=0.0)
     warmup_ratio: float = identity(0.1, "Share of the steps that warm up linearly.", unit="share", ge=0.0, lt=1.0)
-    frozen: bool = identity(
+    freeze_encoder: bool = identity(
         False, "Only the head learns, on the encoder's outputs, which are computed once for all trials."
     )
     layer_pooling: PooledLayers = identity(
-        "last", "What the head reads: a layer's output, the last four's, or a learnt mixture of all."
+        "last", "What the head reads: a layer's output, the last four's, or a learned mixture of all."
     )
     layer_learning_rate_decay: float = identity(
         1.0, "Each layer's learning rate is this times that of the layer above it; 1 for one rate.", gt=0.0, le=1.0
@@ -74,9 +74,9 @@ class RecipeSpec(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        for name in UNFROZEN_FIELDS if self.frozen else ():
+        for name in UNFROZEN_FIELDS if self.freeze_encoder else ():
             if getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"frozen and {name} contradict one another; leave one out")
+                raise ValueError(f"freeze_encoder and {name} contradict one another; leave one out")
         if self.lstm_hidden_size is not None and self.lstm_hidden_size % 2:
             raise ValueError(f"lstm_hidden_size {self.lstm_hidden_size} is for two directions; make it an even number")
         if self.lstm_hidden_size is not None and self.num_lstm_layers == 0:

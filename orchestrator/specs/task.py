@@ -1,4 +1,4 @@
-"""What is learnt: a labeled task, and from which files."""
+"""A labeled task and its files."""
 
 from typing import Literal
 

@@ -1,57 +1,28 @@
-"""Labeled tasks: files to examples, examples to token arrays, a model's outputs to predictions and scores."""
+"""Labeled tasks: files to examples, examples to token arrays, a model's outputs to predictions and scores.
 
-from orchestrator.tasks.decoding import Outputs, best_null_threshold, decode, with_null_threshold
-from orchestrator.tasks.examples import (
-    Answer,
-    ClassificationExample,
-    Example,
-    MultiLabelExample,
-    MultipleChoiceExample,
-    NerExample,
-    QaExample,
-    QueryExample,
-    RegressionExample,
-)
+What differs between kinds of tasks is in `types`, an object for each.
+"""
+
+from orchestrator.tasks.feature_building import build_features
 from orchestrator.tasks.feature_cache import dataset_result, keep_features, prepare_features
-from orchestrator.tasks.features import Features, build_features, join_features
-from orchestrator.tasks.predictions import (
-    AnswerPrediction,
-    ChoicePrediction,
-    ClassPrediction,
-    LabelsPrediction,
-    Prediction,
-    RankingPrediction,
-    TagsPrediction,
-    ValuePrediction,
-)
-from orchestrator.tasks.scores import majority_baseline, prediction_rows, score, write_prediction_rows
+from orchestrator.tasks.features import FeatureOptions, Features, join_features
+from orchestrator.tasks.loading import load_task
+from orchestrator.tasks.scoring import decode, majority_baseline, prediction_rows, score, write_prediction_rows
 from orchestrator.tasks.tabular_columns import TabularColumns
 from orchestrator.tasks.task import Task
-from orchestrator.tasks.task_loading import load_task
+from orchestrator.tasks.types import TASK_TYPES
+from orchestrator.tasks.types.base import AnyTaskType, DecodingOptions, TaskDefinition, TaskType
 
 __all__ = [
-    "Answer",
-    "AnswerPrediction",
-    "ChoicePrediction",
-    "ClassPrediction",
-    "ClassificationExample",
-    "Example",
+    "TASK_TYPES",
+    "AnyTaskType",
+    "DecodingOptions",
+    "FeatureOptions",
     "Features",
-    "LabelsPrediction",
-    "MultiLabelExample",
-    "MultipleChoiceExample",
-    "NerExample",
-    "Outputs",
-    "Prediction",
-    "QaExample",
-    "QueryExample",
-    "RankingPrediction",
-    "RegressionExample",
     "TabularColumns",
-    "TagsPrediction",
     "Task",
-    "ValuePrediction",
-    "best_null_threshold",
+    "TaskDefinition",
+    "TaskType",
     "build_features",
     "dataset_result",
     "decode",
@@ -62,6 +33,5 @@ __all__ = [
     "prediction_rows",
     "prepare_features",
     "score",
-    "with_null_threshold",
     "write_prediction_rows",
 ]

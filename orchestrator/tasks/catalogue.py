@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.results import Split
-from orchestrator.specs.task import Head, Objective
+from orchestrator.specs.task import Head, Objective, TaskSpec
 from orchestrator.tasks.bio_tags import tag_set
 
 _GLUE_FILES: Mapping[Split, tuple[str, ...]] = {
@@ -42,8 +42,21 @@ class KnownTask:
     """Gain by the score in the file (retrieval)."""
     objective: Objective | None = None
     """What the vectors of a pair are judged by (embedding)."""
-    score_range: tuple[float, float] = (0.0, 1.0)
+    score_range: tuple[float, float] | None = None
     """The least and the greatest score (embedding)."""
+
+    def complete(self, spec: TaskSpec) -> TaskSpec:
+        """The spec of a person who named this task, with the fields that the task has of its own."""
+        return spec.model_copy(
+            update={
+                "head": self.head,
+                "text_columns": self.text_columns,
+                "choice_columns": self.choice_columns,
+                "label_column": self.label_column or None,
+                "objective": self.objective,
+                "score_range": self.score_range,
+            }
+        )
 
 
 def _numbered(*names: str) -> dict[str, str]:

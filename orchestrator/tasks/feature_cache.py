@@ -15,64 +15,56 @@ import numpy as np
 
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.results import DatasetResult, FileCount, Split
-from orchestrator.specs.recipe import Context
 from orchestrator.specs.task import Head
 from orchestrator.storage import digest_file, join, read_bytes, read_json, write_bytes, write_json
 from orchestrator.storage.uris import is_local, local_path
-from orchestrator.tasks.features import Features, build_features
+from orchestrator.tasks.feature_building import build_features
+from orchestrator.tasks.features import A, Array, FeatureOptions, Features
 from orchestrator.tasks.task import Task
-from orchestrator.tasks.token_windows import Array
 
 _MANIFEST = "manifest.json"
-_FEATURES_VERSION = 3
+_FEATURES_VERSION = 4
 """Raised when the same examples would become other arrays."""
 
 
 def prepare_features(
-    task: Task,
-    split: Split,
-    tokenizer: Tokenizer,
-    *,
-    max_seq_length: int,
-    doc_stride: int,
-    max_query_length: int,
-    context: Context = "sentence",
-    cache: str,
-) -> Features:
+    task: Task, split: Split, tokenizer: Tokenizer, options: FeatureOptions, cache: str
+) -> Features[Any]:
     """A split's features, from the cache or made and kept there. Raises: TaskDataError, SpecError."""
-    options: dict[str, Any] = {"max_seq_length": max_seq_length}
-    if task.head == "qa":
-        options |= {"doc_stride": doc_stride, "max_query_length": max_query_length}
-    if task.head == "ner":
-        options |= {"context": context}
-    values = [_FEATURES_VERSION, task.fingerprint(split), tokenizer.fingerprint, options]
+    read_options = {name: getattr(options, name) for name in ("max_seq_length", *task.type.feature_options)}
+    values = [_FEATURES_VERSION, task.fingerprint(split), tokenizer.fingerprint, read_options]
     fingerprint = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
-    def make() -> Features:
+    def make() -> Features[Any]:
         read = task.read(split)
-        made = build_features(task.head, task.labels, read.examples, tokenizer, **options, columns=task.columns)
+        made = build_features(task, read.examples, tokenizer, options)
         from_file = {"num_bad_records": read.num_bad_records, "num_repaired": read.num_repaired}
         return replace(made, split=split, counts={**made.counts, **from_file})
 
-    return keep_features(cache, fingerprint, task.head, split, make)
+    return keep_features(cache, fingerprint, task.type.arrays_type, task.head, split, make)
 
 
 def keep_features(
-    cache: str, fingerprint: str, head: Head, split: Split | None, make: Callable[[], Features]
-) -> Features:
+    cache: str,
+    fingerprint: str,
+    arrays_type: type[A],
+    head: Head,
+    split: Split | None,
+    make: Callable[[], Features[A]],
+) -> Features[A]:
     """What lies in the cache under a fingerprint, or what `make` gives, which then lies there."""
     folder = join(cache, fingerprint)
     kept: dict[str, Any] = {"split": split, "fingerprint": fingerprint, "path": folder}
     manifest = _read_manifest(folder)
     arrays = None if manifest is None else _read_arrays(folder, manifest["arrays"])
     if manifest is not None and arrays is not None:
-        return Features.from_arrays(arrays, head, manifest["counts"], reused=True, **kept)
+        return Features.from_arrays(arrays, head, arrays_type, manifest["counts"], reused=True, **kept)
     features = replace(make(), **kept)
     _write(folder, features)
     return features
 
 
-def dataset_result(task: Task, features: Mapping[Split, Features]) -> DatasetResult:
+def dataset_result(task: Task, features: Mapping[Split, Features[Any]]) -> DatasetResult:
     """What is recorded of a task's data as it was used."""
     fingerprints = {split: made.fingerprint for split, made in features.items()}
     counts = {
@@ -100,7 +92,7 @@ def dataset_result(task: Task, features: Mapping[Split, Features]) -> DatasetRes
     )
 
 
-def _write(folder: str, features: Features) -> None:
+def _write(folder: str, features: Features[Any]) -> None:
     digests = {}
     for name, array in features.arrays().items():
         buffer = io.BytesIO()

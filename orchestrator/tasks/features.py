@@ -1,63 +1,131 @@
-"""A split as the model reads it: token arrays laid end to end.
+"""A split as the model reads it: token arrays laid end to end, and beside them the arrays of the task's type.
 
 An example is one window of tokens, or several where a passage or a sentence is longer than a window.
+
+Shapes: T tokens in W windows of N examples, G groups of windows.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Self, cast
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import SpecError, TaskDataError
 from orchestrator.results import Split
-from orchestrator.specs.recipe import Context
+from orchestrator.specs.recipe import Context, RecipeSpec
 from orchestrator.specs.task import Head
-from orchestrator.tasks.examples import Example, MultipleChoiceExample, NerExample, QaExample, TextExample
-from orchestrator.tasks.ner_features import build_ner_windows
-from orchestrator.tasks.qa_features import build_qa_windows
-from orchestrator.tasks.tabular_columns import NO_COLUMNS, TabularColumns
-from orchestrator.tasks.text_features import build_choice_windows, build_dual_windows, build_text_windows
-from orchestrator.tasks.token_windows import Array
 
-_EMPTY: Mapping[str, Array] = {
-    "labels": np.zeros(0, np.int32),
-    "extra": np.zeros((0, 0), np.float32),
-    "token_labels": np.zeros(0, np.int32),
-    "word_starts": np.zeros(0, np.int64),
-    "num_words": np.zeros(0, np.int32),
-    "start_positions": np.zeros(0, np.int32),
-    "end_positions": np.zeros(0, np.int32),
-    "offsets": np.zeros((0, 2), np.int32),
-    "states": np.zeros((0,), np.float32),
-}
-ARRAYS = ("input_ids", "token_type_ids", "cu_seqlens", "example_index", *_EMPTY)
-"""The names of the arrays of `Features`."""
+Array = NDArray[np.generic]
+_COMMON = ("input_ids", "token_type_ids", "cu_seqlens", "example_index")
+_ALONG = "along"
 
 
 @dataclass(frozen=True)
-class Features:
-    """Windows of tokens. T tokens in W windows of N examples; arrays of other heads are empty."""
+class FeatureOptions:
+    """Lengths and context that decide how texts become windows; each task type names those it reads."""
+
+    max_seq_length: int
+    """Tokens of a window, special tokens included."""
+    doc_stride: int = 128
+    """Tokens between the starts of two windows of a passage."""
+    max_query_length: int = 64
+    """Tokens of a question at most."""
+    context: Context = "sentence"
+    """What a window shows beside a sentence's own words."""
+
+    @classmethod
+    def of_recipe(cls, recipe: RecipeSpec) -> Self:
+        """The options that a recipe asks for."""
+        return cls(recipe.max_seq_length, recipe.doc_stride, recipe.max_query_length, recipe.context)
+
+
+PER_EXAMPLE = MappingProxyType({_ALONG: "examples"})
+"""Metadata of a field of `HeadArrays` with one row for each example: (N, …)."""
+PER_WINDOW = MappingProxyType({_ALONG: "windows"})
+"""Metadata of a field of `HeadArrays` with one row for each window: (W, …)."""
+PER_TOKEN = MappingProxyType({_ALONG: "tokens"})
+"""Metadata of a field of `HeadArrays` with one row for each token: (T, …)."""
+TOKEN_PLACES = MappingProxyType({_ALONG: "places"})
+"""Metadata of a field of `HeadArrays` whose values are places of tokens in the flat arrays, ascending: any length."""
+
+
+@dataclass(frozen=True)
+class HeadArrays:
+    """The arrays that one task type adds to the tokens: labels, and what decoding needs.
+
+    A subclass is a frozen dataclass of arrays, each a `field` with the metadata `PER_EXAMPLE`, `PER_WINDOW`,
+    `PER_TOKEN` or `TOKEN_PLACES`: so splits are joined, and tokens left out, without knowing the type. An array may be
+    None.
+    """
+
+    are_windows_grouped: ClassVar[bool] = False
+    """Whether the windows of an example, equally many for each, stay together in a batch."""
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
+        """The fields of this class among `arrays`, by name."""
+        return cls(**{part.name: arrays[part.name] for part in fields(cls) if part.name in arrays})
+
+    def by_name(self) -> dict[str, Array]:
+        """The arrays that there are, by name."""
+        values = {part.name: getattr(self, part.name) for part in fields(self)}
+        return {name: array for name, array in values.items() if array is not None}
+
+    def followed_by(self, other: Self, num_tokens: int) -> Self:
+        """The arrays of two splits as one; the first has `num_tokens` tokens."""
+        joined = {}
+        for part in fields(self):
+            first, second = getattr(self, part.name), getattr(other, part.name)
+            if first is not None:
+                shift = num_tokens if part.metadata[_ALONG] == "places" else 0
+                joined[part.name] = np.concatenate([first, second + shift if shift else second])
+        return replace(self, **joined)
+
+    def at_tokens(self, rows: NDArray[np.int64]) -> Self:
+        """The arrays of a split of which only the tokens `rows`, ascending, are left; places must be among them."""
+        changed = {}
+        for part in fields(self):
+            values = getattr(self, part.name)
+            if part.metadata[_ALONG] == "tokens":
+                changed[part.name] = values[rows]
+            elif part.metadata[_ALONG] == "places":
+                changed[part.name] = np.searchsorted(rows, values)
+        return replace(self, **changed)
+
+
+A = TypeVar("A", bound=HeadArrays)
+
+
+@dataclass(frozen=True)
+class Windows(Generic[A]):
+    """Windows of tokens as a task type makes them of examples."""
+
+    input_ids: NDArray[np.int32]  # (T,)
+    token_type_ids: NDArray[np.int8]  # (T,)
+    cu_seqlens: NDArray[np.int64]  # (W+1,)
+    example_index: NDArray[np.int32]  # (W,), ascending
+    head_arrays: A
+    counts: Mapping[str, int]
+    """What was counted on the way, by names that begin with `num_`."""
+
+
+@dataclass(frozen=True)
+class Features(Generic[A]):
+    """The windows of a split, what a frozen encoder gave for them, and where they are kept."""
 
     head: Head
+    """The name of the task type that made them."""
     num_examples: int
     input_ids: NDArray[np.int32]  # (T,)
     token_type_ids: NDArray[np.int8]  # (T,)
     cu_seqlens: NDArray[np.int64]  # (W+1,)
     example_index: NDArray[np.int32]  # (W,), ascending
-    labels: NDArray[np.generic]
-    """(N,) int32 class numbers or places, float32 values; (N, C) 0 or 1 (multi_label); (N, 2) numbers of two texts that
-    belong together (embedding), equal where their tokens are."""
-    extra: NDArray[np.float32]  # (N, E) what a person's own columns say
-    token_labels: NDArray[np.int32]  # (T,) tag numbers on first sub-tokens, -100 elsewhere (ner)
-    word_starts: NDArray[np.int64]  # one per word of the split, in order: its first sub-token (ner)
-    num_words: NDArray[np.int32]  # (N,) (ner)
-    start_positions: NDArray[np.int32]  # (W,) within the window; 0, the [CLS], where it lacks the answer (qa)
-    end_positions: NDArray[np.int32]  # (W,), inclusive (qa)
-    offsets: NDArray[np.int32]  # (T, 2) characters of the passage; -1 off the passage (qa)
-    states: NDArray[np.float32]  # (T, …) what a frozen encoder gave for the tokens, where it was kept
+    head_arrays: A
+    """The arrays of the task's type."""
+    states: NDArray[np.float32] | None = None
+    """(T, …) what a frozen encoder gave for the tokens, where it was kept."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """`num_examples`, `num_windows`, `num_tokens`, `num_truncated` examples, `num_bad_records`, …"""
     split: Split | None = None
@@ -66,17 +134,30 @@ class Features:
     """The folder that keeps them."""
     reused: bool = False
 
+    @classmethod
+    def from_arrays(
+        cls, arrays: Mapping[str, Array], head: Head, arrays_type: type[A], counts: Mapping[str, int], **kept: Any
+    ) -> Self:
+        """Features of arrays by name; `kept` are split, fingerprint, path and reused."""
+        common: dict[str, Any] = {name: arrays[name] for name in _COMMON}
+        states: Any = arrays.get("states")
+        own = arrays_type.from_arrays(arrays)
+        return cls(head, counts["num_examples"], **common, head_arrays=own, states=states, counts=counts, **kept)
+
+    def arrays(self) -> dict[str, Array]:
+        """All arrays that there are, by name."""
+        states = {} if self.states is None else {"states": self.states}
+        return {name: getattr(self, name) for name in _COMMON} | states | self.head_arrays.by_name()
+
     @property
     def num_windows(self) -> int:
-        """W."""
+        """Number of windows, W."""
         return len(self.cu_seqlens) - 1
 
     @property
     def group_size(self) -> int:
-        """Windows that stay together in a batch: an example's choices, equally many for each, or its two texts
-        (embedding); otherwise one.
-        """
-        return self.num_windows // self.num_examples if self.head in ("multiple_choice", "embedding") else 1
+        """Windows that stay together in a batch."""
+        return self.num_windows // self.num_examples if self.head_arrays.are_windows_grouped else 1
 
     @property
     def group_lengths(self) -> NDArray[np.int64]:
@@ -86,6 +167,11 @@ class Features:
     def windows_of(self, groups: NDArray[np.integer]) -> NDArray[np.int64]:
         """The windows of some groups, group by group."""
         return (groups[:, None] * self.group_size + np.arange(self.group_size)).ravel()
+
+    def examples_of(self, windows: NDArray[np.integer]) -> NDArray[np.int32]:
+        """The example of each group, from the windows of some groups."""
+        examples: NDArray[np.int32] = self.example_index[windows[:: self.group_size]]
+        return examples
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -98,77 +184,34 @@ class Features:
         first = np.cumsum(lengths) - lengths
         return np.repeat(starts - first, lengths) + np.arange(lengths.sum())
 
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array], head: Head, counts: Mapping[str, int], **kept: Any) -> Self:
-        """Features with empty arrays where `arrays` has none; `kept` are split, fingerprint, path and reused."""
-        values: dict[str, Any] = {**_EMPTY, **arrays}
-        return cls(head=head, num_examples=counts["num_examples"], counts=counts, **values, **kept)
+    def at_tokens(self, rows: NDArray[np.int64], states: NDArray[np.float32]) -> Self:
+        """The same windows with some of their tokens, ascending `rows`, and what the encoder gave for these."""
+        return replace(
+            self,
+            input_ids=self.input_ids[rows],
+            token_type_ids=self.token_type_ids[rows],
+            cu_seqlens=np.searchsorted(rows, self.cu_seqlens),
+            head_arrays=self.head_arrays.at_tokens(rows),
+            states=states,
+        )
 
-    def arrays(self) -> dict[str, Array]:
-        """The arrays that this head has, by name."""
-        return {name: getattr(self, name) for name in ARRAYS if getattr(self, name).size}
 
-
-def join_features(parts: Sequence[Features]) -> Features:
+def join_features(parts: Sequence[Features[A]]) -> Features[A]:
     """Several splits of a task as one, example after example.
 
-    Numbers of equal texts (embedding) agree within a split alone: it is the first that is learnt by them.
+    Numbers of equal texts (embedding) agree within a split alone: it is the first that is learned by them.
     """
     first, *others = parts
     for part in others:
-        places = {
-            "cu_seqlens": part.cu_seqlens[1:] + len(first.input_ids),
-            "example_index": part.example_index + np.int32(first.num_examples),
-            "word_starts": part.word_starts + len(first.input_ids),
-        }
-        arrays = {
-            name: np.concatenate([array, places.get(name, getattr(part, name))])
-            for name, array in first.arrays().items()
-        }
-        counts = {"num_examples": first.num_examples + part.num_examples}
-        first = Features.from_arrays(arrays, first.head, counts)
-    return first
-
-
-def build_features(
-    head: Head,
-    labels: Sequence[str],
-    examples: Sequence[Example],
-    tokenizer: Tokenizer,
-    *,
-    max_seq_length: int,
-    doc_stride: int = 128,
-    max_query_length: int = 64,
-    context: Context = "sentence",
-    columns: TabularColumns = NO_COLUMNS,
-) -> Features:
-    """Tokenize examples, labeled or not; `labels` and `columns` are the task's, in the order that the model knows.
-
-    Raises: SpecError when the lengths leave no room for text, TaskDataError when there is no example.
-    """
-    if not examples:
-        raise TaskDataError("there is no example to tokenize")
-    if max_seq_length < 4:
-        raise SpecError(
-            f"recipe.max_seq_length {max_seq_length} leaves no room for text beside [CLS] and [SEP]; raise it"
+        num_examples = first.num_examples + part.num_examples
+        first = Features(
+            head=first.head,
+            num_examples=num_examples,
+            input_ids=np.concatenate([first.input_ids, part.input_ids]),
+            token_type_ids=np.concatenate([first.token_type_ids, part.token_type_ids]),
+            cu_seqlens=np.concatenate([first.cu_seqlens, part.cu_seqlens[1:] + len(first.input_ids)]),
+            example_index=np.concatenate([first.example_index, part.example_index + np.int32(first.num_examples)]),
+            head_arrays=first.head_arrays.followed_by(part.head_arrays, len(first.input_ids)),
+            counts={"num_examples": num_examples},
         )
-    if head == "qa":
-        questions = cast(Sequence[QaExample], examples)
-        windows = build_qa_windows(questions, tokenizer, max_seq_length, doc_stride, max_query_length)
-    elif head == "ner":
-        sentences = cast(Sequence[NerExample], examples)
-        windows = build_ner_windows(sentences, labels, tokenizer, max_seq_length, context)
-    elif head == "embedding":
-        windows = build_dual_windows(cast(Sequence[TextExample], examples), labels, tokenizer, max_seq_length)
-    elif head == "multiple_choice":
-        windows = build_choice_windows(cast(Sequence[MultipleChoiceExample], examples), tokenizer, max_seq_length)
-    else:
-        texts = cast(Sequence[TextExample], examples)
-        windows = build_text_windows(texts, labels, columns, tokenizer, max_seq_length)
-    counts = {
-        "num_examples": len(examples),
-        "num_windows": len(windows.arrays["cu_seqlens"]) - 1,
-        "num_tokens": len(windows.arrays["input_ids"]),
-        **windows.counts,
-    }
-    return Features.from_arrays(windows.arrays, head, counts)
+    return first

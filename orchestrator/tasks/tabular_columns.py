@@ -1,25 +1,36 @@
 """A person's own columns beside the text, numbers and categories, as the vector that a classifier reads.
 
-What the vector is made with (means, spreads, categories) is learnt from a split once and kept with the model.
+What the vector is made with (means, spreads, categories) is learned from a split once and kept with the model.
 """
 
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import TaskDataError
-from orchestrator.tasks.examples import TextExample
 
 _MAX_CATEGORIES = 1000
 """More than these are text, and belong there."""
 
 _LARGEST = 1e30
 """Numbers beyond this leave no room for arithmetic in float32."""
+
+
+class TabularRow(Protocol):
+    """An example with values of a person's own columns."""
+
+    @property
+    def numbers(self) -> Sequence[float | None]:
+        """One value per numerical column; None where it is missing."""
+
+    @property
+    def categories(self) -> Sequence[str | None]:
+        """One value per categorical column; None where it is missing."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +74,14 @@ class TabularColumns:
 
     @property
     def width(self) -> int:
-        """E."""
+        """Length of the vector, E."""
         return 2 * len(self.numbers) + sum(1 + len(column.categories) for column in self.categories)
 
     @classmethod
     def learn(
-        cls, numerical_columns: Sequence[str], categorical_columns: Sequence[str], examples: Sequence[TextExample]
+        cls, numerical_columns: Sequence[str], categorical_columns: Sequence[str], examples: Sequence[TabularRow]
     ) -> Self:
-        """From a split's examples. Raises: TaskDataError for a category column that holds something else."""
+        """Columns as a split's examples show them. Raises: TaskDataError for a category column of something else."""
         numbers = []
         for place, name in enumerate(numerical_columns):
             values = np.array([value for e in examples if (value := e.numbers[place]) is not None] or [0.0])
@@ -97,8 +108,8 @@ class TabularColumns:
             tuple(CategoricalColumn(column["name"], tuple(column["categories"])) for column in values["categories"]),
         )
 
-    def encode(self, examples: Sequence[TextExample]) -> NDArray[np.float32]:
-        """(N, E)"""
+    def encode(self, examples: Sequence[TabularRow]) -> NDArray[np.float32]:
+        """The columns' vector for each example, (N, E)."""
         encoded = np.zeros((len(examples), self.width), np.float32)
         start = 0
         for place, number in enumerate(self.numbers):

@@ -1,68 +1,45 @@
-"""A task: what is to be predicted, which score ranks, and its splits, read when first asked for."""
+"""A task: what is to be predicted, and its splits, read when first asked for."""
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Self
 
 from orchestrator.errors import TaskDataError
 from orchestrator.results import Split
-from orchestrator.specs.task import Head, Objective
 from orchestrator.storage import digest_file, exists
-from orchestrator.tasks.examples import Example
-from orchestrator.tasks.tabular_columns import NO_COLUMNS, TabularColumns
+from orchestrator.storage.uris import absolute
 from orchestrator.tasks.text_files import BadRecords
+from orchestrator.tasks.types.base import TaskDefinition
+from orchestrator.tasks.types.readers import Reader
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
-PREDICTED_BY: Mapping[Objective, Head] = {
-    "cosine": "regression",
-    "in_batch_negatives": "retrieval",
-    "classification": "classification",
-}
 _READING_VERSION = 1
 """Raised when the same file would be read into other examples."""
-
-
-class Reader(Protocol):
-    """Turns a file into examples."""
-
-    def read(self, path: str, bad: BadRecords) -> Iterator[Example]:
-        """The file's examples in order. Raises: TaskDataError, or counts in `bad`."""
 
 
 @dataclass(frozen=True)
 class ReadSplit:
     """A split's examples in the file's order, and what was found on the way."""
 
-    examples: Sequence[Example]
+    examples: Sequence[Any]
+    """Objects of the task type's own class."""
     num_bad_records: int
     num_repaired: int
 
 
-@dataclass(frozen=True)
-class Task:
-    """A labeled task. Pickles without the examples it has read."""
+@dataclass(frozen=True, kw_only=True)
+class Task(TaskDefinition):
+    """A labeled task with its files. A split is read once; pickles without the examples it has read."""
 
-    id: str
-    head: Head
-    labels: tuple[str, ...]
-    """Class names (classification, multi_label) or BIO tags (ner), in the order of the model's outputs."""
-    metric: str
-    """The score that ranks; higher is better."""
     files: Mapping[Split, str]
-    reader: Reader
-    shared_files: tuple[str, ...] = ()
-    """What every split is read with beside its own file: documents and queries (retrieval)."""
+    reader: Reader[Any]
+    """Reader of the task type's own examples."""
     max_examples: Mapping[Split, int] = field(default_factory=dict)
+    """Number of a split's first examples that count; all where it has none."""
     on_bad_record: Literal["error", "skip"] = "error"
-    unanswerable: bool = False
-    """Whether a question may have no answer (qa)."""
-    objective: Objective | None = None
-    """What the vectors of a pair are judged by (embedding)."""
-    columns: TabularColumns = NO_COLUMNS
-    """What stands beside the text and how the model reads it."""
     _read: dict[Split, ReadSplit] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -70,17 +47,12 @@ class Task:
         """The labeled splits there are."""
         return tuple(split for split in SPLITS if split in self.files)
 
-    @property
-    def predicts(self) -> Head:
-        """The head whose predictions and scores the task has: its own, or what an embedding's objective comes to."""
-        return self.head if self.objective is None else PREDICTED_BY[self.objective]
-
-    def examples(self, split: Split) -> Sequence[Example]:
-        """A split's examples, read once. Raises: TaskDataError."""
+    def examples(self, split: Split) -> Sequence[Any]:
+        """The split's labeled examples, of the task type's own class, read once."""
         return self.read(split).examples
 
     def read(self, split: Split) -> ReadSplit:
-        """A split's examples and counts, read once. Raises: TaskDataError."""
+        """The split's examples and what its file was like. Raises: TaskDataError, naming what is missing or broken."""
         if split not in self._read:
             bad = BadRecords(self.file(split), self.on_bad_record)
             examples = tuple(islice(self.reader.read(bad.path, bad), self.max_examples.get(split)))
@@ -100,24 +72,45 @@ class Task:
             )
         return self.files[split]
 
-    def without_labels(self, path: str) -> "Task":
-        """The same task with a file of further texts as its only split, train; labels in it are not read.
+    def with_same_examples(self, **changes: Any) -> Self:
+        """The task with other fields that do not change its examples, such as the order of labels.
+
+        A split that either of both reads is read for both.
+        """
+        changed = replace(self, **changes)
+        object.__setattr__(changed, "_read", self._read)
+        return changed
+
+    def with_limits(self, max_examples: Mapping[Split, int]) -> Self:
+        """The task with the first so many examples of some splits. Splits that were read whole stay read."""
+        limited = replace(self, max_examples=max_examples)
+        limited._read.update({split: read for split, read in self._read.items() if split not in max_examples})
+        return limited
+
+    def at_absolute_paths(self) -> Self:
+        """The task for a process with another working folder."""
+        return self.with_same_examples(files={split: absolute(path) for split, path in self.files.items()})
+
+    def without_labels(self, path: str) -> Self:
+        """The task with a file of further texts as its only split, train; labels in it are not read.
 
         Raises: TaskDataError when there is no such file.
         """
         if not exists(path):
             raise TaskDataError(f"unlabeled: there is no file {path}; check the path")
-        has_labels = "labeled" in {part.name for part in fields(self.reader)}  # type: ignore[arg-type]
-        reader = replace(self.reader, labeled=False) if has_labels else self.reader  # type: ignore[type-var]
+        reader = self.reader.without_labels()
         return replace(self, id=f"{self.id}_unlabeled", files={"train": path}, reader=reader, max_examples={})
 
     def fingerprint(self, split: Split) -> str:
         """SHA-256 over the files of a split and everything that decides how it is read; reads no example."""
+        shared_files = self.reader.shared_files
+        # The files that a reader is told of count by their contents, not by where they lie.
+        reading = {name: value for name, value in asdict(self.reader).items() if value not in shared_files}
         values = {
             "version": _READING_VERSION,
             "file": digest_file(self.file(split)),
-            "shared_files": [digest_file(path) for path in self.shared_files],
-            "reader": [type(self.reader).__name__, self._reader_values()],
+            "shared_files": [digest_file(path) for path in shared_files],
+            "reader": [type(self.reader).__name__, reading],
             "head": self.head,
             "labels": self.labels,
             "columns": asdict(self.columns),
@@ -125,11 +118,6 @@ class Task:
             "on_bad_record": self.on_bad_record,
         }
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-
-    def _reader_values(self) -> dict[str, Any]:
-        """How the reader reads; the files that it is told of count by their contents, not by where they lie."""
-        values: dict[str, Any] = asdict(self.reader)  # type: ignore[call-overload]
-        return {name: value for name, value in values.items() if value not in self.shared_files}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_read": {}}

@@ -1,20 +1,7 @@
-"""Token windows as they are being made, before they become `Features`."""
-
-from collections.abc import Mapping
-from dataclasses import dataclass
+"""The arithmetic of token windows laid end to end."""
 
 import numpy as np
 from numpy.typing import NDArray
-
-Array = NDArray[np.generic]
-
-
-@dataclass(frozen=True)
-class Windows:
-    """Arrays by their names in `Features`, and what was counted on the way."""
-
-    arrays: Mapping[str, Array]
-    counts: Mapping[str, int]
 
 
 def cumulative(lengths: NDArray[np.int64]) -> NDArray[np.int64]:

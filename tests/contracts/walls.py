@@ -58,7 +58,7 @@ NEVER: dict[str, frozenset[str]] = {
     "orchestrator.search": frozenset({"ray", "torch", "pydantic", "orchestrator.specs", *DRIVER_ONLY}),
     "orchestrator.corpus": frozenset({"torch", *DRIVER_ONLY}),
     "orchestrator.pretraining": DRIVER_ONLY,
-    "orchestrator.tasks": frozenset({"ray", "torch", *DRIVER_ONLY}),
+    "orchestrator.tasks": frozenset({"ray", "torch", "orchestrator.finetuning", *DRIVER_ONLY}),
     "orchestrator.finetuning": DRIVER_ONLY,
     "orchestrator.distillation": DRIVER_ONLY,
     "orchestrator.retrieval": frozenset({"ray", *DRIVER_ONLY}),

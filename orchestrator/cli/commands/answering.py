@@ -14,7 +14,7 @@ from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
 from orchestrator.cli.output import counted, notify, status_line
 
 if TYPE_CHECKING:
-    from orchestrator.inference.blocks import Answerer, Answers
+    from orchestrator.inference.blocks import LinePredictor, PredictedBlock
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -95,7 +95,7 @@ def embed(model: str, file: str, workers: int | None, gpus: float, output: str |
     from orchestrator.errors import InputError
     from orchestrator.inference.embedder import LineEmbedder, write_matrix
     from orchestrator.models.resolve import resolve_model
-    from orchestrator.retrieval.embedding import embedding_size
+    from orchestrator.retrieval.text_vectors import embedding_size
 
     suffix = "" if output in (None, _STDIN) else Path(str(output)).suffix.lower()
     if suffix not in _VECTOR_FILES:
@@ -117,15 +117,15 @@ def _device(gpus: float) -> str:
 
 
 def _answers(
-    load: "Callable[[str], Answerer]", folder: str, file: str, workers: int | None, gpus: float
-) -> "Iterator[Answers]":
+    load: "Callable[[str], LinePredictor]", folder: str, file: str, workers: int | None, gpus: float
+) -> "Iterator[PredictedBlock]":
     """The answers to FILE; stdin is this process's alone, and so are the answers to it."""
     from orchestrator.errors import InputError
     from orchestrator.inference.blocks import line_blocks
-    from orchestrator.inference.line_files import answer_file
+    from orchestrator.inference.line_files import predict_file
 
     if file != _STDIN:
-        return answer_file(load, folder, file, current_settings(), workers, gpus, notify)
+        return predict_file(load, folder, file, current_settings(), workers, gpus, notify)
     if workers is not None:
         raise InputError("workers cannot read this process's stdin; name a FILE, or leave --workers out")
     if sys.stdin.isatty():
@@ -133,7 +133,7 @@ def _answers(
     return map(load(folder), line_blocks(click.open_file(_STDIN, encoding="utf-8", errors="surrogateescape")))
 
 
-def _answer(answers: "Iterator[Answers]", output: str | None, write: Callable[[Iterator[bytes]], T]) -> T:
+def _answer(answers: "Iterator[PredictedBlock]", output: str | None, write: Callable[[Iterator[bytes]], T]) -> T:
     """Write the answers while they come, and tell how far they are where that does not stand among them."""
     num_truncated = 0
 

@@ -45,9 +45,9 @@ def mine(
     and relevant, yes or no: what a sweep learns with head: classification, text_columns: [query, document] and
     label_column: relevant. Its model goes to `search --rerank MODEL --relevant yes`.
     """
-    from orchestrator.errors import InputError
     from orchestrator.inference.blocks import json_lines
     from orchestrator.models.resolve import resolve_model
+    from orchestrator.retrieval.collections import collection_of
     from orchestrator.retrieval.mining import mine_pairs
     from orchestrator.retrieval.searching import INDEXES
     from orchestrator.specs.loading import load_task_spec
@@ -58,8 +58,7 @@ def mine(
     check_known(spec)
     check_output(output)
     loaded = load_task(spec)
-    if loaded.head != "retrieval":
-        raise InputError(f"task {loaded.id} is no retrieval: it has no documents to find; name a collection")
+    collection_of(loaded)
     settings = current_settings()
     folder = resolve_model(model, settings)
     with status_line() as status:

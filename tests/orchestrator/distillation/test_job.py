@@ -46,7 +46,7 @@ def test_a_student_learns_what_the_teacher_says_and_not_what_the_labels_say(clas
     assert result.metrics["teacher.accuracy"] > 0.95
     assert result.metrics["agreement"] > 0.95
     assert result.metrics["accuracy"] > 0.9 > result.metrics["baseline.accuracy"] + 0.2
-    assert classifier.run(objective={"soft_targets": 0.0, "labels": 1.0}).metrics["agreement"] < 0.6
+    assert classifier.run(objective={"soft_targets_weight": 0.0, "labels_weight": 1.0}).metrics["agreement"] < 0.6
 
 
 def test_texts_without_labels_teach_what_few_labels_do_not(classifier: Bench, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_texts_without_labels_teach_what_few_labels_do_not(classifier: Bench, tm
 
 def test_hidden_states_alone_make_the_students_like_the_teachers(classifier: Bench) -> None:
     classifier.events.clear()
-    classifier.run(objective={"soft_targets": 0.0, "hidden_cosine": 1.0})
+    classifier.run(objective={"soft_targets_weight": 0.0, "hidden_cosine_weight": 1.0})
     measured = [event for event in classifier.events if isinstance(event, MetricEvent)]
     losses = [event.values["loss"] for event in measured if event.split == "train"]
     assert losses[0] > 0.3 > 0.1 > losses[-1]
@@ -110,7 +110,8 @@ def test_vectors_of_unequal_width_are_refused(tmp_path: Path) -> None:
     task = tiny_tasks.pairs(tmp_path / "task", "cosine")
     bench = Bench(task, train_teacher(task, tmp_path, epochs=0.1), tmp_path)
     with pytest.raises(
-        SpecError, match=r"objective\.soft_targets compares vectors, .* 256 wide in the student and 128 in teacher"
+        SpecError,
+        match=r"objective\.soft_targets_weight compares vectors, .* 256 wide in the student and 128 in teacher",
     ):
         bench.run(recipe={"size": "mini"})
 
@@ -166,9 +167,9 @@ def test_another_vocabulary_is_refused(classifier: Bench, tmp_path: Path) -> Non
 
 def test_hidden_states_of_unequal_width_are_refused(classifier: Bench) -> None:
     with pytest.raises(
-        SpecError, match=r"objective\.hidden_cosine compares .* 256 wide in the student and 128 in teacher"
+        SpecError, match=r"objective\.hidden_cosine_weight compares .* 256 wide in the student and 128 in teacher"
     ):
-        classifier.run(recipe={"size": "mini"}, objective={"hidden_cosine": 1.0})
+        classifier.run(recipe={"size": "mini"}, objective={"hidden_cosine_weight": 1.0})
 
 
 def test_a_teacher_of_another_head_is_refused(classifier: Bench, tmp_path: Path) -> None:

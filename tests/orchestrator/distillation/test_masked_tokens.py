@@ -55,7 +55,9 @@ def test_the_loss_is_the_weighted_sum_written_out(weights: tuple[int, int, int],
     # Embeddings beyond the tokenizer's: some models have them.
     folder = save_teacher(job, tmp_path, vocab_size=job.tokenizer.vocab_size + 8)
     soft_targets, labels, hidden_cosine = weights
-    objective = ObjectiveSpec(soft_targets=soft_targets, labels=labels, hidden_cosine=hidden_cosine, temperature=3.0)
+    objective = ObjectiveSpec(
+        soft_targets_weight=soft_targets, labels_weight=labels, hidden_cosine_weight=hidden_cosine, temperature=3.0
+    )
     teacher = load_teacher(folder, CPU)
     shape = replace(teacher.config, vocab_size=job.tokenizer.vocab_size, num_hidden_layers=1)
     student = BertForPreTraining.from_config(shape)
@@ -84,7 +86,7 @@ def test_the_loss_is_the_weighted_sum_written_out(weights: tuple[int, int, int],
 
 def test_parts_of_a_batch_add_up_to_its_loss(tmp_path: Path) -> None:
     job = make_job(tmp_path)
-    loss = MaskedTokenLoss(save_teacher(job, tmp_path), ObjectiveSpec(labels=2.0, hidden_cosine=1.0))
+    loss = MaskedTokenLoss(save_teacher(job, tmp_path), ObjectiveSpec(labels_weight=2.0, hidden_cosine_weight=1.0))
     student = BertForPreTraining.from_config(load_teacher(loss.teacher_folder, CPU).config, seed=1).eval()
     batch = first_batch(job)
     with torch.no_grad():

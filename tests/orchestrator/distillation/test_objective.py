@@ -13,8 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from orchestrator.distillation.objective import DistillationLoss
-from orchestrator.finetuning.heads import HeadModel, build_model, compute_batch_logits, make_batch
+from orchestrator.distillation.task_loss import DistillationLoss
+from orchestrator.finetuning.batches import make_batch
+from orchestrator.finetuning.building import build_model
+from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.finetuning.trial import prepare_trial_features
 from orchestrator.specs import TaskSpec
 from orchestrator.specs.distill import ObjectiveSpec
@@ -36,11 +38,9 @@ GROUPS = np.array([7, 2, 30])
 
 def example(task: Task, folder: Path) -> tuple[HeadModel, HeadModel, Features]:
     """Two models of random weights, far from one another, and the training split's features."""
-    tokenizer, width = tiny_tasks.load_tokenizer(folder), task.columns.width
+    tokenizer = tiny_tasks.load_tokenizer(folder)
     recipes = [tiny_tasks.RECIPE.model_copy(update={"seed": seed, "initializer_range": 0.2}) for seed in (1, 2)]
-    models = (
-        build_model(task.head, task.labels, recipe, None, tokenizer, width, task.objective).eval() for recipe in recipes
-    )
+    models = (build_model(task, recipe, None, tokenizer).eval() for recipe in recipes)
     return *models, prepare_trial_features(task, "train", recipes[0], tokenizer, str(folder / "cache"))
 
 
@@ -48,11 +48,11 @@ def written_out(
     student: HeadModel, teacher: HeadModel, features: Features, objective: ObjectiveSpec, num_labeled: int = 1000
 ) -> Tensor:
     """Example by example: every choice between classes, places or presence and absence as a distribution of its own."""
-    soft, hard, cosines = [], [], []
+    soft, hard, angles = [], [], []
     for group in GROUPS:
         batch = make_batch(features, features.windows_of(group[None]), torch.device("cpu"))
-        own, theirs = compute_batch_logits(student, batch), compute_batch_logits(teacher, batch)
-        cosines += list(F.cosine_similarity(student.bert.encode(batch.seqs), teacher.bert.encode(batch.seqs)))
+        own, theirs = (HEADS[features.head].logits(model, batch) for model in (student, teacher))
+        angles += list(F.cosine_similarity(student.bert.encode(batch.seqs), teacher.bert.encode(batch.seqs)))
         if features.head == "regression":
             soft.append((own - theirs).square().squeeze())
             if group < num_labeled:
@@ -79,9 +79,11 @@ def written_out(
             soft.append(objective.temperature**2 * (p * (p.log() - q.log())).sum())
             if group < num_labeled:
                 hard.append(-F.log_softmax(logits, dim=0)[int(label)])
-    parts = [torch.stack(part).mean() for part in (soft, hard, cosines)]
-    labels = objective.labels * float((num_labeled > GROUPS).mean())
-    return objective.soft_targets * parts[0] + labels * parts[1] + objective.hidden_cosine * (1 - parts[2])
+    parts = [torch.stack(part).mean() for part in (soft, hard, angles)]
+    labels = objective.labels_weight * float((num_labeled > GROUPS).mean())
+    return (
+        objective.soft_targets_weight * parts[0] + labels * parts[1] + objective.hidden_cosine_weight * (1 - parts[2])
+    )
 
 
 @pytest.mark.parametrize("weights", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (5, 2, 1)])
@@ -89,11 +91,13 @@ def written_out(
 def test_the_loss_is_the_weighted_sum_written_out(head: str, weights: tuple[int, int, int], tmp_path: Path) -> None:
     student, teacher, features = example(load_task(TASKS[head](tmp_path)), tmp_path)
     soft_targets, labels, hidden_cosine = weights
-    objective = ObjectiveSpec(soft_targets=soft_targets, labels=labels, hidden_cosine=hidden_cosine, temperature=3.0)
+    objective = ObjectiveSpec(
+        soft_targets_weight=soft_targets, labels_weight=labels, hidden_cosine_weight=hidden_cosine, temperature=3.0
+    )
     loss = DistillationLoss(teacher, features, objective, "fp32")
     batch = make_batch(features, features.windows_of(GROUPS), torch.device("cpu"))
     with torch.no_grad():
-        found = loss(features.head, student, batch)
+        found = loss(student, batch)
         torch.testing.assert_close(found, written_out(student, teacher, features, objective), atol=1e-5, rtol=1e-5)
     assert found > 0.01
 
@@ -101,13 +105,13 @@ def test_the_loss_is_the_weighted_sum_written_out(head: str, weights: tuple[int,
 @pytest.mark.parametrize("head", TASKS)
 def test_texts_without_labels_count_in_all_but_the_labels_loss(head: str, tmp_path: Path) -> None:
     student, teacher, features = example(load_task(TASKS[head](tmp_path)), tmp_path)
-    objective, num_labeled = ObjectiveSpec(soft_targets=5, labels=2, hidden_cosine=1), 10
+    objective, num_labeled = ObjectiveSpec(soft_targets_weight=5, labels_weight=2, hidden_cosine_weight=1), 10
     unlabeled = without_labels(features, num_labeled)
     loss = DistillationLoss(teacher, unlabeled, objective, "fp32", num_labeled)
     with torch.no_grad():
         for groups in (GROUPS, GROUPS[2:]):
             batch = make_batch(unlabeled, features.windows_of(groups), torch.device("cpu"))
-            found = loss(features.head, student, batch)
+            found = loss(student, batch)
             if len(groups) == 3:
                 expected = written_out(student, teacher, features, objective, num_labeled)
                 torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
@@ -116,18 +120,21 @@ def test_texts_without_labels_count_in_all_but_the_labels_loss(head: str, tmp_pa
 
 def without_labels(features: Features, num_labeled: int) -> Features:
     """The features as they are when the examples from a number on have no labels."""
-    labels, tokens = features.labels.copy(), features.token_labels.copy()
-    if labels.size:
+    arrays = features.head_arrays.by_name()
+    changed = {}
+    if "labels" in arrays:
+        labels = changed["labels"] = arrays["labels"].copy()
         labels[num_labeled:] = np.nan if labels.dtype.kind == "f" else 0 if labels.ndim > 1 else -100
-    if tokens.size:
+    if "token_labels" in arrays:
+        tokens = changed["token_labels"] = arrays["token_labels"].copy()
         tokens[features.cu_seqlens[np.searchsorted(features.example_index, num_labeled)] :] = -100
-    return replace(features, labels=labels, token_labels=tokens)
+    return replace(features, head_arrays=replace(features.head_arrays, **changed))
 
 
 def test_the_teacher_does_not_learn(tmp_path: Path) -> None:
     student, teacher, features = example(load_task(tiny_tasks.classification(tmp_path)), tmp_path)
-    loss = DistillationLoss(teacher, features, ObjectiveSpec(hidden_cosine=1.0), "fp32")
+    loss = DistillationLoss(teacher, features, ObjectiveSpec(hidden_cosine_weight=1.0), "fp32")
     student.train()
-    loss(features.head, student, make_batch(features, features.windows_of(GROUPS), torch.device("cpu"))).backward()  # type: ignore[no-untyped-call]
+    loss(student, make_batch(features, features.windows_of(GROUPS), torch.device("cpu"))).backward()  # type: ignore[no-untyped-call]
     assert all(parameter.grad is None for parameter in teacher.parameters())
     assert any(parameter.grad is not None and parameter.grad.abs().max() > 0 for parameter in student.parameters())

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from bert_core.errors import CheckpointError
-from orchestrator.distillation.objective import DistillationLoss
+from orchestrator.distillation.task_loss import DistillationLoss
 from orchestrator.errors import RunStoppedError
 from orchestrator.results import DistillResult, MessageEvent, MetricEvent
 from orchestrator.storage import digest_file
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.training
 
 FIELDS = {
     "num_hidden_layers": 1,
-    "objective": {"labels": 0.5},
+    "objective": {"labels_weight": 0.5},
     "recipe": {"epochs": 2.0, "dropout": 0.1, "evaluations_per_epoch": 3, "learning_rate": 1e-3},
 }
 NUM_STEPS, NUM_EVALUATIONS = 40, 6
@@ -122,7 +122,7 @@ def test_a_distillation_killed_after_its_training_does_not_train_again(
 def test_what_has_changed_since_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     run_until(bench, monkeypatch, 1, "save", 1)
     with pytest.raises(CheckpointError, match="cannot resume: the spec has changed since step 7; put the old one back"):
-        bench.run(attempt=2, **{**FIELDS, "objective": {"labels": 0.25}})
+        bench.run(attempt=2, **{**FIELDS, "objective": {"labels_weight": 0.25}})
 
 
 def test_an_attempt_that_was_overtaken_stops(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

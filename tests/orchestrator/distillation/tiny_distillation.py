@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.distillation.job import DistillJob, distill
-from orchestrator.finetuning.heads import build_model
+from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.trial import prepare_trial_features, train_and_save
 from orchestrator.results import DistillResult, Event
 from orchestrator.specs import DistillSpec, TaskSpec
@@ -21,7 +21,7 @@ def train_teacher(task_spec: TaskSpec, folder: Path, **recipe_fields: object) ->
         prepare_trial_features(task, split, recipe, tokenizer, str(folder / "cache"))
         for split in ("train", "validation")
     )
-    model = build_model(task.head, task.labels, recipe, None, tokenizer, task.columns.width, task.objective)
+    model = build_model(task, recipe, None, tokenizer)
     path = str(folder / "teacher")
     train_and_save(model, tokenizer, task, train, validation, recipe, path, lambda events, score, number: None)
     return f"{path}/model"

@@ -17,18 +17,20 @@ from bert_core.embedding_losses import PairClassifier
 from bert_core.errors import CheckpointError
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.errors import InputError, SpecError, TaskDataError
+from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.dual_encoder import CLASSIFIER_FILE, DualEncoder
 from orchestrator.finetuning.evaluation import evaluate_model
-from orchestrator.finetuning.heads import make_batch
 from orchestrator.finetuning.search_space import check_space
 from orchestrator.inference import predict
 from orchestrator.specs import SweepSpec, TaskSpec
 from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.task import Head
-from orchestrator.tasks import RegressionExample, build_features, load_task
-from orchestrator.tasks.examples import MatchExample
+from orchestrator.tasks import load_task
+from orchestrator.tasks.types.pair_tables import MatchExample
+from orchestrator.tasks.types.regression import RegressionExample
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Bench
+from tests.orchestrator.tasks.definitions import features_of
 from tests.shared_data import shared_file
 
 pytestmark = pytest.mark.training
@@ -82,27 +84,29 @@ def test_loss_and_outputs_agree_with_their_definitions() -> None:
     model.set_objective("cosine")
     scores = torch.tensor([0.0, 0.5, 1.0])
     torch.testing.assert_close(model.compute_loss(vectors, scores), ((cosines.diagonal() - scores) ** 2).mean())
-    np.testing.assert_allclose(model.compare(vectors.numpy()), cosines.diagonal(), atol=1e-6)
+    np.testing.assert_allclose(model.score_pairs(vectors.numpy()), cosines.diagonal(), atol=1e-6)
     model.set_objective("in_batch_negatives")
     expected = F.cross_entropy(cosines / 0.05, torch.arange(3))
     torch.testing.assert_close(model.compute_loss(vectors, torch.arange(6).view(3, 2)), expected)
     texts = torch.tensor([[0, 1], [2, 3], [0, 4]])  # the first query has a second candidate, the third one likewise
     alone = cosines.masked_fill(torch.tensor([[0, 0, 1], [0, 0, 0], [1, 0, 0]]).bool(), -torch.inf)
     torch.testing.assert_close(model.compute_loss(vectors, texts), F.cross_entropy(alone / 0.05, torch.arange(3)))
-    assert (model.compare(vectors.numpy()) == cosines.argsort(dim=1, descending=True).numpy()).all()
+    assert (model.score_pairs(vectors.numpy()) == cosines.argsort(dim=1, descending=True).numpy()).all()
     with pytest.raises(SpecError, match="no classifier of pairs"):
         model.set_objective("classification")
     model.classifier = PairClassifier(4, 2)
     model.set_objective("classification")
     logits = torch.cat([first, second, (first - second).abs()], dim=1) @ model.classifier.weight.T
-    np.testing.assert_allclose(model.compare(vectors.numpy()), logits.detach(), atol=1e-6)
+    np.testing.assert_allclose(model.score_pairs(vectors.numpy()), logits.detach(), atol=1e-6)
 
 
 def test_texts_of_equal_tokens_have_one_number(tmp_path: Path) -> None:
     texts = [("anna", "bruno"), ("clara", "Bruno"), ("anna", "dario"), ("bruno", "anna anna anna"), ("x", "anna anna")]
     examples = [MatchExample(str(number), *pair) for number, pair in enumerate(texts)]
-    features = build_features("embedding", (), examples, tiny_tasks.load_tokenizer(tmp_path), max_seq_length=4)
-    assert features.labels.tolist() == [[0, 1], [2, 1], [0, 3], [1, 4], [5, 4]]
+    features = features_of(
+        "embedding", (), examples, tiny_tasks.load_tokenizer(tmp_path), max_seq_length=4, objective="in_batch_negatives"
+    )
+    assert features.head_arrays.labels.tolist() == [[0, 1], [2, 1], [0, 3], [1, 4], [5, 4]]
     batch = make_batch(features, features.windows_of(np.array([2, 0])), torch.device("cpu"))
     assert batch.targets.tolist() == [[0, 3], [0, 1]]
 
@@ -149,9 +153,17 @@ def test_a_score_outside_its_range_and_a_missing_text_are_named(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("head", "fields", "complaint"),
     [
-        ("embedding", {"recipe": {"tokenizer": "t", "frozen": True}}, "frozen: an embedding has no head above"),
+        (
+            "embedding",
+            {"recipe": {"tokenizer": "t", "freeze_encoder": True}},
+            "freeze_encoder: an embedding has",
+        ),
         ("embedding", {"recipe": {"tokenizer": "t", "layer_pooling": "scalar_mix"}}, "layer_pooling: an embedding"),
-        ("embedding", {"recipe": {"tokenizer": "t"}, "space": {"frozen": [True, False]}}, "frozen: an embedding"),
+        (
+            "embedding",
+            {"recipe": {"tokenizer": "t"}, "space": {"freeze_encoder": [True, False]}},
+            "freeze_encoder: an embedding",
+        ),
         ("retrieval", {"recipe": {"tokenizer": "t"}}, "is evaluated, not learnt"),
     ],
 )

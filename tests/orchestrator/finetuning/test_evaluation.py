@@ -16,8 +16,8 @@ from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError
 from bert_core.heads import BertForPreTraining, BertForQuestionAnswering, BertForSequenceClassification
 from orchestrator.errors import SpecError
+from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import evaluate_model, with_labels_of
-from orchestrator.finetuning.heads import build_model
 from orchestrator.finetuning.model_folder import (
     RECORD_FILE,
     load_fine_tuned,
@@ -28,6 +28,7 @@ from orchestrator.models.info import count_parameters
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks import Task, load_task
 from tests.orchestrator.finetuning import tiny_tasks
+from tests.orchestrator.tasks.definitions import define
 
 RECIPE = RecipeSpec(max_seq_length=32)
 
@@ -40,7 +41,7 @@ def task(tmp_path: Path) -> Task:
 def save_model(folder: Path, task: Task, labels: Sequence[str] = ("no", "yes")) -> str:
     """A model of random weights whose first class gets a bonus, so that its answers are known."""
     tokenizer = tiny_tasks.load_tokenizer(folder)
-    model = build_model("classification", tuple(labels), RECIPE, None, tokenizer)
+    model = build_model(define("classification", labels), RECIPE, None, tokenizer)
     assert isinstance(model, BertForSequenceClassification)
     with torch.no_grad():
         model.classifier.bias[0] = 100.0
@@ -71,7 +72,7 @@ def test_random_weights_spread_as_the_recipe_says(tmp_path: Path) -> None:
     tokenizer = tiny_tasks.load_tokenizer(tmp_path)
     for spread in (0.02, 0.06):
         recipe = RECIPE.model_copy(update={"initializer_range": spread})
-        weight = build_model("ner", ("O",), recipe, None, tokenizer).bert.layers[0].intermediate.weight
+        weight = build_model(define("ner", ("O",)), recipe, None, tokenizer).bert.layers[0].intermediate.weight
         assert weight.std().item() == pytest.approx(spread, rel=0.05)
 
 
@@ -104,7 +105,7 @@ def test_columns_count_as_the_model_has_learnt_them(tmp_path: Path) -> None:
     spec = tiny_tasks.columns(tmp_path)
     task = load_task(spec)
     tokenizer = tiny_tasks.load_tokenizer(tmp_path)
-    model = build_model("classification", task.labels, RECIPE, None, tokenizer, task.columns.width)
+    model = build_model(task, RECIPE, None, tokenizer)
     save_model_folder(model, tokenizer, record_of(task, RECIPE, 0.0), str(tmp_path / "model"))
     fine_tuned = load_fine_tuned(tmp_path / "model")
     assert fine_tuned.record.columns == task.columns == fine_tuned.task().columns
@@ -130,7 +131,7 @@ def test_transformers_loads_the_folder_and_agrees(tmp_path: Path, task: Task) ->
 def test_transformers_reads_several_labels_as_such(tmp_path: Path) -> None:
     task = load_task(tiny_tasks.multi_label(tmp_path))
     tokenizer = tiny_tasks.load_tokenizer(tmp_path)
-    model = build_model("multi_label", task.labels, RECIPE, None, tokenizer)
+    model = build_model(task, RECIPE, None, tokenizer)
     save_model_folder(model, tokenizer, record_of(task, RECIPE, 0.0), str(tmp_path / "model"))
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "model")
     assert theirs.config.problem_type == "multi_label_classification"

@@ -87,8 +87,8 @@ def test_fields_that_the_head_has_no_use_for_are_refused(
 def test_frozen_trials_with_a_rate_for_each_layer_are_refused() -> None:
     sets = {"layer_learning_rate_decay": 0.9}
     check_space(sweep(sets), "classification")
-    with pytest.raises(SpecError, match="frozen and layer_learning_rate_decay contradict"):
-        check_space(sweep(sets, space={"frozen": [False, True]}), "classification")
+    with pytest.raises(SpecError, match="freeze_encoder and layer_learning_rate_decay contradict"):
+        check_space(sweep(sets, space={"freeze_encoder": [False, True]}), "classification")
 
 
 def test_a_width_of_layers_that_some_trials_lack_is_refused() -> None:

@@ -15,16 +15,17 @@ from pydantic import ValidationError
 from bert_core.config import BertConfig
 from bert_core.heads import BertForPreTraining
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.frozen import compute_states
-from orchestrator.finetuning.heads import build_model
 from orchestrator.finetuning.logits import compute_logits
 from orchestrator.finetuning.model_folder import load_fine_tuned
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.specs.task import Head
-from orchestrator.tasks import build_features, load_task
+from orchestrator.tasks import load_task
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Bench
+from tests.orchestrator.tasks.definitions import features_of
 
 pytestmark = pytest.mark.training
 
@@ -52,24 +53,24 @@ def test_kept_outputs_give_the_logits_of_the_whole_model(head: Head, layer_pooli
     tokenizer = tiny_tasks.load_tokenizer(tmp_path)
     save_encoder(tmp_path / "encoder", tokenizer)
     recipe = RecipeSpec.model_validate({"layer_pooling": layer_pooling, "max_seq_length": 16})
-    model = build_model(head, task.labels, recipe, str(tmp_path / "encoder"), tokenizer).eval()
-    features = build_features(
+    model = build_model(task, recipe, str(tmp_path / "encoder"), tokenizer).eval()
+    features = features_of(
         head, task.labels, task.examples("train")[:40], tokenizer, max_seq_length=16, doc_stride=4, max_query_length=6
     )
     kept = compute_states(features, model)
     logits, from_kept = compute_logits(model, features), compute_logits(model, kept)
     if head == "ner":
         assert len(kept.input_ids) < len(features.input_ids)
-        logits, from_kept = logits[features.word_starts], from_kept[kept.word_starts]
+        logits, from_kept = logits[features.head_arrays.word_starts], from_kept[kept.head_arrays.word_starts]
     np.testing.assert_allclose(from_kept, logits, atol=1e-5)
 
 
 def test_outputs_kept_of_a_causal_encoder_have_the_token_that_it_pools(tmp_path: Path) -> None:
     task = load_task(tiny_tasks.classification(tmp_path))
     tokenizer = tiny_tasks.load_tokenizer(tmp_path)
-    both_ways = build_model("classification", task.labels, RecipeSpec(), None, tokenizer)
+    both_ways = build_model(task, RecipeSpec(), None, tokenizer)
     model = type(both_ways).from_config(replace(both_ways.config, causal_attention=True)).eval()
-    features = build_features("classification", task.labels, task.examples("train")[:40], tokenizer, max_seq_length=16)
+    features = features_of("classification", task.labels, task.examples("train")[:40], tokenizer, max_seq_length=16)
     kept = compute_states(features, model)
     np.testing.assert_allclose(compute_logits(model, kept), compute_logits(model, features), atol=1e-5)
 
@@ -78,8 +79,8 @@ def test_outputs_kept_for_recurrent_layers_are_those_of_every_token(tmp_path: Pa
     task = load_task(tiny_tasks.ner(tmp_path))
     tokenizer = tiny_tasks.load_tokenizer(tmp_path)
     recipe = RecipeSpec(num_lstm_layers=2, lstm_hidden_size=16, token_decoder="crf")
-    model = build_model("ner", task.labels, recipe, None, tokenizer).eval()
-    features = build_features("ner", task.labels, task.examples("train")[:40], tokenizer, max_seq_length=16)
+    model = build_model(task, recipe, None, tokenizer).eval()
+    features = features_of("ner", task.labels, task.examples("train")[:40], tokenizer, max_seq_length=16)
     kept = compute_states(features, model)
     np.testing.assert_allclose(compute_logits(model, kept), compute_logits(model, features), atol=1e-5)
 
@@ -87,7 +88,7 @@ def test_outputs_kept_for_recurrent_layers_are_those_of_every_token(tmp_path: Pa
 def test_recurrent_layers_learn_over_a_frozen_encoder_and_share_what_it_gave(tmp_path: Path) -> None:
     save_encoder(tmp_path / "encoder", tiny_tasks.load_tokenizer(tmp_path))
     bench = Bench(tiny_tasks.ner(tmp_path), tmp_path, {"encoder": str(tmp_path / "encoder")})
-    changes = {"init_from": "encoder", "tokenizer": None, "frozen": True, "layer_pooling": "concat_last_four"}
+    changes = {"init_from": "encoder", "tokenizer": None, "freeze_encoder": True, "layer_pooling": "concat_last_four"}
     result = bench.run(**changes, epochs=16.0, learning_rate=1e-2, num_lstm_layers=2, lstm_hidden_size=32)
     assert result.state == "COMPLETED", result.error
     assert result.metrics["f1"] > 0.95
@@ -104,7 +105,7 @@ def test_a_frozen_encoder_stays_bit_for_bit_while_its_head_learns(head: Head, tm
     task = TASKS[head](tmp_path)
     source = save_encoder(tmp_path / "encoder", tiny_tasks.load_tokenizer(tmp_path))
     bench = Bench(task, tmp_path, {"encoder": str(tmp_path / "encoder")})
-    changes = {"init_from": "encoder", "tokenizer": None, "frozen": True, "layer_pooling": "scalar_mix"}
+    changes = {"init_from": "encoder", "tokenizer": None, "freeze_encoder": True, "layer_pooling": "scalar_mix"}
     result = bench.run(epochs=4.0, learning_rate=1e-2, **changes)
     assert result.state == "COMPLETED", result.error
     model = load_fine_tuned(Path(bench.model_folder)).model
@@ -117,11 +118,11 @@ def test_a_frozen_encoder_stays_bit_for_bit_while_its_head_learns(head: Head, tm
 
 def test_outputs_are_computed_once_for_all_trials_of_an_encoder(tmp_path: Path) -> None:
     bench = Bench(tiny_tasks.classification(tmp_path), tmp_path)
-    bench.run(frozen=True, epochs=0.1)
+    bench.run(freeze_encoder=True, epochs=0.1)
     made = {path: path.stat().st_mtime_ns for path in Path(bench.job.cache).rglob("states.npy")}
     assert len(made) == 2  # training and validation
-    bench.run(frozen=True, epochs=0.1, learning_rate=0.1)
-    bench.run(frozen=True, epochs=0.1, layer_pooling="second_to_last")
+    bench.run(freeze_encoder=True, epochs=0.1, learning_rate=0.1)
+    bench.run(freeze_encoder=True, epochs=0.1, layer_pooling="second_to_last")
     again = {path: path.stat().st_mtime_ns for path in Path(bench.job.cache).rglob("states.npy")}
     assert len(again) == 4
     assert made.items() <= again.items()
@@ -135,8 +136,7 @@ def test_gradual_unfreezing_begins_with_the_head(tmp_path: Path) -> None:
         assert bench.run(epochs=epochs, **recipe).state == "COMPLETED"
         trained = load_fine_tuned(Path(bench.model_folder)).model.state_dict()
         start = build_model(
-            "classification",
-            bench.task.labels,
+            bench.task,
             tiny_tasks.RECIPE.model_copy(update=recipe),
             None,
             tiny_tasks.load_tokenizer(tmp_path),
@@ -156,5 +156,5 @@ def test_a_trial_that_never_leaves_the_majority_is_called_collapsed(tmp_path: Pa
 
 
 def test_frozen_and_unfreezing_contradict_one_another() -> None:
-    with pytest.raises(ValidationError, match="frozen and unfreeze_every_epochs contradict"):
-        RecipeSpec(frozen=True, unfreeze_every_epochs=1.0)
+    with pytest.raises(ValidationError, match="freeze_encoder and unfreeze_every_epochs contradict"):
+        RecipeSpec(freeze_encoder=True, unfreeze_every_epochs=1.0)

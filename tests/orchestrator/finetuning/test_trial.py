@@ -15,22 +15,19 @@ import transformers
 
 from bert_core.config import BertConfig
 from bert_core.heads import BertForPreTraining
+from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import evaluate_model, predict_examples
-from orchestrator.finetuning.heads import build_model
-from orchestrator.finetuning.logits import decode_tags
+from orchestrator.finetuning.heads.ner import decode_tags
 from orchestrator.finetuning.model_folder import load_fine_tuned
 from orchestrator.inference import predict
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.storage import digest_file, join
-from orchestrator.tasks import (
-    ClassificationExample,
-    ClassPrediction,
-    NerExample,
-    build_features,
-    load_task,
-)
+from orchestrator.tasks import load_task
+from orchestrator.tasks.types.classification import ClassificationExample, ClassPrediction
+from orchestrator.tasks.types.conll import NerExample
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Bench
+from tests.orchestrator.tasks.definitions import features_of
 
 pytestmark = pytest.mark.training
 
@@ -84,7 +81,7 @@ def test_choices_of_any_number_are_predicted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("make", [tiny_tasks.columns, tiny_tasks.multiple_choice])
 def test_choices_and_columns_go_with_a_frozen_encoder(make: Callable[[Path], TaskSpec], tmp_path: Path) -> None:
     bench = Bench(make(tmp_path), tmp_path, {"pretrained": save_pretrained_model(tmp_path)})
-    result = bench.run(init_from="pretrained", frozen=True, epochs=1.0)
+    result = bench.run(init_from="pretrained", freeze_encoder=True, epochs=1.0)
     assert result.state == "COMPLETED", result.error
     again, _ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
     assert again["accuracy"] == pytest.approx(result.metrics["accuracy"], abs=1e-5)
@@ -131,15 +128,15 @@ def documents_of_persons_or_places(folder: Path) -> TaskSpec:
 def test_a_sentence_in_several_windows_is_one_path(tmp_path: Path) -> None:
     task = load_task(tiny_tasks.ner(tmp_path))
     tokenizer = tiny_tasks.load_tokenizer(tmp_path)
-    model = build_model("ner", task.labels, RecipeSpec(token_decoder="crf"), None, tokenizer)
+    model = build_model(task, RecipeSpec(token_decoder="crf"), None, tokenizer)
     examples = [NerExample("0", ("mr", *tiny_tasks.NAMES)), NerExample("1", ("the",))]
-    features = build_features("ner", task.labels, examples, tokenizer, max_seq_length=5)
+    features = features_of("ner", task.labels, examples, tokenizer, max_seq_length=5)
     assert features.num_windows == 4
     logits = np.zeros((len(features.input_ids), 3), np.float32)  # O, B-PER, I-PER
-    logits[features.word_starts] = [[1, 0, 0], [0, 3, 0], *[[0, 0, 2]] * 5, [0, 0, 2]]
+    logits[features.head_arrays.word_starts] = [[1, 0, 0], [0, 3, 0], *[[0, 0, 2]] * 5, [0, 0, 2]]
     tags = decode_tags(model, features, logits)
-    assert tags[features.word_starts].tolist() == [0, 1, 2, 2, 2, 2, 2, 0]
-    assert set(np.delete(tags, features.word_starts).tolist()) == {-100}
+    assert tags[features.head_arrays.word_starts].tolist() == [0, 1, 2, 2, 2, 2, 2, 0]
+    assert set(np.delete(tags, features.head_arrays.word_starts).tolist()) == {-100}
 
 
 def test_unanswerable_questions_get_a_threshold_that_is_kept_with_the_model(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import InputError
 from orchestrator.inference import blocks
-from orchestrator.inference.blocks import Answers, LineBlock, answer_blocks, json_lines, line_blocks
+from orchestrator.inference.blocks import LineBlock, PredictedBlock, json_lines, line_blocks, predict_blocks
 
 
 @given(st.lists(st.text(alphabet="ab \n", max_size=6), max_size=40))
@@ -40,13 +40,13 @@ def test_no_more_than_a_block_is_read_ahead() -> None:
 
 
 def test_a_bad_line_is_named_with_its_file_after_the_answers_before_it() -> None:
-    def answer(block: LineBlock) -> Answers:
+    def answer(block: LineBlock) -> PredictedBlock:
         ((number, line),) = block.lines
         if line == "bad":
             raise InputError(f"line {number} is bad")
-        return Answers(line.encode(), 1)
+        return PredictedBlock(line.encode(), 1)
 
-    found = answer_blocks(answer, (LineBlock(((n, line),)) for n, line in enumerate(["a", "b", "bad"], 1)), "file.txt")
+    found = predict_blocks(answer, (LineBlock(((n, line),)) for n, line in enumerate(["a", "b", "bad"], 1)), "file.txt")
     assert [next(found).data, next(found).data] == [b"a", b"b"]
     with pytest.raises(InputError, match=r"^file\.txt: line 3 is bad$"):
         next(found)

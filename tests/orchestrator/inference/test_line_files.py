@@ -13,9 +13,9 @@ import pytest
 
 from orchestrator.errors import ClusterError, InputError
 from orchestrator.inference import workers
-from orchestrator.inference.blocks import BLOCK_LINES, Answerer, Answers, LineBlock
+from orchestrator.inference.blocks import BLOCK_LINES, LineBlock, LinePredictor, PredictedBlock
 from orchestrator.inference.embedder import LineEmbedder
-from orchestrator.inference.line_files import answer_file
+from orchestrator.inference.line_files import predict_file
 from orchestrator.inference.predictor import Predictor
 from orchestrator.settings import Settings
 from tests.orchestrator.tiny_models import WORDS
@@ -36,17 +36,17 @@ def file(tmp_path: Path) -> Path:
 
 
 class Killed:
-    """Answers with the lines; the process that meets `die` dies, the first time or always."""
+    """PredictedBlock with the lines; the process that meets `die` dies, the first time or always."""
 
     def __init__(self, folder: str, always: bool = False) -> None:
         self.died = Path(folder) / "died"
         self.always = always
 
-    def __call__(self, block: LineBlock) -> Answers:
+    def __call__(self, block: LineBlock) -> PredictedBlock:
         if any("die" in line for _, line in block.lines) and (self.always or not self.died.exists()):
             self.died.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return Answers("".join(line for _, line in block.lines).encode(), len(block.lines))
+        return PredictedBlock("".join(line for _, line in block.lines).encode(), len(block.lines))
 
 
 @pytest.mark.ray
@@ -54,7 +54,7 @@ def test_any_number_of_workers_gives_the_bytes_of_one_process(
     ray_cluster: None, settings: Settings, file: Path, classifier: str
 ) -> None:
     alone, one, two = (
-        list(answer_file(Predictor.load, classifier, str(file), settings, num_workers)) for num_workers in (None, 1, 2)
+        list(predict_file(Predictor.load, classifier, str(file), settings, num_workers)) for num_workers in (None, 1, 2)
     )
     assert len(alone) == 5
     assert alone == one == two
@@ -68,7 +68,7 @@ def test_the_first_bad_line_of_a_file_is_named_after_the_answers_before_it(
     lines[BLOCK_LINES + 5] = lines[3 * BLOCK_LINES] = b"caf\xe9"
     file.write_bytes(b"\n".join(lines))
     for num_workers in (None, 2):
-        found = answer_file(LineEmbedder.load, encoder, str(file), settings, num_workers)
+        found = predict_file(LineEmbedder.load, encoder, str(file), settings, num_workers)
         assert next(found).num_lines == BLOCK_LINES
         with pytest.raises(InputError, match=rf"^{file}: line {BLOCK_LINES + 6} is not UTF-8"):
             next(found)
@@ -80,7 +80,7 @@ def test_the_lines_of_a_worker_that_dies_are_answered_once(
 ) -> None:
     with file.open("a") as end:
         end.write("die\n" + "after\n" * BLOCK_LINES)
-    found = b"".join(answers.data for answers in answer_file(Killed, str(tmp_path), str(file), settings, 2))
+    found = b"".join(answers.data for answers in predict_file(Killed, str(tmp_path), str(file), settings, 2))
     assert (tmp_path / "died").exists()
     assert found == file.read_bytes()
 
@@ -90,7 +90,7 @@ def test_the_lines_of_a_worker_that_dies_are_answered_once(
 def test_a_line_that_kills_every_worker_ends_the_work(ray_cluster: None, settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("die\n")
     with pytest.raises(ClusterError, match=r"a worker failed: .*; where memory ran out, use fewer --workers"):
-        list(answer_file(partial(Killed, always=True), str(tmp_path), str(tmp_path / "lines.txt"), settings, 1))
+        list(predict_file(partial(Killed, always=True), str(tmp_path), str(tmp_path / "lines.txt"), settings, 1))
 
 
 @pytest.mark.ray
@@ -98,7 +98,7 @@ def test_what_a_node_does_not_reach_is_named(
     ray_cluster: None, settings: Settings, file: Path, encoder: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=r"nothing is not on .*every node of the cluster must reach it"):
-        list(answer_file(LineEmbedder.load, str(tmp_path / "nothing"), str(file), settings, 1))
+        list(predict_file(LineEmbedder.load, str(tmp_path / "nothing"), str(file), settings, 1))
 
 
 @pytest.mark.ray
@@ -106,9 +106,9 @@ def test_more_workers_than_there_is_room_for_are_refused(
     ray_cluster: None, settings: Settings, file: Path, encoder: str
 ) -> None:
     with pytest.raises(ClusterError, match="7 workers are asked for, each with 1 CPU; there is room for 6"):
-        list(answer_file(LineEmbedder.load, encoder, str(file), settings, 7))
+        list(predict_file(LineEmbedder.load, encoder, str(file), settings, 7))
     with pytest.raises(ClusterError, match="1 CPU and 1 GPUs; there is room for 0"):
-        list(answer_file(LineEmbedder.load, encoder, str(file), settings, 1, num_gpus=1))
+        list(predict_file(LineEmbedder.load, encoder, str(file), settings, 1, num_gpus=1))
 
 
 @pytest.mark.ray
@@ -116,19 +116,19 @@ def test_a_cluster_gives_as_many_workers_as_fit(
     ray_cluster: None, settings: Settings, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[object] = []
-    monkeypatch.setattr(workers, "answer_on_ray", lambda *arguments: asked.append(arguments[3]) or iter(()))
+    monkeypatch.setattr(workers, "predict_on_ray", lambda *arguments: asked.append(arguments[3]) or iter(()))
     on_cluster = Settings.from_options(home=settings.home, address="auto", environ={})
     for num_workers in (None, 2):
-        list(answer_file(LineEmbedder.load, "folder", str(file), on_cluster, num_workers, tell=asked.append))
+        list(predict_file(LineEmbedder.load, "folder", str(file), on_cluster, num_workers, tell=asked.append))
     assert asked == ["6 workers on Ray", 6, "2 workers on Ray", 2]
 
 
 def test_a_file_that_is_not_there_is_named_before_the_model_is_loaded(settings: Settings, tmp_path: Path) -> None:
-    def load(folder: str) -> Answerer:
+    def load(folder: str) -> LinePredictor:
         raise AssertionError("loaded")
 
     with pytest.raises(InputError, match=r"there is no file none\.txt"):
-        list(answer_file(load, str(tmp_path), "none.txt", settings))
+        list(predict_file(load, str(tmp_path), "none.txt", settings))
 
 
 def test_a_damaged_model_is_told_as_itself(settings: Settings, file: Path, encoder: str, tmp_path: Path) -> None:
@@ -137,4 +137,4 @@ def test_a_damaged_model_is_told_as_itself(settings: Settings, file: Path, encod
     shutil.copytree(encoder, tmp_path / "bad")
     (tmp_path / "bad" / "model.safetensors").write_bytes(b"short")
     with pytest.raises(CheckpointError, match=r"model\.safetensors"):
-        list(answer_file(LineEmbedder.load, str(tmp_path / "bad"), str(file), settings))
+        list(predict_file(LineEmbedder.load, str(tmp_path / "bad"), str(file), settings))

@@ -9,31 +9,29 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import InputError
-from orchestrator.inference.requests import read_line, to_answer, to_example
-from orchestrator.tasks import (
-    ChoicePrediction,
-    ClassificationExample,
-    Example,
-    LabelsPrediction,
-    MultiLabelExample,
-    MultipleChoiceExample,
-    RegressionExample,
-    TabularColumns,
-    Task,
-)
-from orchestrator.tasks.conll import ConllReader
+from orchestrator.inference.requests import parse_request
+from orchestrator.tasks import TabularColumns, TaskDefinition
 from orchestrator.tasks.tabular_columns import NO_COLUMNS, CategoricalColumn, NumericalColumn
+from orchestrator.tasks.types.classification import ClassificationExample
+from orchestrator.tasks.types.multi_label import LabelsPrediction, MultiLabelExample
+from orchestrator.tasks.types.multiple_choice import ChoicePrediction, MultipleChoiceExample
+from orchestrator.tasks.types.regression import RegressionExample
+from tests.orchestrator.tasks.definitions import define
 
 COLUMNS = TabularColumns((NumericalColumn("size", 0.0, 1.0),), (CategoricalColumn("colour", ("red",)),))
 
 
-def make_task(head: Any, columns: TabularColumns = NO_COLUMNS) -> Task:
-    return Task("mine", head, ("a", "b"), "", files={}, reader=ConllReader(), columns=columns)
+def make_task(head: Any, columns: TabularColumns = NO_COLUMNS) -> TaskDefinition:
+    return define(head, ("a", "b"), columns=columns)
 
 
-def read(line: str | dict[str, Any], task: Task) -> Example:
+def read(line: str | dict[str, Any], task: TaskDefinition) -> object:
     text = line if isinstance(line, str) else json.dumps(line)
-    return to_example(read_line(text, 3, task), 3, task)
+    return task.type.example_of(task, parse_request(text, 3, task))
+
+
+def answer(task: TaskDefinition, prediction: object) -> dict[str, Any]:
+    return task.type.answer(task, prediction)
 
 
 def test_each_head_reads_its_keys() -> None:
@@ -68,7 +66,7 @@ def test_a_line_that_lacks_something_is_named(head: str, columns: TabularColumns
 
 
 def test_answers_are_json_with_a_probability_for_each_label_or_choice() -> None:
-    labels = to_answer(LabelsPrediction(("b",), (0.25, 0.75)), make_task("multi_label"))
+    labels = answer(make_task("multi_label"), LabelsPrediction(("b",), (0.25, 0.75)))
     assert labels == {"labels": ["b"], "probabilities": {"a": 0.25, "b": 0.75}}
-    choice = to_answer(ChoicePrediction(2, (0.2, 0.2, 0.6)), make_task("multiple_choice"))
+    choice = answer(make_task("multiple_choice"), ChoicePrediction(2, (0.2, 0.2, 0.6)))
     assert json.loads(json.dumps(choice)) == {"choice": 2, "probabilities": [0.2, 0.2, 0.6]}

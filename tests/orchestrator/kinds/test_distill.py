@@ -74,7 +74,9 @@ def test_an_embedding_teacher(settings: Settings) -> None:
     cosine = {**PAIRS, "objective": "cosine", "score_range": [0, 1]}
     cosine.pop("labels")
     check(settings, student={**DISTILL, "task": cosine})
-    with pytest.raises(SpecError, match=r"objective\.soft_targets compares vectors, .* 256 wide .* and 128 in short"):
+    with pytest.raises(
+        SpecError, match=r"objective\.soft_targets_weight compares vectors, .* 256 wide .* 128 in short"
+    ):
         check(settings, student={**DISTILL, "task": cosine, "recipe": {"max_seq_length": 40, "size": "mini"}})
     with pytest.raises(SpecError, match="this model has no classifier of pairs"):
         check(settings, student={**DISTILL, "task": PAIRS})
@@ -130,10 +132,10 @@ def test_a_student_as_deep_as_its_teacher(settings: Settings) -> None:
 
 
 def test_hidden_states_that_cannot_be_compared(settings: Settings) -> None:
-    student = {**DISTILL, "objective": {"hidden_cosine": 1.0}}
+    student = {**DISTILL, "objective": {"hidden_cosine_weight": 1.0}}
     check(settings, student=student)
     student["recipe"] = {"max_seq_length": 40, "size": "mini"}
-    with pytest.raises(SpecError, match=r"objective\.hidden_cosine .* 256 wide in the student and 128 in short"):
+    with pytest.raises(SpecError, match=r"objective\.hidden_cosine_weight .* 256 wide in the student and 128 in short"):
         check(settings, student=student)
 
 

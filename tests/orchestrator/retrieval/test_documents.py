@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import InputError
-from orchestrator.retrieval.documents import Document, DocumentFile
+from orchestrator.retrieval.documents import CollectionDocument, DocumentFile
 
 
 def test_documents_have_titles_before_texts_and_empty_ones_are_counted(documents: str) -> None:
     file = DocumentFile(documents)
     expected = [
-        Document("a", "cats rest on the mat"),
-        Document("b", "wings lift planes"),
-        Document("d", "rain falls into a cold river"),
+        CollectionDocument("a", "cats rest on the mat"),
+        CollectionDocument("b", "wings lift planes"),
+        CollectionDocument("d", "rain falls into a cold river"),
     ]
     assert list(file) == expected
     assert list(file) == expected, "a file is read anew each time"
@@ -27,7 +27,7 @@ def test_documents_have_titles_before_texts_and_empty_ones_are_counted(documents
 def test_lines_of_text_go_by_their_number_also_from_a_compressed_file(tmp_path: Path) -> None:
     path = tmp_path / "lines.txt.gz"
     path.write_bytes(gzip.compress("\ufeffone\u2028line\r\n\n  two \n".encode()))
-    assert list(DocumentFile(str(path))) == [Document("1", "one\u2028line"), Document("3", "two")]
+    assert list(DocumentFile(str(path))) == [CollectionDocument("1", "one\u2028line"), CollectionDocument("3", "two")]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.errors import InputError
 from orchestrator.inference import embed
 from orchestrator.inference.embedder import write_matrix
-from orchestrator.retrieval.embedding import embedder_fingerprint, load_embedder
+from orchestrator.retrieval.text_vectors import embedder_fingerprint, load_embedder
 
 
 def test_lines_keep_their_order_and_what_they_say(encoder: str) -> None:

@@ -13,9 +13,9 @@ from bert_core.errors import CheckpointError
 from orchestrator.errors import InputError
 from orchestrator.inference import predict
 from orchestrator.retrieval.document_index import FoundDocument
-from orchestrator.retrieval.embedding import load_embedder
 from orchestrator.retrieval.reranking import Reranker, Reranking
 from orchestrator.retrieval.searching import open_searcher, rank_queries
+from orchestrator.retrieval.text_vectors import load_embedder
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import load_task
 

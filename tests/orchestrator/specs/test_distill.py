@@ -21,7 +21,12 @@ def test_soft_targets_alone_are_the_default() -> None:
     spec = parse_spec({**DISTILL, "num_hidden_layers": 2})
     assert isinstance(spec, DistillSpec)
     objective = spec.objective
-    assert (objective.soft_targets, objective.labels, objective.hidden_cosine, objective.temperature) == (1, 0, 0, 2)
+    assert (
+        objective.soft_targets_weight,
+        objective.labels_weight,
+        objective.hidden_cosine_weight,
+        objective.temperature,
+    ) == (1, 0, 0, 2)
     assert parse_spec(spec_values(spec)) == spec
 
 
@@ -36,8 +41,11 @@ def test_teacher_and_start_are_names_of_models() -> None:
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ({"objective": {"soft_targets": 0}}, "objective soft_targets, labels and hidden_cosine are all 0; give one"),
-        ({"objective": {"labels": -1}}, "objective.labels is -1; it must be at least 0"),
+        (
+            {"objective": {"soft_targets_weight": 0}},
+            "objective soft_targets_weight, labels_weight and hidden_cosine_weight are all 0; give one",
+        ),
+        ({"objective": {"labels_weight": -1}}, "objective.labels_weight is -1; it must be at least 0"),
         ({"objective": {"temperature": 0}}, "objective.temperature is 0; it must be more than 0"),
         ({"num_hidden_layers": 0}, "num_hidden_layers is 0; it must be at least 1"),
         (
@@ -45,7 +53,7 @@ def test_teacher_and_start_are_names_of_models() -> None:
             "num_hidden_layers takes layers of the teacher, and recipe.init_from names small; leave one of them out",
         ),
         ({"recipe": {"tokenizer": "words"}}, "recipe.tokenizer is the teacher's own in distillation; leave it out"),
-        ({"recipe": {"frozen": True}}, "recipe.frozen keeps a student from learning; leave it out"),
+        ({"recipe": {"freeze_encoder": True}}, "recipe.freeze_encoder keeps a student from learning; leave it out"),
         ({"recipe": {"token_decoder": "crf"}}, "recipe.token_decoder is the teacher's own in distillation"),
         ({"teacher": None}, "teacher is None; it must be text"),
         ({"task": None}, "task and pretraining: neither given; give task for a fine-tuned teacher, or pretraining"),

@@ -15,7 +15,7 @@ import pytest
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import Features, Task, dataset_result, load_task, prepare_features
+from orchestrator.tasks import FeatureOptions, Features, Task, dataset_result, load_task, prepare_features
 from tests.shared_data import shared_file
 
 LENGTHS = {"max_seq_length": 24, "doc_stride": 8, "max_query_length": 8}
@@ -33,7 +33,8 @@ def prepare(task: Task, tokenizer: Tokenizer, tmp_path: Path) -> Callable[..., F
     def prepared(**changes: Any) -> Features:
         split = changes.pop("split", "train")
         values = {"task": task, "tokenizer": tokenizer, **LENGTHS, "cache": str(tmp_path / "cache"), **changes}
-        return prepare_features(values.pop("task"), split, values.pop("tokenizer"), **values)
+        task_, tokenizer_, cache = (values.pop(name) for name in ("task", "tokenizer", "cache"))
+        return prepare_features(task_, split, tokenizer_, FeatureOptions(**values), cache)
 
     return prepared
 
@@ -115,12 +116,12 @@ def test_dataset_result_says_what_was_used(prepare, task: Task, tmp_path: Path) 
 
 def test_sst2_loads_in_no_time(tokenizer: Tokenizer, tmp_path: Path) -> None:
     sst2 = load_task(TaskSpec(id="sst2", folder=str(shared_file("glue/SST-2")), max_train_examples=20_000))
-    values = {**LENGTHS, "max_seq_length": 128, "cache": str(tmp_path)}
-    made = prepare_features(sst2, "train", tokenizer, **values)
+    options = FeatureOptions(**{**LENGTHS, "max_seq_length": 128})
+    made = prepare_features(sst2, "train", tokenizer, options, str(tmp_path))
     spent = []
     for _ in range(3):
         begin = time.process_time()
-        loaded = prepare_features(replace(sst2), "train", tokenizer, **values)
+        loaded = prepare_features(replace(sst2), "train", tokenizer, options, str(tmp_path))
         spent.append(time.process_time() - begin)
     assert min(spent) < 0.05
     assert_equal(made, loaded)

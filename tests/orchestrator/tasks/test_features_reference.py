@@ -12,14 +12,16 @@ import pytest
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import TRAINERS
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import Example, build_features, load_task
+from orchestrator.tasks import load_task
+from orchestrator.tasks.types.squad import QaExample
+from tests.orchestrator.tasks.definitions import features_of
 from tests.shared_data import shared_file
 
 Both = tuple[Tokenizer, Any]
 
 
 @pytest.fixture(scope="module")
-def passages() -> list[Example]:
+def passages() -> list[QaExample]:
     spec = TaskSpec(id="squad", folder=str(shared_file("squad")), max_validation_examples=300)
     return list(load_task(spec).examples("validation"))
 
@@ -40,7 +42,7 @@ def test_passages_are_cut_into_the_same_windows(passages: list[Any], both: Both)
     tokenizer, reference = both
     num_windows = 0
     for example in passages:
-        ours = build_features("qa", (), [example], tokenizer, max_seq_length=160, doc_stride=40)
+        ours = features_of("qa", (), [example], tokenizer, max_seq_length=160, doc_stride=40)
         room = 160 - len(tokenizer.encode_ids([example.question])[0]) - tokenizer.segment_layout.num_pair_specials
         theirs = reference(
             example.question,
@@ -57,22 +59,27 @@ def test_passages_are_cut_into_the_same_windows(passages: list[Any], both: Both)
         offsets = np.array([pair for window in theirs["offset_mapping"] for pair in window])
         # The library leaves the space with the word that a window of byte-level BPE begins with.
         offsets[:, 0] += [example.context[start:end].startswith(" ") for start, end in offsets]
-        on_passage = ours.offsets[:, 0] >= 0
-        assert (ours.offsets[on_passage] == offsets[on_passage]).all()
+        on_passage = ours.head_arrays.offsets[:, 0] >= 0
+        assert (ours.head_arrays.offsets[on_passage] == offsets[on_passage]).all()
         num_windows += ours.num_windows
     assert num_windows > len(passages), "some passage must be longer than a window"
 
 
 def test_answers_are_found_again_by_their_characters(passages: list[Any], both: Both) -> None:
     tokenizer, _ = both
-    ours = build_features("qa", (), passages, tokenizer, max_seq_length=384)
+    ours = features_of("qa", (), passages, tokenizer, max_seq_length=384)
     assert ours.counts["num_misaligned"] == 0
     found: dict[int, str] = {}
     for window, example in enumerate(ours.example_index.tolist()):
-        if ours.start_positions[window]:
+        if ours.head_arrays.start_positions[window]:
             begin = ours.cu_seqlens[window]
-            first, last = begin + ours.start_positions[window], begin + ours.end_positions[window]
-            found[example] = passages[example].context[ours.offsets[first, 0] : ours.offsets[last, 1]]
+            first, last = (
+                begin + ours.head_arrays.start_positions[window],
+                begin + ours.head_arrays.end_positions[window],
+            )
+            found[example] = passages[example].context[
+                ours.head_arrays.offsets[first, 0] : ours.head_arrays.offsets[last, 1]
+            ]
     exact = [found[index] == example.answers[0].text for index, example in enumerate(passages) if index in found]
     assert len(exact) > 0.98 * len(passages)
     assert sum(exact) > 0.98 * len(exact), "an answer may end within a token, 1920 in 1920s, but seldom does"
@@ -85,7 +92,7 @@ def test_pairs_become_the_same_tokens(both: Both, max_seq_length: int) -> None:
     tokenizer, reference = both
     spec = TaskSpec(id="mrpc", folder=str(shared_file("glue/MRPC")))
     pairs: list[Any] = list(load_task(spec).examples("validation"))
-    ours = build_features(
+    ours = features_of(
         "classification", ("not_equivalent", "equivalent"), pairs, tokenizer, max_seq_length=max_seq_length
     )
     even = (max_seq_length - tokenizer.segment_layout.num_pair_specials) % 2 == 0

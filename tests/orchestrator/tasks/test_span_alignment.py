@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import TRAINERS
-from orchestrator.tasks import Answer, NerExample, QaExample, build_features
+from orchestrator.tasks.types.conll import NerExample
+from orchestrator.tasks.types.squad import Answer, QaExample
+from tests.orchestrator.tasks.definitions import features_of
 from tests.orchestrator.tasks.sentences import SENTENCES
 
 KINDS = [*TRAINERS, "published byte_bpe"]
@@ -47,18 +49,18 @@ def test_an_answer_of_whole_words_is_found_again(
     text = space.join(words[first : last + 1])
     context = before + text + "".join(space + word for word in words[last + 1 :]) + "."
     example = QaExample("0", "What?", context, (Answer(text, len(before)),))
-    features = build_features("qa", (), [example], tokenizer_of(kind), max_seq_length=512)
-    begin, end = int(features.start_positions[0]), int(features.end_positions[0])
+    features = features_of("qa", (), [example], tokenizer_of(kind), max_seq_length=512)
+    begin, end = int(features.head_arrays.start_positions[0]), int(features.head_arrays.end_positions[0])
     assert begin > 0
-    assert context[features.offsets[begin, 0] : features.offsets[end, 1]] == text
+    assert context[features.head_arrays.offsets[begin, 0] : features.head_arrays.offsets[end, 1]] == text
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.sampled_from(KINDS), WORDS)
 def test_every_word_starts_at_its_own_first_token(kind: str, words: list[str]) -> None:
     tokenizer = tokenizer_of(kind)
-    features = build_features("ner", ("O",), [NerExample("0", tuple(words))], tokenizer, max_seq_length=512)
-    bounds = [*features.word_starts.tolist(), len(features.input_ids) - 1]
+    features = features_of("ner", ("O",), [NerExample("0", tuple(words))], tokenizer, max_seq_length=512)
+    bounds = [*features.head_arrays.word_starts.tolist(), len(features.input_ids) - 1]
     for word, start, stop in zip(words, bounds[:-1], bounds[1:], strict=True):
         assert features.input_ids[start:stop].tolist() == tokenizer.encode_words([word])[0]
     assert features.input_ids[[0, -1]].tolist() == [tokenizer.cls_id, tokenizer.sep_id]

@@ -12,9 +12,10 @@ import pyarrow.parquet
 import pytest
 
 from orchestrator.errors import TaskDataError
-from orchestrator.tasks.examples import ClassificationExample, NerExample, RegressionExample
-from orchestrator.tasks.labeled_tables import ClassificationTable, NerTable, RegressionTable
 from orchestrator.tasks.text_files import BadRecords
+from orchestrator.tasks.types.classification import ClassificationExample, ClassificationTable
+from orchestrator.tasks.types.conll import NerExample, NerTable
+from orchestrator.tasks.types.regression import RegressionExample, RegressionTable
 
 ROWS = [('He said "no"', "yes, or\nno", 1), ("ünder", "b", 0)]
 PAIRS = ClassificationTable(("first", "second"), "label", classes={"0": "off", "1": "on"})

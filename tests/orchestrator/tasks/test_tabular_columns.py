@@ -12,8 +12,8 @@ import pytest
 from sklearn.preprocessing import StandardScaler
 
 from orchestrator.errors import TaskDataError
-from orchestrator.tasks.examples import ClassificationExample
 from orchestrator.tasks.tabular_columns import NO_COLUMNS, TabularColumns
+from orchestrator.tasks.types.classification import ClassificationExample
 
 
 def make_examples(numbers: Sequence[float | None], categories: Sequence[str | None]) -> list[ClassificationExample]:

@@ -13,8 +13,9 @@ import pytest
 
 from orchestrator.errors import OrchestratorError, SpecError, TaskDataError
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import MultipleChoiceExample, TabularColumns, Task, load_task
+from orchestrator.tasks import TabularColumns, Task, load_task
 from orchestrator.tasks.tabular_columns import CategoricalColumn, NumericalColumn
+from orchestrator.tasks.types.multiple_choice import MultipleChoiceExample
 
 SST2 = "sentence\tlabel\ngood \t1\nbad \t0\nfine \t1\n"
 
@@ -210,7 +211,7 @@ AMISS: dict[str, tuple[dict[str, Any], type[OrchestratorError], str]] = {
     "columns of a ner task": (
         {"id": "mine", "head": "ner", "files": {"validation": "{tmp}/a.csv"}, "categorical_columns": ("a",)},
         SpecError,
-        r"task\.categorical_columns is for classification and multi_label and regression; .* head: ner has no use",
+        r"task\.categorical_columns: .* head: ner has no use .* classification and multi_label and regression",
     ),
     "one choice": (
         {

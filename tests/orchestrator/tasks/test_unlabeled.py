@@ -14,8 +14,9 @@ import pytest
 
 from orchestrator.errors import TaskDataError
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import Features, build_features, join_features, load_task
+from orchestrator.tasks import Features, join_features, load_task
 from tests.orchestrator.finetuning import tiny_tasks
+from tests.orchestrator.tasks.definitions import features_of
 
 NO_LABEL: dict[str, dict[str, Any]] = {
     "classification": {"label": None},
@@ -82,11 +83,11 @@ def test_joined_features_are_those_of_all_examples(head: str, tmp_path: Path) ->
 
     def features(first: int, last: int) -> Features:
         examples = task.examples("train")[first:last]
-        return build_features(task.head, task.labels, examples, tokenizer, max_seq_length=16, columns=task.columns)
+        return features_of(task.head, task.labels, examples, tokenizer, max_seq_length=16, columns=task.columns)
 
     joined, whole = join_features([features(0, 5), features(5, 6), features(6, 20)]), features(0, 20)
     assert joined.num_examples == 20
     assert joined.arrays().keys() == whole.arrays().keys()
     for name, array in whole.arrays().items():
-        np.testing.assert_array_equal(getattr(joined, name), array)
-        assert getattr(joined, name).dtype == array.dtype
+        np.testing.assert_array_equal(joined.arrays()[name], array)
+        assert joined.arrays()[name].dtype == array.dtype

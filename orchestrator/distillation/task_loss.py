@@ -1,0 +1,86 @@
+"""What a student is trained on: the teacher's outputs, the labels and the teacher's last hidden states, by weight.
+
+Shapes: B examples, W windows, T tokens, C classes, H hidden.
+"""
+
+from tempfile import TemporaryFile
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bert_core.distillation import hidden_cosine_loss, last_hidden_states
+from orchestrator.finetuning.batches import make_batch
+from orchestrator.finetuning.heads import HEADS, Batch, HeadModel
+from orchestrator.finetuning.logits import compute_logits
+from orchestrator.specs.distill import ObjectiveSpec
+from orchestrator.specs.network import Precision
+from orchestrator.tasks import Features
+
+
+class DistillationLoss:
+    """The loss of a batch of a training split, called as `fine_tune` calls a task's own.
+
+    A teacher has no dropout, so what it says about a window never changes: its logits, or its vectors, are computed
+    here, once, for the whole split, and kept in a file that goes with this object. Its hidden states would be H numbers
+    for each token; where they count, they are computed again at each step.
+
+    Args:
+        num_labeled: the examples that have labels, which come first; all when left out. Others count in every part
+            but the labels': each example of a batch has the same weight, whatever it has to say.
+    """
+
+    def __init__(
+        self,
+        teacher: HeadModel,
+        features: Features[Any],
+        objective: ObjectiveSpec,
+        precision: Precision,
+        num_labeled: int | None = None,
+    ) -> None:
+        self._teacher, self._features, self._objective = teacher.eval(), features, objective
+        self._head = HEADS[features.head]
+        self._logits: Tensor | None = None
+        if objective.soft_targets_weight:
+            self._logits = torch.from_numpy(compute_logits(teacher, features, precision, allocate=_in_a_file))
+        self._num_labeled = features.num_examples if num_labeled is None else num_labeled
+
+    def __call__(self, model: HeadModel, batch: Batch) -> Tensor:
+        objective, head, features = self._objective, self._head, self._features
+        with last_hidden_states(model.bert) as seen:
+            logits = head.logits(model, batch)  # (W, C), (W,) or (T, C)
+        loss = logits.new_zeros(())
+        if self._logits is not None:
+            rows = features.token_index(batch.windows) if head.gives_token_outputs else batch.windows
+            targets = self._logits[torch.from_numpy(rows)].to(logits.device).view_as(logits)
+            soft = head.soft_loss(logits, targets, features, batch, objective.temperature)
+            loss = loss + objective.soft_targets_weight * soft
+        if objective.labels_weight:
+            loss = loss + objective.labels_weight * self._label_loss(model, logits, batch)
+        if objective.hidden_cosine_weight:
+            with torch.no_grad():
+                states = self._teacher.bert.encode(batch.seqs)  # (T, H)
+            loss = loss + objective.hidden_cosine_weight * hidden_cosine_loss(seen[-1], states)
+        return loss
+
+    def _label_loss(self, model: HeadModel, logits: Tensor, batch: Batch) -> Tensor:
+        """The labels' loss of the windows that have labels, times their share of the batch."""
+        features = self._features
+        has_label = features.example_index[batch.windows] < self._num_labeled  # (W,)
+        if has_label.all():
+            return self._head.loss(model, logits, batch)
+        if not has_label.any():
+            return logits.new_zeros(())
+        by_token = self._head.gives_token_outputs
+        rows = np.repeat(has_label, features.lengths[batch.windows]) if by_token else has_label
+        labeled = make_batch(features, batch.windows[has_label], logits.device)
+        loss = self._head.loss(model, logits[torch.from_numpy(rows).to(logits.device)], labeled)
+        return float(has_label.mean()) * loss
+
+
+def _in_a_file(shape: tuple[int, int], dtype: type[np.float32]) -> NDArray[np.float32]:
+    """An array in a nameless file, of which memory holds what it has room for."""
+    with TemporaryFile() as file:
+        return np.memmap(file, dtype, "w+", shape=shape).view(np.ndarray)

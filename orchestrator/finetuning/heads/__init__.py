@@ -1,0 +1,50 @@
+"""The heads in training: an object for each task type that models are fine-tuned for, a file for each object.
+
+The contract is `base.HeadTraining`. A new head adds a file here, its line in the list and its model's class, and
+likewise a task type in `orchestrator.tasks.types`, which reads its data and scores it.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from bert_core.heads import (
+    BertForMultipleChoice,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
+from orchestrator.finetuning.dual_encoder import DualEncoder
+from orchestrator.finetuning.heads.base import Batch, HeadTraining
+from orchestrator.finetuning.heads.classification import ClassificationHead
+from orchestrator.finetuning.heads.embedding import EmbeddingHead
+from orchestrator.finetuning.heads.multi_label import MultiLabelHead
+from orchestrator.finetuning.heads.multiple_choice import MultipleChoiceHead
+from orchestrator.finetuning.heads.ner import NerHead
+from orchestrator.finetuning.heads.qa import QuestionAnsweringHead
+from orchestrator.finetuning.heads.regression import RegressionHead
+from orchestrator.specs.task import Head
+
+__all__ = ["HEADS", "Batch", "HeadModel", "HeadTraining"]
+
+HeadModel: TypeAlias = (
+    BertForSequenceClassification
+    | BertForMultipleChoice
+    | BertForTokenClassification
+    | BertForQuestionAnswering
+    | DualEncoder
+)
+"""A model with any of the heads."""
+
+HEADS: Mapping[Head, HeadTraining[Any, Any]] = MappingProxyType(
+    {
+        "classification": ClassificationHead(),
+        "multi_label": MultiLabelHead(),
+        "multiple_choice": MultipleChoiceHead(),
+        "regression": RegressionHead(),
+        "ner": NerHead(),
+        "qa": QuestionAnsweringHead(),
+        "embedding": EmbeddingHead(),
+    }
+)
+"""Every head that models are fine-tuned for. The order tells which head a folder made elsewhere has, where two fit."""

@@ -1,0 +1,125 @@
+"""The contract of a head in training: all that the torch half knows of one kind of labeled task.
+
+A head's object has no state. It names the class of the model, turns labels into targets, computes losses from logits,
+and makes outputs of a split's logits in the form that the task type of the same name decodes
+(`orchestrator.tasks.types`). Everything else asks the object of `orchestrator.finetuning.heads.HEADS`.
+
+Shapes: W windows, T tokens, G groups of windows, C classes, H hidden.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bert_core.checkpoints.pretrained import PretrainedModel
+from bert_core.config import BertConfig
+from bert_core.config_fields import ProblemType
+from bert_core.packed_sequences import PackedSequences
+from orchestrator.specs import RecipeSpec
+from orchestrator.specs.task import Objective
+from orchestrator.tasks import Features
+from orchestrator.tasks.features import Array, HeadArrays
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some windows of a split as the model reads them, and what it should give for them."""
+
+    seqs: PackedSequences
+    targets: Tensor
+    """What `HeadTraining.targets` gives, as float32 or int64."""
+    windows: NDArray[np.int64]
+    """(W,) which windows of the features these are."""
+    tabular_features: Tensor | None = None
+    """(W, E) the numbers beside the text, for a head that reads some."""
+
+
+M = TypeVar("M", bound=PretrainedModel)
+A = TypeVar("A", bound=HeadArrays)
+
+
+class HeadTraining(ABC, Generic[M, A]):
+    """How a model with one kind of head is built, trained and read."""
+
+    model_type: type[M]
+    """Class of the model."""
+    problem_type: ClassVar[ProblemType | None] = None
+    """What the model's configuration calls the problem, as transformers does."""
+    gives_token_outputs: ClassVar[bool] = False
+    """Whether logits have a row for each token, (T, …), else for each window, (W, …)."""
+    gives_vectors: ClassVar[bool] = False
+    """Whether logits are vectors of texts, which a student imitates and which are compared as such."""
+
+    # Models
+
+    def with_labels(self, config: BertConfig, labels: Sequence[str]) -> BertConfig:
+        """The configuration of a model for these labels."""
+        if not labels:
+            return replace(config, problem_type=None)
+        return config.with_labels(labels, self.problem_type)
+
+    def configure(self, model: M, objective: Objective | None, recipe: RecipeSpec, init_folder: str | None) -> None:
+        """Set what a new model is trained on beside its configuration; `init_folder` is where its encoder is from."""
+
+    def follow_teacher(self, student: M, teacher: M, objective: Objective | None, recipe: RecipeSpec) -> None:
+        """Start a student with what decides decoding in its teacher, beside the encoder's layers."""
+
+    def set_objective(self, model: M, objective: Objective | None) -> None:
+        """Set what the outputs of a loaded model are compared by. Raises: SpecError when the model cannot."""
+
+    def check_objective(self, folder: Path, objective: Objective | None) -> None:
+        """See that the model of a folder can be asked for an objective, without loading it. Raises: SpecError."""
+
+    def recognizes(self, folder: Path, config: BertConfig, architectures: Sequence[str]) -> bool:
+        """Whether a model folder made elsewhere, whose configuration names these classes, has this head."""
+        return config.family.architecture(self.model_type.__name__) in architectures
+
+    # Batches
+
+    @abstractmethod
+    def targets(self, features: Features[A], windows: NDArray[np.int64], tokens: NDArray[np.int64]) -> Array:
+        """What the model should give for some windows, whose tokens stand at `tokens`; floats stay floats.
+
+        Unknown labels are -100 or NaN.
+        """
+
+    def tabular_features(self, features: Features[A], windows: NDArray[np.int64]) -> NDArray[np.float32] | None:
+        """The numbers that the head reads beside the text of each window, (W, E)."""
+        return None
+
+    @abstractmethod
+    def logits(self, model: M, batch: Batch) -> Tensor:
+        """The model's logits for a batch, float32."""
+
+    @abstractmethod
+    def loss(self, model: M, logits: Tensor, batch: Batch) -> Tensor:
+        """The mean loss of logits over what the batch has labels for: scalar."""
+
+    def compute_loss(self, model: M, batch: Batch) -> Tensor:
+        """The mean loss of a batch: scalar."""
+        return self.loss(model, self.logits(model, batch), batch)
+
+    @abstractmethod
+    def soft_loss(
+        self, logits: Tensor, teacher_logits: Tensor, features: Features[A], batch: Batch, temperature: float
+    ) -> Tensor:
+        """How far a student's logits are from its teacher's, of the same shape: a mean, scalar."""
+
+    # A whole split
+
+    def outputs(self, model: M, features: Features[A], logits: NDArray[np.float32]) -> NDArray[Any]:
+        """A split's logits, (W, …) or (T, …), in the form that the task type decodes."""
+        return logits
+
+    def tokens_read(self, config: BertConfig, features: Features[A]) -> NDArray[np.int64] | None:
+        """The tokens that the head reads, ascending, each window's first among them; None for all.
+
+        Of a frozen encoder's outputs only theirs are kept. A causal encoder pools the last token, so it keeps all.
+        """
+        return None if config.causal_attention else features.cu_seqlens[:-1]

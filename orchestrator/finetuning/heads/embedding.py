@@ -1,0 +1,84 @@
+"""Sentence embeddings in training: vectors of texts (W, H), compared in pairs by the task's objective."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bert_core.checkpoints.sentence_transformers import (
+    MODULES_FILE,
+    SentenceEmbeddingConfig,
+    read_sentence_embedding,
+)
+from bert_core.config import BertConfig
+from bert_core.distillation import vector_loss
+from orchestrator.finetuning.dual_encoder import CLASSIFIER_FILE, DualEncoder, check_classifier
+from orchestrator.finetuning.heads.base import Batch, HeadTraining
+from orchestrator.specs import RecipeSpec
+from orchestrator.specs.task import Objective
+from orchestrator.tasks import Features
+from orchestrator.tasks.features import Array
+from orchestrator.tasks.types.embedding import PairArrays
+
+
+class EmbeddingHead(HeadTraining[DualEncoder, PairArrays]):
+    """A vector for each text."""
+
+    model_type = DualEncoder
+    gives_vectors = True
+
+    def configure(
+        self, model: DualEncoder, objective: Objective | None, recipe: RecipeSpec, init_folder: str | None
+    ) -> None:
+        """Pool tokens as the recipe says, else as the folder does, and compare by the objective."""
+        assert objective is not None, "a task for embeddings has one"
+        pooling = SentenceEmbeddingConfig() if init_folder is None else read_sentence_embedding(Path(init_folder))
+        model.configure(objective, pooling, recipe)
+
+    def follow_teacher(
+        self, student: DualEncoder, teacher: DualEncoder, objective: Objective | None, recipe: RecipeSpec
+    ) -> None:
+        """Pool tokens as the teacher does unless the recipe says otherwise, and compare pairs by its classifier."""
+        assert objective is not None, "a task for embeddings has one"
+        student.configure(objective, teacher.embedding, recipe)
+        if student.classifier is not None and teacher.classifier is not None:
+            student.classifier.load_state_dict(teacher.classifier.state_dict())
+
+    def set_objective(self, model: DualEncoder, objective: Objective | None) -> None:
+        """Compare pairs by an objective; by the model's own when None."""
+        if objective is not None:
+            model.set_objective(objective)
+
+    def check_objective(self, folder: Path, objective: Objective | None) -> None:
+        """See that classes are asked of a model with a classifier of pairs. Raises: SpecError."""
+        if objective is not None:
+            check_classifier(objective, (folder / CLASSIFIER_FILE).exists())
+
+    def recognizes(self, folder: Path, config: BertConfig, architectures: Sequence[str]) -> bool:
+        """A folder of sentence-transformers, whatever its encoder's class."""
+        return super().recognizes(folder, config, architectures) or (folder / MODULES_FILE).exists()
+
+    def targets(self, features: Features[PairArrays], windows: NDArray[np.int64], tokens: NDArray[np.int64]) -> Array:
+        """A label for each pair."""
+        return features.head_arrays.labels[features.examples_of(windows)]
+
+    def logits(self, model: DualEncoder, batch: Batch) -> Tensor:
+        """Vectors of texts, (W, H)."""
+        return model.packed_logits(batch.seqs).float()
+
+    def loss(self, model: DualEncoder, logits: Tensor, batch: Batch) -> Tensor:
+        """The objective's loss."""
+        return model.compute_loss(logits, batch.targets)
+
+    def soft_loss(
+        self, logits: Tensor, teacher_logits: Tensor, features: Features[PairArrays], batch: Batch, temperature: float
+    ) -> Tensor:
+        """Squared distance of the two vectors of a text, mean over texts."""
+        return vector_loss(logits, teacher_logits)
+
+    def outputs(self, model: DualEncoder, features: Features[PairArrays], logits: NDArray[np.float32]) -> NDArray[Any]:
+        """Cosines, class logits or the nearest pairs, by the model's objective."""
+        return model.score_pairs(logits)

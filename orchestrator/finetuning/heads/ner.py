@@ -1,0 +1,95 @@
+"""Named entity recognition in training: tag logits (T, C), of which those on words' first sub-tokens count.
+
+Shapes: T tokens, K words, C tags.
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bert_core.config import BertConfig
+from bert_core.constants import IGNORE_INDEX
+from bert_core.distillation import soft_target_loss
+from bert_core.heads import BertForTokenClassification
+from orchestrator.finetuning.heads.base import Batch, HeadTraining
+from orchestrator.specs import RecipeSpec
+from orchestrator.specs.task import Objective
+from orchestrator.tasks import Features
+from orchestrator.tasks.features import Array
+from orchestrator.tasks.types.ner_windows import NerArrays
+
+_MAX_SENTENCES = 512
+"""Sentences that are decoded at a time."""
+
+
+class NerHead(HeadTraining[BertForTokenClassification, NerArrays]):
+    """A tag for each word, alone or as a path over the sentence (CRF)."""
+
+    model_type = BertForTokenClassification
+    gives_token_outputs = True
+
+    def follow_teacher(
+        self,
+        student: BertForTokenClassification,
+        teacher: BertForTokenClassification,
+        objective: Objective | None,
+        recipe: RecipeSpec,
+    ) -> None:
+        """Start a CRF with the teacher's transitions.
+
+        On equal ones a word's posterior follows from the emissions alone, which are what a student learns.
+        """
+        if student.crf is not None and teacher.crf is not None:
+            student.crf.load_state_dict(teacher.crf.state_dict())
+
+    def targets(self, features: Features[NerArrays], windows: NDArray[np.int64], tokens: NDArray[np.int64]) -> Array:
+        """Tags on words' first sub-tokens, -100 elsewhere: (T,)."""
+        return features.head_arrays.token_labels[tokens]
+
+    def logits(self, model: BertForTokenClassification, batch: Batch) -> Tensor:
+        """Tag logits, (T, C)."""
+        return model.packed_logits(batch.seqs).float()
+
+    def loss(self, model: BertForTokenClassification, logits: Tensor, batch: Batch) -> Tensor:
+        """Mean over words: cross entropy, or a word's share of the negative log-likelihood of the paths."""
+        return model.compute_loss(logits, batch.targets, batch.seqs)
+
+    def soft_loss(
+        self, logits: Tensor, teacher_logits: Tensor, features: Features[NerArrays], batch: Batch, temperature: float
+    ) -> Tensor:
+        """Divergence of the distributions over tags, mean over words, tagged or not."""
+        rows, word_starts = features.token_index(batch.windows), features.head_arrays.word_starts
+        nearest = word_starts[np.minimum(np.searchsorted(word_starts, rows), len(word_starts) - 1)]
+        is_word = torch.from_numpy(nearest == rows).to(logits.device)  # (T,)
+        return soft_target_loss(logits[is_word], teacher_logits[is_word], temperature)
+
+    def outputs(
+        self, model: BertForTokenClassification, features: Features[NerArrays], logits: NDArray[np.float32]
+    ) -> NDArray[np.float32] | NDArray[np.int64]:
+        """The logits, (T, C), or with a CRF the tags of the best paths, (T,)."""
+        return logits if model.crf is None else decode_tags(model, features, logits)
+
+    def tokens_read(self, config: BertConfig, features: Features[NerArrays]) -> NDArray[np.int64] | None:
+        """Words' first sub-tokens; all tokens where recurrent layers go over them."""
+        if config.num_lstm_layers > 0:
+            return None
+        return np.unique(np.concatenate([features.cu_seqlens[:-1], features.head_arrays.word_starts]))
+
+
+@torch.inference_mode()
+def decode_tags(
+    model: BertForTokenClassification, features: Features[NerArrays], logits: NDArray[np.float32]
+) -> NDArray[np.int64]:
+    """The tag of each word on its first sub-token, -100 elsewhere: (T, C) → (T,).
+
+    A sentence is decoded as one, however many windows its words lie in.
+    """
+    device = next(model.parameters()).device
+    arrays = features.head_arrays
+    words = torch.from_numpy(logits[arrays.word_starts]).to(device)  # (K, C)
+    lengths = torch.split(torch.from_numpy(arrays.num_words.astype(np.int64)).to(device), _MAX_SENTENCES)
+    sentences = torch.split(words, [int(some.sum()) for some in lengths])
+    tags = np.full(len(logits), IGNORE_INDEX, np.int64)
+    tags[arrays.word_starts] = torch.cat(list(map(model.decode, sentences, lengths))).cpu().numpy()
+    return tags

@@ -1,0 +1,37 @@
+"""A recipe against a task's type: fields that say nothing there are refused, so that none is set in vain."""
+
+from collections.abc import Container
+
+from orchestrator.errors import SpecError
+from orchestrator.specs import RecipeSpec
+from orchestrator.specs.task import Head, Objective
+from orchestrator.tasks import TASK_TYPES
+
+
+def check_recipe(recipe: RecipeSpec, head: Head, objective: Objective | None = None, axes: Container[str] = ()) -> None:
+    """See that a model can be fine-tuned for a task and that the task has a use for every field that was given.
+
+    Args:
+        axes: fields that a search varies.
+
+    Raises: SpecError.
+    """
+    task_type = TASK_TYPES[head]
+    if task_type.reason_not_learned:
+        raise SpecError(f"task.head: {task_type.reason_not_learned}")
+    refused = _fields_of_others(head) | dict(task_type.refused_recipe_fields(objective))
+    for name, reason in refused.items():
+        value = getattr(recipe, name)
+        if name in axes or value != RecipeSpec.model_fields[name].default:
+            section, given = ("space", "the axis") if name in axes else ("recipe", repr(value))
+            raise SpecError(f"{section}.{name}: {reason}: leave {given} out")
+
+
+def _fields_of_others(head: Head) -> dict[str, str]:
+    """The recipe's fields that are made for other types, with the reason why this one refuses each."""
+    own = TASK_TYPES[head].recipe_fields
+    made_for: dict[str, list[str]] = {}
+    for other in TASK_TYPES.values():
+        for name in sorted(other.recipe_fields - own):
+            made_for.setdefault(name, []).append(f"{other.purpose} ({other.head})")
+    return {name: f"it is for {' and '.join(uses)}; the task's head is {head}" for name, uses in made_for.items()}

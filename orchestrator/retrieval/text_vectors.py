@@ -1,0 +1,51 @@
+"""Texts as vectors, by the encoder of a model folder.
+
+Shapes: N texts, H hidden.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bert_core.checkpoints.pretrained import WEIGHTS_FILE
+from bert_core.config import BertConfig
+from bert_core.errors import DataError
+from bert_core.text_embedding import TextEmbedder
+from orchestrator.errors import InputError
+from orchestrator.storage import digest_file, join, local_copy
+
+
+def load_embedder(folder: str, device: str = "cpu") -> TextEmbedder:
+    """The encoder of a model folder, with the pooling that the folder names, else the mean of a text's tokens.
+
+    Raises: CheckpointError, TokenizerError.
+    """
+    return TextEmbedder.load(local_copy(folder), device)
+
+
+def embedding_size(folder: str) -> int:
+    """Numbers of a vector by a model folder's encoder. Raises: CheckpointError."""
+    return BertConfig.from_pretrained(local_copy(folder)).hidden_size
+
+
+def embedder_fingerprint(embedder: TextEmbedder, folder: str) -> str:
+    """SHA-256 of all that decides a vector: weights and their arithmetic, tokenizer, pooling, length."""
+    model = embedder.model
+    encoder = [digest_file(join(folder, WEIGHTS_FILE)), model.config.to_dict()]
+    values = [*encoder, embedder.tokenizer.fingerprint, asdict(model.embedding), embedder.max_seq_length]
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def embed_texts(
+    embedder: TextEmbedder, texts: Sequence[str], numbers: Sequence[int], unit: str = "line"
+) -> NDArray[np.float32]:
+    """Vectors of texts, (N, H). Raises: InputError, naming the number of the first text without any token."""
+    try:
+        return embedder.embed(texts)
+    except DataError:
+        empty = [number for number, ids in zip(numbers, embedder.tokenizer.encode_ids(texts), strict=True) if not ids]
+        raise InputError(f"{unit} {empty[0]}: the text has no token; leave it out") from None

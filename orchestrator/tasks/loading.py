@@ -1,0 +1,158 @@
+"""A `Task` from what a person wrote about it: its files, its labels, the reader of its layout."""
+
+import difflib
+from collections.abc import Mapping
+from itertools import chain
+
+from orchestrator.errors import SpecError, TaskDataError
+from orchestrator.results import Split
+from orchestrator.specs.task import TaskSpec
+from orchestrator.storage import exists
+from orchestrator.tasks.catalogue import KNOWN_TASKS, KnownTask
+from orchestrator.tasks.tables import has_columns
+from orchestrator.tasks.tabular_columns import TabularColumns
+from orchestrator.tasks.task import Task
+from orchestrator.tasks.text_files import find_file
+from orchestrator.tasks.types import TASK_TYPES
+from orchestrator.tasks.types.base import AnyTaskType
+
+DATA_FIELDS = frozenset().union(*(task_type.spec_fields for task_type in TASK_TYPES.values()))
+"""The fields of a task's spec that describe its data; every type reads some of them."""
+
+
+def load_task(spec: TaskSpec) -> Task:
+    """Find a task's files and learn its labels. A split that is read for that is not read again.
+
+    Raises: SpecError, TaskDataError.
+    """
+    task = _known_task(spec, KNOWN_TASKS[spec.id]) if spec.id in KNOWN_TASKS else _own_task(spec)
+    known_metrics = task.type.metric_names(task)
+    if task.metric not in known_metrics:
+        raise SpecError(f"task.metric {task.metric!r}: task {task.id} has the scores {', '.join(known_metrics)}")
+    return task
+
+
+def _known_task(spec: TaskSpec, known: KnownTask) -> Task:
+    for name in ("head", *sorted(DATA_FIELDS)):
+        if _is_given(spec, name):
+            raise SpecError(f"task.{name}: {spec.id} is a known task and has its own; leave it out, or use another id")
+    files = dict(spec.files)
+    if spec.folder is not None:
+        for split, candidates in known.files.items():
+            path = find_file(spec.folder, candidates)
+            if path is not None and not (split == "test" and _is_unlabeled(known, path)):
+                files.setdefault(split, path)
+    if not files:
+        hint = "known; set task.folder in a spec, or give folder=DIR to evaluate"
+        names = " or ".join(name for split in known.files.values() for name in split)
+        raise TaskDataError(
+            f"task {spec.id}: none of its files is {f'in {spec.folder}' if spec.folder else hint} "
+            f"(looked for {names}, also .gz, .xz, .zst)"
+        )
+    task_type = TASK_TYPES[known.head]
+    _check_files(spec, task_type, files, known.files.get("validation", ()))
+    labels = known.labels or tuple(known.classes.values())
+    return Task(
+        id=spec.id,
+        type=task_type,
+        labels=labels,
+        metric=spec.metric or known.metric,
+        files=files,
+        reader=task_type.reader(known.complete(spec), labels, known),
+        max_examples=_limits(spec),
+        on_bad_record=spec.on_bad_record,
+        unanswerable=known.unanswerable,
+        objective=known.objective,
+    )
+
+
+def _is_unlabeled(known: KnownTask, path: str) -> bool:
+    if not known.label_column:
+        return False
+    return not has_columns(path, (*known.text_columns, *known.choice_columns, known.label_column), known.header)
+
+
+def _own_task(spec: TaskSpec) -> Task:
+    task_type = None if spec.head is None else TASK_TYPES[spec.head]
+    files = {} if task_type is None else task_type.find_files(spec)
+    if task_type is None or not files:
+        near = difflib.get_close_matches(spec.id, KNOWN_TASKS, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise SpecError(
+            f"task.id {spec.id!r} is no known task ({', '.join(KNOWN_TASKS)}); {hint}"
+            "A task of one's own needs task.head and task.files"
+        )
+    _check_files(spec, task_type, files, ())
+    _check_fields(spec, task_type)
+    task_type.check_spec(spec)
+    whole = Task(
+        id=spec.id,
+        type=task_type,
+        labels=spec.labels or (),
+        metric=spec.metric or task_type.default_metric(spec.objective),
+        files=dict(files),
+        reader=task_type.reader(spec, spec.labels),
+        on_bad_record=spec.on_bad_record,
+        objective=spec.objective,
+    )
+    if spec.numerical_columns or spec.categorical_columns:
+        whole = whole.with_same_examples(columns=_learn_columns(spec, whole))
+    if task_type.has_labels(spec.objective):
+        labels = spec.labels or _find_labels(whole)
+        task_type.check_labels(labels)
+        whole = whole.with_same_examples(labels=labels, reader=task_type.reader(spec, labels))
+    task = whole.with_limits(_limits(spec))
+    read = chain.from_iterable(task.examples(split) for split in task.splits)
+    return task.with_same_examples(unanswerable=task_type.has_unanswerable(read))
+
+
+def _is_given(spec: TaskSpec, name: str) -> bool:
+    return bool(getattr(spec, name) != TaskSpec.model_fields[name].default)
+
+
+def _check_fields(spec: TaskSpec, task_type: AnyTaskType) -> None:
+    """See that the type has a use for every field that describes data. Raises: SpecError."""
+    for name in sorted(DATA_FIELDS - task_type.spec_fields):
+        if _is_given(spec, name):
+            heads = [other.head for other in TASK_TYPES.values() if name in other.spec_fields]
+            raise SpecError(
+                f"task.{name}: a task with head: {task_type.head} has no use for it, it is for {' and '.join(heads)}; "
+                "leave it out"
+            )
+
+
+def _find_labels(task: Task) -> tuple[str, ...]:
+    """The labels of the whole training split."""
+    if "train" not in task.files:
+        raise SpecError(f"task.labels: task {task.id} has no training split to learn its labels from; list them")
+    labels = task.type.find_labels(task.examples("train"))
+    if len(labels) < 2:
+        has = f"has one label only ({labels[0]})" if labels else "has no labels"
+        raise TaskDataError(f"task {task.id}: the training split {has}; a classifier needs two")
+    return labels
+
+
+def _learn_columns(spec: TaskSpec, task: Task) -> TabularColumns:
+    """The columns of the whole training split, else of the first one: an evaluated model brings what it has learned."""
+    split: Split = "train" if "train" in task.files else task.splits[0]
+    return TabularColumns.learn(spec.numerical_columns, spec.categorical_columns, task.examples(split))
+
+
+def _check_files(
+    spec: TaskSpec, task_type: AnyTaskType, files: Mapping[Split, str], validation_names: tuple[str, ...]
+) -> None:
+    for split, path in files.items():
+        if not exists(path):
+            raise TaskDataError(f"task.files.{split}: there is no file {path}")
+    is_learned = not task_type.reason_not_learned
+    if is_learned and "train" in files and "validation" not in files:
+        looked = f" ({' or '.join(validation_names)} in {spec.folder})" if validation_names and spec.folder else ""
+        raise TaskDataError(
+            f"task {spec.id} has a training split and no validation split{looked}; "
+            "give a labeled file as task.files.validation"
+        )
+
+
+def _limits(spec: TaskSpec) -> dict[Split, int]:
+    limits: dict[Split, int | None] = {"train": spec.max_train_examples, "validation": spec.max_validation_examples}
+    return {split: limit for split, limit in limits.items() if limit is not None}

@@ -1,0 +1,241 @@
+"""The contract of a task type: all that the torch-free half knows of one kind of labeled task.
+
+A task type is one object without state. It reads examples from files, turns them into windows of tokens, decodes a
+model's outputs into predictions, scores them, and answers requests. Everything else in the project asks the object of
+`orchestrator.tasks.types.TASK_TYPES`; no code outside of a type's own file asks which head a task has.
+
+Each type has three kinds of values of its own: the example `E`, the prediction `P` and the arrays `A` of its features.
+
+Shapes: N examples, W windows, T tokens, C classes, K ranks.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+
+from numpy.typing import NDArray
+
+from bert_core.text.tokenization import Tokenizer
+from orchestrator.errors import InputError, SpecError
+from orchestrator.results import Split
+from orchestrator.specs.task import Head, Objective, TaskSpec
+from orchestrator.tasks.catalogue import KnownTask
+from orchestrator.tasks.features import FeatureOptions, Features, HeadArrays, Windows
+from orchestrator.tasks.tabular_columns import NO_COLUMNS, TabularColumns
+from orchestrator.tasks.types.readers import Example, Reader
+from orchestrator.tasks.types.requests import Request
+
+Outputs: TypeAlias = NDArray[Any]
+"""A model's outputs for a split, in a shape that each type's file names."""
+
+E = TypeVar("E", bound=Example)
+P = TypeVar("P")
+A = TypeVar("A", bound=HeadArrays)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskDefinition:
+    """What is to be predicted, and which score ranks. A fine-tuned model knows this much of its task."""
+
+    id: str
+    type: "AnyTaskType"
+    labels: tuple[str, ...]
+    """Names of classes or tags, in the order of the model's outputs; empty where outputs stand for no labels."""
+    metric: str
+    """Name of the score that ranks; higher is better."""
+    unanswerable: bool = False
+    """Whether a question may have no answer."""
+    objective: Objective | None = None
+    """What the vectors of a pair of texts are judged by (embedding)."""
+    columns: TabularColumns = NO_COLUMNS
+    """A person's own columns beside the text, and how the model reads them."""
+
+    @property
+    def head(self) -> Head:
+        """Name of the task's type."""
+        return self.type.head
+
+
+@dataclass(frozen=True)
+class DecodingOptions:
+    """Limits that predictions are decoded with; a type without a use for one passes over it."""
+
+    max_answer_length: int = 30
+    """Tokens of an answer at most."""
+    null_threshold: float = 0.0
+    """ "No answer" is predicted at null margins above this, where questions may be unanswerable."""
+
+
+class TaskType(ABC, Generic[E, P, A]):
+    """One kind of labeled task. Every method is pure: the same arguments give the same result."""
+
+    head: ClassVar[Head]
+    """Name of the type, in specs and in the records of models."""
+    metrics: ClassVar[tuple[str, ...]]
+    """Names of the scores that a task of one's own can be ranked by; the first one ranks unless the spec says more."""
+    arrays_type: type[A]
+    """Class of the arrays that `windows` gives."""
+    spec_fields: ClassVar[frozenset[str]]
+    """Fields of a task's spec that describe its data and that this type reads; others of them are refused."""
+    recipe_fields: ClassVar[frozenset[str]] = frozenset()
+    """Fields of a recipe that are made for this type; types that do not list them refuse them."""
+    purpose: ClassVar[str]
+    """What the type's recipe fields are for, in words: "it is for {purpose} ({head})" is the reason of a refusal."""
+    feature_options: ClassVar[tuple[str, ...]] = ()
+    """Fields of `FeatureOptions` that decide the windows, beside `max_seq_length`."""
+    request_keys: ClassVar[tuple[str, ...]] = ()
+    """Keys of a request that `example_of` reads, beside the names of own columns."""
+    reason_not_learned: ClassVar[str] = ""
+    """Why no model is fine-tuned for the type, with what to do instead; empty for a type that is learned."""
+    splits_long_examples: ClassVar[bool] = False
+    """Whether an example that is longer than a window becomes several windows."""
+    usual_max_seq_length: ClassVar[int | None] = None
+    """Length for a model folder made elsewhere, which names none; the recipe's default when left out."""
+    usual_objective: ClassVar[Objective | None] = None
+    """Objective for a model folder made elsewhere, which names none."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    # Loading a task from its spec
+
+    def find_files(self, spec: TaskSpec) -> Mapping[Split, str]:
+        """The file of each split of a person's own task; empty when the spec names none. Raises: TaskDataError."""
+        return spec.files
+
+    def check_spec(self, spec: TaskSpec) -> None:
+        """See that the spec of a person's own task says what the type needs. Raises: SpecError."""
+
+    @abstractmethod
+    def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Reader[E]:
+        """The reader of the task's files.
+
+        Args:
+            spec: complete: fields that a known task has of its own are filled in.
+            labels: names to accept; None accepts all, for finding them.
+            known: the published layout, for a known task.
+
+        Raises: SpecError, TaskDataError where the spec leads to no file.
+        """
+
+    def has_labels(self, objective: Objective | None) -> bool:
+        """Whether the model's outputs stand for labels, which are listed in the spec or found in the training split."""
+        return False
+
+    def find_labels(self, examples: Iterable[E]) -> tuple[str, ...]:
+        """The labels of a training split, in the order that outputs will have."""
+        return ()
+
+    def check_labels(self, labels: tuple[str, ...]) -> None:
+        """See that labels can be told apart. Raises: SpecError."""
+        if len(labels) < 2 or len(set(labels)) < len(labels):
+            raise SpecError(f"task.labels {', '.join(labels)}: at least two labels, each once, can be told apart")
+
+    def has_unanswerable(self, examples: Iterable[E]) -> bool:
+        """Whether some question has no answer; reads examples only where the type has questions."""
+        return False
+
+    def refused_recipe_fields(self, objective: Objective | None) -> Mapping[str, str]:
+        """Recipe fields of every type that this one, or an objective of it, has no use for, each with the reason."""
+        return {}
+
+    # Examples as tokens
+
+    @abstractmethod
+    def windows(
+        self, task: TaskDefinition, examples: Sequence[E], tokenizer: Tokenizer, options: FeatureOptions
+    ) -> Windows[A]:
+        """Examples, labeled or not, as windows of tokens; each example has at least one, in the examples' order.
+
+        A label that is not known is -100 or NaN in the arrays. Raises: SpecError when lengths leave no room for text.
+        """
+
+    # Predictions and scores
+
+    @abstractmethod
+    def decode(
+        self,
+        task: TaskDefinition,
+        features: Features[A],
+        examples: Sequence[E],
+        outputs: Outputs,
+        options: DecodingOptions,
+    ) -> list[P]:
+        """A prediction for each example, from finite outputs in the shape that the type's file names.
+
+        Raises: DataError when the outputs do not fit the features.
+        """
+
+    def default_metric(self, objective: Objective | None) -> str:
+        """Name of the score that ranks a task of one's own."""
+        return self.metrics[0]
+
+    def metric_names(self, task: TaskDefinition) -> tuple[str, ...]:
+        """Names of the scores that a task can be ranked by."""
+        return self.metrics
+
+    @abstractmethod
+    def score(self, task: TaskDefinition, examples: Sequence[E], predictions: Sequence[P]) -> dict[str, float]:
+        """The scores of predictions, one for each labeled example in order; each is a fraction, 1 being the best."""
+
+    @abstractmethod
+    def baseline(self, task: TaskDefinition, learned: Sequence[E], examples: Sequence[E]) -> list[P]:
+        """Predictions for `examples` that need no reading of their text, learned from the labels of `learned`."""
+
+    @abstractmethod
+    def row(self, task: TaskDefinition, example: E, prediction: P) -> dict[str, Any]:
+        """A prediction beside its labeled example, in JSON values: `prediction`, `gold`, and how well they agree."""
+
+    @abstractmethod
+    def decisions(self, prediction: P) -> Sequence[object]:
+        """What two predictions have in common or not, without the probabilities behind it: for words each tag."""
+
+    def agreement(self, first: Sequence[P], second: Sequence[P]) -> float:
+        """How alike two models' predictions for the same examples are: the share of equal decisions."""
+        one, other = ([part for prediction in side for part in self.decisions(prediction)] for side in (first, second))
+        return fmean(part == its for part, its in zip(one, other, strict=True))
+
+    def tune_null_threshold(self, task: TaskDefinition, examples: Sequence[E], predictions: Sequence[P]) -> float:
+        """The null threshold with the best score on labeled examples; 0 where every question has an answer."""
+        return 0.0
+
+    def with_null_threshold(self, task: TaskDefinition, predictions: Sequence[P], threshold: float) -> list[P]:
+        """The same predictions as decoded with another null threshold."""
+        return list(predictions)
+
+    # Requests and answers
+
+    def parse_text(self, line: str) -> dict[str, Any] | None:
+        """A line of plain text as the values of a request; None where only JSON says enough."""
+        return None
+
+    @abstractmethod
+    def example_of(self, task: TaskDefinition, request: Request) -> E:
+        """An example without a label. Raises: InputError, naming line and key."""
+
+    @abstractmethod
+    def answer(self, task: TaskDefinition, prediction: P) -> dict[str, Any]:
+        """A prediction in JSON values, probabilities by label."""
+
+    def relevance(self, task: TaskDefinition, label: str | None, folder: str) -> Callable[[P], float]:
+        """The function from the prediction for a query and a document, as a pair of texts, to the document's relevance.
+
+        Args:
+            label: the class that marks a document as relevant.
+            folder: the model's, for messages.
+
+        Raises: InputError when predictions say nothing about pairs of texts, or the label does not fit.
+        """
+        raise InputError(
+            f"{folder} is a model for {self.head}; documents are scored again by one fine-tuned on pairs of texts, "
+            "for regression or classification"
+        )
+
+
+AnyTaskType: TypeAlias = TaskType[Any, Any, Any]
+"""A task type where it does not matter which."""

@@ -1,0 +1,165 @@
+"""Classification: a text, or a pair of texts, has one class.
+
+The model's outputs are class logits (N, C).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bert_core.constants import IGNORE_INDEX
+from bert_core.metrics import binary_metrics, classification_metrics, glue_metric_names, glue_metrics
+from orchestrator.errors import InputError
+from orchestrator.specs.task import Objective, TaskSpec
+from orchestrator.tasks.catalogue import KnownTask
+from orchestrator.tasks.features import Array, Features
+from orchestrator.tasks.tabular_columns import label_text
+from orchestrator.tasks.text_tables import TextExample, TextTable, present
+from orchestrator.tasks.types.base import DecodingOptions, Outputs, TaskDefinition
+from orchestrator.tasks.types.outputs import check_classes, softmax
+from orchestrator.tasks.types.text import TextArrays, TextType, table_columns
+
+
+@dataclass(frozen=True, slots=True)
+class ClassificationExample(TextExample):
+    """A text or a pair, and its class."""
+
+    label: str | None = None
+    """Name of the class; None where it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPrediction:
+    """The likeliest class, and every class's probability in the order of the task's labels."""
+
+    label: str
+    probabilities: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class ClassificationTable(TextTable[ClassificationExample]):
+    """Reads texts with a class."""
+
+    classes: Mapping[str, str] | None = None
+    """Class name by the label in the file; None takes every label as it stands."""
+
+    kind = ClassificationExample
+
+    def label_fields(self, value: object) -> Mapping[str, str]:
+        """The class's name."""
+        label = label_text(present(value))
+        if self.classes is None:
+            return {"label": label}
+        if label not in self.classes:
+            raise ValueError(f"{value!r} is none of the labels {', '.join(self.classes)}")
+        return {"label": self.classes[label]}
+
+
+class Classification(TextType[ClassificationExample, ClassPrediction]):
+    """One class for each text."""
+
+    head = "classification"
+    metrics = ("accuracy", "macro_f1", "matthews_correlation")
+    purpose = "classes"
+    spec_fields = TextType.spec_fields | {"labels"}
+    example_type = ClassificationExample
+
+    def reader(
+        self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None
+    ) -> ClassificationTable:
+        """A table with a column of classes; a known task has names for what stands in its files."""
+        if known is not None:
+            return ClassificationTable(**table_columns(spec), classes=known.classes, header=known.header)
+        classes = None if labels is None else {label: label for label in labels}
+        return ClassificationTable(**table_columns(spec), classes=classes)
+
+    def has_labels(self, objective: Objective | None) -> bool:
+        """True: outputs stand for classes."""
+        return True
+
+    def find_labels(self, examples: Iterable[ClassificationExample]) -> tuple[str, ...]:
+        """The classes that occur, sorted."""
+        return tuple(sorted({example.label for example in examples if example.label is not None}))
+
+    def label_array(self, task: TaskDefinition, examples: Sequence[ClassificationExample]) -> Array:
+        """Numbers of classes, (N,) int32."""
+        number = {label: i for i, label in enumerate(task.labels)}
+        numbers = [IGNORE_INDEX if example.label is None else number[example.label] for example in examples]
+        return np.array(numbers, dtype=np.int32)
+
+    def decode(
+        self,
+        task: TaskDefinition,
+        features: Features[TextArrays],
+        examples: Sequence[ClassificationExample],
+        outputs: Outputs,
+        options: DecodingOptions,
+    ) -> list[ClassPrediction]:
+        """The class of the largest logit, and the softmax: (N, C)."""
+        check_classes(task, features, outputs)
+        best = outputs.argmax(axis=1).tolist()
+        return [
+            ClassPrediction(task.labels[number], tuple(row))
+            for number, row in zip(best, softmax(outputs).tolist(), strict=True)
+        ]
+
+    def metric_names(self, task: TaskDefinition) -> tuple[str, ...]:
+        """GLUE's scores for a task of GLUE; with two classes also `f1`, of the second one."""
+        own = (*self.metrics, "f1") if len(task.labels) == 2 else self.metrics
+        return glue_metric_names(task.id) or own
+
+    def score(
+        self,
+        task: TaskDefinition,
+        examples: Sequence[ClassificationExample],
+        predictions: Sequence[ClassPrediction],
+    ) -> dict[str, float]:
+        """Scores as the official scripts count them."""
+        number = {label: i for i, label in enumerate(task.labels)}
+        predicted = [number[prediction.label] for prediction in predictions]
+        gold = [number[str(example.label)] for example in examples]
+        if glue_metric_names(task.id):
+            return glue_metrics(task.id, predicted, gold)
+        return (binary_metrics if len(task.labels) == 2 else classification_metrics)(predicted, gold)
+
+    def baseline(
+        self,
+        task: TaskDefinition,
+        learned: Sequence[ClassificationExample],
+        examples: Sequence[ClassificationExample],
+    ) -> list[ClassPrediction]:
+        """The most frequent class."""
+        counts = Counter(str(example.label) for example in learned)
+        return [ClassPrediction(max(task.labels, key=lambda label: counts[label]))] * len(examples)
+
+    def row(self, task: TaskDefinition, example: ClassificationExample, prediction: ClassPrediction) -> dict[str, Any]:
+        """Both classes, and the probabilities."""
+        return {
+            "prediction": prediction.label,
+            "gold": example.label,
+            "correct": prediction.label == example.label,
+            "probabilities": dict(zip(task.labels, prediction.probabilities, strict=False)),
+        }
+
+    def decisions(self, prediction: ClassPrediction) -> Sequence[object]:
+        """The class."""
+        return [prediction.label]
+
+    def answer(self, task: TaskDefinition, prediction: ClassPrediction) -> dict[str, Any]:
+        """The class, and the probabilities by class."""
+        probabilities = dict(zip(task.labels, prediction.probabilities, strict=True))
+        return {"label": prediction.label, "probabilities": probabilities}
+
+    def relevance(self, task: TaskDefinition, label: str | None, folder: str) -> Callable[[ClassPrediction], float]:
+        """The probability of the class that marks a document as relevant."""
+        if label is None or label not in task.labels:
+            wrong = "" if label is None else f", and {label!r} is none of them"
+            raise InputError(
+                f"{folder} knows the labels {', '.join(task.labels)}{wrong}; name the one that marks a document that "
+                "answers as relevant"
+            )
+        place = task.labels.index(label)
+        return lambda prediction: prediction.probabilities[place]

@@ -1,0 +1,126 @@
+"""Files of tagged sentences: CoNLL columns, or tables with lists of words and of tags.
+
+CoNLL columns have a word a line, its tag in the last column, an empty line between sentences. A `-DOCSTART-` line
+begins a document. A file without any does not tell where its documents begin.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Self
+
+from orchestrator.tasks.bio_tags import find_bad_tag, to_bio
+from orchestrator.tasks.tables import read_rows
+from orchestrator.tasks.text_files import BadRecords, read_lines
+from orchestrator.tasks.text_tables import are_texts
+from orchestrator.tasks.types.readers import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class NerExample:
+    """A sentence as words, and a BIO tag for each."""
+
+    id: str
+    words: tuple[str, ...]
+    tags: tuple[str, ...] = ()
+    document: int | None = None
+    """Number of the document in its file that the sentence belongs to; None where the file does not say."""
+
+
+@dataclass(frozen=True)
+class ConllReader(Reader[NerExample]):
+    """Reads any number of columns, apart by tabs where a line has one, else by spaces.
+
+    A sentence with a broken line is left out whole.
+    """
+
+    tags: tuple[str, ...] | None = None
+    """The tag set; None takes every BIO tag."""
+    labeled: bool = True
+    """Without labels only the first column is read."""
+
+    def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
+        """The file's sentences in order, tags as BIO."""
+        number = 0
+        for document, lines in _sentences(path, bad):
+            sentence = self._parse(lines, str(number), document, bad)
+            if sentence is not None:
+                yield sentence
+                number += 1
+
+    def without_labels(self) -> Self:
+        """A reader of the words alone."""
+        return replace(self, labeled=False)
+
+    def _parse(
+        self, lines: list[tuple[int, str]], sentence_id: str, document: int | None, bad: BadRecords
+    ) -> NerExample | None:
+        words, tags = [], []
+        for number, line in lines:
+            fields = line.split("\t") if "\t" in line else line.split()
+            has_tag = len(fields) > 1 and not find_bad_tag(fields[-1:], None)
+            if not fields[0] or (self.labeled and not has_tag):
+                bad.found(f"line {number}", f"{line!r} is not a word and, in the last column, a BIO tag")
+                return None
+            words.append(fields[0])
+            tags.append(fields[-1])
+        if not self.labeled:
+            return NerExample(sentence_id, tuple(words), document=document)
+        bio = to_bio(tags)
+        for (number, _), tag in zip(lines, bio, strict=True):
+            problem = find_bad_tag((tag,), self.tags)
+            if problem:
+                bad.found(f"line {number}", problem)
+                return None
+        return NerExample(sentence_id, tuple(words), bio, document)
+
+
+def _sentences(path: str, bad: BadRecords) -> Iterator[tuple[int | None, list[tuple[int, str]]]]:
+    """Each sentence's document, if the file has said, and its lines with their numbers."""
+    document = None
+    lines: list[tuple[int, str]] = []
+    for number, line in read_lines(path, bad):
+        is_document_start = line.startswith("-DOCSTART-")
+        if not is_document_start and line.strip():
+            lines.append((number, line.rstrip(" ")))
+            continue
+        if lines:
+            yield document, lines
+        lines = []
+        if is_document_start:
+            document = 0 if document is None else document + 1
+    if lines:
+        yield document, lines
+
+
+@dataclass(frozen=True)
+class NerTable(Reader[NerExample]):
+    """Reads sentences whose words and tags are lists (JSONL, Parquet)."""
+
+    tokens_column: str
+    tags_column: str
+    tags: tuple[str, ...] | None = None
+    """The tag set; None takes every BIO tag."""
+    labeled: bool = True
+
+    def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
+        """The file's sentences in order, tags as BIO."""
+        columns = (self.tokens_column, *([self.tags_column] if self.labeled else ()))
+        for number, (place, values) in enumerate(read_rows(path, columns, bad)):
+            lists = [value for value in values if are_texts(value)]
+            if len(lists) < len(columns):
+                bad.found(place, f"{' and '.join(columns)} must be lists of text")
+                continue
+            words, tags = lists[0], lists[1] if self.labeled else None
+            if tags is not None and len(words) != len(tags):
+                bad.found(place, f"{len(words)} {self.tokens_column} but {len(tags)} {self.tags_column}")
+                continue
+            bio = () if tags is None else to_bio(tags)
+            problem = find_bad_tag(bio, self.tags)
+            if problem:
+                bad.found(place, problem)
+            elif words:
+                yield NerExample(str(number), tuple(words), bio)
+
+    def without_labels(self) -> Self:
+        """A reader of the words alone."""
+        return replace(self, labeled=False)

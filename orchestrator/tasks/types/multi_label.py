@@ -1,0 +1,159 @@
+"""Multi-label classification: a text, or a pair of texts, has any number of labels, or none.
+
+The model's outputs are label logits (N, C), each a choice of its own.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Self
+
+import numpy as np
+
+from bert_core.metrics import multi_label_metrics
+from orchestrator.specs.task import Objective, TaskSpec
+from orchestrator.tasks.catalogue import KnownTask
+from orchestrator.tasks.features import Array, Features
+from orchestrator.tasks.tabular_columns import label_text
+from orchestrator.tasks.text_tables import TextExample, TextTable
+from orchestrator.tasks.types.base import DecodingOptions, Outputs, TaskDefinition
+from orchestrator.tasks.types.outputs import check_classes
+from orchestrator.tasks.types.text import TextArrays, TextType, table_columns
+
+
+@dataclass(frozen=True, slots=True)
+class MultiLabelExample(TextExample):
+    """A text or a pair, and its labels."""
+
+    labels: tuple[str, ...] | None = None
+    """Names in the order of the file; None where they are not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelsPrediction:
+    """The labels that are likelier than not, and every label's probability; both in the order of the task's labels."""
+
+    labels: tuple[str, ...]
+    probabilities: tuple[float, ...]
+
+    @classmethod
+    def from_probabilities(cls, labels: Sequence[str], probabilities: Sequence[float]) -> Self:
+        """The prediction of the labels whose probability is above one half."""
+        likely = (label for label, probability in zip(labels, probabilities, strict=True) if probability > 0.5)
+        return cls(tuple(likely), tuple(probabilities))
+
+
+@dataclass(frozen=True)
+class MultiLabelTable(TextTable[MultiLabelExample]):
+    """Reads texts with any number of labels: a list, a JSON list written as text, or names apart by `separator`."""
+
+    labels: tuple[str, ...] | None = None
+    """Names to accept; None takes every label as it stands."""
+    separator: str = "|"
+
+    kind = MultiLabelExample
+
+    def label_fields(self, value: object) -> Mapping[str, tuple[str, ...]]:
+        """The labels' names, each once."""
+        found = tuple(dict.fromkeys(self._parse(value)))
+        unknown = [label for label in found if self.labels is not None and label not in self.labels]
+        if unknown:
+            raise ValueError(f"has {unknown[0]!r}, which is none of the labels {', '.join(self.labels or ())}")
+        return {"labels": found}
+
+    def _parse(self, value: object) -> list[str]:
+        """The names in a column's value. Raises: ValueError when some of it is no label."""
+        if value is None:
+            raise ValueError("is missing; an empty text or list stands for an example without labels")
+        if isinstance(value, str) and value.strip().startswith("["):
+            try:
+                value = json.loads(value)
+            except json.JSONDecodeError as error:
+                raise ValueError(f"begins as a JSON list and is none: {error.msg} at column {error.colno}") from None
+        if isinstance(value, str):
+            value = [name.strip() for name in value.split(self.separator)] if value.strip() else []
+        labels = value if isinstance(value, list) else [value]
+        if any(label is None or label == "" or isinstance(label, list | dict) for label in labels):
+            raise ValueError(f"{labels!r} holds something that is no label; names stand apart by {self.separator!r}")
+        return [label_text(label) for label in labels]
+
+
+class MultiLabel(TextType[MultiLabelExample, LabelsPrediction]):
+    """Any number of labels for each text."""
+
+    head = "multi_label"
+    metrics = ("micro_f1", "macro_f1", "subset_accuracy", "label_ranking_average_precision")
+    purpose = "texts with several labels"
+    spec_fields = TextType.spec_fields | {"labels", "label_separator"}
+    example_type = MultiLabelExample
+
+    def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> MultiLabelTable:
+        """A table with a column of lists of labels."""
+        return MultiLabelTable(**table_columns(spec), labels=labels, separator=spec.label_separator)
+
+    def has_labels(self, objective: Objective | None) -> bool:
+        """True: each output stands for a label."""
+        return True
+
+    def find_labels(self, examples: Iterable[MultiLabelExample]) -> tuple[str, ...]:
+        """The labels that occur, sorted."""
+        return tuple(sorted({label for example in examples for label in example.labels or ()}))
+
+    def label_array(self, task: TaskDefinition, examples: Sequence[MultiLabelExample]) -> Array:
+        """Whether each label is there, (N, C) int32; none is where labels are not known."""
+        return np.array(_indicators(task, [example.labels or () for example in examples]), dtype=np.int32)
+
+    def decode(
+        self,
+        task: TaskDefinition,
+        features: Features[TextArrays],
+        examples: Sequence[MultiLabelExample],
+        outputs: Outputs,
+        options: DecodingOptions,
+    ) -> list[LabelsPrediction]:
+        """The logistic function of each logit: (N, C)."""
+        check_classes(task, features, outputs)
+        probabilities = np.exp(-np.logaddexp(0.0, -outputs.astype(np.float64)))  # (N, C)
+        return [LabelsPrediction.from_probabilities(task.labels, row) for row in probabilities.tolist()]
+
+    def score(
+        self, task: TaskDefinition, examples: Sequence[MultiLabelExample], predictions: Sequence[LabelsPrediction]
+    ) -> dict[str, float]:
+        """F1 over all labels and per label, wholly right examples, and how well probabilities rank the labels."""
+        return multi_label_metrics(
+            _indicators(task, [prediction.labels for prediction in predictions]),
+            _indicators(task, [example.labels or () for example in examples]),
+            [prediction.probabilities for prediction in predictions],
+        )
+
+    def baseline(
+        self, task: TaskDefinition, learned: Sequence[MultiLabelExample], examples: Sequence[MultiLabelExample]
+    ) -> list[LabelsPrediction]:
+        """The labels that more than half of the examples have."""
+        rows = _indicators(task, [example.labels or () for example in learned])
+        shares = [fmean(column) for column in zip(*rows, strict=True)]
+        return [LabelsPrediction.from_probabilities(task.labels, shares)] * len(examples)
+
+    def row(self, task: TaskDefinition, example: MultiLabelExample, prediction: LabelsPrediction) -> dict[str, Any]:
+        """Both sets of labels, and the probabilities."""
+        return {
+            "prediction": list(prediction.labels),
+            "gold": list(example.labels or ()),
+            "correct": set(prediction.labels) == set(example.labels or ()),
+            "probabilities": dict(zip(task.labels, prediction.probabilities, strict=True)),
+        }
+
+    def decisions(self, prediction: LabelsPrediction) -> Sequence[object]:
+        """The set of labels, as one."""
+        return [prediction.labels]
+
+    def answer(self, task: TaskDefinition, prediction: LabelsPrediction) -> dict[str, Any]:
+        """The labels, and the probabilities by label."""
+        probabilities = dict(zip(task.labels, prediction.probabilities, strict=True))
+        return {"labels": list(prediction.labels), "probabilities": probabilities}
+
+
+def _indicators(task: TaskDefinition, labels: Sequence[Sequence[str]]) -> list[list[bool]]:
+    """Whether each of the task's labels is there: (N, C)."""
+    return [[label in some for label in task.labels] for some in labels]

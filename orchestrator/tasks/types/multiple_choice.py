@@ -1,0 +1,194 @@
+"""Multiple choice: a text goes on in one of several ways, of which one is right.
+
+The model's outputs are a logit for each choice, (W,) or (W, 1): each choice is one window, and the windows of an
+example follow one another.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import Any, Self
+
+import numpy as np
+
+from bert_core.constants import IGNORE_INDEX
+from bert_core.text.tokenization import Tokenizer
+from orchestrator.errors import SpecError
+from orchestrator.specs.task import TaskSpec
+from orchestrator.tasks.catalogue import KnownTask
+from orchestrator.tasks.features import PER_EXAMPLE, Array, FeatureOptions, Features, HeadArrays, Windows
+from orchestrator.tasks.tables import read_rows
+from orchestrator.tasks.tabular_columns import label_text
+from orchestrator.tasks.text_files import BadRecords
+from orchestrator.tasks.text_tables import read_texts
+from orchestrator.tasks.text_windows import build_text_windows
+from orchestrator.tasks.types.base import DecodingOptions, Outputs, TaskDefinition, TaskType
+from orchestrator.tasks.types.outputs import check_length, softmax
+from orchestrator.tasks.types.readers import Reader
+from orchestrator.tasks.types.requests import Request
+from orchestrator.tasks.types.text import check_text_columns
+
+
+@dataclass(frozen=True, slots=True)
+class MultipleChoiceExample:
+    """A text and two or more ways to go on, of which one is right."""
+
+    id: str
+    text: str
+    choices: tuple[str, ...]
+    label: int | None = None
+    """Place of the right choice, from 0; None where it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChoicePrediction:
+    """The place of the likeliest choice, from 0, and every choice's probability."""
+
+    choice: int
+    probabilities: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class ChoiceArrays(HeadArrays):
+    """Places of the right choices."""
+
+    are_windows_grouped = True
+
+    labels: Array = field(metadata=PER_EXAMPLE)
+    """(N,) int32, -100 where unknown."""
+
+
+@dataclass(frozen=True)
+class MultipleChoiceTable(Reader[MultipleChoiceExample]):
+    """Reads texts with several ways to go on. Where there are two columns of text, the second begins every choice."""
+
+    text_columns: tuple[str, ...]
+    choice_columns: tuple[str, ...]
+    label_column: str
+    labeled: bool = True
+
+    def read(self, path: str, bad: BadRecords) -> Iterator[MultipleChoiceExample]:
+        """The file's examples in order."""
+        columns = (*self.text_columns, *self.choice_columns, *([self.label_column] if self.labeled else ()))
+        for number, (place, values) in enumerate(read_rows(path, columns, bad)):
+            record = dict(zip(columns, values, strict=True))
+            try:
+                text, *beginning = read_texts(record, self.text_columns)
+                endings = read_texts(record, self.choice_columns)
+                right = self._find_right(record[self.label_column]) if self.labeled else None
+            except ValueError as error:
+                bad.found(place, str(error))
+                continue
+            choices = tuple(" ".join(filter(None, (*beginning, ending))) for ending in endings)
+            yield MultipleChoiceExample(str(number), text, choices, right)
+
+    def without_labels(self) -> Self:
+        """A reader of texts and choices alone."""
+        return replace(self, labeled=False)
+
+    def _find_right(self, value: object) -> int:
+        """The place of the column that a label names, or numbers from 0."""
+        label = label_text(value)
+        if label in self.choice_columns:
+            return self.choice_columns.index(label)
+        places = [str(place) for place in range(len(self.choice_columns))]
+        if label not in places:
+            known = f"{', '.join(self.choice_columns)} nor a number from 0 to {places[-1]}"
+            raise ValueError(f"{self.label_column} {value!r} is neither one of {known}")
+        return int(label)
+
+
+class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArrays]):
+    """One right choice of several."""
+
+    head = "multiple_choice"
+    metrics = ("accuracy",)
+    purpose = "choices"
+    arrays_type = ChoiceArrays
+    spec_fields = frozenset({"text_columns", "choice_columns", "label_column"})
+    request_keys = ("text", "choices")
+
+    def check_spec(self, spec: TaskSpec) -> None:
+        """See that the spec names columns of text and of choices. Raises: SpecError."""
+        check_text_columns(spec)
+        if len(spec.choice_columns) < 2:
+            raise SpecError("task.choice_columns: name the two or more columns that hold the choices")
+
+    def reader(
+        self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None
+    ) -> MultipleChoiceTable:
+        """A table with a column for each choice."""
+        return MultipleChoiceTable(spec.text_columns, spec.choice_columns, spec.label_column or "label")
+
+    def windows(
+        self,
+        task: TaskDefinition,
+        examples: Sequence[MultipleChoiceExample],
+        tokenizer: Tokenizer,
+        options: FeatureOptions,
+    ) -> Windows[ChoiceArrays]:
+        """One window per choice, as the second text of a pair; those of an example follow one another."""
+        pairs = [(example.text, choice) for example in examples for choice in example.choices]
+        made = build_text_windows(pairs, tokenizer, options.max_seq_length)
+        example_index = np.repeat(np.arange(len(examples), dtype=np.int32), [len(e.choices) for e in examples])
+        labels = [IGNORE_INDEX if example.label is None else example.label for example in examples]
+        return Windows(
+            input_ids=made.input_ids,
+            token_type_ids=made.token_type_ids,
+            cu_seqlens=made.cu_seqlens,
+            example_index=example_index,
+            head_arrays=ChoiceArrays(np.array(labels, dtype=np.int32)),
+            counts={"num_truncated": len(np.unique(example_index[made.is_cut]))},
+        )
+
+    def decode(
+        self,
+        task: TaskDefinition,
+        features: Features[ChoiceArrays],
+        examples: Sequence[MultipleChoiceExample],
+        outputs: Outputs,
+        options: DecodingOptions,
+    ) -> list[ChoicePrediction]:
+        """The choice of the largest logit of an example, and the softmax over its choices."""
+        check_length(outputs, features.num_windows, "choice")
+        by_example = np.split(outputs.reshape(-1), np.flatnonzero(np.diff(features.example_index)) + 1)
+        return [ChoicePrediction(int(some.argmax()), tuple(softmax(some).tolist())) for some in by_example]
+
+    def score(
+        self, task: TaskDefinition, examples: Sequence[MultipleChoiceExample], predictions: Sequence[ChoicePrediction]
+    ) -> dict[str, float]:
+        """The share of right choices."""
+        pairs = zip(predictions, examples, strict=True)
+        return {"accuracy": fmean(prediction.choice == example.label for prediction, example in pairs)}
+
+    def baseline(
+        self,
+        task: TaskDefinition,
+        learned: Sequence[MultipleChoiceExample],
+        examples: Sequence[MultipleChoiceExample],
+    ) -> list[ChoicePrediction]:
+        """The most frequent place of the right choice."""
+        places = Counter(example.label or 0 for example in learned)
+        return [ChoicePrediction(max(sorted(places), key=lambda place: places[place]))] * len(examples)
+
+    def row(self, task: TaskDefinition, example: MultipleChoiceExample, prediction: ChoicePrediction) -> dict[str, Any]:
+        """Both places, and the probabilities."""
+        return {
+            "prediction": prediction.choice,
+            "gold": example.label,
+            "correct": prediction.choice == example.label,
+            "probabilities": list(prediction.probabilities),
+        }
+
+    def decisions(self, prediction: ChoicePrediction) -> Sequence[object]:
+        """The place."""
+        return [prediction.choice]
+
+    def example_of(self, task: TaskDefinition, request: Request) -> MultipleChoiceExample:
+        """A text and its choices."""
+        return MultipleChoiceExample(request.id, request.text("text"), request.texts("choices", least=2))
+
+    def answer(self, task: TaskDefinition, prediction: ChoicePrediction) -> dict[str, Any]:
+        """The place, and the probabilities in the choices' order."""
+        return {"choice": prediction.choice, "probabilities": list(prediction.probabilities)}

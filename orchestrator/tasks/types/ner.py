@@ -1,0 +1,133 @@
+"""Named entity recognition: each word of a sentence has a BIO tag.
+
+The model's outputs are tag logits (T, C), or tag numbers (T,), of which those on words' first sub-tokens count.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bert_core.metrics import ner_f1, ner_f1_by_type
+from bert_core.text.tokenization import Tokenizer
+from orchestrator.errors import SpecError
+from orchestrator.specs.task import Objective, TaskSpec
+from orchestrator.tasks.bio_tags import complete_tag_set, is_bio
+from orchestrator.tasks.catalogue import KnownTask
+from orchestrator.tasks.features import FeatureOptions, Features, Windows
+from orchestrator.tasks.text_files import plain_name
+from orchestrator.tasks.types.base import DecodingOptions, Outputs, TaskDefinition, TaskType
+from orchestrator.tasks.types.conll import ConllReader, NerExample, NerTable
+from orchestrator.tasks.types.ner_windows import NerArrays, build_ner_windows
+from orchestrator.tasks.types.outputs import check_length
+from orchestrator.tasks.types.readers import Reader
+from orchestrator.tasks.types.requests import Request
+
+
+@dataclass(frozen=True, slots=True)
+class TagsPrediction:
+    """A BIO tag for each word."""
+
+    tags: tuple[str, ...]
+
+
+class Ner(TaskType[NerExample, TagsPrediction, NerArrays]):
+    """A tag for each word."""
+
+    head = "ner"
+    metrics = ("f1", "precision", "recall")
+    purpose = "words and their tags"
+    arrays_type = NerArrays
+    spec_fields = frozenset({"text_columns", "label_column", "labels"})
+    recipe_fields = frozenset({"token_decoder", "num_lstm_layers", "lstm_hidden_size", "context"})
+    feature_options = ("context",)
+    request_keys = ("words",)
+    splits_long_examples = True
+
+    def reader(
+        self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None
+    ) -> Reader[NerExample]:
+        """A table where all files are; its columns are `tokens` and `tags` unless named. Else CoNLL columns."""
+        is_table = all(plain_name(path).endswith((".jsonl", ".ndjson", ".parquet")) for path in spec.files.values())
+        if known is None and is_table:
+            tokens = spec.text_columns[0] if spec.text_columns else "tokens"
+            return NerTable(tokens, spec.label_column or "tags", labels)
+        return ConllReader(labels)
+
+    def has_labels(self, objective: Objective | None) -> bool:
+        """True: outputs stand for tags."""
+        return True
+
+    def find_labels(self, examples: Iterable[NerExample]) -> tuple[str, ...]:
+        """`O`, then `B-` and `I-` of every type that occurs."""
+        return complete_tag_set({tag for example in examples for tag in example.tags})
+
+    def check_labels(self, labels: tuple[str, ...]) -> None:
+        """See that labels are BIO tags. Raises: SpecError."""
+        super().check_labels(labels)
+        if "O" not in labels or not all(is_bio(label) for label in labels):
+            raise SpecError(
+                f"task.labels {', '.join(labels)}: a ner task's labels are O, and B-type and I-type per type"
+            )
+
+    def windows(
+        self, task: TaskDefinition, examples: Sequence[NerExample], tokenizer: Tokenizer, options: FeatureOptions
+    ) -> Windows[NerArrays]:
+        """Windows of whole words; together they tag every word once."""
+        return build_ner_windows(examples, task.labels, tokenizer, options.max_seq_length, options.context)
+
+    def decode(
+        self,
+        task: TaskDefinition,
+        features: Features[NerArrays],
+        examples: Sequence[NerExample],
+        outputs: Outputs,
+        options: DecodingOptions,
+    ) -> list[TagsPrediction]:
+        """The tag on each word's first sub-token: (T, C) or (T,)."""
+        check_length(outputs, len(features.input_ids), "token")
+        numbers = outputs.argmax(axis=1) if outputs.ndim == 2 else outputs  # (T,)
+        arrays = features.head_arrays
+        tags = np.array(task.labels, dtype=object)[numbers[arrays.word_starts].astype(np.int64)]  # (K,)
+        return [TagsPrediction(tuple(sentence)) for sentence in np.split(tags, np.cumsum(arrays.num_words)[:-1])]
+
+    def score(
+        self, task: TaskDefinition, examples: Sequence[NerExample], predictions: Sequence[TagsPrediction]
+    ) -> dict[str, float]:
+        """Precision, recall and F1 of whole entities, as conlleval counts, and `f1_TYPE` of each type."""
+        tags = [prediction.tags for prediction in predictions]
+        gold = [example.tags for example in examples]
+        by_type = ner_f1_by_type(tags, gold)
+        return {**ner_f1(tags, gold), **{f"f1_{kind}": scores["f1"] for kind, scores in by_type.items()}}
+
+    def baseline(
+        self, task: TaskDefinition, learned: Sequence[NerExample], examples: Sequence[NerExample]
+    ) -> list[TagsPrediction]:
+        """`O` for every word."""
+        return [TagsPrediction(("O",) * len(example.words)) for example in examples]
+
+    def row(self, task: TaskDefinition, example: NerExample, prediction: TagsPrediction) -> dict[str, Any]:
+        """The words, and both tags of each."""
+        return {
+            "words": list(example.words),
+            "prediction": list(prediction.tags),
+            "gold": list(example.tags),
+            "correct": prediction.tags == example.tags,
+        }
+
+    def decisions(self, prediction: TagsPrediction) -> Sequence[object]:
+        """Each word's tag."""
+        return prediction.tags
+
+    def parse_text(self, line: str) -> dict[str, Any]:
+        """Words with spaces between them."""
+        return {"words": line.split()}
+
+    def example_of(self, task: TaskDefinition, request: Request) -> NerExample:
+        """A sentence as a list of words."""
+        return NerExample(request.id, request.texts("words"))
+
+    def answer(self, task: TaskDefinition, prediction: TagsPrediction) -> dict[str, Any]:
+        """A tag for each word."""
+        return {"tags": list(prediction.tags)}

@@ -1,0 +1,181 @@
+"""Extractive question answering: the answer to a question is a span of a passage, or there is none.
+
+The model's outputs are start and end logits (T, 2).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from bert_core.answer_spans import decode_spans, tune_null_threshold
+from bert_core.errors import DataError
+from bert_core.metrics import answer_scores, squad_scores
+from bert_core.text.tokenization import Tokenizer
+from orchestrator.specs.task import TaskSpec
+from orchestrator.tasks.catalogue import KnownTask
+from orchestrator.tasks.features import FeatureOptions, Features, Windows
+from orchestrator.tasks.types.base import DecodingOptions, Outputs, TaskDefinition, TaskType
+from orchestrator.tasks.types.qa_windows import QaArrays, build_qa_windows
+from orchestrator.tasks.types.requests import Request
+from orchestrator.tasks.types.squad import QaExample, SquadReader
+
+_NUM_ANSWERED = 3
+"""Candidates that are shown with an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerCandidate:
+    """A span of the passage, by characters, and the sum of its start and end logits."""
+
+    text: str
+    start: int
+    end: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPrediction:
+    """The answer, empty for none, and what it was chosen from."""
+
+    text: str
+    candidates: tuple[AnswerCandidate, ...] = ()
+    """The best spans, best first."""
+    null_margin: float = 0.0
+    """Score of "no answer" minus that of the best span; no answer is predicted where it exceeds the threshold."""
+
+
+class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays]):
+    """A span of a passage for each question."""
+
+    head = "qa"
+    metrics = ("f1", "exact_match")
+    purpose = "questions on passages"
+    arrays_type = QaArrays
+    spec_fields = frozenset()
+    recipe_fields = frozenset({"doc_stride", "max_query_length", "max_answer_length"})
+    feature_options = ("doc_stride", "max_query_length")
+    request_keys = ("question", "context")
+    splits_long_examples = True
+    usual_max_seq_length = 384
+
+    def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> SquadReader:
+        """SQuAD's JSON."""
+        return SquadReader()
+
+    def has_unanswerable(self, examples: Iterable[QaExample]) -> bool:
+        """Whether some question has no answer."""
+        return any(not example.answers for example in examples)
+
+    def windows(
+        self, task: TaskDefinition, examples: Sequence[QaExample], tokenizer: Tokenizer, options: FeatureOptions
+    ) -> Windows[QaArrays]:
+        """Every question before its passage, a long passage in windows that overlap."""
+        return build_qa_windows(
+            examples, tokenizer, options.max_seq_length, options.doc_stride, options.max_query_length
+        )
+
+    def decode(
+        self,
+        task: TaskDefinition,
+        features: Features[QaArrays],
+        examples: Sequence[QaExample],
+        outputs: Outputs,
+        options: DecodingOptions,
+    ) -> list[AnswerPrediction]:
+        """The best span over all windows of a question, or no answer where that may be: (T, 2)."""
+        if outputs.ndim != 2 or outputs.shape[1] != 2:
+            raise DataError(
+                f"the outputs have the shape {outputs.shape}; question answering is decoded from "
+                "(start_logits, end_logits), two columns"
+            )
+        decoded = decode_spans(
+            outputs[:, 0],
+            outputs[:, 1],
+            features.head_arrays.offsets,
+            features.cu_seqlens,
+            features.example_index,
+            max_answer_length=options.max_answer_length,
+        )
+        answers = []
+        for question, found in zip(examples, decoded, strict=True):
+            candidates = tuple(
+                AnswerCandidate(question.context[span.start : span.end], span.start, span.end, span.score)
+                for span in found.spans
+            )
+            answers.append(AnswerPrediction(candidates[0].text if candidates else "", candidates, found.null_margin))
+        return self.with_null_threshold(task, answers, options.null_threshold)
+
+    def score(
+        self, task: TaskDefinition, examples: Sequence[QaExample], predictions: Sequence[AnswerPrediction]
+    ) -> dict[str, float]:
+        """Exact match and F1 as SQuAD's script counts them."""
+        texts = {question.id: answer.text for question, answer in zip(examples, predictions, strict=True)}
+        return squad_scores(texts, {question.id: _gold_texts(question) for question in examples})
+
+    def baseline(
+        self, task: TaskDefinition, learned: Sequence[QaExample], examples: Sequence[QaExample]
+    ) -> list[AnswerPrediction]:
+        """No answer where that may be; else the passage's first words, as many as half of the answers have."""
+        if task.unanswerable:
+            return [AnswerPrediction("")] * len(examples)
+        num_words = int(median(len(e.answers[0].text.split()) for e in learned if e.answers))
+        return [AnswerPrediction(" ".join(question.context.split()[:num_words])) for question in examples]
+
+    def row(self, task: TaskDefinition, example: QaExample, prediction: AnswerPrediction) -> dict[str, Any]:
+        """The answer beside all right ones, its scores, and what it was chosen from."""
+        gold = _gold_texts(example)
+        exact, f1 = answer_scores(prediction.text, gold, unanswerable=task.unanswerable)
+        return {
+            "prediction": prediction.text,
+            "gold": gold,
+            "exact_match": exact,
+            "f1": f1,
+            "candidates": [{"text": c.text, "start": c.start, "score": c.score} for c in prediction.candidates],
+            "null_margin": prediction.null_margin,
+        }
+
+    def decisions(self, prediction: AnswerPrediction) -> Sequence[object]:
+        """The answer's text."""
+        return [prediction.text]
+
+    def tune_null_threshold(
+        self, task: TaskDefinition, examples: Sequence[QaExample], predictions: Sequence[AnswerPrediction]
+    ) -> float:
+        """The threshold with the best F1 (SQuAD 2.0 tunes it on validation)."""
+        if not task.unanswerable:
+            return 0.0
+        answered, null = [], []
+        for question, prediction in zip(examples, predictions, strict=True):
+            gold = _gold_texts(question)
+            best = prediction.candidates[0].text if prediction.candidates else ""
+            answered.append(answer_scores(best, gold, unanswerable=True)[1])
+            null.append(answer_scores("", gold, unanswerable=True)[1])
+        margins = np.array([prediction.null_margin for prediction in predictions])
+        return tune_null_threshold(margins, np.array(answered), np.array(null))
+
+    def with_null_threshold(
+        self, task: TaskDefinition, predictions: Sequence[AnswerPrediction], threshold: float
+    ) -> list[AnswerPrediction]:
+        """The answers, with "no answer" predicted where its margin exceeds the threshold."""
+        if not task.unanswerable:
+            return list(predictions)
+        return [
+            replace(p, text=p.candidates[0].text if p.candidates and p.null_margin <= threshold else "")
+            for p in predictions
+        ]
+
+    def example_of(self, task: TaskDefinition, request: Request) -> QaExample:
+        """A question and its passage."""
+        return QaExample(request.id, request.text("question"), request.text("context"))
+
+    def answer(self, task: TaskDefinition, prediction: AnswerPrediction) -> dict[str, Any]:
+        """The answer, and the best spans."""
+        candidates = [asdict(candidate) for candidate in prediction.candidates[:_NUM_ANSWERED]]
+        return {"answer": prediction.text, "candidates": candidates}
+
+
+def _gold_texts(question: QaExample) -> list[str]:
+    return [answer.text for answer in question.answers]

@@ -1,0 +1,37 @@
+"""What every task type's examples and readers have in common."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from orchestrator.tasks.text_files import BadRecords
+
+
+class Example(Protocol):
+    """One example of a task: frozen, readable, in the words of the data set. Its label may be left out."""
+
+    @property
+    def id(self) -> str:
+        """Its name within its split."""
+
+
+E_co = TypeVar("E_co", bound=Example, covariant=True)
+
+
+@dataclass(frozen=True)
+class Reader(ABC, Generic[E_co]):
+    """Turns a file into examples. A subclass is a frozen dataclass of everything that decides how the file is read."""
+
+    @property
+    def shared_files(self) -> tuple[str, ...]:
+        """Files that every split is read with beside its own."""
+        return ()
+
+    @abstractmethod
+    def read(self, path: str, bad: BadRecords) -> Iterator[E_co]:
+        """The file's examples in order. Raises: TaskDataError, or counts broken records in `bad`."""
+
+    def without_labels(self) -> "Reader[E_co]":
+        """A reader of the same layout that neither reads labels nor needs them there."""
+        return self

@@ -1,0 +1,127 @@
+"""Regression: a text, or a pair of texts, has a number.
+
+The model's outputs are values (N,) or (N, 1).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from bert_core.metrics import glue_metric_names, regression_metrics
+from orchestrator.errors import InputError
+from orchestrator.specs.task import TaskSpec
+from orchestrator.tasks.catalogue import KnownTask
+from orchestrator.tasks.features import Array, Features
+from orchestrator.tasks.text_tables import TextExample, TextTable, present
+from orchestrator.tasks.types.base import DecodingOptions, Outputs, TaskDefinition
+from orchestrator.tasks.types.outputs import check_length
+from orchestrator.tasks.types.text import TextArrays, TextType, table_columns
+
+
+@dataclass(frozen=True, slots=True)
+class RegressionExample(TextExample):
+    """A text or a pair, and its number."""
+
+    value: float | None = None
+    """None where it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValuePrediction:
+    """A number."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class RegressionTable(TextTable[RegressionExample]):
+    """Reads texts with a number."""
+
+    kind = RegressionExample
+
+    def label_fields(self, value: object) -> Mapping[str, float]:
+        """The number."""
+        return {"value": self.value_of(present(value))}
+
+    def value_of(self, label: object) -> float:
+        """The number that a label is. Raises: ValueError, saying what is wrong with it."""
+        try:
+            value = float(label)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            value = math.nan
+        if not math.isfinite(value):
+            raise ValueError(f"{label!r} is not a number")
+        return value
+
+
+class Regression(TextType[RegressionExample, ValuePrediction]):
+    """A number for each text."""
+
+    head = "regression"
+    metrics = ("pearson", "spearman")
+    purpose = "numbers"
+    example_type = RegressionExample
+
+    def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> RegressionTable:
+        """A table with a column of numbers."""
+        return RegressionTable(**table_columns(spec))
+
+    def label_array(self, task: TaskDefinition, examples: Sequence[RegressionExample]) -> Array:
+        """The values, (N,) float32."""
+        return np.array([math.nan if e.value is None else e.value for e in examples], dtype=np.float32)
+
+    def decode(
+        self,
+        task: TaskDefinition,
+        features: Features[TextArrays],
+        examples: Sequence[RegressionExample],
+        outputs: Outputs,
+        options: DecodingOptions,
+    ) -> list[ValuePrediction]:
+        """The values as they are: (N,) or (N, 1)."""
+        check_length(outputs, features.num_examples, "example")
+        return [ValuePrediction(value) for value in outputs.reshape(-1).tolist()]
+
+    def metric_names(self, task: TaskDefinition) -> tuple[str, ...]:
+        """Both correlations, for a task of GLUE in its order."""
+        return glue_metric_names(task.id) or self.metrics
+
+    def score(
+        self, task: TaskDefinition, examples: Sequence[RegressionExample], predictions: Sequence[ValuePrediction]
+    ) -> dict[str, float]:
+        """Pearson's and Spearman's correlations."""
+        found = [prediction.value for prediction in predictions]
+        return regression_metrics(found, [example.value or 0.0 for example in examples])
+
+    def baseline(
+        self, task: TaskDefinition, learned: Sequence[RegressionExample], examples: Sequence[RegressionExample]
+    ) -> list[ValuePrediction]:
+        """The mean value."""
+        return [ValuePrediction(fmean(example.value or 0.0 for example in learned))] * len(examples)
+
+    def row(self, task: TaskDefinition, example: RegressionExample, prediction: ValuePrediction) -> dict[str, Any]:
+        """Both values, and their difference."""
+        error = prediction.value - (example.value or 0.0)
+        return {"prediction": prediction.value, "gold": example.value, "error": error}
+
+    def decisions(self, prediction: ValuePrediction) -> Sequence[object]:
+        """The value."""
+        return [prediction.value]
+
+    def agreement(self, first: Sequence[ValuePrediction], second: Sequence[ValuePrediction]) -> float:
+        """Pearson's correlation of the values."""
+        return regression_metrics(*([one.value for one in side] for side in (first, second)))["pearson"]
+
+    def answer(self, task: TaskDefinition, prediction: ValuePrediction) -> dict[str, Any]:
+        """The value."""
+        return {"value": prediction.value}
+
+    def relevance(self, task: TaskDefinition, label: str | None, folder: str) -> Callable[[ValuePrediction], float]:
+        """The value itself."""
+        if label is not None:
+            raise InputError(f"{folder} gives a score and has no label {label!r}; leave relevant out")
+        return lambda prediction: prediction.value

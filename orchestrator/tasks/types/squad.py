@@ -1,0 +1,111 @@
+"""SQuAD's JSON, versions 1.1 and 2.0: articles of paragraphs, each a passage with its questions."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from orchestrator.errors import TaskDataError
+from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair
+from orchestrator.tasks.text_files import BadRecords, read_decompressed
+from orchestrator.tasks.types.readers import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A span of a passage: its text and the character it starts at."""
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class QaExample:
+    """A question about a passage; no answers where the passage does not hold one."""
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[Answer, ...] = ()
+
+
+@dataclass(frozen=True)
+class SquadReader(Reader[QaExample]):
+    """Reads questions; an answer that does not stand where it says is taken from its nearest occurrence."""
+
+    labeled: bool = True
+    """Without labels no answer is read."""
+
+    def read(self, path: str, bad: BadRecords) -> Iterator[QaExample]:
+        """The file's questions in order; unanswerable ones (2.0) have no answers."""
+        seen: set[str] = set()
+        for place, context, record in _questions(path, bad):
+            try:
+                question_id, question = str(record["id"]), record["question"]
+                raw = () if record.get("is_impossible") or not self.labeled else record["answers"]
+                answers = [(str(answer["text"]), int(answer["answer_start"])) for answer in raw]
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                bad.found(place, f"not a question with id, question and answers ({type(error).__name__}: {error})")
+                continue
+            found = [find_answer(context, text, start) for text, start in answers]
+            if has_half_a_pair([question_id, question, answers]):
+                bad.found(place, HALF_A_PAIR)
+            elif question_id in seen:
+                bad.found(place, f"id {question_id!r} stands there twice")
+            elif not isinstance(question, str):
+                bad.found(place, f"the question of {question_id!r} is not text")
+            elif None in found:
+                lost = answers[found.index(None)][0]
+                bad.found(place, f"the answer {lost!r} of question {question_id!r} is not in its passage")
+            else:
+                seen.add(question_id)
+                bad.num_repaired += any(a.start != start for a, (_, start) in zip(found, answers, strict=True) if a)
+                yield QaExample(question_id, question, context, tuple(answer for answer in found if answer))
+
+    def without_labels(self) -> Self:
+        """A reader of questions and passages alone."""
+        return replace(self, labeled=False)
+
+
+def find_answer(context: str, text: str, start: int) -> Answer | None:
+    """The answer where it says it stands, else at its occurrence nearest to there, None when it has none."""
+    if not text:
+        return None
+    if start >= 0 and context.startswith(text, start):
+        return Answer(text, start)
+    before = context.rfind(text, 0, max(start, 0) + len(text))
+    after = context.find(text, max(start, 0))
+    places = [place for place in (before, after) if place >= 0]
+    return Answer(text, min(places, key=lambda place: abs(place - start))) if places else None
+
+
+def _questions(path: str, bad: BadRecords) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Place, passage and record of every question."""
+    try:
+        content = json.loads(read_decompressed(path))
+    except UnicodeDecodeError as error:
+        raise TaskDataError(f"{path}: byte {error.start + 1} is not UTF-8; fetch the file again") from error
+    except json.JSONDecodeError as error:
+        raise TaskDataError(f"{path}, line {error.lineno}: not JSON ({error.msg}); fetch the file again") from error
+    if not isinstance(content, dict) or not isinstance(content.get("data"), list):
+        raise TaskDataError(f'{path} is not laid out as SQuAD: it must be an object with a list "data"')
+    for i, article in enumerate(content["data"]):
+        for j, paragraph in enumerate(_items(article, "paragraphs", f"data[{i}]", bad)):
+            place = f"data[{i}].paragraphs[{j}]"
+            context = paragraph.get("context") if isinstance(paragraph, dict) else None
+            if not isinstance(context, str):
+                bad.found(place, "no context")
+                continue
+            if has_half_a_pair(context):
+                bad.found(place, f"its context {HALF_A_PAIR}")
+                continue
+            for k, record in enumerate(_items(paragraph, "qas", place, bad)):
+                yield f"{place}.qas[{k}]", context, record
+
+
+def _items(parent: Any, key: str, place: str, bad: BadRecords) -> list[Any]:
+    items = parent.get(key) if isinstance(parent, dict) else None
+    if isinstance(items, list):
+        return items
+    bad.found(place, f"no list {key!r}")
+    return []

@@ -1,0 +1,98 @@
+"""What the types of tasks on texts and pairs of texts share: tables, one window per example, requests.
+
+Shapes: N examples, C classes, E numbers of a person's own columns.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bert_core.text.tokenization import Tokenizer
+from orchestrator.errors import InputError, SpecError
+from orchestrator.specs.task import TaskSpec
+from orchestrator.tasks.features import PER_EXAMPLE, Array, FeatureOptions, HeadArrays, Windows
+from orchestrator.tasks.text_tables import TextExample
+from orchestrator.tasks.text_windows import build_text_windows
+from orchestrator.tasks.types.base import P, TaskDefinition, TaskType
+from orchestrator.tasks.types.requests import Request
+
+T = TypeVar("T", bound=TextExample)
+
+
+@dataclass(frozen=True)
+class TextArrays(HeadArrays):
+    """Labels, and the numbers beside the text."""
+
+    labels: Array = field(metadata=PER_EXAMPLE)
+    """(N,) int32 class numbers, -100 where unknown; (N,) float32 values, NaN where unknown; (N, C) 0 or 1."""
+    tabular_features: NDArray[np.float32] | None = field(default=None, metadata=PER_EXAMPLE)
+    """(N, E) a person's own columns, where the task has some."""
+
+
+class TextType(TaskType[T, P, TextArrays], Generic[T, P]):
+    """A task type whose examples are texts or pairs of texts."""
+
+    arrays_type = TextArrays
+    spec_fields = frozenset({"text_columns", "label_column", "numerical_columns", "categorical_columns"})
+    request_keys = ("text", "text_pair")
+    example_type: ClassVar[type[Any]]
+    """Class of the examples."""
+
+    def check_spec(self, spec: TaskSpec) -> None:
+        """See that the spec names columns of text. Raises: SpecError."""
+        check_text_columns(spec)
+
+    @abstractmethod
+    def label_array(self, task: TaskDefinition, examples: Sequence[T]) -> Array:
+        """The labels of examples as numbers: the array `TextArrays.labels`."""
+
+    def windows(
+        self, task: TaskDefinition, examples: Sequence[T], tokenizer: Tokenizer, options: FeatureOptions
+    ) -> Windows[TextArrays]:
+        """One window for each example; the end of a text that is too long is cut off."""
+        pairs = [(example.text, example.text_pair) for example in examples]
+        made = build_text_windows(pairs, tokenizer, options.max_seq_length)
+        tabular_features = task.columns.encode(examples) if task.columns.width else None
+        return Windows(
+            input_ids=made.input_ids,
+            token_type_ids=made.token_type_ids,
+            cu_seqlens=made.cu_seqlens,
+            example_index=np.arange(len(examples), dtype=np.int32),
+            head_arrays=TextArrays(self.label_array(task, examples), tabular_features),
+            counts={"num_truncated": int(made.is_cut.sum())},
+        )
+
+    def parse_text(self, line: str) -> dict[str, Any]:
+        """A text, or two with a tab between them."""
+        first, tab, second = line.partition("\t")
+        return {"text": first, "text_pair": second} if tab else {"text": first}
+
+    def example_of(self, task: TaskDefinition, request: Request) -> T:
+        """A text, perhaps its pair, and the values of the task's own columns."""
+        text, pair = request.text("text"), request.optional_text("text_pair")
+        try:
+            numbers, categories = task.columns.read(request.columns(task.columns.names))
+        except ValueError as error:
+            raise InputError(f"line {request.line}: {error}; null stands for a value that is missing") from None
+        example: T = self.example_type(request.id, text, pair, numbers=numbers, categories=categories)
+        return example
+
+
+def check_text_columns(spec: TaskSpec) -> None:
+    """See that the spec names columns of text. Raises: SpecError."""
+    if not spec.text_columns:
+        raise SpecError("task.text_columns: name the one or two columns that hold the text")
+
+
+def table_columns(spec: TaskSpec) -> dict[str, Any]:
+    """The columns of a spec, by the names of the fields of `TextTable`."""
+    return {
+        "text_columns": spec.text_columns,
+        "label_column": spec.label_column or "label",
+        "numerical_columns": spec.numerical_columns,
+        "categorical_columns": spec.categorical_columns,
+    }

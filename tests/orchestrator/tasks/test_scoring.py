@@ -1,0 +1,204 @@
+"""Scores, majority baselines and rows to keep, per kind of task.
+
+Alone: pytest tests/orchestrator/tasks/test_scoring.py
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import TaskDataError
+from orchestrator.specs import TaskSpec
+from orchestrator.tasks import (
+    Task,
+    load_task,
+    majority_baseline,
+    prediction_rows,
+    score,
+    write_prediction_rows,
+)
+from orchestrator.tasks.types.classification import ClassificationExample, ClassPrediction
+from orchestrator.tasks.types.conll import NerExample
+from orchestrator.tasks.types.multi_label import LabelsPrediction, MultiLabelExample
+from orchestrator.tasks.types.multiple_choice import ChoicePrediction, MultipleChoiceExample
+from orchestrator.tasks.types.ner import TagsPrediction
+from orchestrator.tasks.types.qa import AnswerPrediction
+from orchestrator.tasks.types.regression import RegressionExample, ValuePrediction
+from orchestrator.tasks.types.squad import QaExample
+from tests.shared_data import shared_file
+
+
+def own_task(tmp_path: Path, head: str, text: str, name: str, **fields: Any) -> Task:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    files = {"train": str(tmp_path / name), "validation": str(tmp_path / name)}
+    return load_task(TaskSpec(id="mine", head=head, files=files, **fields))
+
+
+@pytest.fixture
+def classes(tmp_path: Path) -> Task:
+    text = "text,label\na,yes\nb,no\nc,yes\nd,yes\n"
+    return own_task(tmp_path, "classification", text, "a.csv", text_columns=("text",))
+
+
+@pytest.fixture
+def topics(tmp_path: Path) -> Task:
+    text = "text,label\na,x|y\nb,\nc,x\nd,z|x\n"
+    return own_task(tmp_path, "multi_label", text, "topics.csv", text_columns=("text",))
+
+
+@pytest.fixture
+def choices(tmp_path: Path) -> Task:
+    text = "text,left,right,label\na,b,c,1\na,b,c,left\na,b,c,right\n"
+    columns = {"text_columns": ("text",), "choice_columns": ("left", "right")}
+    return own_task(tmp_path, "multiple_choice", text, "choices.csv", **columns)
+
+
+@pytest.fixture
+def values(tmp_path: Path) -> Task:
+    text = "text\tlabel\na\t1\nb\t2\nc\t6\n"
+    return own_task(tmp_path, "regression", text, "a.tsv", text_columns=("text",))
+
+
+@pytest.fixture
+def names(tmp_path: Path) -> Task:
+    return own_task(tmp_path, "ner", "Ada I-PER\nL I-PER\nin O\nOslo I-LOC\n\nit O\n", "a.conll")
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> Task:
+    qas = [
+        {"id": "a", "question": "Who?", "answers": [{"text": "Ada L", "answer_start": 0}]},
+        {"id": "b", "question": "Where?", "answers": [{"text": "in Oslo", "answer_start": 6}]},
+    ]
+    data = {"data": [{"paragraphs": [{"context": "Ada L in Oslo", "qas": qas}]}]}
+    return own_task(tmp_path, "qa", json.dumps(data), "a.json")
+
+
+def gold_predictions(task: Task) -> list[Any]:
+    made: list[Any] = []
+    for example in task.examples("validation"):
+        if isinstance(example, ClassificationExample):
+            made.append(ClassPrediction(example.label or "", (0.25, 0.75)))
+        elif isinstance(example, MultiLabelExample):
+            probabilities = [0.9 if label in (example.labels or ()) else 0.1 for label in task.labels]
+            made.append(LabelsPrediction.from_probabilities(task.labels, probabilities))
+        elif isinstance(example, MultipleChoiceExample):
+            made.append(ChoicePrediction(example.label or 0, (0.5, 0.5)))
+        elif isinstance(example, RegressionExample):
+            made.append(ValuePrediction(example.value or 0.0))
+        elif isinstance(example, NerExample):
+            made.append(TagsPrediction(example.tags))
+        elif isinstance(example, QaExample):
+            made.append(AnswerPrediction(example.answers[0].text))
+    return made
+
+
+@pytest.mark.parametrize("name", ["classes", "topics", "choices", "values", "names", "answers"])
+def test_gold_predictions_score_1_under_the_names_that_can_rank(name: str, request: pytest.FixtureRequest) -> None:
+    task: Task = request.getfixturevalue(name)
+    scores = score(task, "validation", gold_predictions(task))
+    assert scores == dict.fromkeys(scores, pytest.approx(1.0))
+    assert set(task.type.metric_names(task)) <= scores.keys()
+    assert task.metric in scores
+
+
+def test_f1_of_a_two_class_task_is_that_of_the_second_label(classes: Task) -> None:
+    assert classes.labels == ("no", "yes")
+    predictions = [ClassPrediction(label) for label in ("yes", "yes", "no", "no")]
+    scores = score(classes, "validation", predictions)
+    assert scores["f1"] == pytest.approx(2 * 1 / (2 + 3))
+    assert scores["macro_f1"] == pytest.approx((0.4 + 0.0) / 2)
+
+
+def test_more_classes_have_no_f1_of_one(tmp_path: Path) -> None:
+    task = own_task(tmp_path, "classification", "text,label\na,x\nb,y\nc,z\n", "a.csv", text_columns=("text",))
+    assert score(task, "validation", gold_predictions(task)).keys() == {"accuracy", "macro_f1", "matthews_correlation"}
+
+
+def test_several_labels_are_scored_one_by_one_and_together(topics: Task) -> None:
+    assert topics.labels == ("x", "y", "z")
+    said = [LabelsPrediction.from_probabilities(topics.labels, (0.9, 0.2, 0.6))] * 4
+    scores = score(topics, "validation", said)
+    assert scores == {
+        "micro_f1": pytest.approx(2 * 4 / (8 + 5)),
+        "macro_f1": pytest.approx((6 / 7 + 0.0 + 2 / 5) / 3),
+        "subset_accuracy": 0.25,
+        "label_ranking_average_precision": pytest.approx((5 / 6 + 1 + 1 + 1) / 4),
+    }
+
+
+def test_types_of_entities_are_scored_beside_the_whole(names: Task) -> None:
+    predictions = [TagsPrediction(("B-PER", "I-PER", "O", "O")), TagsPrediction(("O",))]
+    scores = score(names, "validation", predictions)
+    assert (scores["precision"], scores["recall"]) == (1.0, 0.5)
+    assert (scores["f1_PER"], scores["f1_LOC"]) == (1.0, 0.0)
+
+
+def test_a_prediction_short_is_named(classes: Task) -> None:
+    with pytest.raises(TaskDataError, match="3 predictions for 4 examples of mine validation"):
+        score(classes, "validation", [ClassPrediction("yes")] * 3)
+
+
+def test_majority_baselines_are_those_of_the_training_split(
+    classes: Task, topics: Task, choices: Task, values: Task, names: Task, answers: Task
+) -> None:
+    assert majority_baseline(classes, "validation")["accuracy"] == 0.75
+    # Three of four examples have the label x, the others are rarer than one half.
+    assert majority_baseline(topics, "validation")["micro_f1"] == pytest.approx(2 * 3 / (4 + 5))
+    assert majority_baseline(choices, "validation") == {"accuracy": pytest.approx(2 / 3)}
+    assert majority_baseline(values, "validation") == {"pearson": 0.0, "spearman": 0.0}
+    assert majority_baseline(names, "validation")["f1"] == 0.0
+    # Half of the answers have two words at most, so the first two of the passage are said.
+    assert majority_baseline(answers, "validation") == {"exact_match": 0.5, "f1": 0.5}
+
+
+def test_no_answer_is_the_baseline_where_questions_may_be_unanswerable(tmp_path: Path) -> None:
+    qas = [{"id": "a", "question": "Who?", "answers": []}]
+    text = json.dumps({"data": [{"paragraphs": [{"context": "Ada", "qas": qas}]}]})
+    assert majority_baseline(own_task(tmp_path, "qa", text, "a.json"), "validation")["NoAns_exact"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("task_id", "folder", "expected"),
+    [
+        ("sst2", "glue/SST-2", {"accuracy": 444 / 872}),
+        ("mrpc", "glue/MRPC", {"accuracy": 279 / 408, "f1": 2 * 279 / (279 + 408)}),
+    ],
+)
+def test_published_majority_baselines(task_id: str, folder: str, expected: dict[str, float]) -> None:
+    task = load_task(TaskSpec(id=task_id, folder=str(shared_file(folder))))
+    assert majority_baseline(task, "validation") == pytest.approx(expected)
+
+
+def test_rows_are_json_and_say_what_was_right(
+    classes: Task, topics: Task, choices: Task, values: Task, names: Task, answers: Task, tmp_path: Path
+) -> None:
+    tasks = (classes, topics, choices, values, names)
+    rows = {task.head: prediction_rows(task, "validation", gold_predictions(task)) for task in tasks}
+    first_class = {
+        "id": "0",
+        "prediction": "yes",
+        "gold": "yes",
+        "correct": True,
+        "probabilities": {"no": 0.25, "yes": 0.75},
+    }
+    assert rows["classification"][0] == first_class
+    assert rows["multi_label"][3] == {
+        "id": "3",
+        "prediction": ["x", "z"],
+        "gold": ["z", "x"],
+        "correct": True,
+        "probabilities": {"x": 0.9, "y": 0.1, "z": 0.9},
+    }
+    chosen = {"id": "1", "prediction": 0, "gold": 0, "correct": True, "probabilities": [0.5, 0.5]}
+    assert rows["multiple_choice"][1] == chosen
+    assert rows["regression"][2] == {"id": "2", "prediction": 6.0, "gold": 6.0, "error": 0.0}
+    assert rows["ner"][1] == {"id": "1", "words": ["it"], "prediction": ["O"], "gold": ["O"], "correct": True}
+    said = [AnswerPrediction("Ada"), AnswerPrediction("")]
+    questions = prediction_rows(answers, "validation", said)
+    assert [(row["exact_match"], row["f1"]) for row in questions] == [(0.0, pytest.approx(2 / 3)), (0.0, 0.0)]
+    path = tmp_path / "rows.jsonl"
+    write_prediction_rows(str(path), questions)
+    assert [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] == questions

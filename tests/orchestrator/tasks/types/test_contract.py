@@ -1,0 +1,307 @@
+"""The contract of a task type, kept by every type: files, features, predictions, scores, requests, refusals.
+
+Alone: pytest tests/orchestrator/tasks/types/test_contract.py
+"""
+
+import json
+import math
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bert_core.text.tokenization import Tokenizer
+from orchestrator.errors import InputError, SpecError
+from orchestrator.finetuning.heads import HEADS
+from orchestrator.finetuning.recipe_checks import check_recipe
+from orchestrator.specs import RecipeSpec, TaskSpec
+from orchestrator.specs.task import Head
+from orchestrator.storage import read_bytes
+from orchestrator.tasks import (
+    TASK_TYPES,
+    DecodingOptions,
+    FeatureOptions,
+    Features,
+    Task,
+    build_features,
+    decode,
+    join_features,
+    load_task,
+    majority_baseline,
+    prediction_rows,
+    score,
+)
+from orchestrator.tasks.loading import DATA_FIELDS
+from orchestrator.tasks.types.beir import QueryExample
+from orchestrator.tasks.types.requests import Request
+from orchestrator.tasks.types.retrieval import RankingPrediction
+from tests.orchestrator.finetuning import tiny_tasks
+from tests.orchestrator.tasks.definitions import define
+
+OPTIONS = FeatureOptions(16, doc_stride=3, max_query_length=4)
+RECIPE_VALUES: Mapping[str, Any] = {
+    "token_decoder": "crf",
+    "num_lstm_layers": 1,
+    "context": "document",
+    "doc_stride": 9,
+    "max_query_length": 9,
+    "max_answer_length": 9,
+    "pooling": "cls",
+    "temperature": 1.0,
+}
+"""A value beside the default for each recipe field that is made for some types."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A task of a type, outputs that fit its features, and a request."""
+
+    make: Callable[[Path], TaskSpec]
+    outputs: Callable[[Task, Features[Any]], np.ndarray]
+    request: Mapping[str, Any]
+    answer: frozenset[str]
+    """Keys of the answer to the request."""
+
+
+def by_class(task: Task, features: Features[Any]) -> np.ndarray:
+    return noise(features.num_examples, len(task.labels))
+
+
+def noise(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=shape).astype(np.float32)
+
+
+def nearest(task: Task, features: Features[Any]) -> np.ndarray:
+    return np.tile(np.arange(3), (features.num_examples, 1))
+
+
+TEXT, PAIR = {"text": "the road"}, {"text": "the road", "text_pair": "a tree"}
+CASES: dict[str, Case] = {
+    "classification": Case(tiny_tasks.classification, by_class, TEXT, frozenset({"label", "probabilities"})),
+    "multi_label": Case(tiny_tasks.multi_label, by_class, PAIR, frozenset({"labels", "probabilities"})),
+    "multiple_choice": Case(
+        tiny_tasks.multiple_choice,
+        lambda task, features: noise(features.num_windows, 1),
+        {"text": "the road", "choices": ["a", "tree"]},
+        frozenset({"choice", "probabilities"}),
+    ),
+    "regression": Case(
+        tiny_tasks.regression, lambda task, features: noise(features.num_examples), TEXT, frozenset({"value"})
+    ),
+    "ner": Case(
+        tiny_tasks.ner,
+        lambda task, features: noise(len(features.input_ids), len(task.labels)),
+        {"words": ["the", "road"]},
+        frozenset({"tags"}),
+    ),
+    "qa": Case(
+        lambda folder: tiny_tasks.qa(folder, unanswerable=True),
+        lambda task, features: noise(len(features.input_ids), 2),
+        {"question": "what is it", "context": "the old road"},
+        frozenset({"answer", "candidates"}),
+    ),
+    "cosine": Case(
+        lambda folder: tiny_tasks.pairs(folder, "cosine"),
+        lambda task, features: noise(features.num_examples),
+        PAIR,
+        frozenset({"value"}),
+    ),
+    "classes_of_pairs": Case(
+        lambda folder: tiny_tasks.pairs(folder, "classification"),
+        by_class,
+        PAIR,
+        frozenset({"label", "probabilities"}),
+    ),
+}
+"""The types that answer requests, embeddings by objective."""
+PARTNERS = Case(lambda folder: tiny_tasks.pairs(folder, "in_batch_negatives"), nearest, {}, frozenset())
+ALL: dict[str, Case] = {**CASES, "in_batch_negatives": PARTNERS}
+
+
+def test_every_type_has_a_case_and_every_learned_type_a_head_in_training() -> None:
+    heads = {"embedding" if name not in TASK_TYPES else name for name in ALL}
+    learned = {head for head, task_type in TASK_TYPES.items() if not task_type.reason_not_learned}
+    assert heads == learned == set(HEADS)
+    assert all(task_type.head == head for head, task_type in TASK_TYPES.items())
+
+
+@pytest.mark.parametrize("name", ALL)
+class TestTaskType:
+    """What holds for every type that is learned."""
+
+    @pytest.fixture
+    def task(self, name: str, tmp_path: Path) -> Task:
+        return load_task(ALL[name].make(tmp_path))
+
+    @pytest.fixture
+    def tokenizer(self, tmp_path: Path) -> Tokenizer:
+        return tiny_tasks.load_tokenizer(tmp_path)
+
+    @pytest.fixture
+    def features(self, task: Task, tokenizer: Tokenizer) -> Features[Any]:
+        return build_features(task, task.examples("validation"), tokenizer, OPTIONS)
+
+    def test_a_training_split_is_read_once(self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        reads: list[str] = []
+
+        def counted(path: str) -> bytes:
+            reads.append(path)
+            return read_bytes(path)
+
+        monkeypatch.setattr("orchestrator.tasks.text_files.read_bytes", counted)
+        task = load_task(ALL[name].make(tmp_path))
+        examples = task.examples("train")
+        assert task.with_same_examples(metric="other").examples("train") is examples
+        assert task.at_absolute_paths().examples("train") is examples
+        majority_baseline(task, "validation")
+        assert reads.count(task.file("train")) == 1
+
+    def test_a_task_pickles_small_and_equal(self, task: Task) -> None:
+        task.examples("train")
+        again = pickle.loads(pickle.dumps(task))
+        assert again == task
+        assert again._read == {}
+        assert len(pickle.dumps(task)) < 4000
+
+    def test_every_example_has_windows_in_order(self, features: Features[Any], task: Task) -> None:
+        assert set(features.example_index.tolist()) == set(range(len(task.examples("validation"))))
+        assert (np.diff(features.example_index) >= 0).all()
+        assert features.lengths.min() > 0
+        assert features.lengths.max() <= OPTIONS.max_seq_length
+        assert features.num_windows % features.group_size == 0
+
+    def test_features_are_the_same_from_their_arrays(self, features: Features[Any], task: Task) -> None:
+        again = Features.from_arrays(features.arrays(), task.head, task.type.arrays_type, features.counts)
+        assert again.arrays().keys() == features.arrays().keys()
+        for key, array in features.arrays().items():
+            np.testing.assert_array_equal(again.arrays()[key], array)
+        assert type(again.head_arrays) is type(features.head_arrays) is task.type.arrays_type
+
+    def test_half_and_half_joined_predict_as_the_whole(
+        self, name: str, task: Task, tokenizer: Tokenizer, features: Features[Any]
+    ) -> None:
+        examples = task.examples("validation")
+        half = len(examples) // 2
+        parts = [build_features(task, some, tokenizer, OPTIONS) for some in (examples[:half], examples[half:])]
+        joined, outputs = join_features(parts), ALL[name].outputs(task, features)
+        assert decode(task, joined, examples, outputs) == decode(task, features, examples, outputs)
+
+    def test_outputs_become_scores_under_the_names_that_can_rank(
+        self, name: str, task: Task, features: Features[Any]
+    ) -> None:
+        examples = task.examples("validation")
+        predictions = decode(task, features, examples, ALL[name].outputs(task, features), DecodingOptions())
+        scores = score(task, "validation", predictions)
+        assert set(task.type.metric_names(task)) <= scores.keys()
+        assert task.metric == task.type.default_metric(task.objective)
+        assert all(math.isfinite(value) for value in scores.values())
+        rows = prediction_rows(task, "validation", predictions)
+        assert json.loads(json.dumps(rows)) == rows
+        assert all(row.keys() >= {"id", "prediction", "gold"} for row in rows)
+
+    def test_a_baseline_predicts_every_example_and_is_finite(self, task: Task) -> None:
+        examples = task.examples("validation")
+        predictions = task.type.baseline(task, task.examples("train"), examples)
+        assert len(predictions) == len(examples)
+        assert all(math.isfinite(value) for value in majority_baseline(task, "validation").values())
+
+    def test_a_null_threshold_of_questions_that_all_have_answers_changes_nothing(
+        self, name: str, task: Task, features: Features[Any]
+    ) -> None:
+        certain = replace(task, unanswerable=False)
+        examples = task.examples("validation")
+        predictions = decode(certain, features, examples, ALL[name].outputs(task, features))
+        assert certain.type.tune_null_threshold(certain, examples, predictions) == 0.0
+        assert certain.type.with_null_threshold(certain, predictions, -1e9) == predictions
+
+    def test_data_fields_of_other_types_are_refused(self, name: str, tmp_path: Path) -> None:
+        values: dict[str, Any] = {
+            "text_columns": ("a",),
+            "choice_columns": ("a", "b"),
+            "numerical_columns": ("a",),
+            "categorical_columns": ("a",),
+            "label_column": "a",
+            "objective": "cosine",
+            "score_range": (0.0, 1.0),
+            "label_separator": ";",
+            "labels": ("a", "b"),
+        }
+        assert values.keys() == DATA_FIELDS
+        spec = ALL[name].make(tmp_path)
+        assert spec.head is not None
+        for field in DATA_FIELDS - TASK_TYPES[spec.head].spec_fields:
+            with pytest.raises(SpecError, match=rf"task\.{field}: a task with head: {spec.head} has no use for it"):
+                load_task(spec.model_copy(update={field: values[field]}))
+
+    def test_recipe_fields_of_other_types_are_refused(self, task: Task) -> None:
+        made_for = {field for other in TASK_TYPES.values() for field in other.recipe_fields}
+        assert made_for == RECIPE_VALUES.keys() | {"lstm_hidden_size"}
+        check_recipe(RecipeSpec(), task.head, task.objective)
+        refused = task.type.refused_recipe_fields(task.objective)
+        for field, value in RECIPE_VALUES.items():
+            recipe = RecipeSpec.model_validate({field: value})
+            if field in task.type.recipe_fields and field not in refused:
+                check_recipe(recipe, task.head, task.objective, axes=(field,))
+                continue
+            with pytest.raises(SpecError, match=rf"recipe\.{field}: it is for .*: leave .* out"):
+                check_recipe(recipe, task.head, task.objective)
+            with pytest.raises(SpecError, match=rf"space\.{field}: .*: leave the axis out"):
+                check_recipe(RecipeSpec(), task.head, task.objective, axes=(field,))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_request_becomes_an_example_and_its_prediction_an_answer_in_json(name: str, tmp_path: Path) -> None:
+    case, tokenizer = CASES[name], tiny_tasks.load_tokenizer(tmp_path)
+    task = load_task(case.make(tmp_path))
+    keys = task.type.request_keys
+    assert case.request.keys() <= set(keys)
+    example = task.type.example_of(task, Request(dict(case.request), 7, task.head, keys))
+    assert example.id == "7"
+    features = build_features(task, [example], tokenizer, OPTIONS)
+    (prediction,) = decode(task, features, [example], case.outputs(task, features))
+    answer = task.type.answer(task, prediction)
+    assert answer.keys() == case.answer
+    assert json.loads(json.dumps(answer)) == answer
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_request_that_lacks_a_key_is_named_with_its_line(name: str, tmp_path: Path) -> None:
+    task = load_task(CASES[name].make(tmp_path))
+    with pytest.raises(InputError, match="line 7: no key"):
+        task.type.example_of(task, Request({}, 7, task.head, task.type.request_keys))
+
+
+@pytest.mark.parametrize("head", ["multi_label", "ner", "qa", "multiple_choice", "embedding"])
+def test_a_type_without_scores_for_pairs_cannot_rerank(head: Head) -> None:
+    with pytest.raises(InputError, match=f"model is a model for {head}; documents are scored again by one"):
+        TASK_TYPES[head].relevance(define(head), None, "model")
+
+
+def test_relevance_is_the_value_or_the_probability_of_a_class() -> None:
+    value = TASK_TYPES["regression"].relevance(define("regression"), None, "model")
+    assert value(TASK_TYPES["regression"].baseline(define("regression"), [_valued(0.5)], [_valued(0.0)])[0]) == 0.5
+    with pytest.raises(InputError, match="gives a score and has no label 'yes'"):
+        TASK_TYPES["regression"].relevance(define("regression"), "yes", "model")
+    with pytest.raises(InputError, match="knows the labels no, yes, and 'x' is none of them"):
+        TASK_TYPES["classification"].relevance(define("classification", ("no", "yes")), "x", "model")
+
+
+def _valued(value: float) -> Any:
+    request = Request({"text": "x"}, 1, "regression", ("text",))
+    return replace(TASK_TYPES["regression"].example_of(define("regression"), request), value=value)
+
+
+def test_retrieval_is_searched_and_not_learned(tokenizer: Tokenizer) -> None:
+    retrieval = TASK_TYPES["retrieval"]
+    task = define("retrieval")
+    with pytest.raises(SpecError, match="a retrieval task is evaluated, not learnt"):
+        check_recipe(RecipeSpec(), "retrieval")
+    with pytest.raises(InputError, match="is searched, not classified"):
+        retrieval.windows(task, [QueryExample("q", "cats", {})], tokenizer, OPTIONS)
+    with pytest.raises(InputError, match="ask it with `embed` or `search`"):
+        retrieval.example_of(task, Request({"text": "x"}, 1, "retrieval", ()))
+    assert retrieval.agreement([RankingPrediction(("a", "b"))], [RankingPrediction(("b", "a"))]) == 0.0

@@ -1,0 +1,52 @@
+"""Sentence embeddings: two windows for each pair, labels by objective, predictions of the type that judges.
+
+Alone: pytest tests/orchestrator/tasks/types/test_embedding.py
+"""
+
+import numpy as np
+import pytest
+
+from bert_core.text.tokenization import Tokenizer
+from orchestrator.specs.task import Objective
+from orchestrator.tasks import TASK_TYPES, decode
+from orchestrator.tasks.types.classification import ClassificationExample, ClassPrediction
+from orchestrator.tasks.types.pair_tables import MatchExample
+from orchestrator.tasks.types.regression import RegressionExample, ValuePrediction
+from orchestrator.tasks.types.retrieval import RankingPrediction
+from tests.orchestrator.tasks.definitions import define, features_of
+
+
+@pytest.mark.parametrize(
+    ("objective", "labels", "metric"),
+    [("cosine", False, "spearman"), ("in_batch_negatives", False, "ndcg_at_10"), ("classification", True, "accuracy")],
+)
+def test_labels_and_metric_follow_the_objective(objective: Objective, labels: bool, metric: str) -> None:
+    embedding = TASK_TYPES["embedding"]
+    assert embedding.has_labels(objective) == labels
+    assert embedding.default_metric(objective) == metric
+
+
+def test_a_pair_is_two_windows_with_one_label(tokenizer: Tokenizer) -> None:
+    scored = [RegressionExample("0", "the house", "a river", value=0.5), RegressionExample("1", "the", "engine")]
+    features = features_of("embedding", (), scored, tokenizer, max_seq_length=8, objective="cosine")
+    assert features.example_index.tolist() == [0, 0, 1, 1]
+    assert features.group_size == 2
+    np.testing.assert_array_equal(features.head_arrays.labels, np.array([0.5, np.nan], np.float32))
+    classes = [ClassificationExample("0", "the house", "a river", label="same")]
+    features = features_of(
+        "embedding", ("other", "same"), classes, tokenizer, max_seq_length=8, objective="classification"
+    )
+    assert features.head_arrays.labels.tolist() == [1]
+
+
+def test_outputs_are_decoded_as_the_judging_type_does(tokenizer: Tokenizer) -> None:
+    examples = [MatchExample("a", "the house", "a river"), MatchExample("b", "an engine", "the mill")]
+    features = features_of("embedding", (), examples, tokenizer, max_seq_length=8, objective="in_batch_negatives")
+    partners = define("embedding", objective="in_batch_negatives")
+    rankings = decode(partners, features, examples, np.array([[1, 0], [0, 1]]))
+    assert rankings == [RankingPrediction(("b", "a")), RankingPrediction(("a", "b"))]
+    cosines = define("embedding", objective="cosine")
+    assert decode(cosines, features, examples, np.array([0.25, -1.0])) == [ValuePrediction(0.25), ValuePrediction(-1.0)]
+    classes = define("embedding", ("other", "same"), objective="classification")
+    first, _ = decode(classes, features, examples, np.array([[-900.0, 900.0], [0.0, 0.0]]))
+    assert first == ClassPrediction("same", (0.0, 1.0))

@@ -1,0 +1,154 @@
+"""Question answering: windows of passages, answers from logits, the threshold for no answer.
+
+Alone: pytest tests/orchestrator/tasks/types/test_qa.py
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bert_core.text.tokenization import Tokenizer
+from orchestrator.specs import TaskSpec
+from orchestrator.tasks import (
+    DecodingOptions,
+    FeatureOptions,
+    Features,
+    Task,
+    decode,
+    load_task,
+    prepare_features,
+    score,
+)
+from orchestrator.tasks.types.qa import AnswerPrediction
+from orchestrator.tasks.types.qa_windows import passage_windows
+from orchestrator.tasks.types.squad import Answer, QaExample
+from tests.orchestrator.tasks.definitions import features_of
+
+CONTEXT = "Ada Lovelace wrote to Charles Babbage in London about the engine. It rained for nine days near Oslo."
+
+
+def answer_at(text: str) -> Answer:
+    return Answer(text, CONTEXT.index(text))
+
+
+def read_answers(features: Features, contexts: Sequence[str]) -> list[str]:
+    """The text between start and end position of each window, empty where they point at [CLS]."""
+    texts = []
+    for window, example in enumerate(features.example_index):
+        first, last = features.head_arrays.start_positions[window], features.head_arrays.end_positions[window]
+        begin = features.cu_seqlens[window]
+        found = contexts[example][
+            features.head_arrays.offsets[begin + first, 0] : features.head_arrays.offsets[begin + last, 1]
+        ]
+        texts.append(found if first else "")
+    return texts
+
+
+@pytest.mark.parametrize("text", ["Ada", "Charles Babbage", "engine", "nine days near Oslo", "Oslo."])
+def test_answer_positions_lead_back_to_the_answer(tokenizer: Tokenizer, text: str) -> None:
+    examples = [QaExample("0", "Who wrote?", CONTEXT, (answer_at(text),)), QaExample("1", "Who?", CONTEXT)]
+    features = features_of("qa", (), examples, tokenizer, max_seq_length=256)
+    assert read_answers(features, [CONTEXT, CONTEXT]) == [text, ""]
+    assert features.counts["num_misaligned"] == 0
+
+
+def test_windows_of_a_passage_hold_the_question_and_only_a_whole_answer(tokenizer: Tokenizer) -> None:
+    example = QaExample("0", "who wrote about it", CONTEXT, (answer_at("Charles Babbage"),))
+    features = features_of("qa", (), [example], tokenizer, max_seq_length=16, doc_stride=4, max_query_length=3)
+    assert features.num_windows > 2
+    assert features.lengths.max() <= 16
+    answers = read_answers(features, [CONTEXT])
+    assert set(answers) == {"Charles Babbage", ""}
+    question = tokenizer.encode_ids(["who wrote about it"])[0][:3]
+    for begin in features.cu_seqlens[:-1]:
+        assert features.input_ids[begin : begin + 5].tolist() == [tokenizer.cls_id, *question, tokenizer.sep_id]
+    on_passage = features.head_arrays.offsets[:, 0] >= 0
+    assert (features.token_type_ids[on_passage] == 1).all()
+    assert np.count_nonzero(features.token_type_ids) == np.count_nonzero(on_passage) + features.num_windows
+
+
+@settings(deadline=None)
+@given(st.integers(0, 60), st.integers(1, 20), st.integers(1, 30))
+def test_passage_windows_cover_every_token_and_none_is_needless(num_tokens: int, room: int, stride: int) -> None:
+    windows = list(passage_windows(num_tokens, room, stride))
+    assert set().union(*(range(begin, end) for begin, end in windows)) == set(range(num_tokens))
+    assert all(end - begin <= room for begin, end in windows)
+    assert [end for _, end in windows] == sorted({end for _, end in windows})
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Task:
+    answer = {"text": "Charles Babbage", "answer_start": CONTEXT.index("Charles")}
+    qas = [
+        {"id": "a", "question": "Who?", "answers": [answer]},
+        {"id": "b", "question": "Who?", "answers": []},
+        {"id": "c", "question": "Who?", "answers": [answer]},
+    ]
+    path = tmp_path / "dev-v2.0.json"
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": CONTEXT, "qas": qas}]}]}), encoding="utf-8")
+    return load_task(TaskSpec(id="squad_v2", folder=str(tmp_path)))
+
+
+def prepare(task: Task, tokenizer: Tokenizer, tmp_path: Path) -> Features:
+    lengths = {"max_seq_length": 20, "doc_stride": 6, "max_query_length": 8}
+    return prepare_features(task, "validation", tokenizer, FeatureOptions(**lengths), str(tmp_path / "cache"))
+
+
+def decode_questions(task: Task, features: Features[Any], **options: Any) -> list[AnswerPrediction]:
+    return decode(task, features, task.examples("validation"), gold_logits(features), DecodingOptions(**options))
+
+
+def gold_logits(features: Features[Any]) -> np.ndarray:
+    """Logits that point at the answer in every window that holds it, and weakly at [CLS]."""
+    logits = np.zeros((2, len(features.input_ids)), np.float32)
+    logits[:, features.cu_seqlens[:-1]] = 2.0
+    for row, positions in zip(
+        logits, (features.head_arrays.start_positions, features.head_arrays.end_positions), strict=True
+    ):
+        row[(features.cu_seqlens[:-1] + positions)[positions > 0]] = 5.0
+    return logits.T
+
+
+def test_answers_come_from_the_window_that_holds_them(questions: Task, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    features = prepare(questions, tokenizer, tmp_path)
+    predictions = decode_questions(questions, features)
+    assert [p.text for p in predictions] == ["Charles Babbage", "", "Charles Babbage"]
+    assert [p.null_margin for p in predictions] == [-6.0, 4.0, -6.0]
+    best = predictions[0].candidates[0]
+    assert CONTEXT[best.start : best.end] == best.text
+    assert score(questions, "validation", predictions)["exact_match"] == 1.0
+
+
+def test_an_answer_is_no_longer_than_asked(questions: Task, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    features = prepare(questions, tokenizer, tmp_path)
+    answer = decode_questions(questions, features, max_answer_length=1, null_threshold=9.0)[0]
+    assert answer.text in "Charles Babbage"
+    assert len(tokenizer.encode_ids([answer.text])[0]) == 1
+
+
+def test_a_threshold_decides_between_an_answer_and_none(questions: Task, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    features = prepare(questions, tokenizer, tmp_path)
+    predictions = decode_questions(questions, features, null_threshold=4.0)
+    assert predictions[1].text != ""
+    assert [p.text for p in questions.type.with_null_threshold(questions, predictions, -7.0)] == ["", "", ""]
+    threshold = questions.type.tune_null_threshold(questions, questions.examples("validation"), predictions)
+    tuned = questions.type.with_null_threshold(questions, predictions, threshold)
+    assert score(questions, "validation", tuned)["f1"] == 1.0
+    assert -6.0 <= threshold < 4.0
+
+
+def test_every_question_is_answered_where_all_have_answers(
+    questions: Task, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    features = prepare(questions, tokenizer, tmp_path)
+    answerable = load_task(TaskSpec(id="squad", files={"validation": questions.file("validation")}))
+    logits = np.zeros(len(features.input_ids))
+    logits[features.cu_seqlens[:-1]] = 99.0
+    predictions = decode(answerable, features, answerable.examples("validation"), np.stack([logits, logits], axis=1))
+    assert all(isinstance(p, AnswerPrediction) and p.text for p in predictions)
