@@ -170,9 +170,10 @@ def _test(job: DistillJob) -> dict[str, float]:
     task = job.task
     if "test" not in task.files:
         return {}
-    (own, predictions), (theirs, _) = (
+    own, theirs = (
         evaluate_model(folder, task, "test", _TEST_BATCH_SIZE, job.cache)
         for folder in (join(job.run_folder, "model"), job.teacher_folder)
     )
-    write_prediction_rows(join(job.run_folder, "predictions/test.jsonl"), prediction_rows(task, "test", predictions))
-    return {**own, **teacher_metrics(theirs), **baseline_metrics(majority_baseline(task, "test"))}
+    rows = prediction_rows(own.task, "test", own.predictions)
+    write_prediction_rows(join(job.run_folder, "predictions/test.jsonl"), rows)
+    return {**own.metrics, **teacher_metrics(theirs.metrics), **baseline_metrics(majority_baseline(task, "test"))}

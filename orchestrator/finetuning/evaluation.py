@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -51,9 +51,17 @@ def compute_outputs(model: HeadModel, features: Features[Any], precision: Precis
     return HEADS[features.head].outputs(model, features, compute_logits(model, features, precision, batch_size))
 
 
-def evaluate_model(
-    folder: str, task: Task, split: Split, batch_size: int, cache: str
-) -> tuple[dict[str, float], list[Any]]:
+class EvaluatedSplit(NamedTuple):
+    """A split as a model folder predicts it."""
+
+    metrics: dict[str, float]
+    predictions: list[Any]
+    """One of the task type's own class for each example."""
+    task: Task
+    """The task with its labels in the order of the model's outputs, by which predictions name their probabilities."""
+
+
+def evaluate_model(folder: str, task: Task, split: Split, batch_size: int, cache: str) -> EvaluatedSplit:
     """Scores and predictions of a model folder on a split, in fp32; a stored threshold for "no answer" is used.
 
     Raises: SpecError when the model's head or labels are not the task's; CheckpointError, TaskDataError.
@@ -65,7 +73,7 @@ def evaluate_model(
     features = prepare_features(as_model, split, fine_tuned.tokenizer, record.feature_options, cache)
     outputs = compute_outputs(fine_tuned.model, features, "fp32", batch_size)
     predictions = decode(as_model, features, as_model.examples(split), outputs, record.decoding_options)
-    return score(task, split, predictions), predictions
+    return EvaluatedSplit(score(task, split, predictions), predictions, as_model)
 
 
 def predict_examples(fine_tuned: FineTunedModel, examples: Sequence[Any], batch_size: int = 64) -> list[Any]:

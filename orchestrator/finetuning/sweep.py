@@ -175,7 +175,8 @@ def _publish(best: TrialResult, task: Task, run_folder: str, cache: str) -> tupl
     model = describe_model(folder, task.head)
     test_metrics: dict[str, float] = {}
     if "test" in task.files:
-        test_metrics, predictions = evaluate_model(folder, task, "test", batch_size=64, cache=cache)
-        test_metrics |= baseline_metrics(majority_baseline(task, "test"))
-        write_prediction_rows(join(run_folder, "predictions/test.jsonl"), prediction_rows(task, "test", predictions))
+        tested = evaluate_model(folder, task, "test", batch_size=64, cache=cache)
+        test_metrics = tested.metrics | baseline_metrics(majority_baseline(task, "test"))
+        rows = prediction_rows(tested.task, "test", tested.predictions)
+        write_prediction_rows(join(run_folder, "predictions/test.jsonl"), rows)
     return replace(best, model=model), test_metrics

@@ -39,7 +39,7 @@ def evaluate(
         found, counts = rank_queries(folder, task, split, reranking, on_progress, kept)
         metrics = score(task, split, found)
     else:
-        metrics, found = evaluate_model(folder, task, split, batch_size, join(storage, "tasks"))
+        metrics, found, task = evaluate_model(folder, task, split, batch_size, join(storage, "tasks"))
     if predictions is not None:
         write_prediction_rows(predictions, prediction_rows(task, split, found))
     return EvaluationResult(task.id, split, metrics, len(found), predictions, counts)

@@ -28,8 +28,7 @@ def check_layer_pooling(
 ) -> None:
     """See that a head that reads four layers has them below it, in every combination of what a recipe may say.
 
-    Args:
-        poolings, models, sizes: the values of `layer_pooling`, `init_from` and `size`.
+    A recipe's `layer_pooling` may be any of `poolings`, its `init_from` any of `models`, its `size` any of `sizes`.
 
     Raises: SpecError.
     """

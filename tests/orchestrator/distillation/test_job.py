@@ -125,7 +125,9 @@ def test_a_student_of_fewer_layers_is_a_fine_tuned_model_like_others(classifier:
     assert result.model.num_parameters == metrics["num_parameters"]
     assert metrics["parameter_ratio"] == metrics["num_parameters"] / metrics["teacher.num_parameters"] < 1
     assert metrics["speed_ratio"] == metrics["examples_per_s"] / metrics["teacher.examples_per_s"]
-    again, _ = evaluate_model(result.model.folder, load_task(classifier.task), "validation", 16, str(classifier.folder))
+    again, *_ = evaluate_model(
+        result.model.folder, load_task(classifier.task), "validation", 16, str(classifier.folder)
+    )
     assert again["accuracy"] == metrics["accuracy"]
     rows = [json.loads(line) for line in Path(str(result.predictions_path)).read_text().splitlines()]
     assert sum(row["correct"] for row in rows) / len(rows) == metrics["accuracy"]

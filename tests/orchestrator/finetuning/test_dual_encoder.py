@@ -48,7 +48,7 @@ def test_each_objective_learns_and_is_found_again_in_its_folder(
     result = bench.run(epochs=8.0)
     assert result.state == "COMPLETED", result.error
     assert result.metrics[metric] >= least > result.metrics[f"baseline.{metric}"] + 0.2
-    again, predictions = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+    again, predictions, _ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
     assert again[metric] == pytest.approx(result.metrics[metric], abs=1e-5)
     rows = [json.loads(line) for line in Path(str(result.predictions_path)).read_text().splitlines()]
     assert len(rows) == len(predictions) == 60

@@ -24,6 +24,7 @@ from orchestrator.finetuning.model_folder import (
     record_of,
     save_model_folder,
 )
+from orchestrator.inference.scoring import evaluate
 from orchestrator.models.info import count_parameters
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks import Task, load_task
@@ -57,14 +58,22 @@ def share_of(task: Task, label: str) -> float:
 @pytest.mark.parametrize("labels", [("no", "yes"), ("yes", "no")])
 def test_labels_count_by_name_whatever_their_order(tmp_path: Path, task: Task, labels: tuple[str, str]) -> None:
     folder = save_model(tmp_path, task, labels)
-    metrics, predictions = evaluate_model(folder, task, "validation", 16, str(tmp_path / "cache"))
+    metrics, predictions, _ = evaluate_model(folder, task, "validation", 16, str(tmp_path / "cache"))
     assert {prediction.label for prediction in predictions} == {labels[0]}  # type: ignore[union-attr]
     assert metrics["accuracy"] == share_of(task, labels[0])
 
 
+def test_probabilities_go_by_the_models_own_order_of_labels(tmp_path: Path, task: Task) -> None:
+    folder, path = save_model(tmp_path, task, ("yes", "no")), tmp_path / "predictions.jsonl"
+    evaluate(folder, task, "validation", str(tmp_path / "storage"), predictions=str(path))
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {row["prediction"] for row in rows} == {"yes"}
+    assert all(row["probabilities"]["yes"] > 0.99 for row in rows)
+
+
 def test_nameless_labels_are_taken_in_the_tasks_order(tmp_path: Path, task: Task) -> None:
     folder = save_model(tmp_path, task, ("LABEL_0", "LABEL_1"))
-    metrics, _ = evaluate_model(folder, task, "validation", 16, str(tmp_path / "cache"))
+    metrics, *_ = evaluate_model(folder, task, "validation", 16, str(tmp_path / "cache"))
     assert metrics["accuracy"] == share_of(task, "no")
 
 

@@ -92,7 +92,7 @@ def test_recurrent_layers_learn_over_a_frozen_encoder_and_share_what_it_gave(tmp
     result = bench.run(**changes, epochs=16.0, learning_rate=1e-2, num_lstm_layers=2, lstm_hidden_size=32)
     assert result.state == "COMPLETED", result.error
     assert result.metrics["f1"] > 0.95
-    again, _ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+    again, *_ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
     assert again["f1"] == result.metrics["f1"]
     assert load_fine_tuned(Path(bench.model_folder)).model.config.token_input_size == 32
     num_kept = len(list(Path(bench.job.cache).rglob("states.npy")))

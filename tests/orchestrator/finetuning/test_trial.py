@@ -49,7 +49,7 @@ def test_each_head_learns_its_task(head: str, tmp_path: Path) -> None:
     result = bench.run(epochs=6.0)
     assert result.state == "COMPLETED", result.error
     assert result.metrics[metric] >= least > result.metrics[f"baseline.{metric}"] + 0.2
-    again, predictions = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+    again, predictions, _ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
     assert again[metric] == pytest.approx(result.metrics[metric], abs=1e-5)
     rows = [json.loads(line) for line in Path(str(result.predictions_path)).read_text().splitlines()]
     assert len(rows) == len(predictions) == len(bench.task.examples("validation"))
@@ -83,7 +83,7 @@ def test_choices_and_columns_go_with_a_frozen_encoder(make: Callable[[Path], Tas
     bench = Bench(make(tmp_path), tmp_path, {"pretrained": save_pretrained_model(tmp_path)})
     result = bench.run(init_from="pretrained", freeze_encoder=True, epochs=1.0)
     assert result.state == "COMPLETED", result.error
-    again, _ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+    again, *_ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
     assert again["accuracy"] == pytest.approx(result.metrics["accuracy"], abs=1e-5)
 
 
@@ -92,7 +92,7 @@ def test_a_crf_learns_and_is_loaded_and_decoded_with_the_model(tmp_path: Path) -
     result = bench.run(epochs=6.0, token_decoder="crf")
     assert result.state == "COMPLETED", result.error
     assert result.metrics["f1"] >= 0.95
-    again, predictions = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+    again, predictions, _ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
     assert again["f1"] == pytest.approx(result.metrics["f1"], abs=1e-5)
     fine_tuned = load_fine_tuned(Path(bench.model_folder))
     assert "crf.transitions" in fine_tuned.model.state_dict()
@@ -106,7 +106,7 @@ def test_a_model_keeps_the_context_it_was_trained_with(tmp_path: Path) -> None:
         bench = Bench(task, tmp_path / context)
         result = bench.run(epochs=6.0, context=context)
         assert result.state == "COMPLETED", result.error
-        again, _ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+        again, *_ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
         assert again["f1"] == pytest.approx(result.metrics["f1"], abs=1e-5)
         scores[context] = result.metrics["f1"]
     assert scores["document"] >= 0.95 > scores["sentence"] + 0.2
@@ -146,7 +146,7 @@ def test_unanswerable_questions_get_a_threshold_that_is_kept_with_the_model(tmp_
     fine_tuned = load_fine_tuned(Path(bench.model_folder))
     assert fine_tuned.record.unanswerable
     assert fine_tuned.record.null_threshold != 0.0
-    again, _ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+    again, *_ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
     assert again["f1"] == pytest.approx(result.metrics["f1"], abs=1e-9)
 
 
@@ -175,7 +175,7 @@ def test_best_step_is_kept(tmp_path: Path) -> None:
     assert result.metrics["accuracy"] == max(scores)
     steps = [event.step for event in bench.events if event.split == "validation"]
     assert result.best_step == steps[scores.index(max(scores))]
-    again, _ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+    again, *_ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
     assert again["accuracy"] == max(scores)
 
 
