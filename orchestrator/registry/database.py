@@ -17,7 +17,7 @@ from orchestrator.errors import RegistryError, RegistryUnavailableError
 from orchestrator.registry.dialects import open_engine
 from orchestrator.registry.error_messages import explain
 from orchestrator.registry.location import display_url, resolve_url
-from orchestrator.registry.schema import current_revision, ensure_schema, upgrade_schema
+from orchestrator.registry.revisions import current_revision, ensure_schema, upgrade_schema
 
 
 class Database:

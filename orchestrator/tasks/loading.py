@@ -9,7 +9,7 @@ from orchestrator.results import Split
 from orchestrator.specs.task import TaskSpec
 from orchestrator.storage import exists
 from orchestrator.tasks.catalogue import KNOWN_TASKS, KnownTask
-from orchestrator.tasks.tables import has_columns
+from orchestrator.tasks.table_files import has_columns
 from orchestrator.tasks.tabular_columns import TabularColumns
 from orchestrator.tasks.task import Task
 from orchestrator.tasks.text_files import find_file

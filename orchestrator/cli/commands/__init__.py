@@ -2,14 +2,14 @@
 
 import click
 
-from orchestrator.cli.commands.answering import embed, predict
+from orchestrator.cli.commands.maintenance import db, doctor, schema
 from orchestrator.cli.commands.mining import mine
-from orchestrator.cli.commands.records import leaderboard, query, runs
+from orchestrator.cli.commands.models import evaluate, fill_mask, models, next_sentence
+from orchestrator.cli.commands.predicting import embed, predict
 from orchestrator.cli.commands.running import demo, plan, resume, run, submit
+from orchestrator.cli.commands.runs import leaderboard, query, runs
 from orchestrator.cli.commands.searching import search
 from orchestrator.cli.commands.text import corpus, tokenizer
-from orchestrator.cli.commands.upkeep import db, doctor, schema
-from orchestrator.cli.commands.using import evaluate, fill_mask, models, next_sentence
 
 ALL: tuple[click.Command, ...] = (
     demo,

@@ -1,1 +1,1 @@
-"""Alembic scripts, oldest first; `orchestrator.registry.schema` runs them."""
+"""Alembic scripts, oldest first; `orchestrator.registry.revisions` runs them."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.errors import SpecError, TaskDataError
 from orchestrator.results import Split
-from orchestrator.tasks.tables import read_rows
+from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_files import BadRecords, find_file
 from orchestrator.tasks.types.readers import Reader
 

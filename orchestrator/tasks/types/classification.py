@@ -17,7 +17,7 @@ from orchestrator.specs.task import Objective, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import Array, Features
 from orchestrator.tasks.tabular_columns import label_text
-from orchestrator.tasks.text_tables import TextExample, TextTable, present
+from orchestrator.tasks.text_examples import TextExample, TextTable, present
 from orchestrator.tasks.types.base import DecodingOptions, Outputs, TaskDefinition
 from orchestrator.tasks.types.outputs import check_classes, softmax
 from orchestrator.tasks.types.text import TextArrays, TextType, table_columns

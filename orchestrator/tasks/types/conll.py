@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from orchestrator.tasks.bio_tags import find_bad_tag, to_bio
-from orchestrator.tasks.tables import read_rows
+from orchestrator.tasks.table_files import read_rows
+from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords, read_lines
-from orchestrator.tasks.text_tables import are_texts
 from orchestrator.tasks.types.readers import Reader
 
 

@@ -18,7 +18,7 @@ from orchestrator.errors import InputError, SpecError
 from orchestrator.specs.task import Objective, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import PER_EXAMPLE, Array, FeatureOptions, Features, HeadArrays, Windows
-from orchestrator.tasks.text_tables import TextExample
+from orchestrator.tasks.text_examples import TextExample
 from orchestrator.tasks.text_windows import TextWindows, build_text_windows
 from orchestrator.tasks.types.base import AnyTaskType, DecodingOptions, Outputs, TaskDefinition, TaskType
 from orchestrator.tasks.types.classification import Classification, ClassificationTable

@@ -18,10 +18,10 @@ from orchestrator.errors import SpecError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import PER_EXAMPLE, Array, FeatureOptions, Features, HeadArrays, Windows
-from orchestrator.tasks.tables import read_rows
+from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.tabular_columns import label_text
+from orchestrator.tasks.text_examples import read_texts
 from orchestrator.tasks.text_files import BadRecords
-from orchestrator.tasks.text_tables import read_texts
 from orchestrator.tasks.text_windows import build_text_windows
 from orchestrator.tasks.types.base import DecodingOptions, Outputs, TaskDefinition, TaskType
 from orchestrator.tasks.types.outputs import check_length, softmax

@@ -16,7 +16,7 @@ from orchestrator.errors import InputError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import Array, Features
-from orchestrator.tasks.text_tables import TextExample, TextTable, present
+from orchestrator.tasks.text_examples import TextExample, TextTable, present
 from orchestrator.tasks.types.base import DecodingOptions, Outputs, TaskDefinition
 from orchestrator.tasks.types.outputs import check_length
 from orchestrator.tasks.types.text import TextArrays, TextType, table_columns

@@ -15,7 +15,7 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError, SpecError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.features import PER_EXAMPLE, Array, FeatureOptions, HeadArrays, Windows
-from orchestrator.tasks.text_tables import TextExample
+from orchestrator.tasks.text_examples import TextExample
 from orchestrator.tasks.text_windows import build_text_windows
 from orchestrator.tasks.types.base import P, TaskDefinition, TaskType
 from orchestrator.tasks.types.requests import Request

@@ -4,7 +4,7 @@ pytest tests/orchestrator/registry/test_concurrency.py
 """
 
 from orchestrator.registry import Registry
-from orchestrator.registry.schema import NEWEST_REVISION
+from orchestrator.registry.revisions import NEWEST_REVISION
 from tests.orchestrator.registry.samples import new_run
 from tests.orchestrator.registry.writers import NUM_ROUNDS, create, run_together, write
 

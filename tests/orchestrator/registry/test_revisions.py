@@ -1,6 +1,6 @@
 """Creating and upgrading the tables: from nothing, whole or not at all, and refusing what is not ours.
 
-pytest tests/orchestrator/registry/test_schema.py
+pytest tests/orchestrator/registry/test_revisions.py
 """
 
 import pytest
@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, make_url, text
 from orchestrator.errors import RegistryError
 from orchestrator.registry import Registry
 from orchestrator.registry.location import resolve_url
-from orchestrator.registry.schema import MIGRATIONS, NEWEST_REVISION, VERSION_TABLE
+from orchestrator.registry.revisions import MIGRATIONS, NEWEST_REVISION, VERSION_TABLE
 from orchestrator.registry.tables import Row
 from tests.orchestrator.registry.samples import new_run
 

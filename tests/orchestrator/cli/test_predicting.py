@@ -1,6 +1,6 @@
 """`predict` and `embed` of lines from stdin and from packed files, and what workers cannot do.
 
-Alone: .venv/bin/pytest tests/orchestrator/cli/test_answering.py
+Alone: .venv/bin/pytest tests/orchestrator/cli/test_predicting.py
 """
 
 import gzip

@@ -28,7 +28,7 @@ def models() -> None:
 @reading_options
 def list_models(form: str | None, output: str | None) -> None:
     """Every registered model, newest first."""
-    from orchestrator.cli.commands.records import records_of
+    from orchestrator.cli.commands.runs import records_of
     from orchestrator.registry import Registry
 
     with Registry(current_settings().registry) as registry:

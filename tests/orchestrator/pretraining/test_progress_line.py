@@ -1,12 +1,12 @@
 """What is said while work goes on: losses with their accuracies, in lines of a terminal's width.
 
-Alone: .venv/bin/pytest tests/orchestrator/pretraining/test_status.py
+Alone: .venv/bin/pytest tests/orchestrator/pretraining/test_progress_line.py
 """
 
 import pytest
 
-from orchestrator.pretraining import status as status_module
-from orchestrator.pretraining.status import TrainingStatus
+from orchestrator.pretraining import progress_line as status_module
+from orchestrator.pretraining.progress_line import TrainingStatus
 from orchestrator.results import MetricEvent
 
 MLM = {"mlm_loss": 6.43, "mlm_accuracy": 0.152, "perplexity": 1234.5, "tokens_per_s": 1500.0}

@@ -1,6 +1,6 @@
 """A person's own columns beside the text of a table; broken ones are named.
 
-Alone: pytest tests/orchestrator/tasks/test_text_tables.py
+Alone: pytest tests/orchestrator/tasks/test_text_examples.py
 """
 
 import json

@@ -1,6 +1,6 @@
 """Tables of examples: each kind of file gives the same examples, each broken record is named or counted.
 
-Alone: pytest tests/orchestrator/tasks/test_tables.py
+Alone: pytest tests/orchestrator/tasks/test_table_files.py
 """
 
 import json

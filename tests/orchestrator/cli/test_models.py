@@ -1,6 +1,6 @@
 """Models put to use: fill-mask, next-sentence, predict, evaluate, export, on tiny models with random weights.
 
-Alone: .venv/bin/pytest tests/orchestrator/cli/test_using.py
+Alone: .venv/bin/pytest tests/orchestrator/cli/test_models.py
 """
 
 import json

@@ -1,6 +1,6 @@
 """Commands that read the record, on a registry with one sweep.
 
-Alone: .venv/bin/pytest tests/orchestrator/cli/test_records.py
+Alone: .venv/bin/pytest tests/orchestrator/cli/test_runs.py
 """
 
 import csv
