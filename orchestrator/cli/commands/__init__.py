@@ -2,12 +2,15 @@
 
 import click
 
+from orchestrator.cli.commands.evaluating import evaluate
 from orchestrator.cli.commands.maintenance import db, doctor, schema
 from orchestrator.cli.commands.mining import mine
-from orchestrator.cli.commands.models import evaluate, fill_mask, models, next_sentence
+from orchestrator.cli.commands.models import models
 from orchestrator.cli.commands.predicting import embed, predict
+from orchestrator.cli.commands.pretrained_models import fill_mask, next_sentence
+from orchestrator.cli.commands.querying import leaderboard, query
 from orchestrator.cli.commands.running import demo, plan, resume, run, submit
-from orchestrator.cli.commands.runs import leaderboard, query, runs
+from orchestrator.cli.commands.runs import runs
 from orchestrator.cli.commands.searching import search
 from orchestrator.cli.commands.text import corpus, tokenizer
 

@@ -2,7 +2,7 @@
 
 import click
 
-from orchestrator.cli.commands.models import check_known
+from orchestrator.cli.commands.evaluating import check_known
 from orchestrator.cli.commands.output_files import check_output, write_pieces
 from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, overrides_argument
 from orchestrator.cli.output import status_line

@@ -1,22 +1,19 @@
-"""`models`, `evaluate`, `fill-mask`, `next-sentence`: models and what they say."""
+"""Command group `models`: the registered models."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.commands.searching import reranking_of, reranking_options
 from orchestrator.cli.frame import (
-    GlobalOptionsCommand,
     GlobalOptionsGroup,
     current_settings,
-    overrides_argument,
     reading_options,
 )
-from orchestrator.cli.output import notify, show_record, show_rows, show_text, status_line
+from orchestrator.cli.output import notify, show_record, show_rows, show_text
 
 if TYPE_CHECKING:
-    from orchestrator.specs import TaskSpec
+    pass
 
 
 @click.group(cls=GlobalOptionsGroup)
@@ -28,7 +25,7 @@ def models() -> None:
 @reading_options
 def list_models(form: str | None, output: str | None) -> None:
     """Every registered model, newest first."""
-    from orchestrator.cli.commands.runs import records_of
+    from orchestrator.cli.commands.registry_reading import records_of
     from orchestrator.registry import Registry
 
     with Registry(current_settings().registry) as registry:
@@ -73,111 +70,3 @@ def export(model: str, folder: str) -> None:
     from orchestrator.models.export import export_model
 
     show_text(export_model(model, folder, current_settings()))
-
-
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator evaluate my-model sst2 folder=data/glue/SST-2\n"
-    "orchestrator evaluate my-encoder cranfield folder=cranfield --rerank pairs",
-)
-@click.argument("model", metavar="MODEL")
-@click.argument("task", metavar="TASK")
-@overrides_argument
-@click.option(
-    "--split",
-    type=click.Choice(["train", "validation", "test"]),
-    default="validation",
-    show_default=True,
-    help="The split to score.",
-)
-@click.option("--batch-size", type=click.IntRange(1), default=64, show_default=True, help="Examples of a forward pass.")
-@click.option("--predictions", metavar="FILE", help="Write each example's prediction there, as JSONL.")
-@reranking_options
-@reading_options
-def evaluate(
-    model: str,
-    task: str,
-    overrides: tuple[str, ...],
-    split: str,
-    batch_size: int,
-    predictions: str | None,
-    rerank: str | None,
-    relevant: str | None,
-    candidates: int,
-    form: str | None,
-    output: str | None,
-) -> None:
-    """Score a model on a split of a task.
-
-    MODEL is a registered name, a run or a folder. TASK is a known task's id with folder=DIR, or a spec file with a
-    task; KEY=VALUE sets fields of the task. The score is shown, not recorded: a spec of kind evaluate records it.
-    """
-    from orchestrator.inference import scoring
-    from orchestrator.models.resolve import resolve_model
-    from orchestrator.specs.loading import load_task_spec
-    from orchestrator.tasks import load_task
-
-    spec = load_task_spec(task, overrides)
-    check_known(spec)
-    settings = current_settings()
-    with status_line() as status:
-        result = scoring.evaluate(
-            resolve_model(model, settings),
-            load_task(spec),
-            split,  # type: ignore[arg-type]
-            settings.storage,
-            batch_size,
-            predictions,
-            reranking_of(rerank, relevant, candidates, settings),
-            status,
-        )
-    record = {"model": model, "task": result.task, "split": result.split, "num_examples": result.num_examples}
-    show_record(record | dict(result.counts) | dict(result.metrics), form, output)
-
-
-def check_known(task: "TaskSpec") -> None:
-    """Raise NotFoundError for a task that is neither known nor a person's own."""
-    from orchestrator.errors import NotFoundError
-    from orchestrator.specs.problems import nearest
-    from orchestrator.tasks.catalogue import KNOWN_TASKS
-
-    if task.id not in KNOWN_TASKS and task.head is None and not task.files:
-        raise NotFoundError(
-            f"no known task is called {task.id!r}{nearest(task.id, KNOWN_TASKS)} "
-            "(a task of one's own needs head=… and files.validation=…)"
-        )
-
-
-@click.command(
-    "fill-mask", cls=GlobalOptionsCommand, example='orchestrator fill-mask my-model "Paris is the [MASK] of France."'
-)
-@click.argument("model", metavar="MODEL")
-@click.argument("text")
-@click.option("--top-k", type=click.IntRange(1), default=5, show_default=True, help="Guesses for each [MASK].")
-@reading_options
-def fill_mask(model: str, text: str, top_k: int, form: str | None, output: str | None) -> None:
-    """The likeliest tokens for each [MASK] of a text."""
-    from orchestrator.inference import pretraining_heads
-    from orchestrator.models.resolve import resolve_model
-
-    folder = resolve_model(model, current_settings())
-    rows = [asdict(guess) for guess in pretraining_heads.fill_mask(folder, text, top_k)]
-    show_rows(rows, ["mask", "rank", "token", "probability", "text"], form, output)
-
-
-@click.command(
-    "next-sentence",
-    cls=GlobalOptionsCommand,
-    example='orchestrator next-sentence my-model "He went home." "Then he slept."',
-)
-@click.argument("model", metavar="MODEL")
-@click.argument("first", metavar="A")
-@click.argument("second", metavar="B")
-@reading_options
-def next_sentence(model: str, first: str, second: str, form: str | None, output: str | None) -> None:
-    """How likely the text B follows the text A."""
-    from orchestrator.inference import pretraining_heads
-    from orchestrator.models.resolve import resolve_model
-
-    folder = resolve_model(model, current_settings())
-    show_record(asdict(pretraining_heads.next_sentence(folder, first, second)), form, output)

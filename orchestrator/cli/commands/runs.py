@@ -1,29 +1,20 @@
-"""Commands `runs`, `query` and `leaderboard`, which read the registry."""
+"""Command group `runs`, which reads the registry run by run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.frame import GlobalOptionsCommand, GlobalOptionsGroup, current_settings, reading_options
+from orchestrator.cli.commands.registry_reading import NO_RUNS, open_registry, records_of
+from orchestrator.cli.frame import GlobalOptionsGroup, current_settings, reading_options
 from orchestrator.cli.output import notify, show_record, show_rows, show_text, write_output
 
 if TYPE_CHECKING:
-    import pandas
+    pass
 
-    from orchestrator.registry import Registry
-
-_EMPTY = "no runs yet: `orchestrator demo`, or `orchestrator run experiments/sweep_sst2.yaml`"
-_NO_TRIALS = "no fine-tuned trials yet; run a sweep: `orchestrator run experiments/sweep_sst2.yaml`"
 _NUM_PARAMETERS_SHOWN = 4
 _COUNTS_SHOWN = ("num_documents", "num_tokens", "num_bad_records")
 """Counts of a corpus that `runs show` prints; of other data it prints all."""
-
-
-def _registry() -> "Registry":
-    from orchestrator.registry import Registry
-
-    return Registry(current_settings().registry)
 
 
 @click.group(cls=GlobalOptionsGroup)
@@ -37,13 +28,13 @@ def runs() -> None:
 @reading_options
 def list_runs(limit: int, trials: bool, form: str | None, output: str | None) -> None:
     """The newest runs."""
-    with _registry() as registry:
+    with open_registry() as registry:
         frame = registry.runs(limit=limit, trials=trials)
     rows = records_of(frame)
     for row in rows:
         row["score"] = row.get(f"metrics.{row['metric']}") if row.get("metric") else None
     columns = ["id", "name", "kind", "state", "task", "metric", "score", "seconds", "created_at"]
-    show_rows(rows, columns, form, output, empty=_EMPTY, spare=["seconds", "metric", "kind"])
+    show_rows(rows, columns, form, output, empty=NO_RUNS, spare=["seconds", "metric", "kind"])
 
 
 @runs.command(example="orchestrator runs show 7f3a")
@@ -56,7 +47,7 @@ def show(run_id: str, form: str | None, output: str | None) -> None:
     """
     from dataclasses import asdict
 
-    with _registry() as registry:
+    with open_registry() as registry:
         run = registry.run(run_id)
         record: dict[str, Any] = asdict(run)
         spec = record.pop("spec")
@@ -89,7 +80,7 @@ def _data_line(row: Mapping[str, Any]) -> str:
 @reading_options
 def trials(run_id: str, form: str | None, output: str | None) -> None:
     """Trials of a sweep: the parameters that varied, and the scores."""
-    with _registry() as registry:
+    with open_registry() as registry:
         run = registry.run(run_id)
         frame = registry.trials.frame(run.id)
     if frame.empty:
@@ -117,7 +108,7 @@ def metrics(run_id: str, name: str | None, form: str | None, output: str | None)
 
     NAME (mlm_loss, train.mlm_loss) selects one measurement.
     """
-    with _registry() as registry:
+    with open_registry() as registry:
         run = registry.run(run_id)
         frame = registry.metrics.history(run.id, name)
         known = sorted(registry.metrics.latest(run.id)) if frame.empty else []
@@ -136,7 +127,7 @@ def plot(run_id: str, output: str) -> None:
     """
     from orchestrator.registry.plots import plot_run
 
-    with _registry() as registry:
+    with open_registry() as registry:
         plot_run(registry, run_id, output)
     notify(f"wrote {output}")
 
@@ -148,7 +139,7 @@ def logs(run_id: str) -> None:
     from orchestrator.errors import NotFoundError
     from orchestrator.storage import join, read_bytes
 
-    with _registry() as registry:
+    with open_registry() as registry:
         run = registry.run(run_id)
     folder = run.storage_path or join(current_settings().storage, "runs", run.id)
     path = join(folder, "log.txt")
@@ -173,7 +164,7 @@ def export(output: str, where: str) -> None:
     ending = Path(output).suffix
     if ending not in (".csv", ".json", ".parquet"):
         raise InputError(f"{output} should end in .csv, .json or .parquet, which says what is written")
-    with _registry() as registry:
+    with open_registry() as registry:
         frame = registry.runs(where)
     if ending == ".parquet":
         from io import BytesIO
@@ -185,76 +176,3 @@ def export(output: str, where: str) -> None:
     else:
         show_rows(records_of(frame), list(frame.columns), None, output)
     notify(f"{len(frame)} runs and trials")
-
-
-@click.command(
-    cls=GlobalOptionsCommand,
-    example='orchestrator query "metrics.f1 > 0.9 and params.learning_rate < 5e-5"',
-)
-@click.argument("text", metavar="QUERY")
-@click.option("--sort", help="Field to sort by; `-FIELD` for descending order.")
-@click.option("--limit", type=click.IntRange(1), help="Number of rows at most.")
-@reading_options
-def query(text: str, sort: str | None, limit: int | None, form: str | None, output: str | None) -> None:
-    """Runs and trials for which a condition is true.
-
-    Fields: metrics.X (the latest validation value), metrics.test.X, metrics.train.X, params.X (a dotted spec path, or
-    its last part when unique), task, state, kind, name, seed, tag, … Comparisons, and/or/not, parentheses, in, like.
-    """
-    with _registry() as registry:
-        frame = registry.runs(text, sort=sort or "-created_at", limit=limit)
-    columns = list(frame.columns)
-    if form in (None, "table") and not output:
-        named = [
-            column for column in columns if column.startswith(("metrics.", "params.")) and _is_named(column, text, sort)
-        ]
-        columns = ["id", "name", "kind", "state", "task", "seed", *named]
-        if not any(column.startswith("metrics.") for column in named):
-            columns += ["metric", "score"]
-    rows = records_of(frame)
-    for row in rows:
-        row["score"] = row.get(f"metrics.{row['metric']}") if row.get("metric") else None
-    show_rows(rows, columns, form, output, empty="no run is like that")
-
-
-def _is_named(column: str, text: str, sort: str | None) -> bool:
-    """Whether the query or the sort key names a column, by its path or by the last part of that."""
-    mentioned = f"{text} {sort or ''}"
-    return column in mentioned or (column.startswith("params.") and f"params.{column.rpartition('.')[2]}" in mentioned)
-
-
-@click.command(cls=GlobalOptionsCommand, example="orchestrator leaderboard sst2")
-@click.argument("task", required=False)
-@click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="Number of places for each task.")
-@reading_options
-def leaderboard(task: str | None, limit: int, form: str | None, output: str | None) -> None:
-    """The best of each task, by the mean over seeds.
-
-    A lucky seed alone ranks nothing; `baseline` is the score of guessing the majority, `test` the score of a sweep's
-    best trial on the test split.
-    """
-    from orchestrator.errors import NotFoundError
-
-    with _registry() as registry:
-        frame = registry.leaderboard(task)
-        known = set() if len(frame) or task is None else set(registry.leaderboard()["task"])
-        empty = _EMPTY if registry.runs(limit=1).empty else _NO_TRIALS
-    if task is not None and frame.empty:
-        raise NotFoundError(f"no finished trial of task {task}; there are: {', '.join(sorted(known)) or 'none yet'}")
-    rows = [row for row in records_of(frame) if row["rank"] <= limit]
-    spare = ["group", "run", "size", "best", "model", "test", "sd"]
-    show_rows(rows, list(frame.columns), form, output, empty=empty, spare=spare)
-
-
-def records_of(frame: "pandas.DataFrame") -> list[dict[str, Any]]:
-    """Rows of a frame as plain values; missing values (NaN, NaT, NA) become None."""
-    import pandas
-
-    return [
-        {str(key): None if _is_missing(pandas, value) else value for key, value in row.items()}
-        for row in frame.to_dict("records")
-    ]
-
-
-def _is_missing(pandas: Any, value: Any) -> bool:
-    return not isinstance(value, Sequence | dict) and bool(pandas.isna(value))

@@ -1,0 +1,68 @@
+"""Commands `query` and `leaderboard`, which ask the registry across runs."""
+
+import click
+
+from orchestrator.cli.commands.registry_reading import NO_RUNS, open_registry, records_of
+from orchestrator.cli.frame import GlobalOptionsCommand, reading_options
+from orchestrator.cli.output import show_rows
+
+_NO_TRIALS = "no fine-tuned trials yet; run a sweep: `orchestrator run experiments/sweep_sst2.yaml`"
+
+
+@click.command(
+    cls=GlobalOptionsCommand,
+    example='orchestrator query "metrics.f1 > 0.9 and params.learning_rate < 5e-5"',
+)
+@click.argument("text", metavar="QUERY")
+@click.option("--sort", help="Field to sort by; `-FIELD` for descending order.")
+@click.option("--limit", type=click.IntRange(1), help="Number of rows at most.")
+@reading_options
+def query(text: str, sort: str | None, limit: int | None, form: str | None, output: str | None) -> None:
+    """Runs and trials for which a condition is true.
+
+    Fields: metrics.X (the latest validation value), metrics.test.X, metrics.train.X, params.X (a dotted spec path, or
+    its last part when unique), task, state, kind, name, seed, tag, … Comparisons, and/or/not, parentheses, in, like.
+    """
+    with open_registry() as registry:
+        frame = registry.runs(text, sort=sort or "-created_at", limit=limit)
+    columns = list(frame.columns)
+    if form in (None, "table") and not output:
+        named = [
+            column for column in columns if column.startswith(("metrics.", "params.")) and _is_named(column, text, sort)
+        ]
+        columns = ["id", "name", "kind", "state", "task", "seed", *named]
+        if not any(column.startswith("metrics.") for column in named):
+            columns += ["metric", "score"]
+    rows = records_of(frame)
+    for row in rows:
+        row["score"] = row.get(f"metrics.{row['metric']}") if row.get("metric") else None
+    show_rows(rows, columns, form, output, empty="no run is like that")
+
+
+def _is_named(column: str, text: str, sort: str | None) -> bool:
+    """Whether the query or the sort key names a column, by its path or by the last part of that."""
+    mentioned = f"{text} {sort or ''}"
+    return column in mentioned or (column.startswith("params.") and f"params.{column.rpartition('.')[2]}" in mentioned)
+
+
+@click.command(cls=GlobalOptionsCommand, example="orchestrator leaderboard sst2")
+@click.argument("task", required=False)
+@click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="Number of places for each task.")
+@reading_options
+def leaderboard(task: str | None, limit: int, form: str | None, output: str | None) -> None:
+    """The best of each task, by the mean over seeds.
+
+    A lucky seed alone ranks nothing; `baseline` is the score of guessing the majority, `test` the score of a sweep's
+    best trial on the test split.
+    """
+    from orchestrator.errors import NotFoundError
+
+    with open_registry() as registry:
+        frame = registry.leaderboard(task)
+        known = set() if len(frame) or task is None else set(registry.leaderboard()["task"])
+        empty = NO_RUNS if registry.runs(limit=1).empty else _NO_TRIALS
+    if task is not None and frame.empty:
+        raise NotFoundError(f"no finished trial of task {task}; there are: {', '.join(sorted(known)) or 'none yet'}")
+    rows = [row for row in records_of(frame) if row["rank"] <= limit]
+    spare = ["group", "run", "size", "best", "model", "test", "sd"]
+    show_rows(rows, list(frame.columns), form, output, empty=empty, spare=spare)

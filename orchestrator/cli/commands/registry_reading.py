@@ -1,0 +1,35 @@
+"""What commands that read the registry share: opening it, and its tables as plain values."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.cli.frame import current_settings
+
+if TYPE_CHECKING:
+    import pandas
+
+    from orchestrator.registry import Registry
+
+NO_RUNS = "no runs yet: `orchestrator demo`, or `orchestrator run experiments/sweep_sst2.yaml`"
+"""Said in place of a table without rows."""
+
+
+def open_registry() -> "Registry":
+    """Open the registry that the command's options name."""
+    from orchestrator.registry import Registry
+
+    return Registry(current_settings().registry)
+
+
+def records_of(frame: "pandas.DataFrame") -> list[dict[str, Any]]:
+    """Rows of a frame as plain values; missing values (NaN, NaT, NA) become None."""
+    import pandas
+
+    return [
+        {str(key): None if _is_missing(pandas, value) else value for key, value in row.items()}
+        for row in frame.to_dict("records")
+    ]
+
+
+def _is_missing(pandas: Any, value: Any) -> bool:
+    return not isinstance(value, Sequence | dict) and bool(pandas.isna(value))
