@@ -66,6 +66,16 @@ def test_fields_made_for_another_token_objective_are_refused(monkeypatch: pytest
         parse_spec({**SMALLEST, "short_seq_prob": 0.5})
 
 
+@pytest.mark.parametrize(
+    "changes", [{"mlm_probability": 0.3}, {"mask_unit": "word"}, {"model": {"span_boundary_objective": True}}]
+)
+def test_settings_of_masks_say_nothing_from_left_to_right(changes: dict[str, object]) -> None:
+    with pytest.raises(
+        SpecError, match="is for token_objective masked_lm, and token_objective is left_to_right; leave"
+    ):
+        parse_spec({**SMALLEST, "token_objective": "left_to_right", "sentence_objective": "none", **changes})
+
+
 @pytest.mark.parametrize("objective", TOKEN_OBJECTIVES.values(), ids=TOKEN_OBJECTIVES)
 def test_fields_of_an_objective_are_fields_of_the_spec(objective: TokenObjective) -> None:
     spec = parse_spec({**SMALLEST, "token_objective": objective.name, "sentence_objective": "none"})
