@@ -88,6 +88,8 @@ class TokenObjective(Objective):
 
     is_causal: ClassVar[bool] = False
     """Whether a token must not see those behind it: the model then has `BertConfig.causal_attention`."""
+    spec_fields: ClassVar[frozenset[str]] = frozenset()
+    """Fields of a pretraining spec, as dotted names, that are made for this objective; others refuse a value there."""
 
     @abstractmethod
     def hide_tokens(

@@ -64,6 +64,7 @@ def test_the_objectives_differ_in_their_fields_alone_and_every_sweep_compares_th
         "spans": {"mask_unit"},
         "borders": {"mask_unit", "model"},
         "mask_only": {"mask_mix"},
+        "left_to_right": {"token_objective", "sentence_objective"},
     }
     sweeps = [stage for stage in spec.stages.values() if isinstance(stage, SweepSpec)]
     assert [stage.task.id for stage in sweeps] == ["conll2003", "squad", "mrpc"]
