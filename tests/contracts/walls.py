@@ -57,6 +57,8 @@ NEVER: dict[str, frozenset[str]] = {
     "orchestrator.specs": frozenset({"ray", "torch", "sqlalchemy", "click", "orchestrator.registry"}),
     "orchestrator.search": frozenset({"ray", "torch", "pydantic", "orchestrator.specs", *DRIVER_ONLY}),
     "orchestrator.corpus": frozenset({"torch", *DRIVER_ONLY}),
+    "orchestrator.corpus.preview": frozenset({"ray", "torch", *DRIVER_ONLY}),
+    "orchestrator.corpus.sample_store": frozenset({"ray", "torch", *DRIVER_ONLY}),
     "orchestrator.corpus.store_folder": frozenset({"ray", "torch", *DRIVER_ONLY}),
     "orchestrator.pretraining": DRIVER_ONLY,
     "orchestrator.pretraining.streams": frozenset({"ray", "torch", *DRIVER_ONLY}),

@@ -6,6 +6,7 @@ from typing import Literal
 
 import click
 
+from orchestrator.cli.commands.showing import show
 from orchestrator.cli.commands.text_files import source_options, text_source
 from orchestrator.cli.frame import GlobalOptionsGroup, current_settings, reading_options
 from orchestrator.cli.output import counted, notify, show_record, show_rows
@@ -57,6 +58,9 @@ def inspect(
         columns += ["first_problem", "sample"]
     spare = ["num_characters", "num_bytes", "format", "long_sentence_words", "median_sentence_words"]
     show_rows(rows, columns, form, output, spare=spare)
+
+
+corpus.add_command(show)
 
 
 @click.group(cls=GlobalOptionsGroup)
