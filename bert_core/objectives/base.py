@@ -114,6 +114,8 @@ class SentenceObjective(Objective):
     The model needs the head for pairs of segments (`BertConfig.sentence_head`).
     """
 
+    answers: ClassVar[tuple[str, str]]
+    """What the labels 0 and 1 say about A and B, as clauses."""
     min_document_tokens: ClassVar[int] = 1
     """Tokens that a document needs to give an example."""
     min_window_documents: ClassVar[int] = 1
