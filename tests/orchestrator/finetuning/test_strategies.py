@@ -33,6 +33,7 @@ TASKS: dict[Head, Callable[[Path], TaskSpec]] = {
     "classification": tiny_tasks.classification,
     "ner": tiny_tasks.ner,
     "qa": tiny_tasks.qa,
+    "sentence_selection": tiny_tasks.sentence_selection,
 }
 INPUTS = ("last", "second_to_last", "sum_last_four", "concat_last_four", "scalar_mix", "embeddings")
 
@@ -62,6 +63,10 @@ def test_kept_outputs_give_the_logits_of_the_whole_model(head: Head, layer_pooli
     if head == "ner":
         assert len(kept.input_ids) < len(features.input_ids)
         logits, from_kept = logits[features.head_arrays.word_starts], from_kept[kept.head_arrays.word_starts]
+    if head == "sentence_selection":
+        assert len(kept.input_ids) < len(features.input_ids)
+        places, of_kept = (split.head_arrays.is_sentence_start for split in (features, kept))
+        logits, from_kept = logits[places], from_kept[of_kept]
     np.testing.assert_allclose(from_kept, logits, atol=1e-5)
 
 
