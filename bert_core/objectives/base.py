@@ -37,7 +37,7 @@ class Objective(ABC):
     name: ClassVar[str]
     """Name in specs and in the lists of objectives."""
     summary: ClassVar[str]
-    """What is predicted, as a clause in the documentation of specs."""
+    """Clause in the documentation of specs that says what is predicted."""
     metric_prefix: ClassVar[str]
     """Beginning of the measurements' names: `mlm` for `mlm_loss` and `mlm_accuracy`."""
     has_accuracy: ClassVar[bool] = True

@@ -76,7 +76,7 @@ class Window:
 
 @dataclass(frozen=True)
 class WindowKey:
-    """What tells windows apart. The store, which is unpickled anew in every task, is not compared."""
+    """Key that tells windows apart. The store, which is unpickled anew in every task, is not compared."""
 
     fingerprint: str
     shards: tuple[int, ...]

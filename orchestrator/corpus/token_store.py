@@ -50,7 +50,7 @@ class Manifest:
     tokenizer_fingerprint: str
     vocab_size: int
     options: Mapping[str, Any]
-    """What was asked for: the source, the share of validation documents, the size of a shard."""
+    """Options that the store was built with: the source, the share of validation documents, the size of a shard."""
     shards: Sequence[ShardInfo]
     """All shards, in the order of the corpus."""
     files: Sequence[FileCount] = ()

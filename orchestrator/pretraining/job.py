@@ -44,7 +44,7 @@ class PretrainJob:
     loss: StepLoss | None = None
     """The loss that a step makes smaller; the loss of the labels when None."""
     num_hidden_layers: int | None = None
-    """Number of layers to take from the model to continue from, evenly spread; all when None."""
+    """Number of layers to take from the model to continue from, evenly spread; None takes all."""
 
     def identity(self) -> dict[str, str]:
         """Digests of everything that must not change between a checkpoint and the attempt that continues it."""
@@ -78,7 +78,7 @@ def build_stream(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) 
 
 
 def _check_documents(stream: ExampleStream, objective: SentenceObjective) -> None:
-    """See that documents are as long and as many as an objective needs. Raises: CorpusError."""
+    """Check that documents are as long and as many as an objective needs. Raises: CorpusError."""
     if min(stream.examples_per_epoch(phase) for phase in range(len(stream.config.phases))) == 0:
         raise CorpusError(
             f"no document has the {objective.min_document_tokens} tokens that sentence_objective {objective.name} "
@@ -119,7 +119,7 @@ def build_validation(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokeniz
 
 
 def check_start(init_folder: str, tokenizer: Tokenizer) -> None:
-    """See that a model to continue from reads this tokenizer's ids. Raises: TokenizerError."""
+    """Check that a model to continue from reads this tokenizer's ids. Raises: TokenizerError."""
     folder = local_copy(init_folder, skip=(WEIGHTS_FILE,))
     tokenizer.check_fits(BertConfig.from_pretrained(folder).vocab_size)
     if any((folder / name).exists() for name in TOKENIZER_FILES):

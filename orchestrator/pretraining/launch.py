@@ -42,9 +42,9 @@ class PretrainRequest:
     tokenizer: Tokenizer
     init_folder: str | None
     loss: StepLoss | None = None
-    """As in `PretrainJob`."""
+    """The loss that a step makes smaller; the loss of the labels when None."""
     num_hidden_layers: int | None = None
-    """As in `PretrainJob`."""
+    """Number of layers to take from the model to continue from, evenly spread; None takes all."""
 
 
 def run_pretraining(

@@ -1,4 +1,4 @@
-"""From sums over batches to the numbers that people read.
+"""Meter: sums over batches become the numbers that people read.
 
 Totals are one vector of float32, kept on the device: for each objective of the run its loss, right predictions and
 predictions, then the number of tokens. So they are added up over workers in one message, and nothing waits for the

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 HEARTBEAT_INTERVAL_S = 10.0
 PATIENCE_S = 3600.0
-"""How long a run waits for a registry that does not answer."""
+"""Longest wait of a run for a registry that does not answer."""
 RETRY_S = 5.0
 """Pause between two tries."""
 
@@ -44,7 +44,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What a completed run's own row says of its result; the rest stands in other tables."""
+    """Columns of a completed run's own row; the rest of its result stands in other tables."""
 
     model_folder: str | None = None
     predictions_path: str | None = None

@@ -32,7 +32,7 @@ def _lines_and_workers(command: F) -> F:
             type=click.FloatRange(0),
             default=0.0,
             show_default=True,
-            help="Of each worker, beside one CPU.",
+            help="GPUs of each worker, beside one CPU.",
         ),
         click.option(
             "--workers",

@@ -53,7 +53,7 @@ class EmbeddingHead(HeadTraining[DualEncoder, PairArrays]):
             model.set_objective(objective)
 
     def check_objective(self, folder: Path, objective: Objective | None) -> None:
-        """See that classes are asked of a model with a classifier of pairs. Raises: SpecError."""
+        """Check that classes are asked of a model with a classifier of pairs. Raises: SpecError."""
         if objective is not None:
             check_classifier(objective, (folder / CLASSIFIER_FILE).exists())
 

@@ -1,4 +1,4 @@
-"""What the heads on a sequence's [CLS] share: logits, and a label for each window.
+"""Common part of the heads on a sequence's [CLS]: logits, and a label for each window.
 
 Shapes: W windows, C classes, E numbers beside the text.
 """

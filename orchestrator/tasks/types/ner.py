@@ -64,7 +64,7 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays]):
         return complete_tag_set({tag for example in examples for tag in example.tags})
 
     def check_labels(self, labels: tuple[str, ...]) -> None:
-        """See that labels are BIO tags. Raises: SpecError."""
+        """Check that labels are BIO tags. Raises: SpecError."""
         super().check_labels(labels)
         if "O" not in labels or not all(is_bio(label) for label in labels):
             raise SpecError(

@@ -24,7 +24,7 @@ from orchestrator.tasks.types.conll import NerExample
 
 @dataclass(frozen=True)
 class NerArrays(HeadArrays):
-    """Where words begin, and their tags. T tokens, K words, N examples."""
+    """First tokens of words, and the words' tags. T tokens, K words, N examples."""
 
     token_labels: NDArray[np.int32] = field(metadata=PER_TOKEN)
     """(T,) tag numbers on first sub-tokens, -100 elsewhere and where tags are not known."""
@@ -103,7 +103,7 @@ def _word_pieces(tokenizer: Tokenizer, words: Sequence[str]) -> list[list[int]]:
 
 
 def _fill_windows(pieces: Sequence[list[int]], budget: int) -> Iterator[list[list[int]]]:
-    """Words in order, as many to a window as fit."""
+    """Fill windows with words in order, as many as fit."""
     window: list[list[int]] = []
     used = 0
     for piece in pieces:

@@ -123,5 +123,5 @@ class Regression(TextType[RegressionExample, ValuePrediction]):
     def relevance(self, task: TaskDefinition, label: str | None, folder: str) -> Callable[[ValuePrediction], float]:
         """The value itself."""
         if label is not None:
-            raise InputError(f"{folder} gives a score and has no label {label!r}; leave relevant out")
+            raise InputError(f"{folder} gives a score and has no label {label!r}; leave the label out")
         return lambda prediction: prediction.value
