@@ -33,7 +33,7 @@ class ShardReader(Protocol):
         """Tokens (num_documents,) of each document of a shard."""
 
     def read_documents(self, shard: int) -> TokenizedDocuments:
-        """A shard's documents."""
+        """Read a shard's documents."""
 
 
 @dataclass(frozen=True)

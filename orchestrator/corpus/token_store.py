@@ -115,7 +115,7 @@ class TokenStore:
 
     @property
     def digest(self) -> str:
-        """The corpus digest."""
+        """Digest of the corpus, a hash over the shards' digests."""
         return self.manifest.digest
 
     def shards(self, split: StoreSplit) -> tuple[ShardInfo, ...]:

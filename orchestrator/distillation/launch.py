@@ -71,7 +71,7 @@ def run_distillation(
 
 @contextmanager
 def waiting_for(work: Any, problem: str, remedy: str = "") -> Iterator[None]:
-    """Cancels a remote task when its caller stops waiting. Raises: RunFailedError for what Ray says went wrong."""
+    """Cancel a remote task when its caller stops waiting. Raises: RunFailedError for what Ray says went wrong."""
     try:
         yield
     except ray.exceptions.RayError as error:

@@ -68,7 +68,7 @@ class DualEncoder(BertForSentenceEmbedding):
         self.objective = objective
 
     def packed_logits(self, seqs: PackedSequences) -> Tensor:
-        """The vectors: (2B, H)"""
+        """Embed the two texts of each pair, first and second alternating: (2B, H)."""
         return self.packed_embeddings(seqs)
 
     def compute_loss(self, embeddings: Tensor, targets: Tensor) -> Tensor:

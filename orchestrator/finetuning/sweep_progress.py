@@ -23,7 +23,7 @@ class SweepListener:
 
 
 def rank(result: TrialResult, metric: str) -> tuple[float, int]:
-    """Sorts trials, the best last: by score (all scores are higher-is-better), then the earlier number."""
+    """Key that sorts trials, the best last: by score (all scores are higher-is-better), then the earlier number."""
     return result.metrics[metric], -result.number
 
 

@@ -57,10 +57,10 @@ class _Searcher(Searcher):  # type: ignore[misc]
         return Searcher.FINISHED if plan is None else {PLAN: plan}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
-        """Nothing: the callback records results, as it knows why a trial ended."""
+        """Do nothing: the callback records results, as it knows why a trial ended."""
 
     def save(self, checkpoint_path: str) -> None:
-        """Nothing: there is no state worth keeping."""
+        """Do nothing: there is no state worth keeping."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return object, ()

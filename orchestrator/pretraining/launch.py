@@ -131,7 +131,7 @@ def _train(job: PretrainJob, on_event: Callable[[Event], None]) -> None:
 
 
 class _Fit(threading.Thread):
-    """A thread for `trainer.fit()`: in the main thread it would take over the handler of SIGINT, for good."""
+    """A thread for `trainer.fit()`: in the main thread it would replace the handler of SIGINT, for good."""
 
     def __init__(self, trainer: TorchTrainer) -> None:
         super().__init__(name="fit", daemon=True)

@@ -17,7 +17,7 @@ from orchestrator.pretraining.collectives import Worker, all_reduce_sum
 
 
 def empty_totals(objectives: Sequence[str], device: torch.device) -> Tensor:
-    """Totals of nothing."""
+    """Make totals that count nothing yet, all zero."""
     return torch.zeros(3 * len(objectives) + 1, device=device)
 
 

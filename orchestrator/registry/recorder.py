@@ -185,7 +185,7 @@ class Recorder:
     def heartbeating(self, run_id: str, interval_s: float = HEARTBEAT_INTERVAL_S) -> Iterator[threading.Event]:
         """Say from a thread that the run is alive, until the end of the block.
 
-        Yields an event that is set when a newer attempt has taken the run over: time to stop. A registry that cannot
+        Yields an event that is set when a newer attempt has superseded this one: time to stop. A registry that cannot
         be reached is tried again at the next beat.
         """
         done, superseded = threading.Event(), threading.Event()

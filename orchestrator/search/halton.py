@@ -48,6 +48,6 @@ def _num_digits(base: int) -> int:
 
 
 def _primes(number: int) -> list[int]:
-    """The first primes."""
+    """List the first `number` primes."""
     primes = (n for n in count(2) if all(n % divisor for divisor in range(2, n)))
     return list(islice(primes, number))

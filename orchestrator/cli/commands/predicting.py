@@ -24,7 +24,7 @@ _VECTOR_FILES = ("", ".json", ".jsonl", ".npy")
 
 
 def _lines_and_workers(command: F) -> F:
-    """FILE, `--workers` and `--gpus-per-worker`."""
+    """Add the argument FILE and the options `--workers` and `--gpus-per-worker` to a command."""
     for option in (
         click.option(
             "--gpus-per-worker",

@@ -70,7 +70,7 @@ class EmbeddingHead(HeadTraining[DualEncoder, PairArrays]):
         return model.packed_logits(batch.seqs).float()
 
     def loss(self, model: DualEncoder, logits: Tensor, batch: Batch) -> Tensor:
-        """The objective's loss."""
+        """Compute the objective's mean loss over the batch's pairs: scalar."""
         return model.compute_loss(logits, batch.targets)
 
     def soft_loss(

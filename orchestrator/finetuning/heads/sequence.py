@@ -31,5 +31,5 @@ class SequenceHead(HeadTraining[BertForSequenceClassification, TextArrays]):
         return None if numbers is None else numbers[features.example_index[windows]]
 
     def logits(self, model: BertForSequenceClassification, batch: Batch) -> Tensor:
-        """Class logits, (W, C)."""
+        """Logits of each window's class: (W, C)."""
         return model.packed_logits(batch.seqs, batch.tabular_features).float()

@@ -182,7 +182,7 @@ class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArr
         }
 
     def decisions(self, prediction: ChoicePrediction) -> Sequence[object]:
-        """The place."""
+        """List the place of the predicted choice alone."""
         return [prediction.choice]
 
     def example_of(self, task: TaskDefinition, request: Request) -> MultipleChoiceExample:

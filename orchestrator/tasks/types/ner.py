@@ -104,7 +104,7 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays]):
     def baseline(
         self, task: TaskDefinition, learned: Sequence[NerExample], examples: Sequence[NerExample]
     ) -> list[TagsPrediction]:
-        """`O` for every word."""
+        """Predict the tag `O` for every word."""
         return [TagsPrediction(("O",) * len(example.words)) for example in examples]
 
     def row(self, task: TaskDefinition, example: NerExample, prediction: TagsPrediction) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays]):
         }
 
     def decisions(self, prediction: TagsPrediction) -> Sequence[object]:
-        """Each word's tag."""
+        """List the predicted tag of each word."""
         return prediction.tags
 
     def parse_text(self, line: str) -> dict[str, Any]:

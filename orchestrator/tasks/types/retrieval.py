@@ -69,7 +69,7 @@ class Retrieval(TaskType[JudgedQuery, RankingPrediction, HeadArrays]):
     def windows(
         self, task: TaskDefinition, examples: Sequence[JudgedQuery], tokenizer: Tokenizer, options: FeatureOptions
     ) -> Windows[HeadArrays]:
-        """Refused: queries and documents are embedded one by one. Raises: InputError."""
+        """Refuse windows: queries and documents are embedded one by one. Raises: InputError."""
         raise InputError(f"task {task.id} is searched, not classified; evaluate an encoder on it")
 
     def decode(
@@ -115,7 +115,7 @@ class Retrieval(TaskType[JudgedQuery, RankingPrediction, HeadArrays]):
         return [prediction.documents]
 
     def example_of(self, task: TaskDefinition, request: Request) -> JudgedQuery:
-        """Refused: a query is not classified but searched for. Raises: InputError."""
+        """Refuse a request: a query is not classified but searched for. Raises: InputError."""
         raise InputError("this model finds a text's partner among others; ask it with `embed` or `search`")
 
     def answer(self, task: TaskDefinition, prediction: RankingPrediction) -> dict[str, Any]:
