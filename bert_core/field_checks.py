@@ -41,7 +41,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class _Rule:
-    """One field's annotation, taken apart."""
+    """Rule for a field's values, read from its annotation: type, bounds, choices, whether None."""
 
     kind: Any
     bounds: Bounds | None

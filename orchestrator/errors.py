@@ -1,4 +1,4 @@
-"""What can go wrong, as one tree; each class knows the exit status of the command line.
+"""Errors of the package, as one tree; each class knows the exit status of the command line.
 
     OrchestratorError                   1
     ├── RunFailedError                  1   a run ended without its result
@@ -72,6 +72,6 @@ class ClusterError(OrchestratorError):
 
 
 def last_line(error: BaseException) -> str:
-    """What an error that came through Ray says in the end, without the traceback before it."""
+    """Last line of an error that came through Ray."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""Where things are: home, storage, registry, Ray's address, cache; from options, the environment, or defaults."""
+"""Settings: home, storage, registry, Ray's address, cache; from options, the environment, or defaults."""
 
 import os
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ CACHE_VARIABLE = "ORCHESTRATOR_CACHE"
 
 @dataclass(frozen=True)
 class Settings:
-    """The places of one laboratory."""
+    """Paths and addresses that commands and runs use."""
 
     home: Path
     """Folder of this machine alone; holds the default registry and the default storage."""
@@ -29,7 +29,7 @@ class Settings:
     address: str | None = None
     """Address of the Ray to run on; None: a local one is started."""
     given: frozenset[str] = field(default=frozenset(), compare=False)
-    """Which of these came from an option or the environment; the others are defaults of this machine."""
+    """Names of the settings that came from an option or the environment; the others are this machine's defaults."""
 
     @classmethod
     def from_options(
@@ -66,7 +66,7 @@ class Settings:
 
 
 def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Folder of this machine for copies of remote files, shared by all laboratories and runs of this user."""
+    """Folder of this machine for copies of remote files, shared by all homes and runs of this user."""
     environ = os.environ if environ is None else environ
     caches = environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(environ.get(CACHE_VARIABLE) or f"{caches}/bert-orchestrator").expanduser().absolute()

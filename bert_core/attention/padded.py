@@ -45,7 +45,7 @@ class ReferenceAttention(AttentionBackend):
     name = "reference"
 
     def refusal(self, call: AttentionCall) -> str | None:
-        """None: it is fit for every call."""
+        """Refuse no call."""
         return None
 
     def __call__(

@@ -23,7 +23,7 @@ class PackedBatch:
     masked_positions: NDArray[np.int32]
     """(P,) positions whose tokens were hidden, ascending, into T; (0,) where the objective hides nothing"""
     masked_labels: NDArray[np.int32]
-    """(P,) the tokens that were hidden"""
+    """(P,) the token ids that stood there before masking"""
     sentence_labels: NDArray[np.int8]
     """(B,) the label of each pair of segments, 0 or 1; (0,) for single sequences"""
 

@@ -18,7 +18,7 @@ Ranges = tuple[Int64Array, Int64Array]
 
 
 def fit_pairs(keys: NDArray[np.uint64], capacity: int, a: Ranges, b: Ranges, labels: NDArray[np.bool_]) -> Segments:
-    """Pairs of the segments A and B, cut to at most `capacity` tokens, with their labels (n,).
+    """Cut the segments A and B of each pair until both together have at most `capacity` tokens.
 
     Counters 7 and 8 of the keys (n,) decide where a segment is cut.
     """

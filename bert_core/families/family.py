@@ -115,7 +115,10 @@ class Family:
         return self.architectures.get(head, self.class_prefix + head.removeprefix("Bert"))
 
     def file_names(self, name: str, head: str) -> tuple[str, ...]:
-        """Names in a file of one parameter of a model of the class `head`; three names for a fused parameter."""
+        """Return the names of one parameter in a weights file, for a model of the class `head`.
+
+        There is one name, or three where `bert_core` keeps three weights in one parameter.
+        """
         in_head = name.startswith(ENCODER)
         rest = name.removeprefix(ENCODER)
         for pattern, there in (*self.head_weights.get(head, {}).items(), *self.weights.items()):

@@ -32,9 +32,9 @@ class SentenceEmbeddingOutput:
 
 
 class BertForSentenceEmbedding(PretrainedModel):
-    """BERT with a pooling without weights (Reimers and Gurevych 2019, section 3).
+    """BERT that makes one vector of a text by pooling its tokens' outputs (Reimers and Gurevych 2019, section 3).
 
-    Its folder is an encoder's, with the files that make it a folder of sentence-transformers as well.
+    The pooling learns nothing. Saved, it is an encoder's folder that sentence-transformers can load too.
     """
 
     def __init__(

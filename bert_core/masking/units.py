@@ -17,7 +17,7 @@ from bert_core.counter_random import random_bits, uniform
 from bert_core.ragged_rows import Int64Array, ragged_ranges, running_totals
 
 MaskUnit = Literal["token", "word", "span"]
-"""Names in specs of what is masked at a time."""
+"""Values of `mask_unit` in a spec: what is masked as one piece, a token, a whole word or a span of words."""
 
 MAX_SPAN_WORDS = 10
 SPAN_LENGTH_SHARES = 0.8 ** np.arange(MAX_SPAN_WORDS) / (0.8 ** np.arange(MAX_SPAN_WORDS)).sum()

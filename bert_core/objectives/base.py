@@ -37,7 +37,7 @@ class Objective(ABC):
     name: ClassVar[str]
     """Name in specs and in the lists of objectives."""
     summary: ClassVar[str]
-    """What is predicted, as a clause in the documentation of specs."""
+    """Clause in the documentation of specs that says what is predicted."""
     metric_prefix: ClassVar[str]
     """Beginning of the measurements' names: `mlm` for `mlm_loss` and `mlm_accuracy`."""
     has_accuracy: ClassVar[bool] = True
@@ -115,7 +115,7 @@ class SentenceObjective(Objective):
     """
 
     answers: ClassVar[tuple[str, str]]
-    """What the labels 0 and 1 say about A and B, as clauses."""
+    """Meanings of the labels 0 and 1 for A and B, as clauses."""
     min_document_tokens: ClassVar[int] = 1
     """Tokens that a document needs to give an example."""
     min_window_documents: ClassVar[int] = 1

@@ -20,7 +20,7 @@ from bert_core.text.segment_layout import SegmentLayout
 
 @dataclass(frozen=True)
 class SegmentConfig:
-    """How examples are cut from documents."""
+    """Rules by which examples are cut from documents."""
 
     sentence_objective: str = "next_sentence"
     """A name of SENTENCE_OBJECTIVES, or "none"."""

@@ -43,5 +43,5 @@ class MaskedLM(TokenObjective):
         return HiddenTokens(input_ids, positions.astype(np.int32), labels)
 
     def num_predictions(self, batch: PackedBatch) -> int:
-        """The batch's masked positions."""
+        """Number of masked positions in the batch."""
         return len(batch.masked_positions)

@@ -188,7 +188,7 @@ class Tokenizer:
             )
 
     def check_agrees(self, own: "Tokenizer") -> None:
-        """Raise TokenizerError where an id means another token to `own`, the tokenizer of a checkpoint."""
+        """Raise TokenizerError when a token has another id, or none, in `own`, the checkpoint's tokenizer."""
         theirs = own._backend.get_vocab(with_added_tokens=True)
         for token, token_id in self._backend.get_vocab(with_added_tokens=True).items():
             if theirs.get(token) != token_id:

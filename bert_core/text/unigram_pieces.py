@@ -1,7 +1,7 @@
 """Learning the pieces of a Unigram model (Kudo 2018, section 3.2) from counted words.
 
 The model gives each piece a probability, a segmentation the product of its pieces', a word the sum over all its
-segmentations. Training begins with many frequent substrings, fits their probabilities by expectation maximisation,
+segmentations. Training begins with many frequent substrings, fits their probabilities by expectation maximization,
 drops those whose loss costs the words' likelihood least, and so on until the wanted number is left.
 
 The `tokenizers` library has a trainer for this, but it adds floating-point numbers in the order of a randomly seeded

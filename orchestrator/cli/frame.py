@@ -12,7 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _META = "orchestrator.options"
 _GLOBAL_OPTIONS = {
-    "home": ("DIR", "Where this laboratory keeps its things [ORCHESTRATOR_HOME; ./.orchestrator]."),
+    "home": ("DIR", "Folder of this machine's own files [ORCHESTRATOR_HOME; ./.orchestrator]."),
     "storage": ("URI", "Folder or bucket that every node reaches [ORCHESTRATOR_STORAGE; HOME/storage]."),
     "registry": ("URL", "Database URL, or file:PATH of a 0600 file with it [ORCHESTRATOR_REGISTRY; SQLite in HOME]."),
     "address": ("ADDRESS", "A Ray to run on [RAY_ADDRESS; a local one is started]."),
@@ -100,5 +100,9 @@ def reading_options(command: F) -> F:
         command
     )
     return click.option(
-        "-f", "--format", "form", type=click.Choice(["table", "json", "csv"]), help="How to show it; table by default."
+        "-f",
+        "--format",
+        "form",
+        type=click.Choice(["table", "json", "csv"]),
+        help="Form of the output; table by default.",
     )(command)

@@ -15,7 +15,10 @@ def names_no_cluster(settings: Settings) -> bool:
 
 
 def check_reachable(address: str) -> None:
-    """See that a driver can connect to an address. Raises: ClusterError for a dashboard's, and where nobody listens."""
+    """Check that a driver can connect to an address.
+
+    Raises: ClusterError for a dashboard's address, and where nobody listens.
+    """
     if address == "auto":
         return
     if address.startswith(("http://", "https://")):
@@ -26,7 +29,7 @@ def check_reachable(address: str) -> None:
 
 
 def check_listening(address: str) -> None:
-    """See within seconds that something listens at an address; Ray itself takes a minute. Raises: ClusterError."""
+    """Check within seconds that something listens at an address; Ray itself takes a minute. Raises: ClusterError."""
     try:
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)

@@ -19,7 +19,7 @@ class Processes:
 
     count: int
     resources: Mapping[str, float]
-    """What each of them needs on the one node that it runs on, by Ray's names."""
+    """Resources that each process needs on the one node that it runs on, by Ray's names."""
 
 
 def cluster_resources() -> dict[str, float]:
@@ -75,10 +75,10 @@ def check_resources(
 def check_processes(
     needed: Iterable[Processes], nodes: Sequence[Mapping[str, float]] | None = None, place: str = "the cluster"
 ) -> None:
-    """See that the nodes have room for processes; Ray waits forever where only the sum over the nodes is enough.
+    """Check that the nodes have room for processes; Ray waits forever where only the sum over the nodes is enough.
 
     Args:
-        nodes: what each node has; the connected Ray's nodes when left out.
+        nodes: resources of each node; the connected Ray's nodes when left out.
 
     Raises: ClusterError, naming the processes that find no room.
     """

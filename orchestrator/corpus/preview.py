@@ -1,4 +1,4 @@
-"""What a model will read, for a person's eyes: documents sentence by sentence, training examples token by token.
+"""Preview of what a model will read: documents sentence by sentence, training examples token by token.
 
 Examples are made by the stream that a run trains on, so they are the run's own wherever the store is. No torch.
 """
@@ -45,7 +45,7 @@ class TokenPreview:
     is_special: bool
     """Whether the token belongs to the layout of the sequence, and not to its text."""
     change: Change | None
-    """What became of a token whose position is predicted; None where nothing is hidden."""
+    """Change made to a token whose position is predicted; None where nothing is hidden."""
     truth: str | None
     """The token of the text, which the model is to predict here; None where nothing is hidden."""
 
@@ -63,7 +63,7 @@ class ExamplePreview:
     sentence_label: int | None
     """Label of a pair of segments; None for a single sequence."""
     sentence_answer: str | None
-    """What the label says about A and B."""
+    """Meaning of the label for A and B; None without a sentence objective."""
     tokens: tuple[TokenPreview, ...]
 
 
@@ -141,7 +141,7 @@ def _name(tokenizer: Tokenizer, token_id: int) -> str:
 def _find_segments(
     truth: NDArray[np.int32], layout: SegmentLayout, *, is_pair: bool
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Which tokens (T,) of an example are special, and the segment (T,) of each; a separator ends its segment.
+    """Mark the special tokens of an example (T,) and give the segment of each token (T,); a separator ends its segment.
 
     No text gives a special token, so the separators in `truth` are those of the layout.
     """

@@ -33,7 +33,7 @@ class ShardReader(Protocol):
         """Tokens (num_documents,) of each document of a shard."""
 
     def read_documents(self, shard: int) -> TokenizedDocuments:
-        """A shard's documents."""
+        """Read a shard's documents."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Window:
 
 @dataclass(frozen=True)
 class WindowKey:
-    """What tells windows apart. The store, which is unpickled anew in every task, is not compared."""
+    """Key that tells windows apart. The store, which is unpickled anew in every task, is not compared."""
 
     fingerprint: str
     shards: tuple[int, ...]

@@ -57,7 +57,7 @@ class SplitShards:
         return self.store.read_document_lengths(self.store.shards(self.split)[shard])
 
     def read_documents(self, shard: int) -> TokenizedDocuments:
-        """A shard's documents."""
+        """Read a shard's documents."""
         return self.store.read_shard(self.store.shards(self.split)[shard])
 
 

@@ -50,7 +50,7 @@ class Manifest:
     tokenizer_fingerprint: str
     vocab_size: int
     options: Mapping[str, Any]
-    """What was asked for: the source, the share of validation documents, the size of a shard."""
+    """Options that the store was built with: the source, the share of validation documents, the size of a shard."""
     shards: Sequence[ShardInfo]
     """All shards, in the order of the corpus."""
     files: Sequence[FileCount] = ()
@@ -115,7 +115,7 @@ class TokenStore:
 
     @property
     def digest(self) -> str:
-        """The corpus digest."""
+        """Digest of the corpus, a hash over the shards' digests."""
         return self.manifest.digest
 
     def shards(self, split: StoreSplit) -> tuple[ShardInfo, ...]:

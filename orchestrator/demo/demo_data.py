@@ -73,6 +73,7 @@ def _write_splits(
 
 
 def write_csv(path: Path, examples: Sequence[KindExample]) -> None:
+    """Write a table of texts and labels."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("text", "label"))

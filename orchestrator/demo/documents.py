@@ -59,6 +59,7 @@ def person_slots(person: Person) -> Slots:
 
 
 def town_slots(town: Town) -> Slots:
+    """Fillings of the slots in sentences on a town."""
     return {
         "town": Mention(town.name, "LOC"),
         "country": Mention(town.country, "LOC"),
@@ -114,7 +115,7 @@ def firm_history(firm: Firm, world: World, rng: Random) -> Document:
 
 
 def town_guide(town: Town, world: World, rng: Random) -> Document:
-    """Where a town lies, what it lives on, its firms and its people."""
+    """Tell where a town lies, what it lives on, its firms and its people."""
     slots = town_slots(town)
     document = [tell(say.PLACED, slots, town.trade, rng), tell(say.LIVES_ON, slots, town.trade, rng)]
     document += [tell(say.DETAIL, slots, town.trade, rng) for _ in range(2)]
@@ -158,7 +159,7 @@ def letter(person: Person, world: World, rng: Random) -> Document:
 
 
 def things_by_kind(world: World, group: int) -> dict[str, tuple[Mention, ...]]:
-    """What can be spoken of in one half of the world, by kind; families called after a town are left out."""
+    """List what can be spoken of in one half of the world, by kind; families called after a town are left out."""
     towns = [town.name for town in world.towns if town.group == group]
     surnames = {person.surname for person in world.people if person.group == group} - set(towns)
     return {
@@ -195,6 +196,7 @@ def distracting_passage(subject: Person | Firm, subjects: Sequence[Person | Firm
 
 
 def subject_slots(subject: Person | Firm) -> tuple[Slots, Trade]:
+    """Fillings of the slots in sentences on a person or a firm, and the trade that it is in."""
     if isinstance(subject, Person):
         return person_slots(subject), subject.employer.trade
     return firm_slots(subject), subject.trade

@@ -14,7 +14,7 @@ _SLOT = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True)
 class Mention:
-    """What fills a slot: its text and, for a name, its kind (PER, LOC, ORG)."""
+    """Filling of a slot: its text and, for a name, its kind (PER, LOC, ORG)."""
 
     text: str
     kind: str = ""

@@ -1,4 +1,4 @@
-"""What can be said in the world: sentence templates by what they tell, and the questions that ask for it."""
+"""Sentence templates of the world, by what they tell, and the questions that ask for it."""
 
 from dataclasses import dataclass
 

@@ -44,7 +44,7 @@ def run_demo(settings: Settings) -> int:
 
 
 def show_results(settings: Settings, run_id: str, data: DemoData) -> None:
-    """What a demo's pipeline found, on stdout."""
+    """Print what a demo's pipeline found."""
     with Registry(settings.registry) as registry:
         stages = registry.runs(f"tag = 'pipeline:{run_id}'", trials=False)
         runs = dict(zip(stages["name"].str.removeprefix("demo/"), stages["id"], strict=True))
@@ -68,7 +68,7 @@ def demo_spec(data: DemoData) -> Spec:
 
 
 def comparison(registry: Registry, sweeps: dict[str, str]) -> pandas.DataFrame:
-    """For each sweep, the best recipe's score from pretrained and from random weights, beside the baseline."""
+    """Compare the best recipe's scores from pretrained and from random weights with the baseline, sweep by sweep."""
     rows = []
     for task, run_id in sweeps.items():
         trials = registry.trials.frame(run_id)

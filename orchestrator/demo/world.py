@@ -69,6 +69,7 @@ class Person:
 
     @property
     def name(self) -> str:
+        """First name and surname."""
         return f"{self.first_name} {self.surname}"
 
 

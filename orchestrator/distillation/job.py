@@ -52,16 +52,16 @@ class DistillJob:
     """Folder of the model that `recipe.init_from` names"""
     run_folder: str
     cache: str
-    """Where tokenized features lie, on the storage"""
+    """Folder of tokenized features on the storage."""
     unlabeled: tuple[str, ...] = ()
     """Files of texts that only the teacher answers"""
     attempt: int = 1
 
 
 def distill(job: DistillJob, report: Callable[[Sequence[Event]], None]) -> DistillResult:
-    """Train the student and compare it with its teacher; `report` is told of each evaluation.
+    """Train the student and compare it with its teacher; calls `report` after each evaluation.
 
-    The same job gives the same weights, bit by bit, as fine-tuning does; measured speeds differ. One that was
+    The same job gives the same weights, bit by bit, as fine-tuning does; measured speeds differ. A job that was
     interrupted goes on from its last evaluation, and ends with the same weights as well.
 
     Raises: SpecError, CheckpointError, TokenizerError, TaskDataError where teacher, student and task do not go

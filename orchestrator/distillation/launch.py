@@ -71,7 +71,7 @@ def run_distillation(
 
 @contextmanager
 def waiting_for(work: Any, problem: str, remedy: str = "") -> Iterator[None]:
-    """Cancels a remote task when its caller stops waiting. Raises: RunFailedError for what Ray says went wrong."""
+    """Cancel a remote task when its caller stops waiting. Raises: RunFailedError for what Ray says went wrong."""
     try:
         yield
     except ray.exceptions.RayError as error:
@@ -83,7 +83,7 @@ def waiting_for(work: Any, problem: str, remedy: str = "") -> Iterator[None]:
 
 
 def _work(job: DistillJob, event_queue: Any) -> DistillResult | OrchestratorError | BertCoreError:
-    """What goes wrong for a reason that a person can mend is handed over, as the same would happen again."""
+    """Run the distillation; return errors that a retry would repeat."""
 
     def report(events: Sequence[Event]) -> None:
         ray.get([event_queue.put.remote(event) for event in events])

@@ -37,7 +37,7 @@ def build_student(spec: DistillSpec, teacher: FineTunedModel, task: Task, init_f
 
 
 def check_widths(spec: DistillSpec, student: BertConfig, teacher: BertConfig, head: Head | None = None) -> None:
-    """See that hidden states, or a task's vectors, can be compared where they are to be. Raises: SpecError."""
+    """Check that hidden states, or a task's vectors, can be compared where they are to be. Raises: SpecError."""
     compared = {"hidden_cosine_weight": "hidden states"}
     if head is not None and HEADS[head].gives_vectors:
         compared["soft_targets_weight"] = "vectors"

@@ -1,4 +1,4 @@
-"""What a student is trained on: the teacher's outputs, the labels and the teacher's last hidden states, by weight.
+"""Loss of a student: on the teacher's outputs, on the labels and on the teacher's last hidden states, by weight.
 
 Shapes: B examples, W windows, T tokens, C classes, H hidden.
 """

@@ -120,7 +120,7 @@ def dashboard_address(settings: Settings) -> str:
 
 
 def refuse_password(registry: str) -> None:
-    """See that the registry's URL may be shown. Raises: InputError."""
+    """Check that the registry's URL may be shown. Raises: InputError."""
     if has_password(registry):
         raise InputError(
             "the registry's URL has a password, which a job's command would show to everyone who sees the dashboard; "

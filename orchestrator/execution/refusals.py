@@ -11,7 +11,7 @@ from orchestrator.storage import delete, join, write_bytes
 
 
 def check_storage(storage: str) -> None:
-    """See that results can be written. Raises: InputError."""
+    """Check that results can be written. Raises: InputError."""
     probe = join(storage, f".probe-{uuid4().hex[:8]}")
     try:
         write_bytes(probe, b"")

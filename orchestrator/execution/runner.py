@@ -96,7 +96,7 @@ def plan_spec(spec: Spec, *, settings: Settings) -> list[PlanRow]:
 
 
 def check_room(spec: Spec, settings: Settings) -> None:
-    """See that the cluster at `settings.address`, or else this machine, has room for a spec; no local Ray is started.
+    """Check that the cluster at `settings.address`, or else this machine, has room for a spec; starts no local Ray.
 
     Raises: ClusterError, naming what is missing.
     """

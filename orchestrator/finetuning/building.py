@@ -39,7 +39,7 @@ def build_model(task: TaskDefinition, recipe: RecipeSpec, init_folder: str | Non
 
 
 def check_fit(config: BertConfig, recipe: RecipeSpec, tokenizer: Tokenizer) -> None:
-    """See that a model reads what the recipe gives it. Raises: SpecError, TokenizerError."""
+    """Check that a model reads what the recipe gives it. Raises: SpecError, TokenizerError."""
     tokenizer.check_fits(config.vocab_size)
     if recipe.max_seq_length > config.max_seq_length:
         raise SpecError(

@@ -1,4 +1,4 @@
-"""Where an interrupted fine-tuning goes on: how it stood after its last evaluation, as its run's checkpoint.
+"""Checkpoints of a fine-tuning, one per evaluation, from which it goes on.
 
 A checkpoint's tensors are the weights, the optimizer's and the best weights so far; the rest is its JSON. Order,
 learning rate and dropout are functions of the step, so that nothing else decides what comes next.
@@ -19,15 +19,15 @@ from orchestrator.training.checkpoints import Checkpoints
 
 @dataclass(frozen=True)
 class TrainingSnapshot:
-    """A training as it is after an evaluation."""
+    """State of a training after an evaluation."""
 
     step: int
     is_last: bool
-    """Whether the training has ended with it"""
+    """Whether the training ended with this evaluation."""
     num_bad_evaluations: int
-    """Evaluations since the best one"""
+    """Number of evaluations since the best one."""
     best: Mapping[str, Any]
-    """The best evaluation, in values that JSON can hold"""
+    """Best evaluation, in values that JSON can hold."""
     best_weights: Mapping[str, Tensor]
 
 
@@ -36,7 +36,7 @@ class CheckpointedTraining:
 
     Args:
         identity: what decides the weights beside the step, by name; a checkpoint of other values is refused.
-        report: told of events, again of those before where a training goes on.
+        report: called with events; a training that goes on reports those before its checkpoint again.
     """
 
     def __init__(

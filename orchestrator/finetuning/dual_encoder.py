@@ -68,7 +68,7 @@ class DualEncoder(BertForSentenceEmbedding):
         self.objective = objective
 
     def packed_logits(self, seqs: PackedSequences) -> Tensor:
-        """The vectors: (2B, H)"""
+        """Embed the two texts of each pair, first and second alternating: (2B, H)."""
         return self.packed_embeddings(seqs)
 
     def compute_loss(self, embeddings: Tensor, targets: Tensor) -> Tensor:
@@ -85,8 +85,9 @@ class DualEncoder(BertForSentenceEmbedding):
 
     @torch.inference_mode()
     def score_pairs(self, embeddings: NDArray[np.float32]) -> NDArray[Any]:
-        """What is predicted of a split's pairs, from (2N, H): cosines (N,), logits (N, C), or for each first text the
-        pairs whose second texts are nearest, (N, K).
+        """Predict a split's pairs from vectors (2N, H): cosines (N,), logits (N, C), or nearest pairs (N, K).
+
+        The K nearest pairs of a first text are those whose second texts lie nearest to it, as row numbers.
         """
         first, second = embeddings[0::2], embeddings[1::2]
         if self.objective == "in_batch_negatives":
@@ -121,6 +122,6 @@ class DualEncoder(BertForSentenceEmbedding):
 
 
 def check_classifier(objective: Objective, has_classifier: bool) -> None:
-    """See that classes are asked of a model with a classifier of pairs. Raises: SpecError."""
+    """Check that classes are asked of a model with a classifier of pairs. Raises: SpecError."""
     if objective == "classification" and not has_classifier:
         raise SpecError("this model has no classifier of pairs; evaluate one trained with objective classification")

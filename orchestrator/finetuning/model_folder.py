@@ -21,7 +21,7 @@ RECORD_FILE = "fine_tuning.json"
 
 @dataclass(frozen=True)
 class FineTuningRecord:
-    """What a model was fine-tuned for, and what reading text and decoding answers with it needs to know."""
+    """Record of a fine-tuned model: its task and the options of reading and decoding."""
 
     task: str
     head: Head
@@ -31,15 +31,15 @@ class FineTuningRecord:
     max_query_length: int
     max_answer_length: int
     context: Context = "sentence"
-    """What surrounds a sentence's words (ner)"""
+    """Text in a window beside the sentence: none, or its document (ner)."""
     unanswerable: bool = False
-    """Whether the model may say that a passage holds no answer (qa)"""
+    """Whether the model may say that a passage holds no answer (qa)."""
     null_threshold: float = 0.0
-    """ "No answer" is said at null margins above this; tuned on the validation split (qa)"""
+    """Null margin above which "no answer" is predicted; tuned on the validation split (qa)."""
     columns: TabularColumns = NO_COLUMNS
-    """What stands beside the text, as the training split had it"""
+    """Tabular columns, as learned from the training split."""
     objective: Objective | None = None
-    """What the vectors of a pair were trained on (embedding)"""
+    """Objective that vectors were trained on (embedding)."""
 
     @property
     def feature_options(self) -> FeatureOptions:
@@ -122,7 +122,7 @@ def load_fine_tuned(folder: Path) -> FineTunedModel:
 
 
 def read_record(folder: Path, config: BertConfig) -> FineTuningRecord:
-    """What a folder's model was fine-tuned for: its own record, or what its head and a recipe's usual lengths say.
+    """Read a folder's record, or guess it from the head and a recipe's default lengths.
 
     Raises: CheckpointError.
     """

@@ -9,7 +9,7 @@ from orchestrator.tasks import TASK_TYPES
 
 
 def check_recipe(recipe: RecipeSpec, head: Head, objective: Objective | None = None, axes: Container[str] = ()) -> None:
-    """See that a model can be fine-tuned for a task and that the task has a use for every field that was given.
+    """Check that a model can be fine-tuned for a task and that the task has a use for every field that was given.
 
     Args:
         axes: fields that a search varies.

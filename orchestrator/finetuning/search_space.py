@@ -1,4 +1,4 @@
-"""From a sweep's spec to its trials: points of the space, each tried with each seed. Pure: no Ray, no state."""
+"""Trials of a sweep: points of the space, each tried with each seed. Functions alone: no Ray, no state."""
 
 import hashlib
 import json
@@ -30,6 +30,7 @@ class TrialPlan:
 
     @property
     def seed(self) -> int:
+        """Seed of the trial, which its recipe holds."""
         return self.recipe.seed
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What is known of a sweep while it runs: events arrive, results are recorded once, the best trial is kept in view."""
+"""Progress of a sweep: events in, each result recorded once, best trial kept."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from orchestrator.run_states import RunState
 
 @dataclass(frozen=True)
 class SweepListener:
-    """Who is told, in the driver, of what happens. Everything may be told twice; the keys make that harmless."""
+    """Callbacks that the driver calls; each may be called twice for a key."""
 
     on_trial_started: Callable[[TrialStart], object]
     on_trial_event: Callable[[str, MetricEvent], None]
@@ -23,7 +23,7 @@ class SweepListener:
 
 
 def rank(result: TrialResult, metric: str) -> tuple[float, int]:
-    """Sorts trials, the best last: by score (all scores are higher-is-better), then the earlier number."""
+    """Key that sorts trials, the best last: by score (all scores are higher-is-better), then the earlier number."""
     return result.metrics[metric], -result.number
 
 
@@ -39,7 +39,7 @@ class SweepProgress:
     on_superseded: Callable[[TrialResult], None]
     """Called with each completed trial that is not, or no longer, the best: its weights may go."""
     results: dict[str, TrialResult]
-    """By key; starts with the results of an earlier attempt."""
+    """Results by trial key, those of an earlier attempt included."""
     best: TrialResult | None = None
     _best_event: dict[str, MetricEvent] = field(default_factory=dict)
     _started_at: dict[str, float] = field(default_factory=dict)
@@ -52,20 +52,20 @@ class SweepProgress:
             self._keep_best(result)
 
     def started(self, plan: TrialPlan) -> None:
-        """A trial begins, or begins again."""
+        """Record the start or restart of a trial."""
         self._started_at[plan.key] = time.monotonic()
         self._best_event.pop(plan.key, None)
         self.listener.on_trial_started(TrialStart(plan.key, plan.number, plan.parameters, plan.seed))
 
     def reported(self, plan: TrialPlan, event: MetricEvent) -> None:
-        """A trial measured something."""
+        """Pass on what a trial measured, and note its best score."""
         score, known = event.values.get(self.metric), self._best_event.get(plan.key)
         if score is not None and (known is None or score > known.values[self.metric]):
             self._best_event[plan.key] = event
         self.listener.on_trial_event(plan.key, event)
 
     def ended(self, plan: TrialPlan, result: TrialResult) -> None:
-        """A trial came to its end, of whatever kind."""
+        """Record the result of a trial that has ended, in whatever way."""
         self.results[plan.key] = result
         self.queue.record(plan, result)
         self.listener.on_trial_result(result)
@@ -129,6 +129,6 @@ def _describe(result: TrialResult, metric: str) -> str:
 
 
 def first_reason(results: Mapping[str, TrialResult]) -> str:
-    """Why the first of trials that did not complete ended."""
+    """Reason of the first trial that did not complete."""
     first = min(results.values(), key=lambda result: (result.state != RunState.FAILED, result.number))
     return first.error or ("no reason given" if first.state == RunState.FAILED else "pruned; try scheduler: none")

@@ -29,7 +29,7 @@ _CHECK_EVERY_STEPS = 20
 
 Scored = TypeVar("Scored")
 Loss = Callable[[HeadModel, Batch], Tensor]
-"""What a training makes smaller: a model's loss on a batch, a scalar."""
+"""Function that gives a model's loss on a batch, a scalar."""
 
 
 class DivergedError(RunFailedError):
@@ -157,7 +157,7 @@ def _best_again(
 
 
 def _batches(features: Features[Any], recipe: RecipeSpec) -> Iterator[NDArray[np.int64]]:
-    """Groups of windows: what a loss is made of must not be torn apart."""
+    """Yield batches of whole groups of windows, epoch after epoch."""
     lengths = features.group_lengths
     for epoch in count():
         yield from epoch_batches(lengths, recipe.batch_size, recipe.seed, epoch)
@@ -173,7 +173,7 @@ def _step(
     learning_rate: float,
     loss: Loss,
 ) -> Tensor:
-    """One update; returns the loss, which nobody has waited for yet."""
+    """Make one update; return the loss, still on its device."""
     device = next(model.parameters()).device
     batch = make_batch(features, windows, device)
     torch.manual_seed(derive_key(recipe.seed, "dropout", step))
@@ -203,7 +203,7 @@ class _Meter:
         self._begun_at = time.perf_counter()
 
     def add(self, loss: Tensor, num_examples: int, step: int) -> None:
-        """Raises: DivergedError, not at every step."""
+        """Add a step's loss; every `_CHECK_EVERY_STEPS` steps, raise DivergedError unless the mean is finite."""
         self._losses.append(loss)
         self._num_examples += num_examples
         if step % _CHECK_EVERY_STEPS == 0:

@@ -39,35 +39,35 @@ The score is None at the last evaluation, after which there is nothing to decide
 
 Kept = TypeVar("Kept")
 _KEPT: dict[str, dict[tuple[object, ...], Any]] = {}
-"""What the trials of a process share, by job."""
+"""Values that the trials of a process share, by job."""
 
 
 @dataclass(frozen=True)
 class TrialJob:
-    """What all trials of a sweep are given. Pickles small: the task travels without its examples."""
+    """Value that every trial of a sweep gets; it pickles small: the task travels without its examples."""
 
     task: Task
     baseline: Mapping[str, float]
-    """Scores of the majority baseline on the validation split"""
+    """Scores of the majority baseline on the validation split."""
     folders: Mapping[str, str]
-    """Folder of each model and tokenizer, by what recipes call it"""
+    """Folder of each model and tokenizer, by the name that recipes use."""
     run_folder: str
     cache: str
-    """Where tokenized features lie, on the storage"""
+    """Folder of tokenized features on the storage."""
     num_threads: int
     use_gpu: bool
     id: str = field(default_factory=lambda: uuid4().hex)
-    """Tells jobs apart in a process that keeps what their trials share"""
+    """Id that tells jobs apart in a process, which keeps what the trials of a job share."""
 
     def tokenizer_folder(self, recipe: RecipeSpec) -> str:
-        """A model brings its own tokenizer; random weights use the recipe's."""
+        """Folder of the recipe's tokenizer: the start model's, or the named one for random weights."""
         name = recipe.tokenizer if recipe.init_from == RANDOM else recipe.init_from
         assert name is not None, "the sweep refuses random weights without a tokenizer"
         return self.folders[name]
 
 
 def trial_folder(run_folder: str, key: str) -> str:
-    """Where a trial's files lie."""
+    """Folder of a trial's files."""
     return join(run_folder, f"trials/{key}")
 
 
@@ -110,13 +110,13 @@ def baseline_metrics(scores: Mapping[str, float]) -> dict[str, float]:
 
 
 def _reason(error: Exception) -> str:
-    """One line; our own messages are whole in themselves, others need their kind."""
+    """Reason of a failure in one line; foreign errors begin with their type."""
     line = next(iter(str(error).strip().splitlines()), "no reason given")
     return line if isinstance(error, OrchestratorError | BertCoreError) else f"{type(error).__name__}: {line}"
 
 
 def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluation[ScoredSplit], str]:
-    """Returns the best evaluation and where its predictions lie; the weights lie beside them."""
+    """Train a plan; return its best evaluation and the path of its predictions, with the weights beside them."""
     recipe = plan.recipe
     device = torch.device("cuda" if job.use_gpu else "cpu")
     task = _keep(job, ("task",), lambda: job.task)
@@ -201,7 +201,7 @@ def _local(job: TrialJob, folder: str) -> Path:
 
 
 def _keep(job: TrialJob, key: tuple[object, ...], make: Callable[[], Kept]) -> Kept:
-    """What `make` gave this process the first time in this job; what other jobs kept goes."""
+    """Return a value made once per process and job; drop other jobs' values."""
     if job.id not in _KEPT:
         _KEPT.clear()
     shared = _KEPT.setdefault(job.id, {})

@@ -1,4 +1,4 @@
-"""Which trial comes next: the points that a search proposes, each with every seed. Knows nothing of Ray."""
+"""Queue of a sweep's trials: each proposed point with every seed. Knows nothing of Ray."""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -52,7 +52,7 @@ class TrialQueue:
 
     @property
     def num_trials(self) -> int:
-        """How many trials the sweep has at most, finished ones included."""
+        """Largest number of trials, finished ones included."""
         return self._search.num_points * len(self._spec.seeds)
 
     def next(self) -> TrialPlan | None:
@@ -67,7 +67,7 @@ class TrialQueue:
         return self._num_running == 0 and not self._fill()
 
     def _fill(self) -> bool:
-        """See that a trial waits; False when there is no other."""
+        """Propose points until a trial waits; return False when there is no other."""
         while not self._waiting:
             point = next(self._proposals, None)
             if point is None:
@@ -85,7 +85,7 @@ class TrialQueue:
         return True
 
     def record(self, plan: TrialPlan, result: TrialResult) -> None:
-        """A trial that was handed out ended."""
+        """Record the result of a trial that `next` gave."""
         self._num_running -= 1
         self._close(plan, result)
 

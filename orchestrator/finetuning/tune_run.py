@@ -37,7 +37,7 @@ _ENVIRONMENT = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
 }
-"""In it Tune writes no log files of its own, prints nothing, and lets a report be without a score."""
+"""Environment in which Tune writes no logs, prints nothing, accepts reports without a score."""
 
 _PATIENCE = "TUNE_FUNCTION_THREAD_TIMEOUT_S"
 """Seconds that a pruned trial's thread gets to end before its process is used again; 2 unless set, few when busy."""
@@ -57,10 +57,10 @@ class _Searcher(Searcher):  # type: ignore[misc]
         return Searcher.FINISHED if plan is None else {PLAN: plan}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
-        """Nothing: the callback records results, as it knows why a trial ended."""
+        """Do nothing: the callback records results, as it knows why a trial ended."""
 
     def save(self, checkpoint_path: str) -> None:
-        """Nothing: there is no state worth keeping."""
+        """Do nothing: there is no state worth keeping."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return object, ()
@@ -170,7 +170,7 @@ def run_with_tune(
 
 
 def _report(events: Sequence[MetricEvent], score: float | None, evaluation: int) -> None:
-    """What has no score, the scheduler passes over."""
+    """Report an evaluation to Tune; the scheduler ignores one without a score."""
     tune.report({EVENTS: tuple(events), **({} if score is None else {SCORE: score, EVALUATION: evaluation})})
 
 

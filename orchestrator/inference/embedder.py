@@ -20,10 +20,10 @@ from orchestrator.storage.text_lines import check_has, numbered_lines, parse_lin
 
 
 class LineEmbedder:
-    """PredictedBlock as JSON lines, an `embedding` beside what the line said, or as rows (H,) of a matrix."""
+    """Predictor of vectors: as JSON lines with an `embedding`, or as rows (H,) of a matrix."""
 
     def __init__(self, embedder: TextEmbedder, as_matrix: bool = False) -> None:
-        """Vectors alone, as they lie in memory, where a matrix is asked for."""
+        """Keep the model; with `as_matrix`, blocks hold the vectors alone, as they lie in memory."""
         self.embedder = embedder
         self.as_matrix = as_matrix
 
@@ -33,7 +33,7 @@ class LineEmbedder:
         return cls(load_embedder(folder, device), as_matrix)
 
     def embed(self, block: LineBlock) -> tuple[list[dict[str, Any]], NDArray[np.float32]]:
-        """What each line says, and the vectors (N, H). Raises: InputError, naming the line."""
+        """Return the lines' values, and their vectors (N, H). Raises: InputError, naming the line."""
         values = [read_text_line(line, number) for number, line in block.lines]
         numbers = [number for number, _ in block.lines]
         return values, embed_texts(self.embedder, [some["text"] for some in values], numbers)
@@ -52,7 +52,7 @@ class LineEmbedder:
 
 
 def embed(folder: str, lines: Iterable[str]) -> Iterator[tuple[dict[str, Any], NDArray[np.float32]]]:
-    """What each line says and its vector (H,), in order; blank lines are passed over.
+    """Yield each line's values and its vector (H,), in order; blank lines are passed over.
 
     A line is a text, or a JSON object with `text`, whose other keys are kept. Raises: InputError, naming the line.
     """
@@ -67,7 +67,7 @@ def read_text_lines(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]
 
 
 def read_text_line(line: str, number: int) -> dict[str, Any]:
-    """What a line says, `text` at least. Raises: InputError, naming the line."""
+    """Read a line's values, `text` among them. Raises: InputError, naming the line."""
     read = parse_line(line, number)
     values = {"text": read} if isinstance(read, str) else read
     check_has("text", values, number)

@@ -20,16 +20,16 @@ def predict_file(
     settings: Settings,
     num_workers: int | None = None,
     num_gpus: float = 0.0,
-    tell: Callable[[str], None] = lambda line: None,
+    on_progress: Callable[[str], None] = lambda line: None,
 ) -> Iterator[PredictedBlock]:
     """The answers to a file's blocks, in order; the same bytes from this process and from any number of workers.
 
     Args:
-        load: makes the model of `folder`: `Predictor.load`, `LineEmbedder.load`.
-        num_workers: where none are asked for, as many as the cluster of `settings.address` has room for; this process
-            alone where none is named.
-        num_gpus: of each worker, beside one CPU.
-        tell: told how many workers there are.
+        load: function that makes the model of `folder`: `Predictor.load`, `LineEmbedder.load`.
+        num_workers: number of workers; when None, as many as the cluster of `settings.address` has room for, or this
+            process alone where no cluster is named.
+        num_gpus: GPUs of each worker, beside one CPU.
+        on_progress: called with a line that says how many workers there are.
 
     Raises: InputError, naming file and line; CheckpointError, TokenizerError; ClusterError.
     """
@@ -42,7 +42,7 @@ def predict_file(
 
     with connect(settings, num_cpus=num_workers or 1):
         count = _fitting(num_workers, num_gpus)
-        tell(f"{count} worker{'s' if count > 1 else ''} on Ray")
+        on_progress(f"{count} worker{'s' if count > 1 else ''} on Ray")
         yield from predict_on_ray(load, folder, file, count, num_gpus)
 
 

@@ -14,7 +14,7 @@ class FilledMask:
     """One guess for one [MASK]."""
 
     mask: int
-    """Which [MASK] of the text, from 1."""
+    """Number of the [MASK] within the text, from 1."""
     rank: int
     token: str
     probability: float
@@ -24,7 +24,7 @@ class FilledMask:
 
 @dataclass(frozen=True)
 class NextSentence:
-    """How likely B follows A."""
+    """Judgment on two texts: the probability that B follows A, and whether it is likelier than not."""
 
     probability: float
     follows: bool
@@ -63,7 +63,7 @@ def fill_mask(folder: str, text: str, top_k: int = 5) -> list[FilledMask]:
 
 
 def next_sentence(folder: str, first: str, second: str) -> NextSentence:
-    """How likely the second text follows the first. Raises: InputError, CheckpointError."""
+    """Predict how likely the second text follows the first. Raises: InputError, CheckpointError."""
     import torch
 
     from bert_core.packed_sequences import PackedSequences

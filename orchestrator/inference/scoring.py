@@ -46,6 +46,6 @@ def evaluate(
 
 
 def check_reranks(task: Task) -> None:
-    """See that a task has hits that a reranker can score. Raises: InputError."""
+    """Check that a task has hits that a reranker can score. Raises: InputError."""
     if not is_searched(task):
         raise InputError(f"task {task.id} is no retrieval: it has no hits to score again; leave rerank out")

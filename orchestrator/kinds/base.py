@@ -39,7 +39,7 @@ Fact = tuple[str, str]
 
 @dataclass(frozen=True)
 class Resources:
-    """What a run takes of the cluster."""
+    """Resources that a run takes of the cluster."""
 
     total: Mapping[str, float]
     """Ray resources held at once, by name: `CPU`, `GPU`."""
@@ -55,7 +55,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class RunContext:
-    """One attempt at a run: its folder, and whom to tell what happens."""
+    """One attempt at a run: its folder, its settings, and the recorder and progress that it reports to."""
 
     run_id: str
     attempt: int
@@ -70,7 +70,7 @@ class RunContext:
     def refuse_if_superseded(self) -> None:
         """Raise RunStoppedError when this attempt has been superseded: what it would still do is another's by now."""
         if self.superseded.is_set():
-            raise RunStoppedError(f"another attempt has taken over run {self.run_id}; this one ends")
+            raise RunStoppedError(f"run {self.run_id} was superseded by another attempt; this one ends")
 
 
 class Kind(ABC, Generic[S, R]):
@@ -82,7 +82,7 @@ class Kind(ABC, Generic[S, R]):
 
     spec: type[S]
     products: frozenset[Product] = frozenset()
-    """What later stages of a pipeline can take from a run of this kind."""
+    """Products that later stages of a pipeline can take from a run of this kind."""
 
     @property
     def name(self) -> str:
@@ -104,7 +104,7 @@ class Kind(ABC, Generic[S, R]):
         yield from ()
 
     def resources(self, spec: S) -> Resources:
-        """Return what a run takes of the cluster: one CPU, unless the kind says otherwise."""
+        """Return the resources that a run takes of the cluster: one CPU, unless the kind says otherwise."""
         return Resources.of_one_process()
 
     @abstractmethod
@@ -113,7 +113,7 @@ class Kind(ABC, Generic[S, R]):
 
         `spec` names no `@stage` any more. Measurements go to `context.recorder` while the run works.
 
-        Raises: what the work raises; RunStoppedError when a later attempt has taken the run over.
+        Raises: the work's own errors; RunStoppedError when a later attempt has superseded this one.
         """
 
     @abstractmethod

@@ -40,7 +40,7 @@ class DistillKind(Kind[DistillSpec, DistillResult | PretrainResult]):
     products = frozenset({Product.TOKENIZER, Product.ENCODER, Product.TASK_MODEL})
 
     def check(self, spec: DistillSpec, inputs: Resolved) -> None:
-        """See that the teacher knows the task or the tokens, and that the student is small, and wide, as it must be."""
+        """Check that the teacher knows the task or the tokens, and that the student has a depth and width that fit."""
         if spec.pretraining is not None:
             _PRETRAIN.check(spec.pretraining, inputs)
             longest = longest_sequence(spec.pretraining)

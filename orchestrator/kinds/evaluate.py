@@ -16,7 +16,7 @@ class EvaluateKind(Kind[EvaluateSpec, EvaluationResult]):
     spec = EvaluateSpec
 
     def check(self, spec: EvaluateSpec, inputs: Resolved) -> None:
-        """See that the task has the split, and hits to score again where a model reranks."""
+        """Check that the task has the split, and hits to score again where a model reranks."""
         task = inputs.task(spec.task)
         task.file(spec.split)
         if spec.rerank is not None:

@@ -33,7 +33,7 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
     products = frozenset({Product.TOKENIZER, Product.ENCODER})
 
     def check(self, spec: PretrainSpec, inputs: Resolved) -> None:
-        """See that the model's numbers fit together, and that the model to continue from fits data and tokenizer."""
+        """Check that the model's numbers fit together, and that the model to continue from fits data and tokenizer."""
         build_config(spec.model, _ANY_VOCAB_SIZE)
         check_positions("phases.max_seq_length", longest_sequence(spec), [spec.init_from], inputs)
         if spec.init_from != RANDOM:
@@ -107,7 +107,7 @@ def pretraining_config(spec: PretrainSpec, inputs: Resolved) -> BertConfig | Non
 
 
 def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> "PretrainRequest":
-    """What `run_pretraining` is given for one attempt."""
+    """Build the request for one attempt."""
     from orchestrator.pretraining.launch import PretrainRequest  # Ray is loaded when a run starts
 
     return PretrainRequest(

@@ -1,4 +1,4 @@
-"""What the names in a spec lead to, looked up once: folders, tokenizers, configurations, tasks."""
+"""Names in a spec, looked up once: their folders, tokenizers, configurations, tasks."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace

@@ -10,7 +10,7 @@ from orchestrator.specs.references import RANDOM, STAGE_MARK
 
 
 def check_positions(field: str, longest: int, models: Iterable[str], inputs: Resolved) -> None:
-    """See that models have a position for each token of the longest sequence, whose length stands in a field.
+    """Check that models have a position for each token of the longest sequence, whose length stands in a field.
 
     Raises: SpecError.
     """
@@ -26,7 +26,7 @@ def check_positions(field: str, longest: int, models: Iterable[str], inputs: Res
 def check_layer_pooling(
     poolings: Iterable[object], models: Iterable[object], sizes: Iterable[object], inputs: Resolved
 ) -> None:
-    """See that a head that reads four layers has them below it, in every combination of what a recipe may say.
+    """Check that a head that reads four layers has them below it, in every combination of what a recipe may say.
 
     A recipe's `layer_pooling` may be any of `poolings`, its `init_from` any of `models`, its `size` any of `sizes`.
 
@@ -46,7 +46,7 @@ def check_layer_pooling(
 
 
 def check_tokenizer(model: str, tokenizer: str, inputs: Resolved) -> None:
-    """See that a model to continue from was trained with a tokenizer, where both are there already.
+    """Check that a model to continue from was trained with a tokenizer, where both are there already.
 
     Raises: TokenizerError.
     """

@@ -33,7 +33,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
     products = frozenset({Product.TOKENIZER, Product.ENCODER, Product.TASK_MODEL})
 
     def check(self, spec: SweepSpec, inputs: Resolved) -> None:
-        """See that task and space go together, and that the models to start from fit every recipe of the space."""
+        """Check that task and space go together, and that the models to start from fit every recipe of the space."""
         task = inputs.task(spec.task)
         check_space(spec, task.head, task.objective)
         models = listed_values(spec, "init_from")

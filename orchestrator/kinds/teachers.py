@@ -15,7 +15,7 @@ from orchestrator.tasks import Task
 
 
 def check_teacher(teacher: str, task: Task, inputs: Resolved) -> None:
-    """See that a teacher has the head, the labels and the columns of a task.
+    """Check that a teacher has the head, the labels and the columns of a task.
 
     Raises: SpecError, CheckpointError.
     """
@@ -32,16 +32,16 @@ def check_teacher(teacher: str, task: Task, inputs: Resolved) -> None:
 
 
 def _check_stage(teacher: str, task: Task, inputs: Resolved) -> None:
-    """See that the task of an earlier stage has the head, the labels and the columns of the one to teach."""
+    """Check that the task of an earlier stage has the head, the labels and the columns of the one to teach."""
     asked = task_of(inputs.stage(teacher))
-    learnt = None if asked is None else inputs.task(asked)
-    head = "no task" if learnt is None else learnt.head
-    if learnt is None or head != task.head:
+    earlier = None if asked is None else inputs.task(asked)
+    head = "no task" if earlier is None else earlier.head
+    if earlier is None or head != task.head:
         raise SpecError(
             f"teacher {teacher} makes a model for {head}, task {task.id} needs one for {task.head}; "
             f"name a stage that fine-tunes for {task.head}"
         )
-    pairs = {"labels": (learnt.labels, task.labels), "columns": (learnt.columns.names, task.columns.names)}
+    pairs = {"labels": (earlier.labels, task.labels), "columns": (earlier.columns.names, task.columns.names)}
     for what, (theirs, own) in pairs.items():
         if set(theirs) != set(own):
             raise SpecError(

@@ -15,7 +15,7 @@ from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK, names_of
 
 
 def check_inputs(spec: Spec, inputs: Resolved) -> None:
-    """See that every file, tokenizer and model that a spec names is there and fits, as far as that is known yet.
+    """Check that every file, tokenizer and model that a spec names is there and fits, as far as that is known yet.
 
     Raises: SpecError, ConfigError, CorpusError, TaskDataError, TokenizerError, NotFoundError, each naming what is
         missing or wrong, and the stage.
@@ -31,7 +31,7 @@ def check_inputs(spec: Spec, inputs: Resolved) -> None:
 
 
 def check_references(stages: Mapping[str, Spec]) -> None:
-    """See that each `@name` names an earlier stage that makes what the field needs. Raises: SpecError."""
+    """Check that each `@name` names an earlier stage that makes what the field needs. Raises: SpecError."""
     kinds: dict[str, str] = {}
     for stage, spec in stages.items():
         for field, name in names_of(spec):

@@ -36,7 +36,10 @@ def plan_rows(spec: Spec, inputs: Resolved) -> list[PlanRow]:
 
 
 def needed_resources(spec: Spec) -> Resources:
-    """What a spec takes of the cluster; of a pipeline the most that any stage takes, and all stages' processes."""
+    """Resources that a spec takes of the cluster.
+
+    Those of a pipeline are the most that any of its stages takes, and all stages' processes.
+    """
     needs = [kind_of(stage).resources(stage) for stage in stages_of(spec).values()]
     names = {name for need in needs for name in need.total}
     return Resources(

@@ -1,4 +1,4 @@
-"""What the workers of a run tell one another: sums of numbers, sums of gradients, the step they begin at."""
+"""Collective operations of workers: sum numbers and gradients, compare first steps."""
 
 from dataclasses import dataclass, field
 
@@ -35,7 +35,7 @@ def all_reduce_gradients(parameters: list[nn.Parameter], worker: Worker) -> None
 
 
 def refuse_if_unequal(step: int, worker: Worker) -> None:
-    """See that all workers begin at the same step.
+    """Check that all workers begin at the same step.
 
     A worker that could not read the newest checkpoint falls back to an older one, alone.
 

@@ -40,7 +40,7 @@ def training_error(error: BaseException, run_id: str) -> OrchestratorError:
 
 
 def queue_error(error: ray.exceptions.RayError, run_id: str) -> ClusterError:
-    """The error for an event queue that cannot be reached any more."""
+    """Make the error for an event queue that cannot be reached any more."""
     return ClusterError(
         f"Ray lost the process that collects measurements: {last_line(error)}; go on with: orchestrator resume {run_id}"
     )

@@ -40,7 +40,7 @@ class PretrainJob:
     loss: StepLoss | None = None
     """The loss that a step makes smaller; the loss of the labels when None."""
     num_hidden_layers: int | None = None
-    """Number of layers to take from the model to continue from, evenly spread; all when None."""
+    """Number of layers to take from the model to continue from, evenly spread; None takes all."""
 
     def identity(self) -> dict[str, str]:
         """Digests of everything that must not change between a checkpoint and the attempt that continues it."""
@@ -54,7 +54,7 @@ class PretrainJob:
 
 
 def check_start(init_folder: str, tokenizer: Tokenizer) -> None:
-    """See that a model to continue from reads this tokenizer's ids. Raises: TokenizerError."""
+    """Check that a model to continue from reads this tokenizer's ids. Raises: TokenizerError."""
     folder = local_copy(init_folder, skip=(WEIGHTS_FILE,))
     tokenizer.check_fits(BertConfig.from_pretrained(folder).vocab_size)
     if any((folder / name).exists() for name in TOKENIZER_FILES):

@@ -43,9 +43,9 @@ class PretrainRequest:
     tokenizer: Tokenizer
     init_folder: str | None
     loss: StepLoss | None = None
-    """As in `PretrainJob`."""
+    """The loss that a step makes smaller; the loss of the labels when None."""
     num_hidden_layers: int | None = None
-    """As in `PretrainJob`."""
+    """Number of layers to take from the model to continue from, evenly spread; None takes all."""
 
 
 def run_pretraining(
@@ -132,7 +132,7 @@ def _train(job: PretrainJob, on_event: Callable[[Event], None]) -> None:
 
 
 class _Fit(threading.Thread):
-    """A thread for `trainer.fit()`: in the main thread it would take over the handler of SIGINT, for good."""
+    """A thread for `trainer.fit()`: in the main thread it would replace the handler of SIGINT, for good."""
 
     def __init__(self, trainer: TorchTrainer) -> None:
         super().__init__(name="fit", daemon=True)

@@ -33,8 +33,10 @@ Sums = dict[str, LossSums]
 """Sums by the name of the objective."""
 
 StepLoss = Callable[[BertForPreTraining, PackedBatch, PretrainSpec, GlobalCounts], tuple[Sums, Tensor]]
-"""What a step makes smaller. From a model, a part of a worker's batch, the spec and the counts of the global batch: the
-part's sums, and its share of the loss."""
+"""Function that computes a part's sums and its share of the loss.
+
+Its arguments are a model, a part of a worker's batch, the spec and the counts of the global batch.
+"""
 
 
 def label_loss(

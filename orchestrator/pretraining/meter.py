@@ -1,4 +1,4 @@
-"""From sums over batches to the numbers that people read.
+"""Meter: sums over batches become the numbers that people read.
 
 Totals are one vector of float32, kept on the device: for each objective of the run its loss, right predictions and
 predictions, then the number of tokens. So they are added up over workers in one message, and nothing waits for the
@@ -17,7 +17,7 @@ from orchestrator.pretraining.collectives import Worker, all_reduce_sum
 
 
 def empty_totals(objectives: Sequence[str], device: torch.device) -> Tensor:
-    """Totals of nothing."""
+    """Make totals that count nothing yet, all zero."""
     return torch.zeros(3 * len(objectives) + 1, device=device)
 
 

@@ -25,7 +25,7 @@ from orchestrator.specs import PretrainSpec
 
 @dataclass(frozen=True)
 class StepContext:
-    """What stays the same over all steps."""
+    """Values that stay the same over all steps."""
 
     model: BertForPreTraining
     optimizer: Optimizer

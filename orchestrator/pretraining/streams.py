@@ -32,7 +32,7 @@ def build_stream(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) 
 
 
 def _check_documents(stream: ExampleStream, objective: SentenceObjective) -> None:
-    """See that documents are as long and as many as an objective needs. Raises: CorpusError."""
+    """Check that documents are as long and as many as an objective needs. Raises: CorpusError."""
     if min(stream.examples_per_epoch(phase) for phase in range(len(stream.config.phases))) == 0:
         raise CorpusError(
             f"no document has the {objective.min_document_tokens} tokens that sentence_objective {objective.name} "

@@ -107,7 +107,7 @@ class RunLifecycle:
     def heartbeat(self, run_id: str, attempt: int | None = None) -> bool:
         """Record that the driver of a run, and so the run's running trials, are alive.
 
-        Returns False, and records nothing, where a newer attempt than `attempt` has taken over.
+        Returns False, and records nothing, where a newer attempt has superseded `attempt`.
         """
         owned_by_attempt = RunRow.id == run_id
         if attempt is not None:

@@ -66,7 +66,7 @@ class Field(Protocol):
 
 
 @dataclass(frozen=True)
-class ColumnField:
+class ColumnField(Field):
     """Field that is a column of the run itself."""
 
     column: Any
@@ -92,7 +92,7 @@ class ColumnField:
 
 
 @dataclass(frozen=True)
-class MetricField:
+class MetricField(Field):
     """Field that is the latest value of a measurement."""
 
     split: str
@@ -119,7 +119,7 @@ class MetricField:
 
 
 @dataclass(frozen=True)
-class ParameterField:
+class ParameterField(Field):
     """Field that is a parameter, by its dotted path or its short name."""
 
     path: str
@@ -152,7 +152,7 @@ class ParameterField:
 
 
 @dataclass(frozen=True)
-class TagField:
+class TagField(Field):
     """Field that is any of the tags of a run."""
 
     def _runs(self, test: ColumnElement[bool]) -> ColumnElement[bool]:

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 HEARTBEAT_INTERVAL_S = 10.0
 PATIENCE_S = 3600.0
-"""How long a run waits for a registry that does not answer."""
+"""Longest wait of a run for a registry that does not answer."""
 RETRY_S = 5.0
 """Pause between two tries."""
 
@@ -44,7 +44,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What a completed run's own row says of its result; the rest stands in other tables."""
+    """Columns of a completed run's own row; the rest of its result stands in other tables."""
 
     model_folder: str | None = None
     predictions_path: str | None = None
@@ -185,7 +185,7 @@ class Recorder:
     def heartbeating(self, run_id: str, interval_s: float = HEARTBEAT_INTERVAL_S) -> Iterator[threading.Event]:
         """Say from a thread that the run is alive, until the end of the block.
 
-        Yields an event that is set when a newer attempt has taken the run over: time to stop. A registry that cannot
+        Yields an event that is set when a newer attempt has superseded this one: time to stop. A registry that cannot
         be reached is tried again at the next beat.
         """
         done, superseded = threading.Event(), threading.Event()

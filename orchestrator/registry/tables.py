@@ -82,7 +82,7 @@ class RunRow(Row):
     model_folder: Mapped[FreeTextStr | None]
     predictions_path: Mapped[FreeTextStr | None]
     attempt: Mapped[int] = mapped_column(default=0)
-    """BigInt of the newest attempt; an older one no longer decides the state."""
+    """Number of the newest attempt; an older one no longer decides the state."""
     host: Mapped[FreeTextStr | None]
     pid: Mapped[BigInt | None]
     error: Mapped[FreeTextStr | None]

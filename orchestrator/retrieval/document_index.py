@@ -46,10 +46,13 @@ class FoundDocument(NamedTuple):
 
 
 class DocumentIndex:
-    """The folder, opened; texts stay on the disk."""
+    """An index's folder, opened; the documents' texts stay on the disk."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises: InputError when the folder is something else, CheckpointError when its index is not whole."""
+        """Open the index of a folder.
+
+        Raises: InputError when the folder is something else, CheckpointError when its index is not whole.
+        """
         if not folder.is_dir():
             raise InputError(f"{folder} is a file and no index of documents; name another folder")
         for name in (_INDEX_FILE, MANIFEST_FILE):

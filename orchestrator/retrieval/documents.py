@@ -27,7 +27,10 @@ class DocumentFile:
     num_empty: int = 0
 
     def __iter__(self) -> Iterator[CollectionDocument]:
-        """Raises: InputError, naming file and line, also where an id stands twice."""
+        """Yield the documents that have text, in the file's order; `num_empty` counts the others.
+
+        Raises: InputError, naming file and line, also when two lines have the same id.
+        """
         seen: set[str] = set()
         self.num_empty = 0
         for number, line in numbered_lines(stream_lines(self.path)):

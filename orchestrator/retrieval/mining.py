@@ -28,9 +28,9 @@ def mine_pairs(
     on_progress: OnProgress,
     cache: str | None = None,
 ) -> Iterator[dict[str, str]]:
-    """For each relevant document of each query of a split: `query`, `document` and `relevant`, yes; then so many of no.
+    """Yield query-document pairs: each relevant document (yes), then up to `negatives` others for each (no).
 
-    These are drawn from the first `candidates` that the model finds and that are not relevant, no text twice for a
+    The others are drawn from the first `candidates` that the model finds and that are not relevant, no text twice for a
     query nor one of a relevant document, fewer where there are fewer. The draw depends on the query's id alone.
 
     Raises: InputError, also where no relevant document of the split has a text; CheckpointError, TaskDataError.

@@ -14,21 +14,24 @@ from orchestrator.tasks.types.requests import Request
 
 @dataclass(frozen=True)
 class Reranking:
-    """What a person asks for."""
+    """Options of reranking: model folder, label that counts, number of hits."""
 
     folder: str
-    """A model fine-tuned on pairs: for a score, or for classes."""
+    """Folder of a model fine-tuned on pairs: for a score, or for classes."""
     label: str | None = None
     """The class whose probability is the score."""
     candidates: int = 50
-    """How many first hits are scored again."""
+    """Number of first hits that are scored again."""
 
 
 class Reranker:
     """A cross-encoder. Its scores put the first hits in order; the rest follow them as they were."""
 
     def __init__(self, asked: Reranking, batch_size: int = 64) -> None:
-        """Raises: InputError when the model says nothing about pairs or has no such label; CheckpointError."""
+        """Load the model that `asked` names.
+
+        Raises: InputError when the model says nothing about pairs or has no such label; CheckpointError.
+        """
         self.model: FineTunedModel = load_fine_tuned(local_copy(asked.folder))
         self.task = self.model.task()
         self.candidates = asked.candidates

@@ -67,12 +67,12 @@ def open_searcher(
     kind: str = "exact",
     cache: str | None = None,
 ) -> Iterator[Searcher]:
-    """What searches a folder's index, or a file of documents, whose index lies in the cache or is made for this once.
+    """Open a searcher over an index folder, or over a file of documents whose index is cached or built.
 
     Args:
-        index: where the index is, or is to be built.
-        kind: of an index that is built: "exact" or "hnsw".
-        cache: where indexes lie by what they were made from, on the storage, and are found again.
+        index: folder of the index, which is built there if there is none.
+        kind: kind of an index that is built: "exact" or "hnsw".
+        cache: folder on the storage where indexes lie by what they were made from, and are found again.
 
     Raises: InputError, CheckpointError, ConfigError.
     """

@@ -1,4 +1,4 @@
-"""How a sweep chooses the points of its space, and which weak trials it ends early: one object per algorithm.
+"""Search algorithms, which choose the points of a sweep's space, and schedulers, which end weak trials early.
 
 A search algorithm implements `base.Search` in a file of its own and stands in the list below; `drawn.DrawnSearch` has
 the common part of those that draw points without looking at scores. A scheduler stands in `schedulers`.

@@ -41,7 +41,7 @@ class Search(ABC):
     @property
     @abstractmethod
     def num_points(self) -> int:
-        """How many points are proposed at most, those of an earlier attempt included; exact for what does not learn."""
+        """Largest number of points, those of an earlier attempt included; exact unless the search learns."""
 
     @abstractmethod
     def propose(self) -> Iterator[Point]:

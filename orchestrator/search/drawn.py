@@ -20,7 +20,7 @@ class DrawnSearch(Search):
 
     @abstractmethod
     def share(self, name: str, draw: int) -> float:
-        """Where on the axis of that name a draw lies: a number in [0, 1), decided by the seed."""
+        """Place of a draw on the axis of that name: a number in [0, 1), decided by the seed."""
 
     @cached_property
     def num_points(self) -> int:

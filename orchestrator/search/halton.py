@@ -30,7 +30,7 @@ class HaltonSearch(DrawnSearch):
 
     @cached_property
     def _digit_maps(self) -> Mapping[str, list[list[int]]]:
-        """For each axis, one permutation of the base's digits per digit place, the lowest place first."""
+        """Draw one permutation of the base's digits per digit place, the lowest place first, for each axis."""
         from bert_core.counter_random import derive_key, permutation  # specs import this module, and load no numpy
 
         return {
@@ -48,6 +48,6 @@ def _num_digits(base: int) -> int:
 
 
 def _primes(number: int) -> list[int]:
-    """The first primes."""
+    """List the first `number` primes."""
     primes = (n for n in count(2) if all(n % divisor for divisor in range(2, n)))
     return list(islice(primes, number))

@@ -19,12 +19,12 @@ class TextSource(Section):
     )
     format: Literal["auto", "text", "jsonl", "parquet"] = identity(
         "auto",
-        "How a file is read: plain text with a blank line between documents, one JSON object a line, or Parquet.",
+        "Format of the files: plain text with a blank line between documents, one JSON object a line, or Parquet.",
     )
     text_field: str = identity("text", "The key or column that holds a document's text (JSONL, Parquet).")
     on_bad_record: OnBadRecord = identity(
         "error",
-        "What happens with a record that cannot be decoded: end the run, leave it out, or put U+FFFD for bad bytes.",
+        "Treatment of a record that cannot be decoded: end the run, leave it out, or put U+FFFD for bad bytes.",
     )
     max_documents: int | None = identity(
         None, "Read this many documents at most, in the files' order; all when left out.", unit="documents", ge=1

@@ -13,7 +13,7 @@ from orchestrator.specs.task import TaskSpec
 
 
 class ObjectiveSpec(Section):
-    """What the student learns from: a sum of losses by their weights, of which one at least is above 0."""
+    """Loss of the student: a sum of losses by their weights, of which one at least is above 0."""
 
     soft_targets_weight: float = identity(
         1.0,
@@ -37,7 +37,7 @@ class ObjectiveSpec(Section):
 
 
 class DistillExecutionSpec(Section):
-    """What the student's process gets; pretraining has an execution of its own."""
+    """Resources of the student's process; pretraining has an execution of its own."""
 
     cpus: float = execution(1.0, "Ray CPUs.", unit="CPUs", gt=0.0)
     gpus: float = execution(0.0, "Ray GPUs; a fraction shares one.", unit="GPUs", ge=0.0)
@@ -58,7 +58,7 @@ class DistillSpec(Spec):
         "pretraining says.",
         ge=1,
     )
-    objective: ObjectiveSpec = identity(ObjectiveSpec(), "What the student learns from.")
+    objective: ObjectiveSpec = identity(ObjectiveSpec(), "Loss of the student.")
     task: TaskSpec | None = identity(
         None, "The task that the teacher was fine-tuned for; the student trains on its texts."
     )
@@ -67,12 +67,12 @@ class DistillSpec(Spec):
         "Files of further texts that only the teacher answers: laid out as the task's own, though labels are not read "
         "and need not be there; for classes and numbers plain text too, a line each (`.txt`).",
     )
-    recipe: RecipeSpec = identity(RecipeSpec(), "How the student learns a task; it reads the teacher's tokens.")
+    recipe: RecipeSpec = identity(RecipeSpec(), "Recipe of a student of a task; it reads the teacher's tokens.")
     pretraining: PretrainSpec | None = identity(
-        None, "How the student of a pretrained model is trained, in place of a task, with the teacher's tokenizer."
+        None, "Training of the student of a pretrained model, in place of a task, with the teacher's tokenizer."
     )
     threads: int = identity(1, "Threads on CPUs, for a task; changes rounding, hence part of identity.", ge=1)
-    execution: DistillExecutionSpec = execution(DistillExecutionSpec(), "What the student's process gets.")
+    execution: DistillExecutionSpec = execution(DistillExecutionSpec(), "Resources of the student's process.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

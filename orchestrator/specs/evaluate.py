@@ -18,7 +18,7 @@ class EvaluateSpec(Spec):
     task: TaskSpec = identity(doc="The task.")
     split: Split = identity("validation", "The split that is scored.")
     rerank: str | None = identity(None, "A model fine-tuned on pairs, which scores the first hits again (retrieval).")
-    relevant_label: str | None = identity(None, "Of a classifier that reranks: the label that counts.")
+    relevant_label: str | None = identity(None, "Label that counts, where a classifier reranks.")
     num_candidates: int = identity(50, "First hits that are reranked.", unit="documents", ge=1)
     batch_size: int = execution(64, "Examples of a forward pass.", unit="examples", ge=1)
 

@@ -45,7 +45,7 @@ class Section(BaseModel):
 
 
 class Spec(Section):
-    """What a person asked for: one YAML file, one `kind`."""
+    """Request of a person for a run: one YAML file, one `kind`."""
 
     kind: str
     title: ClassVar[str] = ""

@@ -27,7 +27,9 @@ SPEC_KINDS: dict[str, type[AnySpec]] = {cls.model_fields["kind"].default: cls fo
 
 
 def load_spec(path: str | Path, overrides: Overrides = ()) -> AnySpec:
-    """The spec in a file, with overrides: `KEY=VALUE` texts (dotted keys, YAML values) or a mapping of dotted keys.
+    """Load the spec in a file and apply overrides.
+
+    Overrides are `KEY=VALUE` texts (dotted keys, YAML values) or a mapping of dotted keys.
 
     Raises: SpecError, naming file, line, field, value and what is allowed.
     """
@@ -85,7 +87,7 @@ def _read_with_bases(path: Path, above: tuple[Path, ...]) -> YamlDocument:
 
 
 def _lay_over_base(document: YamlDocument, at: KeyPath, path: Path, above: tuple[Path, ...]) -> None:
-    """Where the mapping at a place of the document `extends` a spec, take over that spec's values below its own."""
+    """Lay the mapping at a place of the document over the values of the spec that it `extends`, if it does."""
     part = problem_value(document.values, at)
     if not isinstance(part, dict) or "extends" not in part:
         return

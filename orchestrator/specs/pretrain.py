@@ -28,7 +28,7 @@ class Phase(Section):
 
 
 class ExecutionSpec(Section):
-    """How training is carried out; none of it changes the sequence of batches."""
+    """Execution of a pretraining; none of its fields changes the sequence of batches."""
 
     num_workers: int = execution(1, "Training processes; one GPU each when on GPUs.", ge=1)
     device: Literal["auto", "cpu", "gpu"] = execution("auto", "`auto` takes GPUs where the cluster has them.")
@@ -78,7 +78,7 @@ class PretrainSpec(Spec):
     )
     token_objective: TokenObjectiveName = identity(
         "masked_lm",
-        f"Which tokens are predicted: {', or '.join(o.summary for o in TOKEN_OBJECTIVES.values())}.",
+        f"Tokens that are predicted: {', or '.join(o.summary for o in TOKEN_OBJECTIVES.values())}.",
     )
     sentence_objective: SentenceObjectiveName = identity(
         "next_sentence",
@@ -91,10 +91,10 @@ class PretrainSpec(Spec):
     short_seq_prob: float = identity(0.1, "Share of shorter sequences.", unit="share", ge=0.0, le=1.0)
     mlm_probability: float = identity(0.15, "Share of tokens to predict.", unit="share", gt=0.0, lt=1.0)
     mask_unit: MaskUnit = identity(
-        "token", "What is masked at a time: tokens, whole words, or spans of 1 to 10 words (SpanBERT)."
+        "token", "Unit that is masked as one piece: tokens, whole words, or spans of 1 to 10 words (SpanBERT)."
     )
     mask_mix: tuple[float, float, float] = identity(
-        (0.8, 0.1, 0.1), "Of these, the shares turned to [MASK], to a random token, and kept."
+        (0.8, 0.1, 0.1), "Shares of the predicted tokens turned to [MASK], to a random token, and kept."
     )
 
     learning_rate: float = identity(1e-4, "Peak learning rate.", gt=0.0)
@@ -106,7 +106,7 @@ class PretrainSpec(Spec):
     precision: Precision = identity("fp32", "Arithmetic of forward and backward.")
     threads_per_worker: int = identity(1, "Threads of a CPU worker; changes rounding, hence part of identity.", ge=1)
 
-    execution: ExecutionSpec = execution(ExecutionSpec(), "How it is carried out.")
+    execution: ExecutionSpec = execution(ExecutionSpec(), "Execution of the run.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -151,7 +151,7 @@ class PretrainSpec(Spec):
         return self
 
     def _refuse_fields_of_other_objectives(self) -> None:
-        """See that no field has a value which the token objective never reads. Raises: ValueError."""
+        """Check that no field has a value which the token objective never reads. Raises: ValueError."""
         chosen, defaults = TOKEN_OBJECTIVES[self.token_objective], type(self).model_construct()
         for other in TOKEN_OBJECTIVES.values():
             for name in sorted(other.spec_fields - chosen.spec_fields):

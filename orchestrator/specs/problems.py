@@ -74,7 +74,7 @@ def place_of(path: KeyPath, places: Mapping[KeyPath, Place]) -> Place:
 
 
 def dotted(path: Sequence[str | int]) -> str:
-    """Dotted path, as people write it in overrides."""
+    """Join the parts of a path with dots, as in `recipe.seed`."""
     return ".".join(str(part) for part in path)
 
 

@@ -1,4 +1,4 @@
-"""How one model is fine-tuned."""
+"""Recipe of a fine-tuning."""
 
 from typing import Literal, Self
 
@@ -13,11 +13,11 @@ Context = Literal["sentence", "document"]
 
 
 UNFROZEN_FIELDS = ("unfreeze_every_epochs", "layer_learning_rate_decay")
-"""What only says something where the encoder learns."""
+"""Fields that only mean something where the encoder learns."""
 
 
 class RecipeSpec(Section):
-    """How one trial is trained; any of it can be an axis of the search."""
+    """Recipe of one trial; any of its fields can be an axis of the search."""
 
     init_from: str = identity("random", "A model to start from, or `random` weights.")
     tokenizer: str | None = identity(None, "Tokenizer for random weights; a model brings its own.")
@@ -32,7 +32,7 @@ class RecipeSpec(Section):
         False, "Only the head learns, on the encoder's outputs, which are computed once for all trials."
     )
     layer_pooling: PooledLayers = identity(
-        "last", "What the head reads: a layer's output, the last four's, or a learned mixture of all."
+        "last", "Input of the head: a layer's output, the last four's, or a learned mixture of all."
     )
     layer_learning_rate_decay: float = identity(
         1.0, "Each layer's learning rate is this times that of the layer above it; 1 for one rate.", gt=0.0, le=1.0
@@ -51,7 +51,7 @@ class RecipeSpec(Section):
     max_answer_length: int = identity(30, "Tokens of an answer at most (qa).", unit="tokens", ge=1)
     context: Context = identity(
         "sentence",
-        "What a window shows: a sentence alone, or as much of its document around it as fits, where the file marks "
+        "Text in a window: a sentence alone, or as much of its document around it as fits, where the file marks "
         "documents with `-DOCSTART-` (ner).",
     )
     token_decoder: TokenDecoder = identity(
@@ -64,7 +64,8 @@ class RecipeSpec(Section):
         None, "Width of those layers, both directions together; hidden_size when left out (ner).", ge=2
     )
     pooling: Pooling | None = identity(
-        None, "How tokens become one vector; as the model's folder says, else their mean, when left out (embedding)."
+        None,
+        "Pooling of tokens into one vector; the model folder's own, else the mean, when left out (embedding).",
     )
     temperature: float = identity(
         0.05, "Cosines are divided by this before the softmax over a batch (embedding, in_batch_negatives).", gt=0.0

@@ -14,7 +14,7 @@ from orchestrator.specs.fields import Section, Spec
 
 
 class Product(Enum):
-    """What a run leaves that a later stage of a pipeline can name."""
+    """Product of a run that a later stage of a pipeline can name."""
 
     TOKENIZER = auto()
     ENCODER = auto()

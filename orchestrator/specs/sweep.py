@@ -21,7 +21,7 @@ else:  # the lists decide which names there are
 
 
 class SweepExecutionSpec(Section):
-    """How trials share the machine."""
+    """Execution of a sweep: the trials' shares of the machine."""
 
     cpus_per_trial: float = execution(1.0, "Ray CPUs of a trial; fractions allowed.", unit="CPUs", gt=0.0)
     gpus_per_trial: float = execution(0.0, "Ray GPUs of a trial; fractions share one.", unit="GPUs", ge=0.0)
@@ -34,12 +34,12 @@ class SweepSpec(Spec):
 
     title: ClassVar[str] = "fine-tune over a search space"
     kind: Literal["sweep"] = identity("sweep", "Selects this kind of spec.")
-    task: TaskSpec = identity(doc="What is learnt, and from which files.")
-    recipe: RecipeSpec = identity(RecipeSpec(), "How a trial is trained where the space does not vary it.")
+    task: TaskSpec = identity(doc="The task that is learned, and its files.")
+    recipe: RecipeSpec = identity(RecipeSpec(), "Recipe of a trial, where the space does not vary it.")
     space: dict[str, AnyAxis | tuple[Scalar, ...]] = identity(
         {}, "Recipe fields to vary: a list of values, or choice, uniform, log_uniform, int_uniform."
     )
-    search: SearchName = identity("grid", "How points of the space are chosen.")
+    search: SearchName = identity("grid", "Algorithm that chooses the points of the space.")
     trials: int | None = identity(
         None,
         "Points of the space to try at most, each with every seed: a sweep has points × seeds trials. "
@@ -53,7 +53,7 @@ class SweepSpec(Spec):
     )
     scheduler: SchedulerName = identity("none", "Whether weak trials are ended early.")
     threads_per_trial: int = identity(1, "Threads of a trial on CPUs; changes rounding, hence part of identity.", ge=1)
-    execution: SweepExecutionSpec = execution(SweepExecutionSpec(), "How trials share the machine.")
+    execution: SweepExecutionSpec = execution(SweepExecutionSpec(), "Trials' shares of the machine.")
 
     @property
     def axes(self) -> dict[str, Axis]:

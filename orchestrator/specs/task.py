@@ -56,14 +56,14 @@ class TaskSpec(Section):
     )
     objective: Objective | None = identity(
         None,
-        "What the vectors of a pair are trained on and judged by: the cosine's distance from a score, finding each "
-        "text's partner among all those of a batch, or the pair's class (embedding).",
+        "Objective that a pair's vectors are trained on and judged by: the cosine's distance from a score, finding "
+        "each text's partner among all those of a batch, or the pair's class (embedding).",
     )
     score_range: tuple[float, float] | None = identity(
         None, "The least and the greatest score: unrelated and the same (embedding, objective cosine)."
     )
     label_separator: str = identity(
-        "|", "What names stand apart by in a column of labels that holds no lists (multi_label).", min_length=1
+        "|", "Text between the names in a column of labels that holds no lists (multi_label).", min_length=1
     )
     labels: tuple[str, ...] | None = identity(
         None, "All labels in order; those of the training split, sorted, when left out."
@@ -72,5 +72,5 @@ class TaskSpec(Section):
     max_train_examples: int | None = identity(None, "Train on the first so many examples.", unit="examples", ge=1)
     max_validation_examples: int | None = identity(None, "Validate on the first so many.", unit="examples", ge=1)
     on_bad_record: Literal["error", "skip"] = identity(
-        "error", "What a broken record does: end the run or be left out."
+        "error", "Treatment of a broken record: it ends the run, or is left out."
     )

@@ -46,7 +46,7 @@ _HELD: dict[Path, int] = {}
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file as its storage lists it."""
+    """Facts that a storage tells of one file: name, size, version."""
 
     key: str
     """Full name of the file on its file system."""

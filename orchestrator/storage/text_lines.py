@@ -68,7 +68,7 @@ def parse_line(line: str, number: int) -> dict[str, Any] | str:
 
 
 def check_has(key: str, values: dict[str, Any], number: int) -> None:
-    """See that the object of a line has a key. Raises: InputError, naming the line."""
+    """Check that the object of a line has a key. Raises: InputError, naming the line."""
     if key not in values:
         raise InputError(f"line {number}: no key {key!r}; it has: {', '.join(values)[:200] or 'none'}")
 

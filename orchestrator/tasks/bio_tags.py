@@ -17,7 +17,7 @@ def to_bio(tags: Sequence[str]) -> tuple[str, ...]:
 
 
 def find_bad_tag(tags: Sequence[str], known: Collection[str] | None) -> str | None:
-    """What is wrong with the first bad tag, in words: not BIO, or outside the tag set; None when all are good."""
+    """Say what is wrong with the first bad tag: not BIO, or outside the tag set; None when all are good."""
     for tag in tags:
         if known is not None and tag not in known:
             return f"tag {tag!r} is none of the labels {', '.join(known)}"

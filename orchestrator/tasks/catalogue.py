@@ -35,13 +35,13 @@ class KnownTask:
     choice_columns: tuple[str, ...] = ()
     label_column: str = ""
     header: bool = True
-    """Columns go by their number, from 0, in a file without a header."""
+    """Whether files have a header; without one, columns go by their number, from 0."""
     unanswerable: bool = False
     """Whether a question may have no answer (qa)."""
     gains: Mapping[str, float] = field(default_factory=dict)
     """Gain by the score in the file (retrieval)."""
     objective: Objective | None = None
-    """What the vectors of a pair are judged by (embedding)."""
+    """Objective that the vectors of a pair are judged by (embedding)."""
     score_range: tuple[float, float] | None = None
     """The least and the greatest score (embedding)."""
 

@@ -52,7 +52,7 @@ def keep_features(
     split: Split | None,
     make: Callable[[], Features[A]],
 ) -> Features[A]:
-    """What lies in the cache under a fingerprint, or what `make` gives, which then lies there."""
+    """Read features from the cache, or make them and keep them there."""
     folder = join(cache, fingerprint)
     kept: dict[str, Any] = {"split": split, "fingerprint": fingerprint, "path": folder}
     manifest = _read_manifest(folder)
@@ -65,7 +65,7 @@ def keep_features(
 
 
 def dataset_result(task: Task, features: Mapping[Split, Features[Any]]) -> DatasetResult:
-    """What is recorded of a task's data as it was used."""
+    """Describe a task's data for the registry, as it was used."""
     fingerprints = {split: made.fingerprint for split, made in features.items()}
     counts = {
         f"num_{split}_{name.removeprefix('num_')}": count

@@ -33,7 +33,7 @@ class FeatureOptions:
     max_query_length: int = 64
     """Tokens of a question at most."""
     context: Context = "sentence"
-    """What a window shows beside a sentence's own words."""
+    """Text in a window beside the sentence's own words."""
 
     @classmethod
     def of_recipe(cls, recipe: RecipeSpec) -> Self:
@@ -108,7 +108,7 @@ class Windows(Generic[A]):
     example_index: NDArray[np.int32]  # (W,), ascending
     head_arrays: A
     counts: Mapping[str, int]
-    """What was counted on the way, by names that begin with `num_`."""
+    """Counts made on the way, by names that begin with `num_`."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Features(Generic[A]):
         return np.diff(self.cu_seqlens)
 
     def token_index(self, windows: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Where the tokens of some windows stand in the flat arrays, laid end to end in the order asked for."""
+        """Places of some windows' tokens in the flat arrays, laid end to end in the order asked for."""
         starts, lengths = self.cu_seqlens[windows], self.lengths[windows]
         first = np.cumsum(lengths) - lengths
         return np.repeat(starts - first, lengths) + np.arange(lengths.sum())

@@ -111,7 +111,7 @@ def _is_given(spec: TaskSpec, name: str) -> bool:
 
 
 def _check_fields(spec: TaskSpec, task_type: AnyTaskType) -> None:
-    """See that the type has a use for every field that describes data. Raises: SpecError."""
+    """Check that the type has a use for every field that describes data. Raises: SpecError."""
     for name in sorted(DATA_FIELDS - task_type.spec_fields):
         if _is_given(spec, name):
             heads = [other.head for other in TASK_TYPES.values() if name in other.spec_fields]

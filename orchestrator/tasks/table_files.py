@@ -17,7 +17,7 @@ from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_decompressed, read_lines
 
 Row = tuple[str, tuple[object, ...]]
-"""Where a record stands, and its wanted columns."""
+"""Place of a record in its file, and the values of its wanted columns."""
 
 
 def read_rows(path: str, columns: tuple[str, ...], bad: BadRecords, header: bool = True) -> Iterator[Row]:

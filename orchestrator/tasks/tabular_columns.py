@@ -53,7 +53,7 @@ class CategoricalColumn:
 
 @dataclass(frozen=True)
 class TabularColumns:
-    """How columns become E numbers for the classifier.
+    """Rules by which columns become E numbers for the classifier.
 
     A number column gives two: how many standard deviations its value lies from the mean, and 1 where it is missing
     (the value then is the mean). A category column gives one for each category that is known, after one for a category
@@ -102,7 +102,7 @@ class TabularColumns:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """What `dataclasses.asdict` made of it, through JSON. Raises: TypeError, KeyError when it is something else."""
+        """Make columns of the values of `dataclasses.asdict`, through JSON. Raises: TypeError, KeyError for others."""
         return cls(
             tuple(NumericalColumn(**column) for column in values["numbers"]),
             tuple(CategoricalColumn(column["name"], tuple(column["categories"])) for column in values["categories"]),

@@ -38,9 +38,9 @@ class TextTable(Reader[T], Generic[T]):
     numerical_columns: tuple[str, ...] = ()
     categorical_columns: tuple[str, ...] = ()
     header: bool = True
-    """Columns go by their number, from 0, in a file without a header."""
+    """Whether files have a header; without one, columns go by their number, from 0."""
     labeled: bool = True
-    """Without labels their column is not read, nor need it be there, and a file may be plain text."""
+    """Whether labels are read; if not, their column need not be there, and a file may be plain text."""
 
     kind: ClassVar[type[Any]]
     """Class of the examples."""
@@ -73,7 +73,7 @@ class TextTable(Reader[T], Generic[T]):
 
     @abstractmethod
     def label_fields(self, value: object) -> Mapping[str, Any]:
-        """What an example says of its label, by field. Raises: ValueError, saying what is wrong with the value."""
+        """Make an example's fields of its label. Raises: ValueError, saying what is wrong with the value."""
 
 
 def present(label: object) -> object:

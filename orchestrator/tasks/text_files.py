@@ -21,7 +21,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclass
 class BadRecords:
-    """What becomes of records that cannot be used: the first one ends the reading, or each is left out and counted."""
+    """Records of a file that cannot be used: the first one ends the reading, or each is left out and counted."""
 
     path: str
     policy: Literal["error", "skip"]

@@ -1,1 +1,1 @@
-"""What every training shares: checkpoints on the storage, events on their way to the driver, the order of batches."""
+"""Common part of every training: checkpoints on the storage, events to the driver, the order of batches."""

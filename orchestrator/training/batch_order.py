@@ -1,4 +1,4 @@
-"""Which examples make up which batch: functions of (seed, epoch) and the examples' lengths, nothing else."""
+"""Order of batches and their examples: functions of (seed, epoch) and the examples' lengths, nothing else."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,15 +23,17 @@ class Schedule:
 
     @property
     def steps_per_epoch(self) -> int:
+        """Number of batches that an epoch's examples make."""
         return -(-self.num_examples // self.batch_size)
 
     @property
     def num_steps(self) -> int:
+        """Number of steps of the trial, at least one."""
         return max(1, round(self.epochs * self.steps_per_epoch))
 
     @property
     def evaluation_steps(self) -> tuple[int, ...]:
-        """Evenly spread, the last one at the end.
+        """Steps after which the trial is evaluated, evenly spread, the last one at its end.
 
         >>> Schedule(num_examples=100, batch_size=10, epochs=2.0, evaluations_per_epoch=2).evaluation_steps
         (5, 10, 15, 20)

@@ -59,7 +59,7 @@ class Checkpoints:
     def save(self, step: int, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any]) -> CheckpointEvent:
         """Write a checkpoint, then the pointer file, then delete the checkpoints that are too old.
 
-        Raises: RunStoppedError where a newer attempt has taken over the run.
+        Raises: RunStoppedError where a newer attempt of the run has superseded this one.
         """
         self._refuse_if_superseded()
         path = join(self.run_folder, FOLDER, f"step-{step:08d}-attempt-{self.attempt}")

@@ -36,11 +36,11 @@ class EventQueue:
         return events
 
     def num_put(self) -> int:
-        """How many events have arrived; what the caller put before is among them, since its calls keep their order."""
+        """Number of events that have arrived; the caller's own are among them, since its calls keep their order."""
         return self._num_taken + len(self._events)
 
     def num_confirmed(self) -> int:
-        """How many events, from the first on, are recorded."""
+        """Number of events, from the first on, that are recorded."""
         return self._num_confirmed
 
 

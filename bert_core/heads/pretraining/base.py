@@ -25,7 +25,7 @@ class PretrainingLabels:
     masked_positions: Tensor
     """(P,) positions whose tokens were hidden, ascending, into T"""
     masked_labels: Tensor
-    """(P,) the tokens that were hidden"""
+    """(P,) the token ids that stood there before masking"""
     sentence_labels: Tensor
     """(B,) the label of each pair of segments, 0 or 1"""
 

@@ -47,7 +47,7 @@ class MaskedLMHead(ObjectiveHead[VocabularyHead]):
     module_name = "prediction"
 
     def build(self, config: BertConfig) -> VocabularyHead:
-        """Every model has this head."""
+        """Build the head, which every model has."""
         return VocabularyHead(config)
 
     def loss_sums(

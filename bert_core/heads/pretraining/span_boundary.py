@@ -36,7 +36,10 @@ class SpanBoundaryLayers(nn.Module):
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, hidden: Tensor, masked_positions: Tensor, masked_labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Input of the output matrix, and the labels: (T, H), (P,), (P,) → (P', E), (P',)."""
+        """Compute the vectors that the output matrix multiplies, and their labels: (T, H), (P,), (P,) → (P', E), (P',).
+
+        There is one for each masked position among the first `_LONGEST` of its run.
+        """
         left, right, place = span_borders(masked_positions)
         kept = (place < _LONGEST).nonzero().squeeze(1)  # (P',)
         left, right, place = left[kept], right[kept], place[kept]
@@ -70,7 +73,7 @@ class SpanBoundaryHead(ObjectiveHead[SpanBoundaryLayers]):
 
 
 def span_borders(masked_positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """For each masked position: the token before its run, the token after its run, its place in the run, (P,) each.
+    """Find the run of each masked position: the token before it, the token after it, the place in it, (P,) each.
 
     The first and the last token of a sequence are never masked, so a run has a token on both sides.
 

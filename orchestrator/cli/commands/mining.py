@@ -23,10 +23,14 @@ from orchestrator.cli.output import status_line
     help="The split whose queries are asked.",
 )
 @click.option(
-    "--negatives", type=click.IntRange(1), default=1, show_default=True, help="For each relevant document of a query."
+    "--negatives",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Other documents for each relevant one of a query.",
 )
 @click.option(
-    "--candidates", type=click.IntRange(1), default=50, show_default=True, help="First hits that these come from."
+    "--candidates", type=click.IntRange(1), default=50, show_default=True, help="First hits that the others come from."
 )
 @click.option("-o", "--output", metavar="FILE", help="Write there instead of to stdout.")
 def mine(

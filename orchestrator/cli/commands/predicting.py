@@ -24,7 +24,7 @@ _VECTOR_FILES = ("", ".json", ".jsonl", ".npy")
 
 
 def _lines_and_workers(command: F) -> F:
-    """FILE, `--workers` and `--gpus-per-worker`."""
+    """Add the argument FILE and the options `--workers` and `--gpus-per-worker` to a command."""
     for option in (
         click.option(
             "--gpus-per-worker",
@@ -32,7 +32,7 @@ def _lines_and_workers(command: F) -> F:
             type=click.FloatRange(0),
             default=0.0,
             show_default=True,
-            help="Of each worker, beside one CPU.",
+            help="GPUs of each worker, beside one CPU.",
         ),
         click.option(
             "--workers",

@@ -35,7 +35,7 @@ def fill_mask(model: str, text: str, top_k: int, form: str | None, output: str |
 @click.argument("second", metavar="B")
 @reading_options
 def next_sentence(model: str, first: str, second: str, form: str | None, output: str | None) -> None:
-    """How likely the text B follows the text A."""
+    """Tell how likely the text B follows the text A."""
     from orchestrator.inference import pretraining_heads
     from orchestrator.models.resolve import resolve_model
 

@@ -1,4 +1,4 @@
-"""What commands that read the registry share: opening it, and its tables as plain values."""
+"""Reading the registry in commands: opening it, and its tables as plain values."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any

@@ -57,7 +57,7 @@ def run(spec_path: str, overrides: tuple[str, ...], name: str | None, dry_run: b
 @overrides_argument
 @reading_options
 def plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: str | None) -> int:
-    """What a spec needs, before anything is started.
+    """Show what a spec needs, before anything is started.
 
     Steps, resources, memory, disk. What cannot run is refused: on the cluster of --address, else on this machine.
     """

@@ -19,7 +19,7 @@ _COUNTS_SHOWN = ("num_documents", "num_tokens", "num_bad_records")
 
 @click.group(cls=GlobalOptionsGroup)
 def runs() -> None:
-    """What was run, and how it went. RUN is the id of a run, or the first characters of it."""
+    """Show what was run, and how it went. RUN is the id of a run, or the first characters of it."""
 
 
 @runs.command("list", example="orchestrator runs list --limit 5")

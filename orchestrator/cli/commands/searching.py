@@ -20,12 +20,12 @@ _SHOWN_CHARACTERS = 100
 
 
 def reranking_options(command: F) -> F:
-    """`--rerank`, `--relevant` and `--candidates`."""
+    """Add the options `--rerank`, `--relevant` and `--candidates` to a command."""
     for option in (
         click.option(
             "--candidates", type=click.IntRange(1), default=50, show_default=True, help="First hits that are reranked."
         ),
-        click.option("--relevant", metavar="LABEL", help="Of a classifier that reranks: the label that counts."),
+        click.option("--relevant", metavar="LABEL", help="Label that counts, where a classifier reranks."),
         click.option("--rerank", metavar="MODEL", help="Score the first hits again by a model fine-tuned on pairs."),
     ):
         command = option(command)
@@ -33,7 +33,7 @@ def reranking_options(command: F) -> F:
 
 
 def reranking_of(model: str | None, relevant: str | None, candidates: int, settings: "Settings") -> "Reranking | None":
-    """What these options ask for."""
+    """Turn the options into a `Reranking`; None without --rerank."""
     from orchestrator.errors import InputError
     from orchestrator.models.resolve import resolve_model
 
@@ -54,7 +54,7 @@ def reranking_of(model: str | None, relevant: str | None, candidates: int, setti
 @click.argument("model", metavar="MODEL")
 @click.argument("queries", metavar="[QUERY ...]", nargs=-1)
 @click.option("--documents", metavar="FILE", help="Text, one document a line, or JSONL with text, title, _id.")
-@click.option("--index", metavar="DIR", help="Where the documents' vectors are; built there if there is none.")
+@click.option("--index", metavar="DIR", help="Folder of the documents' vectors; built there if there is none.")
 @click.option("--approximate", is_flag=True, help="Build a graph, for millions of documents; needs the extra `search`.")
 @click.option("--top-k", type=click.IntRange(1), default=10, show_default=True, help="Documents for each query.")
 @reranking_options

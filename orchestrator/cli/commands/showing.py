@@ -70,7 +70,7 @@ def show(
     form: str | None,
     output: str | None,
 ) -> None:
-    """What a model will read.
+    """Show what a model will read.
 
     FILE...: the first documents, one sentence on a line. SPEC.yaml: training examples of a pretraining spec as its run
     will see them, with the label of their segments and the true token beside each hidden one. All numbers begin at 0.

@@ -32,7 +32,7 @@ def inspect(
     form: str | None,
     output: str | None,
 ) -> None:
-    """What each file gives: documents, sentences, words, bad records.
+    """Show what each file gives: documents, sentences, words, bad records.
 
     FILE: files, folders or globs, URIs too; packed as .gz, .xz or .zst. Broken records are counted; they never stop it.
     """
@@ -70,14 +70,14 @@ def tokenizer() -> None:
 
 @tokenizer.command(example="orchestrator tokenizer train data --vocab-size 8000 --to tokenizers/wiki")
 @source_options
-@click.option("--to", "folder", metavar="FOLDER", required=True, help="Where tokenizer.json and the like go.")
+@click.option("--to", "folder", metavar="FOLDER", required=True, help="Folder for tokenizer.json and the like.")
 @click.option(
     "--model",
     "algorithm",
     type=click.Choice(["wordpiece", "byte_bpe", "unigram"]),
     default="wordpiece",
     show_default=True,
-    help="As in BERT, RoBERTa, ALBERT.",
+    help="Algorithm: as in BERT, RoBERTa, ALBERT.",
 )
 @click.option(
     "--vocab-size", type=click.IntRange(100, 1_000_000), default=30522, show_default=True, help="Entries in all."
@@ -155,7 +155,7 @@ def report(
     form: str | None,
     output: str | None,
 ) -> None:
-    """How well a tokenizer fits some text.
+    """Show how well a tokenizer fits some text.
 
     Pieces per word (fertility), unknown tokens per word, characters per token.
     """

@@ -33,9 +33,9 @@ class Batch:
 
     seqs: PackedSequences
     targets: Tensor
-    """What `HeadTraining.targets` gives, as float32 or int64."""
+    """Targets from `HeadTraining.targets`, float32 or int64."""
     windows: NDArray[np.int64]
-    """(W,) which windows of the features these are."""
+    """(W,) numbers of this batch's windows within the split's features."""
     tabular_features: Tensor | None = None
     """(W, E) the numbers beside the text, for a head that reads some."""
 
@@ -45,12 +45,12 @@ A = TypeVar("A", bound=HeadArrays)
 
 
 class HeadTraining(ABC, Generic[M, A]):
-    """How a model with one kind of head is built, trained and read."""
+    """Contract of a head in training: how its model is built, trained and read."""
 
     model_type: type[M]
     """Class of the model."""
     problem_type: ClassVar[ProblemType | None] = None
-    """What the model's configuration calls the problem, as transformers does."""
+    """Name of the problem in the model's configuration, as transformers has it."""
     gives_token_outputs: ClassVar[bool] = False
     """Whether logits have a row for each token, (T, …), else for each window, (W, …)."""
     gives_vectors: ClassVar[bool] = False
@@ -74,7 +74,7 @@ class HeadTraining(ABC, Generic[M, A]):
         """Set what the outputs of a loaded model are compared by. Raises: SpecError when the model cannot."""
 
     def check_objective(self, folder: Path, objective: Objective | None) -> None:
-        """See that the model of a folder can be asked for an objective, without loading it. Raises: SpecError."""
+        """Check that the model of a folder can be asked for an objective, without loading it. Raises: SpecError."""
 
     def recognizes(self, folder: Path, config: BertConfig, architectures: Sequence[str]) -> bool:
         """Whether a model folder made elsewhere, whose configuration names these classes, has this head."""
@@ -84,10 +84,7 @@ class HeadTraining(ABC, Generic[M, A]):
 
     @abstractmethod
     def targets(self, features: Features[A], windows: NDArray[np.int64], tokens: NDArray[np.int64]) -> Array:
-        """What the model should give for some windows, whose tokens stand at `tokens`; floats stay floats.
-
-        Unknown labels are -100 or NaN.
-        """
+        """Targets of some windows, whose tokens stand at `tokens`; an unknown label is -100, or NaN among floats."""
 
     def tabular_features(self, features: Features[A], windows: NDArray[np.int64]) -> NDArray[np.float32] | None:
         """The numbers that the head reads beside the text of each window, (W, E)."""
@@ -109,7 +106,7 @@ class HeadTraining(ABC, Generic[M, A]):
     def soft_loss(
         self, logits: Tensor, teacher_logits: Tensor, features: Features[A], batch: Batch, temperature: float
     ) -> Tensor:
-        """How far a student's logits are from its teacher's, of the same shape: a mean, scalar."""
+        """Mean distance of a student's logits from its teacher's, which have the same shape: scalar."""
 
     # A whole split
 

@@ -53,7 +53,7 @@ class EmbeddingHead(HeadTraining[DualEncoder, PairArrays]):
             model.set_objective(objective)
 
     def check_objective(self, folder: Path, objective: Objective | None) -> None:
-        """See that classes are asked of a model with a classifier of pairs. Raises: SpecError."""
+        """Check that classes are asked of a model with a classifier of pairs. Raises: SpecError."""
         if objective is not None:
             check_classifier(objective, (folder / CLASSIFIER_FILE).exists())
 
@@ -70,7 +70,7 @@ class EmbeddingHead(HeadTraining[DualEncoder, PairArrays]):
         return model.packed_logits(batch.seqs).float()
 
     def loss(self, model: DualEncoder, logits: Tensor, batch: Batch) -> Tensor:
-        """The objective's loss."""
+        """Compute the objective's mean loss over the batch's pairs: scalar."""
         return model.compute_loss(logits, batch.targets)
 
     def soft_loss(

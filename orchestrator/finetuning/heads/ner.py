@@ -48,7 +48,7 @@ class NerHead(HeadTraining[BertForTokenClassification, NerArrays]):
         return features.head_arrays.token_labels[tokens]
 
     def logits(self, model: BertForTokenClassification, batch: Batch) -> Tensor:
-        """Tag logits, (T, C)."""
+        """Logits of each token's tag: (T, C)."""
         return model.packed_logits(batch.seqs).float()
 
     def loss(self, model: BertForTokenClassification, logits: Tensor, batch: Batch) -> Tensor:

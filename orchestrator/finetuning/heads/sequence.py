@@ -1,4 +1,4 @@
-"""What the heads on a sequence's [CLS] share: logits, and a label for each window.
+"""Common part of the heads on a sequence's [CLS]: logits, and a label for each window.
 
 Shapes: W windows, C classes, E numbers beside the text.
 """
@@ -31,5 +31,5 @@ class SequenceHead(HeadTraining[BertForSequenceClassification, TextArrays]):
         return None if numbers is None else numbers[features.example_index[windows]]
 
     def logits(self, model: BertForSequenceClassification, batch: Batch) -> Tensor:
-        """Class logits, (W, C)."""
+        """Logits of each window's class: (W, C)."""
         return model.packed_logits(batch.seqs, batch.tabular_features).float()

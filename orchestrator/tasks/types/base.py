@@ -37,7 +37,7 @@ A = TypeVar("A", bound=HeadArrays)
 
 @dataclass(frozen=True, kw_only=True)
 class TaskDefinition:
-    """What is to be predicted, and which score ranks. A fine-tuned model knows this much of its task."""
+    """Definition of a task: what is predicted, which score ranks. A fine-tuned model knows this much of its task."""
 
     id: str
     type: "AnyTaskType"
@@ -48,7 +48,7 @@ class TaskDefinition:
     unanswerable: bool = False
     """Whether a question may have no answer."""
     objective: Objective | None = None
-    """What the vectors of a pair of texts are judged by (embedding)."""
+    """Objective that the vectors of a pair of texts are judged by (embedding)."""
     columns: TabularColumns = NO_COLUMNS
     """A person's own columns beside the text, and how the model reads them."""
 
@@ -82,13 +82,13 @@ class TaskType(ABC, Generic[E, P, A]):
     recipe_fields: ClassVar[frozenset[str]] = frozenset()
     """Fields of a recipe that are made for this type; types that do not list them refuse them."""
     purpose: ClassVar[str]
-    """What the type's recipe fields are for, in words: "it is for {purpose} ({head})" is the reason of a refusal."""
+    """Purpose of the type's recipe fields, in words: "it is for {purpose} ({head})" is the reason of a refusal."""
     feature_options: ClassVar[tuple[str, ...]] = ()
     """Fields of `FeatureOptions` that decide the windows, beside `max_seq_length`."""
     request_keys: ClassVar[tuple[str, ...]] = ()
     """Keys of a request that `example_of` reads, beside the names of own columns."""
     reason_not_learned: ClassVar[str] = ""
-    """Why no model is fine-tuned for the type, with what to do instead; empty for a type that is learned."""
+    """Reason why no model is fine-tuned for the type, with what to do instead; empty for a type that is learned."""
     splits_long_examples: ClassVar[bool] = False
     """Whether an example that is longer than a window becomes several windows."""
     usual_max_seq_length: ClassVar[int | None] = None
@@ -109,7 +109,7 @@ class TaskType(ABC, Generic[E, P, A]):
         return spec.files
 
     def check_spec(self, spec: TaskSpec) -> None:
-        """See that the spec of a person's own task says what the type needs. Raises: SpecError."""
+        """Check that the spec of a person's own task says what the type needs. Raises: SpecError."""
 
     @abstractmethod
     def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> Reader[E]:
@@ -132,7 +132,7 @@ class TaskType(ABC, Generic[E, P, A]):
         return ()
 
     def check_labels(self, labels: tuple[str, ...]) -> None:
-        """See that labels can be told apart. Raises: SpecError."""
+        """Check that labels can be told apart. Raises: SpecError."""
         if len(labels) < 2 or len(set(labels)) < len(labels):
             raise SpecError(f"task.labels {', '.join(labels)}: at least two labels, each once, can be told apart")
 
@@ -193,10 +193,10 @@ class TaskType(ABC, Generic[E, P, A]):
 
     @abstractmethod
     def decisions(self, prediction: P) -> Sequence[object]:
-        """What two predictions have in common or not, without the probabilities behind it: for words each tag."""
+        """List the parts of a prediction that are the same in another one or not, without probabilities: each tag."""
 
     def agreement(self, first: Sequence[P], second: Sequence[P]) -> float:
-        """How alike two models' predictions for the same examples are: the share of equal decisions."""
+        """Share of equal decisions in two models' predictions for the same examples."""
         one, other = ([part for prediction in side for part in self.decisions(prediction)] for side in (first, second))
         return fmean(part == its for part, its in zip(one, other, strict=True))
 

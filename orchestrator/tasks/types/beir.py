@@ -77,7 +77,7 @@ class RetrievalReader(Reader[QueryExample]):
         return texts
 
     def _gain(self, score: object) -> float:
-        """NaN for what is none."""
+        """Gain of a judgment; NaN where it is no number."""
         if self.gains is not None:
             return self.gains.get(str(score), math.nan)
         try:

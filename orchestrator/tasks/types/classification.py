@@ -49,7 +49,7 @@ class ClassificationTable(TextTable[ClassificationExample]):
     kind = ClassificationExample
 
     def label_fields(self, value: object) -> Mapping[str, str]:
-        """The class's name."""
+        """Make the example's label: the name of its class."""
         label = label_text(present(value))
         if self.classes is None:
             return {"label": label}
@@ -131,7 +131,7 @@ class Classification(TextType[ClassificationExample, ClassPrediction]):
         learned: Sequence[ClassificationExample],
         examples: Sequence[ClassificationExample],
     ) -> list[ClassPrediction]:
-        """The most frequent class."""
+        """Predict the class that is most frequent in training, for every example."""
         counts = Counter(str(example.label) for example in learned)
         return [ClassPrediction(max(task.labels, key=lambda label: counts[label]))] * len(examples)
 
@@ -145,7 +145,7 @@ class Classification(TextType[ClassificationExample, ClassPrediction]):
         }
 
     def decisions(self, prediction: ClassPrediction) -> Sequence[object]:
-        """The class."""
+        """List the predicted class alone."""
         return [prediction.label]
 
     def answer(self, task: TaskDefinition, prediction: ClassPrediction) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class Classification(TextType[ClassificationExample, ClassPrediction]):
         return {"label": prediction.label, "probabilities": probabilities}
 
     def relevance(self, task: TaskDefinition, label: str | None, folder: str) -> Callable[[ClassPrediction], float]:
-        """The probability of the class that marks a document as relevant."""
+        """Return a function that scores a prediction by the probability of the class that means relevant."""
         if label is None or label not in task.labels:
             wrong = "" if label is None else f", and {label!r} is none of them"
             raise InputError(

@@ -36,7 +36,7 @@ class ConllReader(Reader[NerExample]):
     tags: tuple[str, ...] | None = None
     """The tag set; None takes every BIO tag."""
     labeled: bool = True
-    """Without labels only the first column is read."""
+    """Whether tags are read; if not, only the first column is."""
 
     def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
         """The file's sentences in order, tags as BIO."""

@@ -34,7 +34,7 @@ _NO_HEAD = "an embedding has no head above its encoder"
 
 @dataclass(frozen=True)
 class PairArrays(HeadArrays):
-    """What is known of pairs of texts; the windows of a pair are its two texts."""
+    """Labels of pairs of texts; the windows of a pair are its two texts."""
 
     are_windows_grouped = True
 
@@ -44,7 +44,7 @@ class PairArrays(HeadArrays):
 
 @dataclass(frozen=True)
 class _Judgment:
-    """How pairs are read, labeled and judged by one objective."""
+    """Rules by which one objective's pairs are read, labeled and judged."""
 
     judge: AnyTaskType
     reader: Callable[[TaskSpec, tuple[str, ...] | None], Reader[TextExample]]
@@ -95,7 +95,7 @@ class Embedding(TaskType[TextExample, Any, PairArrays]):
     usual_objective = "cosine"
 
     def check_spec(self, spec: TaskSpec) -> None:
-        """See that the spec says what its pairs are. Raises: SpecError."""
+        """Check that the spec says what its pairs are. Raises: SpecError."""
         check_text_columns(spec)
         if len(spec.text_columns) != 2:
             raise SpecError("task.text_columns: name the two columns whose texts make a pair")
@@ -125,7 +125,7 @@ class Embedding(TaskType[TextExample, Any, PairArrays]):
         return _CLASSIFICATION.find_labels(examples)
 
     def refused_recipe_fields(self, objective: Objective | None) -> Mapping[str, str]:
-        """What concerns a head above the encoder; the temperature, where no partners are found."""
+        """Fields of a head above the encoder, with the reason; the temperature, where no partners are found."""
         refused = dict.fromkeys(("freeze_encoder", "unfreeze_every_epochs", "layer_pooling"), _NO_HEAD)
         if objective not in (None, "in_batch_negatives"):
             refused["temperature"] = (
@@ -164,7 +164,7 @@ class Embedding(TaskType[TextExample, Any, PairArrays]):
         return "spearman" if objective == "cosine" else _judgment(objective).judge.default_metric(None)
 
     def metric_names(self, task: TaskDefinition) -> tuple[str, ...]:
-        """Those of the judging type."""
+        """Names of the judging type's scores."""
         return _judgment(task.objective).judge.metric_names(task)
 
     def score(

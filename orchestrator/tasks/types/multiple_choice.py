@@ -56,7 +56,7 @@ class ChoiceArrays(HeadArrays):
     are_windows_grouped = True
 
     labels: Array = field(metadata=PER_EXAMPLE)
-    """(N,) int32, -100 where unknown."""
+    """(N,) int32: the right choice's place, from 0; -100 where it is not known."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArr
     request_keys = ("text", "choices")
 
     def check_spec(self, spec: TaskSpec) -> None:
-        """See that the spec names columns of text and of choices. Raises: SpecError."""
+        """Check that the spec names columns of text and of choices. Raises: SpecError."""
         check_text_columns(spec)
         if len(spec.choice_columns) < 2:
             raise SpecError("task.choice_columns: name the two or more columns that hold the choices")
@@ -182,7 +182,7 @@ class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArr
         }
 
     def decisions(self, prediction: ChoicePrediction) -> Sequence[object]:
-        """The place."""
+        """List the place of the predicted choice alone."""
         return [prediction.choice]
 
     def example_of(self, task: TaskDefinition, request: Request) -> MultipleChoiceExample:

@@ -64,7 +64,7 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays]):
         return complete_tag_set({tag for example in examples for tag in example.tags})
 
     def check_labels(self, labels: tuple[str, ...]) -> None:
-        """See that labels are BIO tags. Raises: SpecError."""
+        """Check that labels are BIO tags. Raises: SpecError."""
         super().check_labels(labels)
         if "O" not in labels or not all(is_bio(label) for label in labels):
             raise SpecError(
@@ -104,7 +104,7 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays]):
     def baseline(
         self, task: TaskDefinition, learned: Sequence[NerExample], examples: Sequence[NerExample]
     ) -> list[TagsPrediction]:
-        """`O` for every word."""
+        """Predict the tag `O` for every word."""
         return [TagsPrediction(("O",) * len(example.words)) for example in examples]
 
     def row(self, task: TaskDefinition, example: NerExample, prediction: TagsPrediction) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays]):
         }
 
     def decisions(self, prediction: TagsPrediction) -> Sequence[object]:
-        """Each word's tag."""
+        """List the predicted tag of each word."""
         return prediction.tags
 
     def parse_text(self, line: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from orchestrator.tasks.types.conll import NerExample
 
 @dataclass(frozen=True)
 class NerArrays(HeadArrays):
-    """Where words begin, and their tags. T tokens, K words, N examples."""
+    """First tokens of words, and the words' tags. T tokens, K words, N examples."""
 
     token_labels: NDArray[np.int32] = field(metadata=PER_TOKEN)
     """(T,) tag numbers on first sub-tokens, -100 elsewhere and where tags are not known."""

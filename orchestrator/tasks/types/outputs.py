@@ -14,13 +14,13 @@ from orchestrator.tasks.types.base import Outputs, TaskDefinition
 
 
 def check_length(outputs: Outputs, expected: int, unit: str) -> None:
-    """See that there is an output for each unit. Raises: DataError."""
+    """Check that there is an output for each unit. Raises: DataError."""
     if len(outputs) != expected:
         raise DataError(f"{len(outputs)} outputs for {expected} {unit}s; there must be one for each")
 
 
 def check_classes(task: TaskDefinition, features: Features[Any], logits: Array) -> None:
-    """See that logits are (N, C). Raises: DataError."""
+    """Check that logits are (N, C). Raises: DataError."""
     check_length(logits, features.num_examples, "example")
     if logits.shape[1:] != (len(task.labels),):
         raise DataError(f"logits have the shape {logits.shape}; task {task.id} has {len(task.labels)} classes")

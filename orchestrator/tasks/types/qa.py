@@ -62,7 +62,7 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays]):
     usual_max_seq_length = 384
 
     def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> SquadReader:
-        """SQuAD's JSON."""
+        """Return a reader of SQuAD's JSON."""
         return SquadReader()
 
     def has_unanswerable(self, examples: Iterable[QaExample]) -> bool:
@@ -138,7 +138,7 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays]):
         }
 
     def decisions(self, prediction: AnswerPrediction) -> Sequence[object]:
-        """The answer's text."""
+        """List the text of the predicted answer alone."""
         return [prediction.text]
 
     def tune_null_threshold(

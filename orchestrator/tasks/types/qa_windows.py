@@ -23,7 +23,7 @@ _Passage = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 @dataclass(frozen=True)
 class QaArrays(HeadArrays):
-    """Where answers stand, and which characters of the passage tokens cover. T tokens, W windows."""
+    """Places of answers, and the characters of the passage that tokens cover. T tokens, W windows."""
 
     start_positions: NDArray[np.int32] = field(metadata=PER_WINDOW)
     """(W,) the answer's first token within the window; 0, the [CLS], where the window lacks the answer."""

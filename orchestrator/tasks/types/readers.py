@@ -1,4 +1,4 @@
-"""What every task type's examples and readers have in common."""
+"""Common part of every task type's examples and readers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator

@@ -44,7 +44,7 @@ class RegressionTable(TextTable[RegressionExample]):
     kind = RegressionExample
 
     def label_fields(self, value: object) -> Mapping[str, float]:
-        """The number."""
+        """Make the example's label: a number."""
         return {"value": self.value_of(present(value))}
 
     def value_of(self, label: object) -> float:
@@ -71,7 +71,7 @@ class Regression(TextType[RegressionExample, ValuePrediction]):
         return RegressionTable(**table_columns(spec))
 
     def label_array(self, task: TaskDefinition, examples: Sequence[RegressionExample]) -> Array:
-        """The values, (N,) float32."""
+        """Labels of the examples: their values, (N,) float32."""
         return np.array([math.nan if e.value is None else e.value for e in examples], dtype=np.float32)
 
     def decode(
@@ -100,7 +100,7 @@ class Regression(TextType[RegressionExample, ValuePrediction]):
     def baseline(
         self, task: TaskDefinition, learned: Sequence[RegressionExample], examples: Sequence[RegressionExample]
     ) -> list[ValuePrediction]:
-        """The mean value."""
+        """Predict the mean value of the training examples, for every example."""
         return [ValuePrediction(fmean(example.value or 0.0 for example in learned))] * len(examples)
 
     def row(self, task: TaskDefinition, example: RegressionExample, prediction: ValuePrediction) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class Regression(TextType[RegressionExample, ValuePrediction]):
         return {"prediction": prediction.value, "gold": example.value, "error": error}
 
     def decisions(self, prediction: ValuePrediction) -> Sequence[object]:
-        """The value."""
+        """List the predicted value alone."""
         return [prediction.value]
 
     def agreement(self, first: Sequence[ValuePrediction], second: Sequence[ValuePrediction]) -> float:
@@ -117,11 +117,11 @@ class Regression(TextType[RegressionExample, ValuePrediction]):
         return regression_metrics(*([one.value for one in side] for side in (first, second)))["pearson"]
 
     def answer(self, task: TaskDefinition, prediction: ValuePrediction) -> dict[str, Any]:
-        """The value."""
+        """Answer a request with the predicted value."""
         return {"value": prediction.value}
 
     def relevance(self, task: TaskDefinition, label: str | None, folder: str) -> Callable[[ValuePrediction], float]:
-        """The value itself."""
+        """Return a function that scores a prediction by its value."""
         if label is not None:
-            raise InputError(f"{folder} gives a score and has no label {label!r}; leave relevant out")
+            raise InputError(f"{folder} gives a score and has no label {label!r}; leave the label out")
         return lambda prediction: prediction.value

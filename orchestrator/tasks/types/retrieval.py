@@ -50,7 +50,7 @@ class Retrieval(TaskType[JudgedQuery, RankingPrediction, HeadArrays]):
     purpose = "collections of documents"
     arrays_type = HeadArrays
     spec_fields = frozenset()
-    reason_not_learned = "a retrieval task is evaluated, not learnt; learn pairs with head: embedding"
+    reason_not_learned = "a retrieval task is evaluated, not learned; learn pairs with head: embedding"
 
     def find_files(self, spec: TaskSpec) -> Mapping[Split, str]:
         """The files of judgments that the spec names or that its folder has."""
@@ -63,13 +63,13 @@ class Retrieval(TaskType[JudgedQuery, RankingPrediction, HeadArrays]):
         return files
 
     def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> RetrievalReader:
-        """The collection in the spec's folder."""
+        """Return the reader of the collection (documents, queries, judgments) that lies in the spec's folder."""
         return find_collection(spec.id, spec.folder, None if known is None else known.gains)
 
     def windows(
         self, task: TaskDefinition, examples: Sequence[JudgedQuery], tokenizer: Tokenizer, options: FeatureOptions
     ) -> Windows[HeadArrays]:
-        """Refused: queries and documents are embedded one by one. Raises: InputError."""
+        """Refuse windows: queries and documents are embedded one by one. Raises: InputError."""
         raise InputError(f"task {task.id} is searched, not classified; evaluate an encoder on it")
 
     def decode(
@@ -115,7 +115,7 @@ class Retrieval(TaskType[JudgedQuery, RankingPrediction, HeadArrays]):
         return [prediction.documents]
 
     def example_of(self, task: TaskDefinition, request: Request) -> JudgedQuery:
-        """Refused: a query is not classified but searched for. Raises: InputError."""
+        """Refuse a request: a query is not classified but searched for. Raises: InputError."""
         raise InputError("this model finds a text's partner among others; ask it with `embed` or `search`")
 
     def answer(self, task: TaskDefinition, prediction: RankingPrediction) -> dict[str, Any]:

@@ -23,9 +23,9 @@ from orchestrator.errors import SpecError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import PER_TOKEN, FeatureOptions, Features, HeadArrays, Windows
-from orchestrator.tasks.tables import read_rows
+from orchestrator.tasks.table_files import read_rows
+from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords
-from orchestrator.tasks.text_tables import are_texts
 from orchestrator.tasks.token_windows import cumulative, fill_windows
 from orchestrator.tasks.types.base import DecodingOptions, Outputs, TaskDefinition, TaskType
 from orchestrator.tasks.types.outputs import check_length
@@ -59,7 +59,7 @@ class SentencesPrediction:
 
 @dataclass(frozen=True)
 class SentenceArrays(HeadArrays):
-    """Where sentences begin, and whether they matter. T tokens."""
+    """Starts of sentences among the T tokens, and labels of those that matter."""
 
     is_sentence_start: NDArray[np.bool_] = field(metadata=PER_TOKEN)
     """(T,) whether the token is the [CLS] of a sentence; that of a query is none."""

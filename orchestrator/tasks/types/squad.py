@@ -34,7 +34,7 @@ class SquadReader(Reader[QaExample]):
     """Reads questions; an answer that does not stand where it says is taken from its nearest occurrence."""
 
     labeled: bool = True
-    """Without labels no answer is read."""
+    """Whether answers are read."""
 
     def read(self, path: str, bad: BadRecords) -> Iterator[QaExample]:
         """The file's questions in order; unanswerable ones (2.0) have no answers."""

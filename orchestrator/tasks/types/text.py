@@ -1,4 +1,4 @@
-"""What the types of tasks on texts and pairs of texts share: tables, one window per example, requests.
+"""Common part of the types of tasks on texts and pairs of texts: tables, one window per example, requests.
 
 Shapes: N examples, C classes, E numbers of a person's own columns.
 """
@@ -43,7 +43,7 @@ class TextType(TaskType[T, P, TextArrays], Generic[T, P]):
     """Class of the examples."""
 
     def check_spec(self, spec: TaskSpec) -> None:
-        """See that the spec names columns of text. Raises: SpecError."""
+        """Check that the spec names columns of text. Raises: SpecError."""
         check_text_columns(spec)
 
     @abstractmethod
@@ -83,7 +83,7 @@ class TextType(TaskType[T, P, TextArrays], Generic[T, P]):
 
 
 def check_text_columns(spec: TaskSpec) -> None:
-    """See that the spec names columns of text. Raises: SpecError."""
+    """Check that the spec names columns of text. Raises: SpecError."""
     if not spec.text_columns:
         raise SpecError("task.text_columns: name the one or two columns that hold the text")
 

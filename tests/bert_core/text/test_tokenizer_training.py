@@ -33,9 +33,9 @@ def uncased() -> Tokenizer:
     [("wordpiece", SPECIAL_TOKENS), ("byte_bpe", BYTE_BPE_SPECIAL_TOKENS), ("unigram", UNIGRAM_SPECIAL_TOKENS)],
 )
 def test_special_tokens_come_first(algorithm: str, special_tokens: dict[str, str]) -> None:
-    learnt = TRAINERS[algorithm](TEXTS, 300, True, 2)
-    assert [learnt.token(i) for i in range(5)] == list(special_tokens.values())
-    by_role = {role: getattr(learnt, f"{role}_id") for role in special_tokens}
+    learned = TRAINERS[algorithm](TEXTS, 300, True, 2)
+    assert [learned.token(i) for i in range(5)] == list(special_tokens.values())
+    by_role = {role: getattr(learned, f"{role}_id") for role in special_tokens}
     assert by_role == {role: i for i, role in enumerate(special_tokens)}
 
 
@@ -64,9 +64,9 @@ def test_training_gives_the_same_vocabulary_in_every_process(algorithm: str) -> 
 
 def test_training_counts_words_as_often_as_they_occur() -> None:
     texts = ["aab " * 10, "abb " * 9]
-    learnt = train_wordpiece(texts, vocab_size=100, min_frequency=10)
-    assert learnt.id("aab") != learnt.unk_id
-    assert learnt.id("abb") == learnt.unk_id
+    learned = train_wordpiece(texts, vocab_size=100, min_frequency=10)
+    assert learned.id("aab") != learned.unk_id
+    assert learned.id("abb") == learned.unk_id
 
 
 @pytest.mark.parametrize(("algorithm", "vocab_size"), [("wordpiece", 100), ("byte_bpe", 280), ("unigram", 50)])
@@ -81,25 +81,25 @@ def test_min_frequency_and_vocab_size_bound_the_vocabulary(algorithm: str, vocab
 @pytest.mark.parametrize("train", [train_wordpiece, train_unigram])
 def test_rare_characters_leave_room_for_pieces(train: Callable[..., Tokenizer]) -> None:
     rare = ["".join(chr(0x4E00 + i) + " " for i in range(3000))]
-    learnt = train(TEXTS + rare, vocab_size=300)
-    assert len(learnt.encode_ids(["boats"])[0]) == 1
-    assert sum(learnt.id(chr(0x4E00 + i)) != learnt.unk_id for i in range(3000)) < 100
+    learned = train(TEXTS + rare, vocab_size=300)
+    assert len(learned.encode_ids(["boats"])[0]) == 1
+    assert sum(learned.id(chr(0x4E00 + i)) != learned.unk_id for i in range(3000)) < 100
 
 
 @pytest.mark.parametrize("algorithm", TRAINERS)
 def test_special_tokens_written_in_a_text_are_no_pieces(algorithm: str) -> None:
-    learnt = TRAINERS[algorithm](["a<unk> b<pad> <s> [MASK] c[CLS]"] * 50, 300, False, 2)
-    assert len({learnt.token(i) for i in range(learnt.vocab_size)}) == learnt.vocab_size
-    assert not {learnt.unk_id, learnt.pad_id, learnt.cls_id, learnt.mask_id} & set(
-        learnt.encode_ids(["a<unk> b<pad> <s> [MASK] c[CLS]"])[0]
+    learned = TRAINERS[algorithm](["a<unk> b<pad> <s> [MASK] c[CLS]"] * 50, 300, False, 2)
+    assert len({learned.token(i) for i in range(learned.vocab_size)}) == learned.vocab_size
+    assert not {learned.unk_id, learned.pad_id, learned.cls_id, learned.mask_id} & set(
+        learned.encode_ids(["a<unk> b<pad> <s> [MASK] c[CLS]"])[0]
     )
 
 
 def test_no_byte_is_unknown_to_byte_level_bpe() -> None:
-    learnt = train_byte_bpe(TEXTS, 300)
-    (ids,) = learnt.encode_ids(["漢字 \x07 \U0001f600"])
-    assert learnt.unk_id not in ids
-    assert learnt.decode(ids).strip() == "漢字 \x07 \U0001f600"
+    learned = train_byte_bpe(TEXTS, 300)
+    (ids,) = learned.encode_ids(["漢字 \x07 \U0001f600"])
+    assert learned.unk_id not in ids
+    assert learned.decode(ids).strip() == "漢字 \x07 \U0001f600"
 
 
 @pytest.mark.parametrize("algorithm", TRAINERS)

@@ -68,11 +68,11 @@ def test_substrings_are_counted(words: dict[str, int], min_frequency: int) -> No
 
 def test_all_characters_stay_and_the_best_pieces_with_them() -> None:
     words = {"▁the": 100, "▁then": 20, "▁hen": 30, "▁qx": 1}
-    learnt = learn_pieces(words, 3, 2)
-    assert set("▁thenqx") <= set(learnt)
-    assert {"▁the", "▁hen"} <= set(learnt)
-    assert len(learnt) == len(set("▁thenqx")) + 3
-    assert sum(np.exp(list(learnt.values()))) == pytest.approx(1)
+    learned = learn_pieces(words, 3, 2)
+    assert set("▁thenqx") <= set(learned)
+    assert {"▁the", "▁hen"} <= set(learned)
+    assert len(learned) == len(set("▁thenqx")) + 3
+    assert sum(np.exp(list(learned.values()))) == pytest.approx(1)
 
 
 def test_a_text_of_single_characters_has_no_longer_pieces() -> None:
@@ -81,8 +81,8 @@ def test_a_text_of_single_characters_has_no_longer_pieces() -> None:
 
 def test_a_word_without_an_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unigram_pieces, "_LONGEST_WORD", 4)
-    learnt = learn_pieces({"abababababab": 1}, 10, 1)
-    assert max(map(len, learnt)) == 4
+    learned = learn_pieces({"abababababab": 1}, 10, 1)
+    assert max(map(len, learned)) == 4
 
 
 def test_of_too_many_words_the_most_frequent_are_learnt_from(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,8 +100,8 @@ def test_a_text_needs_no_more_tokens_than_with_the_library_s_trainer() -> None:
     library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     library.train_from_iterator(drawn, trainers.UnigramTrainer(vocab_size=100, show_progress=False, unk_token="?"))
     num_pieces = library.get_vocab_size() - 1 - len(set("".join(drawn)))
-    learnt = learn_pieces(Counter(drawn), num_pieces, 2)
-    ours = tokenizers.Tokenizer(models.Unigram([("?", 0.0), *learnt.items()], unk_id=0))
+    learned = learn_pieces(Counter(drawn), num_pieces, 2)
+    ours = tokenizers.Tokenizer(models.Unigram([("?", 0.0), *learned.items()], unk_id=0))
     ours.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     assert ours.get_vocab_size() == library.get_vocab_size()
     text = " ".join(drawn)

@@ -99,7 +99,7 @@ def test_a_manifest_cut_at_any_length_is_refused(tmp_path: Path) -> None:
     ("old", "new"),
     [
         ('"num_tokens": 12', '"num_tokens": 13'),
-        ("00-train.parquet", 'x", "colour": "red'),
+        ("00-train.parquet", 'x", "color": "red'),
         ("token-store-1", "token-store-9"),
         ('"split": "train"', '"split": "held_out"'),
     ],

@@ -47,7 +47,7 @@ def test_sampled_languages_shape_the_vocabulary(tmp_path: Path) -> None:
     (tmp_path / "large.txt").write_text("\n\n".join(f"alpha beta {i}" for i in range(2000)))
     (tmp_path / "small.txt").write_text("\n\n".join(f"omega sigma {i}" for i in range(20)))
     files = tuple(str(tmp_path / name) for name in ("large.txt", "small.txt"))
-    learnt = {
+    learned = {
         exponent: Tokenizer.load(
             train_tokenizer(
                 TokenizerSpec(
@@ -58,9 +58,9 @@ def test_sampled_languages_shape_the_vocabulary(tmp_path: Path) -> None:
         )
         for exponent in (1.0, 0.3)
     }
-    assert learnt[1.0].id("omega") == learnt[1.0].unk_id
-    assert learnt[0.3].id("omega") != learnt[0.3].unk_id
-    assert learnt[0.3].id("alpha") != learnt[0.3].unk_id
+    assert learned[1.0].id("omega") == learned[1.0].unk_id
+    assert learned[0.3].id("omega") != learned[0.3].unk_id
+    assert learned[0.3].id("alpha") != learned[0.3].unk_id
 
 
 def test_a_trained_tokenizer_is_reused_until_a_file_changes(

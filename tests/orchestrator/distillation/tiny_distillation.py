@@ -14,7 +14,7 @@ from tests.orchestrator.finetuning import tiny_tasks
 
 
 def train_teacher(task_spec: TaskSpec, folder: Path, **recipe_fields: object) -> str:
-    """The folder of a model of two layers that has learnt the task."""
+    """The folder of a model of two layers that has learned the task."""
     task, tokenizer = load_task(task_spec), tiny_tasks.load_tokenizer(folder)
     recipe = tiny_tasks.RECIPE.model_copy(update={"epochs": 6.0, **recipe_fields})
     train, validation = (

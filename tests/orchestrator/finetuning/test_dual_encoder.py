@@ -1,4 +1,4 @@
-"""Sentence embeddings learnt from pairs: each objective learns, its folder says the same again and embeds texts.
+"""Sentence embeddings learned from pairs: each objective learns, its folder says the same again and embeds texts.
 
 Alone: .venv/bin/pytest tests/orchestrator/finetuning/test_dual_encoder.py
 """
@@ -164,7 +164,7 @@ def test_a_score_outside_its_range_and_a_missing_text_are_named(tmp_path: Path) 
             {"recipe": {"tokenizer": "t"}, "space": {"freeze_encoder": [True, False]}},
             "freeze_encoder: an embedding",
         ),
-        ("retrieval", {"recipe": {"tokenizer": "t"}}, "is evaluated, not learnt"),
+        ("retrieval", {"recipe": {"tokenizer": "t"}}, "is evaluated, not learned"),
     ],
 )
 def test_a_sweep_without_a_head_to_learn_is_refused(head: Head, fields: dict[str, Any], complaint: str) -> None:

@@ -106,7 +106,7 @@ def test_other_head_is_refused(tmp_path: Path, task: Task) -> None:
 def test_other_columns_are_refused(tmp_path: Path, task: Task) -> None:
     folder = save_model(tmp_path, task)
     beside = load_task(tiny_tasks.columns(tmp_path / "columns"))
-    with pytest.raises(SpecError, match=r"reads the columns none beside the text; task words has size, colour: name"):
+    with pytest.raises(SpecError, match=r"reads the columns none beside the text; task words has size, color: name"):
         evaluate_model(folder, beside, "validation", 16, str(tmp_path / "cache"))
 
 

@@ -65,7 +65,7 @@ def test_a_model_with_own_columns_predicts_new_rows_by_what_it_has_learnt(tmp_pa
     bench = Bench(tiny_tasks.columns(tmp_path), tmp_path)
     bench.run(epochs=6.0)
     rows = [("good", 9.0, "blue"), ("good", 1.0, "blue"), ("bad", 9.0, "green"), ("bad", None, "red"), ("bad", 1, "x")]
-    lines = [json.dumps({"text": f"the {word} road", "size": size, "colour": colour}) for word, size, colour in rows]
+    lines = [json.dumps({"text": f"the {word} road", "size": size, "color": color}) for word, size, color in rows]
     assert [row["label"] for row in predict(bench.model_folder, lines)] == ["yes", "no", "no", "yes", "no"]
     with pytest.raises(ValueError, match="bert_core"):
         transformers.AutoConfig.from_pretrained(bench.model_folder)

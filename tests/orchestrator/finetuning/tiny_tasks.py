@@ -73,17 +73,17 @@ def multiple_choice(folder: Path) -> TaskSpec:
 
 
 def columns(folder: Path, head: str = "classification") -> TaskSpec:
-    """`yes`, or a higher value, where the text says good and the number is above 5, or the colour is red."""
+    """`yes`, or a higher value, where the text says good and the number is above 5, or the color is red."""
     rng = random.Random(6)
 
     def record() -> dict[str, object]:
         word, size = rng.choice(["good", "bad"]), rng.choice([None, rng.uniform(0.0, 10.0)])
-        colour = rng.choice(["red", "blue", "green", None])
-        is_so = colour == "red" or (word == "good" and size is not None and size > 5.0)
+        color = rng.choice(["red", "blue", "green", None])
+        is_so = color == "red" or (word == "good" and size is not None and size > 5.0)
         label: object = float(is_so) if head == "regression" else "yes" if is_so else "no"
-        return {"text": _with(rng, [word]), "size": size, "colour": colour, "label": label}
+        return {"text": _with(rng, [word]), "size": size, "color": color, "label": label}
 
-    return _table(folder, head, record, 640, numerical_columns=("size",), categorical_columns=("colour",))
+    return _table(folder, head, record, 640, numerical_columns=("size",), categorical_columns=("color",))
 
 
 def regression(folder: Path) -> TaskSpec:

@@ -23,7 +23,7 @@ from tests.orchestrator.tiny_models import WORDS
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """A laboratory without a cluster."""
+    """Settings that name no cluster."""
     return Settings.from_options(home=tmp_path / "home", environ={})
 
 
@@ -119,7 +119,7 @@ def test_a_cluster_gives_as_many_workers_as_fit(
     monkeypatch.setattr(workers, "predict_on_ray", lambda *arguments: asked.append(arguments[3]) or iter(()))
     on_cluster = Settings.from_options(home=settings.home, address="auto", environ={})
     for num_workers in (None, 2):
-        list(predict_file(LineEmbedder.load, "folder", str(file), on_cluster, num_workers, tell=asked.append))
+        list(predict_file(LineEmbedder.load, "folder", str(file), on_cluster, num_workers, on_progress=asked.append))
     assert asked == ["6 workers on Ray", 6, "2 workers on Ray", 2]
 
 

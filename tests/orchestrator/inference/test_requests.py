@@ -18,7 +18,7 @@ from orchestrator.tasks.types.multiple_choice import ChoicePrediction, MultipleC
 from orchestrator.tasks.types.regression import RegressionExample
 from tests.orchestrator.tasks.definitions import define
 
-COLUMNS = TabularColumns((NumericalColumn("size", 0.0, 1.0),), (CategoricalColumn("colour", ("red",)),))
+COLUMNS = TabularColumns((NumericalColumn("size", 0.0, 1.0),), (CategoricalColumn("color", ("red",)),))
 
 
 def make_task(head: Any, columns: TabularColumns = NO_COLUMNS) -> TaskDefinition:
@@ -42,7 +42,7 @@ def test_each_head_reads_its_keys() -> None:
 
 
 def test_own_columns_are_read_by_their_names_and_null_is_missing() -> None:
-    line = {"text": "x", "size": 2, "colour": None}
+    line = {"text": "x", "size": 2, "color": None}
     beside: dict[str, Any] = {"numbers": (2.0,), "categories": (None,)}
     assert read(line, make_task("classification", COLUMNS)) == ClassificationExample("3", "x", **beside)
     assert read(line, make_task("multi_label", COLUMNS)) == MultiLabelExample("3", "x", **beside)
@@ -55,9 +55,9 @@ def test_own_columns_are_read_by_their_names_and_null_is_missing() -> None:
         ("multiple_choice", NO_COLUMNS, "plain", "line 3 is plain text; this model reads JSON .* keys text, choices$"),
         ("multiple_choice", NO_COLUMNS, {"text": "x"}, "line 3: no key 'choices'; it has: text"),
         ("multiple_choice", NO_COLUMNS, {"text": "x", "choices": ["y"]}, "choices must be a list of texts, at least 2"),
-        ("regression", COLUMNS, "plain", "line 3 is plain text; .* keys text, text_pair, size, colour"),
-        ("regression", COLUMNS, {"text": "x", "size": 1}, "line 3: no key 'colour'; it has: text, size"),
-        ("regression", COLUMNS, {"text": "x", "size": "big", "colour": "red"}, "line 3: size 'big' is not a .*; null"),
+        ("regression", COLUMNS, "plain", "line 3 is plain text; .* keys text, text_pair, size, color"),
+        ("regression", COLUMNS, {"text": "x", "size": 1}, "line 3: no key 'color'; it has: text, size"),
+        ("regression", COLUMNS, {"text": "x", "size": "big", "color": "red"}, "line 3: size 'big' is not a .*; null"),
     ],
 )
 def test_a_line_that_lacks_something_is_named(head: str, columns: TabularColumns, line: Any, message: str) -> None:

@@ -99,6 +99,6 @@ def test_a_superseded_pretraining_stops_at_its_next_event(settings: Settings) ->
     context = context_of(settings, book)
     context.superseded.set()
     callbacks = training_callbacks(PretrainSpec.model_validate(PRETRAIN), context)
-    with pytest.raises(RunStoppedError, match="another attempt has taken over run r1"):
+    with pytest.raises(RunStoppedError, match="run r1 was superseded by another attempt"):
         callbacks["on_event"](MetricEvent(1, "train", {"mlm_loss": 9.0}))
     assert book.recorded == []

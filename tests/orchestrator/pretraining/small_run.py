@@ -28,7 +28,7 @@ def make_tokenizer() -> Tokenizer:
 
 
 def make_store(folder: Path, tokenizer: Tokenizer, num_shards: int = 4) -> TokenStore:
-    """Documents that say two words over and over, so that both objectives can be learnt in seconds."""
+    """Documents that say two words over and over, so that both objectives can be learned in seconds."""
     shards = []
     for shard in range(num_shards):
         generator = np.random.default_rng(shard)

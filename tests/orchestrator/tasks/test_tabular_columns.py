@@ -1,4 +1,4 @@
-"""Numbers and categories beside a text: what is learnt of them, and the vectors they become.
+"""Numbers and categories beside a text: what is learned of them, and the vectors they become.
 
 Alone: pytest tests/orchestrator/tasks/test_tabular_columns.py
 """
@@ -24,11 +24,11 @@ def make_examples(numbers: Sequence[float | None], categories: Sequence[str | No
 
 
 EXAMPLES = make_examples([1.0, 4.0, None, 10.0], ["red", None, "blue", "red"])
-COLUMNS = TabularColumns.learn(("size",), ("colour",), EXAMPLES)
+COLUMNS = TabularColumns.learn(("size",), ("color",), EXAMPLES)
 
 
 def test_vectors_hold_distance_and_flag_of_a_number_and_one_place_of_a_category() -> None:
-    assert COLUMNS.names == ("size", "colour")
+    assert COLUMNS.names == ("size", "color")
     scaled = StandardScaler().fit_transform(np.array([[1.0], [4.0], [10.0]])).ravel()
     expected = [
         [scaled[0], 0, 0, 0, 1],
@@ -58,5 +58,5 @@ def test_what_was_learnt_comes_back_from_json() -> None:
 
 def test_texts_are_no_categories() -> None:
     examples = make_examples([None] * 1001, [f"note {number}" for number in range(1001)])
-    with pytest.raises(TaskDataError, match=r"categorical_columns: colour has 1,001 different values.*text_columns"):
-        TabularColumns.learn((), ("colour",), examples)
+    with pytest.raises(TaskDataError, match=r"categorical_columns: color has 1,001 different values.*text_columns"):
+        TabularColumns.learn((), ("color",), examples)

@@ -116,17 +116,17 @@ def test_own_labels_are_collected_from_every_row(tmp_path: Path) -> None:
 
 
 def test_own_columns_are_learnt_from_the_whole_training_split(tmp_path: Path) -> None:
-    write(tmp_path, a__csv="text,label,size,colour\nx,1,2,red\ny,2,4,blue\n", b__csv="text,label,size,colour\nz,3,,\n")
+    write(tmp_path, a__csv="text,label,size,color\nx,1,2,red\ny,2,4,blue\n", b__csv="text,label,size,color\nz,3,,\n")
     spec = {"id": "mine", "head": "regression", "text_columns": ("text",), "max_train_examples": 1}
-    spec |= {"numerical_columns": ("size",), "categorical_columns": ("colour",)}
+    spec |= {"numerical_columns": ("size",), "categorical_columns": ("color",)}
     files = {"train": str(tmp_path / "a.csv"), "validation": str(tmp_path / "b.csv")}
     task = load(**spec, files=files)
     assert task.columns == TabularColumns(
-        (NumericalColumn("size", 3.0, 1.0),), (CategoricalColumn("colour", ("blue", "red")),)
+        (NumericalColumn("size", 3.0, 1.0),), (CategoricalColumn("color", ("blue", "red")),)
     )
-    write(tmp_path, a__csv="text,label,size,colour\nx,1,2,red\ny,2,4,green\n")
+    write(tmp_path, a__csv="text,label,size,color\nx,1,2,red\ny,2,4,green\n")
     assert load(**spec, files=files).fingerprint("validation") != task.fingerprint("validation")
-    assert load(**spec, files={"validation": files["validation"]}).columns.names == ("size", "colour")
+    assert load(**spec, files={"validation": files["validation"]}).columns.names == ("size", "color")
 
 
 def test_own_ner_labels_are_completed(tmp_path: Path) -> None:

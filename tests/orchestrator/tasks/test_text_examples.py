@@ -16,7 +16,7 @@ from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.classification import ClassificationExample, ClassificationTable
 from orchestrator.tasks.types.regression import RegressionTable
 
-SIZES = ClassificationTable(("text",), "label", numerical_columns=("size",), categorical_columns=("colour",))
+SIZES = ClassificationTable(("text",), "label", numerical_columns=("size",), categorical_columns=("color",))
 
 
 def read(table: Any, path: Path, policy: Any = "error") -> list[Any]:
@@ -29,13 +29,13 @@ def write(path: Path, *records: dict[str, Any]) -> Path:
 
 
 def test_own_columns_are_read_beside_the_text_and_may_be_empty(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("colour,size,text,label\nred,2.5,x,yes\n,,y,no\n")
+    (tmp_path / "a.csv").write_text("color,size,text,label\nred,2.5,x,yes\n,,y,no\n")
     expected = [
         ClassificationExample("0", "x", label="yes", numbers=(2.5,), categories=("red",)),
         ClassificationExample("1", "y", label="no", numbers=(None,), categories=(None,)),
     ]
     assert read(SIZES, tmp_path / "a.csv") == expected
-    table = pyarrow.table({"text": ["x", "y"], "label": ["yes", "no"], "colour": ["red", None], "size": [2.5, None]})
+    table = pyarrow.table({"text": ["x", "y"], "label": ["yes", "no"], "color": ["red", None], "size": [2.5, None]})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
     assert read(SIZES, tmp_path / "a.parquet") == expected
 
@@ -47,13 +47,13 @@ def test_own_columns_are_read_beside_the_text_and_may_be_empty(tmp_path: Path) -
         ({"size": 1e300}, r"size 1e\+300 is beyond 1e\+30"),
         ({"size": 10**400}, "size '1000.*' is not a number"),
         ({"size": [1]}, r"size '\[1\]' is not a number"),
-        ({"colour": ["red"]}, r"colour \['red'\] is not one category"),
+        ({"color": ["red"]}, r"color \['red'\] is not one category"),
     ],
 )
 def test_a_broken_column_is_named_or_left_out(tmp_path: Path, change: dict[str, object], message: str) -> None:
-    record = {"text": "x", "size": 1, "colour": "red", "label": 1.5}
+    record = {"text": "x", "size": 1, "color": "red", "label": 1.5}
     path = write(tmp_path / "a.jsonl", record, {**record, **change})
     with pytest.raises(TaskDataError, match=f"line 2: {message}"):
         read(SIZES, path)
-    regression = RegressionTable(("text",), "label", numerical_columns=("size",), categorical_columns=("colour",))
+    regression = RegressionTable(("text",), "label", numerical_columns=("size",), categorical_columns=("color",))
     assert [(example.numbers, example.value) for example in read(regression, path, "skip")] == [((1.0,), 1.5)]

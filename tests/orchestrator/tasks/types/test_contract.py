@@ -304,7 +304,7 @@ def _valued(value: float) -> Any:
 def test_retrieval_is_searched_and_not_learned(tokenizer: Tokenizer) -> None:
     retrieval = TASK_TYPES["retrieval"]
     task = define("retrieval")
-    with pytest.raises(SpecError, match="a retrieval task is evaluated, not learnt"):
+    with pytest.raises(SpecError, match="a retrieval task is evaluated, not learned"):
         check_recipe(RecipeSpec(), "retrieval")
     with pytest.raises(InputError, match="is searched, not classified"):
         retrieval.windows(task, [QueryExample("q", "cats", {})], tokenizer, OPTIONS)

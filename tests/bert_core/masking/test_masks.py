@@ -1,4 +1,4 @@
-"""Which tokens are masked, and with what. Alone: pytest tests/bert_core/masking/test_masking.py"""
+"""Masked tokens, and what stands in their place. Alone: pytest tests/bert_core/masking/test_masks.py"""
 
 import hashlib
 
