@@ -13,8 +13,10 @@
     └── ClusterError                    5   Ray cannot be reached or cannot give what was asked
 
 `bert_core.errors.BertCoreError` stands beside it (that package knows nothing of this one) and counts as an InputError.
-Every message is whole in itself: it names the field, file and line or value, and what to do.
+`OWN_ERRORS` are both. Every message is whole in itself: it names the field, file and line or value, and what to do.
 """
+
+from bert_core.errors import BertCoreError
 
 
 class OrchestratorError(Exception):
@@ -69,6 +71,12 @@ class ClusterError(OrchestratorError):
     """Ray cannot be reached, or cannot give what was asked."""
 
     exit_status = 5
+
+
+OwnError = OrchestratorError | BertCoreError
+"""Type of an error of this project, of either tree."""
+OWN_ERRORS = (OrchestratorError, BertCoreError)
+"""Both trees, for `except` and `isinstance`: errors that would come again after a restart."""
 
 
 def last_line(error: BaseException) -> str:

@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from bert_core.checkpoints.atomic_files import atomic_write_text
 from bert_core.errors import CheckpointError
@@ -15,15 +15,25 @@ from bert_core.errors import CheckpointError
 MANIFEST_FILE = "manifest.json"
 
 
+def json_text(value: Any) -> str:
+    """Turn a value into the readable JSON that every JSON file of the project holds."""
+    return json.dumps(value, indent=2, sort_keys=True) + "\n"
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write readable JSON, whole or not at all."""
-    atomic_write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
+    atomic_write_text(path, json_text(value))
+
+
+def digest_stream(stream: IO[bytes]) -> str:
+    """Compute the SHA-256 of the bytes of an open file, as hexadecimal digits, without holding all of them."""
+    return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def digest_file(path: Path) -> str:
     """Compute the SHA-256 of a file's bytes, as hexadecimal digits."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return digest_stream(file)
 
 
 def write_manifest(folder: Path, names: Iterable[str]) -> str:

@@ -8,10 +8,13 @@ from bert_core.families.flaubert import FLAUBERT
 from bert_core.families.native import MODERN, NATIVE
 from bert_core.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 
-__all__ = ["ENCODER", "FAMILIES", "MODERN", "NATIVE", "Family"]
+__all__ = ["ENCODER", "FAMILIES", "FAMILY_NAMES", "MODERN", "NATIVE", "Family"]
 
 FAMILIES: dict[str, Family] = {
     family.model_type: family
     for family in (BERT, ROBERTA, CAMEMBERT, XLM_ROBERTA, DISTILBERT, ALBERT, FLAUBERT, NATIVE)
 }
 """`model_type` of a config.json → family."""
+
+FAMILY_NAMES = (*(name for name, family in FAMILIES.items() if family.for_new_models), "modern")
+"""Names that a spec may give for the manner of a model with random weights."""

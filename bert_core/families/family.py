@@ -73,6 +73,8 @@ class Family:
     """Weights in a file that are copies of others: name → name of the original, which some files lack."""
     architectures: Mapping[str, str] = field(default_factory=dict)
     """Class of a model → its class in transformers, where that is not `class_prefix` and the rest of the name."""
+    for_new_models: bool = True
+    """Whether a spec may name the family for a model with random weights."""
     has_base_pooler: bool = True
     """Whether the encoder alone has a pooler."""
 

@@ -55,4 +55,5 @@ NATIVE = _Native(
     prefix=ENCODER,
     weights=_WEIGHTS,
     fields={item.name: item.name for item in fields(ConfigFields) if item.name not in ("id2label", "model_type")},
+    for_new_models=False,  # it fixes no choice; "modern" is the name of one set of choices
 )

@@ -48,6 +48,7 @@ CAMEMBERT = replace(
     model_type="camembert",
     class_prefix="Camembert",
     architectures={"BertForPreTraining": "CamembertForMaskedLM"},
+    for_new_models=False,  # its models have RoBERTa's shape
 )
 
 XLM_ROBERTA = replace(
@@ -55,4 +56,5 @@ XLM_ROBERTA = replace(
     model_type="xlm-roberta",
     class_prefix="XLMRoberta",
     architectures={"BertForPreTraining": "XLMRobertaForMaskedLM"},
+    for_new_models=False,
 )

@@ -1,18 +1,14 @@
-"""Files that a source names, and their decompressed bytes, in bounded memory and with damage noticed.
+"""Files that a source names: found, told apart, opened.
 
 A name is a local path, or a URI that fsspec or pyarrow knows. Patterns keep their order, files of one pattern are
 sorted by path, and a file that is found twice (links, loops, overlapping patterns) is used once.
 """
 
 import glob
-import gzip
-import lzma
 import os
 import stat
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal
 
@@ -24,6 +20,7 @@ from fsspec.implementations.arrow import ArrowFSWrapper
 from orchestrator.corpus.sampling import mean_copies
 from orchestrator.errors import CorpusError
 from orchestrator.specs import TextSource
+from orchestrator.storage.compression import COMPRESSIONS
 from orchestrator.storage.uris import is_local, local_path
 
 Format = Literal["text", "jsonl", "parquet"]
@@ -36,16 +33,7 @@ FORMATS: dict[str, Format] = {
     ".json": "jsonl",
     ".parquet": "parquet",
 }
-COMPRESSIONS = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00", ".zst": b"\x28\xb5\x2f\xfd"}
-"""Endings of compressed files, and the bytes that such a file begins with."""
 _ENDINGS = f"{' '.join(FORMATS)}, also followed by {' '.join(COMPRESSIONS)}"
-CHUNK_BYTES = 1 << 20
-_ZSTD_PIECE_BYTES = 1 << 14
-"""Size of a read from a .zst file. Arrow fills a piece or fails, so this much may be lost where a file is damaged."""
-
-
-class DamagedFileError(CorpusError):
-    """A file ends early or cannot be decompressed; the bytes that were read before are good."""
 
 
 @dataclass(frozen=True)
@@ -206,50 +194,3 @@ def open_raw(file: InputFile) -> IO[bytes]:
         return remote
     except OSError as error:
         raise CorpusError(f"{file.path} cannot be opened: {error}; check that it exists and may be read") from None
-
-
-def read_chunks(file: InputFile, on_read: Callable[[int], None] = lambda _: None) -> Iterator[bytes]:
-    """Decompressed content of a file, in pieces; `on_read` gets the number of stored bytes read so far.
-
-    Raises: CorpusError when the file cannot be opened or has a wrong ending, DamagedFileError when it ends early.
-    """
-    num_bytes = 0
-    with open_raw(file) as raw:
-        _check_compression(file, raw)
-        if not file.num_bytes:
-            return
-        try:
-            read = _decompress(raw, file.compression)
-            while chunk := read():
-                num_bytes += len(chunk)
-                on_read(raw.tell())
-                yield chunk
-        except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-            raise DamagedFileError(
-                f"{file.path} is damaged after {num_bytes} bytes of its content: {error}; fetch it again"
-            ) from None
-
-
-def _check_compression(file: InputFile, raw: IO[bytes]) -> None:
-    """Check that a file's first bytes fit its ending. Raises: CorpusError."""
-    begin = raw.read(6)
-    raw.seek(0)
-    actual = next((ending for ending, magic in COMPRESSIONS.items() if begin.startswith(magic)), "")
-    if begin and actual != file.compression:
-        what = f"holds {actual[1:]} data" if actual else "is not compressed"
-        plain = file.name[: len(file.name) - len(file.compression)]
-        raise CorpusError(f"{file.path} {what}; rename it to {plain}{actual}")
-
-
-def _decompress(raw: IO[bytes], compression: str) -> Callable[[], bytes]:
-    """A function that returns the next piece of the content, also of files made of several compressed parts.
-
-    Pieces may be small: bytes that were collected for a larger one would be lost where a file is damaged.
-    """
-    if compression == ".gz":
-        return partial(gzip.GzipFile(fileobj=raw).read1, CHUNK_BYTES)
-    if compression == ".xz":
-        return partial(lzma.LZMAFile(raw).read1, CHUNK_BYTES)
-    if compression == ".zst":
-        return partial(pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd").read, _ZSTD_PIECE_BYTES)
-    return partial(raw.read, CHUNK_BYTES)

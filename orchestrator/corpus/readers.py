@@ -19,7 +19,8 @@ from typing import IO, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from orchestrator.corpus.input_files import DamagedFileError, InputFile, open_raw, read_chunks
+from orchestrator.corpus.decompression import DamagedFileError, read_chunks
+from orchestrator.corpus.input_files import InputFile, open_raw
 from orchestrator.corpus.lines import Line, split_lines
 from orchestrator.errors import CorpusError
 from orchestrator.results import FileCount

@@ -6,9 +6,8 @@ from typing import Any
 
 import ray
 
-from bert_core.errors import BertCoreError
 from orchestrator.distillation.job import DistillJob, distill
-from orchestrator.errors import OrchestratorError, RunFailedError, last_line
+from orchestrator.errors import OWN_ERRORS, OwnError, RunFailedError, last_line
 from orchestrator.results import DistillResult, Event
 from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.references import RANDOM
@@ -82,7 +81,7 @@ def waiting_for(work: Any, problem: str, remedy: str = "") -> Iterator[None]:
         raise
 
 
-def _work(job: DistillJob, event_queue: Any) -> DistillResult | OrchestratorError | BertCoreError:
+def _work(job: DistillJob, event_queue: Any) -> DistillResult | OwnError:
     """Run the distillation; return errors that a retry would repeat."""
 
     def report(events: Sequence[Event]) -> None:
@@ -90,7 +89,7 @@ def _work(job: DistillJob, event_queue: Any) -> DistillResult | OrchestratorErro
 
     try:
         return distill(job, report)
-    except (OrchestratorError, BertCoreError) as error:
+    except OWN_ERRORS as error:
         return error
 
 

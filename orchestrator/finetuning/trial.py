@@ -12,10 +12,9 @@ from uuid import uuid4
 
 import torch
 
-from bert_core.errors import BertCoreError
 from bert_core.layerwise import unfreeze_top_layers
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import OWN_ERRORS
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.checkpointed_training import CheckpointedTraining
 from orchestrator.finetuning.evaluation import ScoredSplit, score_model
@@ -112,7 +111,7 @@ def baseline_metrics(scores: Mapping[str, float]) -> dict[str, float]:
 def _reason(error: Exception) -> str:
     """Reason of a failure in one line; foreign errors begin with their type."""
     line = next(iter(str(error).strip().splitlines()), "no reason given")
-    return line if isinstance(error, OrchestratorError | BertCoreError) else f"{type(error).__name__}: {line}"
+    return line if isinstance(error, OWN_ERRORS) else f"{type(error).__name__}: {line}"
 
 
 def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluation[ScoredSplit], str]:

@@ -1,10 +1,13 @@
 """A pretrained model asked directly: the likeliest tokens for each [MASK], and whether a sentence follows another."""
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+
+import torch
 
 from bert_core.errors import CheckpointError
+from bert_core.heads import BertForPreTraining
+from bert_core.packed_sequences import PackedSequences
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError
 from orchestrator.storage import local_copy
 
@@ -32,10 +35,6 @@ class NextSentence:
 
 def fill_mask(folder: str, text: str, top_k: int = 5) -> list[FilledMask]:
     """The likeliest tokens for each [MASK] of a text. Raises: InputError, CheckpointError."""
-    import torch
-
-    from bert_core.packed_sequences import PackedSequences
-
     model, tokenizer = _load_pretraining(folder, "prediction.bias", "masked tokens")
     mask = tokenizer.token(tokenizer.mask_id)
     ids = [tokenizer.cls_id, *tokenizer.encode_batch([text])[0].ids, tokenizer.sep_id]
@@ -64,10 +63,6 @@ def fill_mask(folder: str, text: str, top_k: int = 5) -> list[FilledMask]:
 
 def next_sentence(folder: str, first: str, second: str) -> NextSentence:
     """Predict how likely the second text follows the first. Raises: InputError, CheckpointError."""
-    import torch
-
-    from bert_core.packed_sequences import PackedSequences
-
     model, tokenizer = _load_pretraining(folder, "next_sentence.weight", "next sentences")
     a, b = tokenizer.encode_ids([first, second])
     if not a or not b:
@@ -77,18 +72,16 @@ def next_sentence(folder: str, first: str, second: str) -> NextSentence:
     _check_length(len(ids), model.config.max_seq_length)
     types = [0] * (len(ids) - len(b) - 1) + [layout.type_of_second] * (len(b) + 1)
     seqs = PackedSequences.from_lengths(torch.tensor(ids), torch.tensor(types), torch.tensor([0, len(ids)]))
+    assert model.next_sentence is not None, "a model without this head has been refused"
     with torch.inference_mode():
         logits = model.next_sentence(model.bert.pool(model.bert.encode(seqs), seqs))  # (1, 2)
         probability = float(logits.float().softmax(dim=-1)[0, 0])
     return NextSentence(probability, probability >= 0.5)
 
 
-def _load_pretraining(folder: str, weight: str, what: str) -> Any:
+def _load_pretraining(folder: str, weight: str, what: str) -> tuple[BertForPreTraining, Tokenizer]:
     """A model with its pretraining heads, and its tokenizer. Raises: CheckpointError when it lacks that weight."""
-    from bert_core.heads import BertForPreTraining
-    from bert_core.text.tokenization import Tokenizer
-
-    local = Path(local_copy(folder))
+    local = local_copy(folder)
     model = BertForPreTraining.from_pretrained(local)
     if model.config.causal_attention:
         raise CheckpointError(

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from ray.data import ActorPoolStrategy, TaskPoolStrategy
 from ray.exceptions import RayError
 
-from bert_core.errors import BertCoreError
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context
-from orchestrator.errors import ClusterError, InputError, OrchestratorError, last_line
+from orchestrator.errors import OWN_ERRORS, ClusterError, InputError, OwnError, last_line
 from orchestrator.inference.blocks import LinePredictor, PredictedBlock, line_blocks, predict_blocks
 from orchestrator.storage import exists
 from orchestrator.storage.text_lines import stream_lines
@@ -88,11 +87,11 @@ class _Worker:
 
     def __init__(self, load: Callable[[str], LinePredictor], folder: str, file: str) -> None:
         self._file = file
-        self._predictor: LinePredictor | OrchestratorError | BertCoreError
+        self._predictor: LinePredictor | OwnError
         try:
             _check_reachable(folder)
             self._predictor = load(folder)
-        except (OrchestratorError, BertCoreError) as error:
+        except OWN_ERRORS as error:
             self._predictor = error
 
     def __call__(self, batch: Batch) -> Batch:
@@ -103,7 +102,7 @@ class _Worker:
             return _batch(item)
         try:
             (predicted,) = predict_blocks(predictor, [item], self._file)
-        except (OrchestratorError, BertCoreError) as error:
+        except OWN_ERRORS as error:
             return _batch(error)
         return _batch(predicted)
 

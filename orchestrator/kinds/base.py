@@ -76,7 +76,7 @@ class RunContext:
 class Kind(ABC, Generic[S, R]):
     """A kind of run, for specs of the class S and with results of the class R.
 
-    Errors in every method are those that a person can mend (`OrchestratorError`, `BertCoreError`); their messages name
+    Errors in every method are those that a person can mend (`OWN_ERRORS`); their messages name
     the field, its value and the remedy.
     """
 

@@ -1,8 +1,12 @@
 """Checks of the models that training starts from: do they read what the spec gives them, have they enough layers?"""
 
 from collections.abc import Iterable
+from dataclasses import replace
+from itertools import product
+from typing import Any
 
 from bert_core.config import BertConfig
+from bert_core.errors import ConfigError
 from orchestrator.errors import SpecError
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.pretraining.job import check_start
@@ -24,7 +28,7 @@ def check_positions(field: str, longest: int, models: Iterable[str], inputs: Res
 
 
 def check_layer_pooling(
-    poolings: Iterable[object], models: Iterable[object], sizes: Iterable[object], inputs: Resolved
+    poolings: Iterable[Any], models: Iterable[object], sizes: Iterable[object], inputs: Resolved
 ) -> None:
     """Check that a head that reads four layers has them below it, in every combination of what a recipe may say.
 
@@ -35,14 +39,17 @@ def check_layer_pooling(
     names = [str(name) for name in models]
     configs = {f"init_from {name}": inputs.config(name) for name in names if name != RANDOM}
     configs |= {f"size {size}": BertConfig.from_size(str(size)) for size in sizes} if RANDOM in names else {}
-    for layer_pooling in (pooling for pooling in poolings if str(pooling).endswith("four")):
-        for what, config in configs.items():
-            if config is not None and config.num_hidden_layers < 4:
-                raise SpecError(
-                    f"recipe.layer_pooling {layer_pooling} needs four layers, "
-                    f"and {what} has {config.num_hidden_layers}; "
-                    "choose another layer_pooling or a deeper model"
-                )
+    for layer_pooling, (what, config) in product(poolings, configs.items()):
+        if config is None:
+            continue
+        try:
+            replace(config, layer_pooling=layer_pooling)
+        except ConfigError as error:
+            needs = str(error).partition(";")[0].replace("'", "")
+            raise SpecError(
+                f"recipe.{needs}, and {what} has {config.num_hidden_layers}; "
+                "choose another layer_pooling or a deeper model"
+            ) from None
 
 
 def check_tokenizer(model: str, tokenizer: str, inputs: Resolved) -> None:

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from bert_core.errors import BertCoreError
 from orchestrator.corpus.input_files import find_files
-from orchestrator.errors import OrchestratorError, SpecError
+from orchestrator.errors import OWN_ERRORS, SpecError
 from orchestrator.kinds import KINDS, kind_of
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.specs import PipelineSpec, Spec
@@ -62,7 +61,7 @@ def naming_stage(spec: Spec, name: str) -> Iterator[None]:
     """Put the name of a pipeline's stage before the messages of errors that are raised in the block."""
     try:
         yield
-    except (OrchestratorError, BertCoreError) as error:
+    except OWN_ERRORS as error:
         if not isinstance(spec, PipelineSpec):
             raise
         raise type(error)(f"stages.{name}: {error}") from error

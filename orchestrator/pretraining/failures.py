@@ -2,7 +2,7 @@
 
 | what happens | what follows |
 | --- | --- |
-| a worker raises an error of the project | the run ends with it, as the same would happen again |
+| a worker raises an error of the project (`OWN_ERRORS`) | the run ends with it, as the same would happen again |
 | a worker dies, or raises any other error | Ray starts all workers anew, `max_failures` times |
 | workers found different checkpoints | the same: a RuntimeError (`collectives.refuse_if_unequal`) |
 | the driver leaves: an error, Ctrl-C, another attempt | each worker ends with the next event that it emits |
@@ -14,11 +14,7 @@ A run that has ended with an error, or was stopped, goes on from its last checkp
 import ray.exceptions
 import ray.train
 
-from bert_core.errors import BertCoreError
 from orchestrator.errors import ClusterError, OrchestratorError, RunFailedError, RunStoppedError, last_line
-
-ENDS_THE_RUN = (OrchestratorError, BertCoreError)
-"""Errors in a worker that would come again after a restart."""
 
 
 def stop_error() -> RunStoppedError:

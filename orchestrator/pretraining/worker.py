@@ -9,9 +9,8 @@ import ray.train.torch
 import torch
 
 from orchestrator.corpus.feed import ray_batches
-from orchestrator.errors import RunStoppedError
+from orchestrator.errors import OWN_ERRORS, RunStoppedError
 from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.failures import ENDS_THE_RUN
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.results import Event
@@ -48,7 +47,7 @@ def run_worker(config: dict[str, Any]) -> None:
         if worker.rank == 0:
             save_model(loop, job)
         ray.get(event_queue.num_put.remote())
-    except ENDS_THE_RUN as error:
+    except OWN_ERRORS as error:
         # The driver gets the error and ends the run. Other ranks may be waiting for this one: raising makes Ray end the
         # group, and the workers that it starts anew return at once.
         ray.get(event_queue.put.remote(error))

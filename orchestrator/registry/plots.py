@@ -1,4 +1,4 @@
-"""A run as a picture: its measurements over its steps, or the trials of a sweep side by side."""
+"""A run as a picture: its measurements over its steps, or those of its trials, where it has trials, side by side."""
 
 from io import BytesIO
 from pathlib import Path
@@ -29,8 +29,9 @@ def plot_run(registry: Registry, run_id: str, output: str) -> None:
     if Path(output).suffix not in ENDINGS:
         raise InputError(f"{output} should end in {', '.join(ENDINGS)}, which says what is drawn")
     run = registry.run(run_id)
-    if run.kind == "sweep":
-        curves = _trial_curves(registry, run.id, run.metric or "")
+    trials = registry.trials.frame(run.id)
+    if len(trials):
+        curves = _trial_curves(registry, trials, run.metric or "")
     else:
         history = registry.metrics.history(run.id)
         names = [name for name in PANELS if name in set(history["name"])] or sorted(set(history["name"]))
@@ -50,9 +51,9 @@ def _by_split(history: "pandas.DataFrame") -> dict[str, "pandas.DataFrame"]:
     return {str(split): part for split, part in history.groupby("split")}
 
 
-def _trial_curves(registry: Registry, run_id: str, metric: str) -> Curves:
+def _trial_curves(registry: Registry, trials: "pandas.DataFrame", metric: str) -> Curves:
     lines = {}
-    for trial in registry.trials.frame(run_id).itertuples():
+    for trial in trials.itertuples():
         points = registry.metrics.history(str(trial.id), f"validation.{metric}")
         if not points.empty:
             lines[f"#{trial.number}"] = points

@@ -16,13 +16,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.checkpoints.manifest import MANIFEST_FILE, check_manifest, write_json, write_manifest
+from bert_core.checkpoints.manifest import MANIFEST_FILE, check_manifest, write_manifest
 from bert_core.errors import CheckpointError, DataError
 from bert_core.text_embedding import TextEmbedder
 from bert_core.vector_index import VectorIndex, build_index, load_index, save_index
 from orchestrator.errors import InputError
 from orchestrator.retrieval.documents import DocumentFile
-from orchestrator.storage import digest_file, exists, local_copy, names_in, write_folder
+from orchestrator.storage import digest_file, exists, local_copy, names_in, write_folder, write_json
 from orchestrator.storage.uris import is_local, local_path
 
 _INDEX_FILE = "index.json"
@@ -165,5 +165,5 @@ def build_document_index(
             "num_truncated_documents": embedder.num_truncated - num_truncated,
         }
         values = {"encoder": encoder, "source": digest_file(path), "counts": counts}
-        write_json(target / _INDEX_FILE, values)
+        write_json(str(target / _INDEX_FILE), values)
         write_manifest(target, [_INDEX_FILE, _DOCUMENTS_FILE, _OFFSETS_FILE])

@@ -1,13 +1,18 @@
 """Networks in specs: a published size, with the choices of a family."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator
 
 from bert_core.errors import ConfigError
-from bert_core.families import FAMILIES, MODERN
+from bert_core.families import FAMILIES, FAMILY_NAMES, MODERN
 from bert_core.sizes import shape_of
 from orchestrator.specs.fields import Section, identity
+
+if TYPE_CHECKING:
+    FamilyName = str
+else:  # the list of families decides which names there are
+    FamilyName = Literal[FAMILY_NAMES]
 
 
 def known_size(size: str) -> str:
@@ -26,7 +31,6 @@ def has_sentence_head(family: str) -> bool:
 
 
 Size = Annotated[str, AfterValidator(known_size)]
-Family = Literal["bert", "roberta", "distilbert", "albert", "flaubert", "modern"]
 Precision = Literal["fp32", "bf16"]
 """Arithmetic of the forward and backward passes; weights are fp32 always."""
 
@@ -39,7 +43,7 @@ class ModelSpec(Section):
         "A published size: tiny 2×128, mini 4×256, small 4×512, medium 8×512, base 12×768, large 24×1024, or layers × "
         "width as in 8x256.",
     )
-    family: Family = identity(
+    family: FamilyName = identity(
         "bert", "Whose choices the network makes; `modern`: rotary positions, pre-norm, gated, without biases."
     )
     hidden_size: int | None = identity(None, "Width; the size's own when left out.", ge=8)

@@ -31,10 +31,11 @@ from uuid import uuid4
 import fsspec
 
 from bert_core.checkpoints.atomic_files import atomic_write
-from bert_core.checkpoints.manifest import MANIFEST_FILE, digest_file
+from bert_core.checkpoints.manifest import MANIFEST_FILE
 from bert_core.errors import CheckpointError
 from orchestrator.errors import InputError
 from orchestrator.settings import CACHE_VARIABLE, cache_folder
+from orchestrator.storage.file_access import digest_file
 from orchestrator.storage.uris import is_local, local_path
 
 MAX_CACHE_BYTES = 20 << 30
@@ -134,7 +135,7 @@ def _fetch(filesystem: Any, file: RemoteFile, digest: str | None, target: Path) 
     num_bytes = target.stat().st_size
     if file.num_bytes not in (num_bytes, None):
         raise CheckpointError(f"{num_bytes} of the {file.num_bytes} bytes of {file.key} have arrived; try again")
-    if digest is not None and digest_file(target) != digest:
+    if digest is not None and digest_file(str(target)) != digest:
         raise CheckpointError(
             f"{file.key} is altered: its SHA-256 is not the one in {MANIFEST_FILE} beside it; put it there again"
         )

@@ -11,6 +11,7 @@ from typing import IO, Any
 import fsspec
 
 from bert_core.checkpoints.atomic_files import atomic_write
+from bert_core.checkpoints.manifest import digest_stream, json_text
 from orchestrator.storage.uris import is_local, local_path
 
 
@@ -28,7 +29,7 @@ def write_bytes(path: str, data: bytes | memoryview) -> str:
 
 def write_json(path: str, value: Any) -> str:
     """Write a value as readable JSON; returns the file's SHA-256."""
-    return write_bytes(path, (json.dumps(value, indent=2, sort_keys=True) + "\n").encode())
+    return write_bytes(path, json_text(value).encode())
 
 
 def open_read(path: str) -> IO[bytes]:
@@ -53,4 +54,4 @@ def read_json(path: str) -> Any:
 def digest_file(path: str) -> str:
     """Compute the SHA-256 of a file's bytes, without holding all of them in memory."""
     with open_read(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+        return digest_stream(file)

@@ -14,8 +14,8 @@ import zstandard
 
 from orchestrator.errors import TaskDataError
 from orchestrator.storage import exists, join, read_bytes
+from orchestrator.storage.compression import COMPRESSIONS
 
-COMPRESSIONS = (".gz", ".xz", ".zst")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 

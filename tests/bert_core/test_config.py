@@ -11,7 +11,7 @@ import transformers
 
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, ConfigError
-from bert_core.families import FAMILIES
+from bert_core.families import FAMILIES, FAMILY_NAMES
 from bert_core.sizes import SIZES
 
 
@@ -196,3 +196,7 @@ def test_broken_config_file_is_named(tmp_path: Path, text: str | None, message: 
 def test_config_needs_no_torch() -> None:
     program = "import sys, bert_core; bert_core.BertConfig(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_new_models_are_made_in_the_manner_of_families_with_a_shape_of_their_own() -> None:
+    assert FAMILY_NAMES == ("bert", "roberta", "distilbert", "albert", "flaubert", "modern")

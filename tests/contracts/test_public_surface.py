@@ -7,6 +7,7 @@ import importlib
 import inspect
 import pickle
 import re
+from types import ModuleType
 
 import pytest
 
@@ -42,8 +43,10 @@ EXIT_STATUS = {
 }
 
 
-def error_classes(module: object) -> list[type[Exception]]:
-    return [value for _, value in inspect.getmembers(module, inspect.isclass) if issubclass(value, Exception)]
+def error_classes(module: ModuleType) -> list[type[Exception]]:
+    """The errors that a module defines."""
+    classes = [value for _, value in inspect.getmembers(module, inspect.isclass) if issubclass(value, Exception)]
+    return [error for error in classes if error.__module__ == module.__name__]
 
 
 def test_bert_core_exports_the_contract() -> None:

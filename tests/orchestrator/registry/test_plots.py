@@ -32,8 +32,9 @@ def test_a_pretraining_run_is_drawn_with_a_panel_per_measurement(registry: Regis
     assert output.read_text().count("<!-- step -->") == 3
 
 
-def test_a_sweep_is_drawn_with_a_line_per_trial(registry: Registry, tmp_path: Path) -> None:
-    run_id = new_run(registry, "sweep", task="own", metric="f1")
+@pytest.mark.parametrize("kind", ["sweep", "another kind"])
+def test_a_run_with_trials_is_drawn_with_a_line_per_trial(registry: Registry, tmp_path: Path, kind: str) -> None:
+    run_id = new_run(registry, kind, task="own", metric="f1")
     trials = [
         TrialResult(str(n), n, {}, RunState.COMPLETED, seed=n, best_step=5, metrics={"f1": 0.1 * n}) for n in (1, 2)
     ]
