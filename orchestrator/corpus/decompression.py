@@ -45,7 +45,7 @@ def read_chunks(file: InputFile, on_read: Callable[[int], None] = lambda _: None
 
 
 def _check_compression(file: InputFile, raw: IO[bytes]) -> None:
-    """See that a file's first bytes fit its ending. Raises: CorpusError."""
+    """Check that a file's first bytes fit its ending. Raises: CorpusError."""
     begin = raw.read(6)
     raw.seek(0)
     actual = next((ending for ending, magic in COMPRESSIONS.items() if begin.startswith(magic)), "")
