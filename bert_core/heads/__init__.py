@@ -1,4 +1,4 @@
-"""BERT with a head: one file for each, listed here and nowhere else.
+"""BERT with a head: one file for each. Those that `bert_core` exports by name are listed here and nowhere else.
 
 Each model has a padded interface, `forward` with Hugging Face's argument names, and a packed one for training at full
 speed. The classes load on first use (PEP 562), so that `bert_core` can name them without loading torch.

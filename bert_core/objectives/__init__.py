@@ -4,13 +4,15 @@ from collections.abc import Collection, Mapping
 
 from bert_core.config import BertConfig
 from bert_core.objectives.base import Objective, SentenceObjective, TokenObjective
+from bert_core.objectives.left_to_right import LeftToRight
 from bert_core.objectives.masked_lm import MaskedLM
 from bert_core.objectives.next_sentence import NextSentence
 from bert_core.objectives.sentence_order import SentenceOrder
 from bert_core.objectives.span_boundary import SpanBoundary
 
 OBJECTIVES: Mapping[str, Objective] = {
-    objective.name: objective for objective in (MaskedLM(), NextSentence(), SentenceOrder(), SpanBoundary())
+    objective.name: objective
+    for objective in (MaskedLM(), NextSentence(), SentenceOrder(), SpanBoundary(), LeftToRight())
 }
 """All objectives by name. Weights are drawn and losses added up in this order: a new one goes to the end."""
 

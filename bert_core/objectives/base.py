@@ -88,6 +88,8 @@ class TokenObjective(Objective):
 
     is_causal: ClassVar[bool] = False
     """Whether a token must not see those behind it: the model then has `BertConfig.causal_attention`."""
+    spec_fields: ClassVar[frozenset[str]] = frozenset()
+    """Fields of a pretraining spec, as dotted names, that are made for this objective; others refuse a value there."""
 
     @abstractmethod
     def hide_tokens(
@@ -112,6 +114,8 @@ class SentenceObjective(Objective):
     The model needs the head for pairs of segments (`BertConfig.sentence_head`).
     """
 
+    answers: ClassVar[tuple[str, str]]
+    """Meanings of the labels 0 and 1 for A and B, as clauses."""
     min_document_tokens: ClassVar[int] = 1
     """Tokens that a document needs to give an example."""
     min_window_documents: ClassVar[int] = 1

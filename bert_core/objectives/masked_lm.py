@@ -19,6 +19,7 @@ class MaskedLM(TokenObjective):
     name = "masked_lm"
     summary = "masked tokens, from the tokens on both sides (BERT)"
     metric_prefix = "mlm"
+    spec_fields = frozenset({"mlm_probability", "mask_unit", "mask_mix", "model.span_boundary_objective"})
 
     def hide_tokens(
         self, laid: LaidOut, masking: MaskingConfig, *, seed: int, epoch: int, example: NDArray[np.int64]

@@ -22,11 +22,12 @@ from bert_core.ragged_rows import Int64Array
 
 
 class NextSentence(SentenceObjective):
-    """Label 0: B follows A in a document. Label 1: B is from another document."""
+    """Question whether segment B follows segment A; the labels count as in BertForPreTraining."""
 
     name = "next_sentence"
     summary = "does B follow A (BERT)"
     metric_prefix = "nsp"
+    answers = ("B follows A", "B is from another document")
     min_window_documents = 2
 
     def cut_pairs(self, request: ExampleRequest, short_seq_prob: float) -> Segments:

@@ -14,11 +14,12 @@ from bert_core.objectives.base import SentenceObjective
 
 
 class SentenceOrder(SentenceObjective):
-    """Label 0: the segments are in order, as AlbertForPreTraining counts. Label 1: they are swapped."""
+    """Question which segment comes first; the labels count as in AlbertForPreTraining."""
 
     name = "sentence_order"
     summary = "which of them comes first (ALBERT)"
     metric_prefix = "sop"
+    answers = ("A comes before B in its document", "A comes after B in its document")
     min_document_tokens = 2
 
     def cut_pairs(self, request: ExampleRequest, short_seq_prob: float) -> Segments:

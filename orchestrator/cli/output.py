@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 Row = Mapping[str, Any]
 MISSING = "–"
@@ -39,7 +42,7 @@ def show_rows(
         spare: columns that are left out, from the first one on, while the terminal is too narrow for the table.
     """
     listed = [{column: row.get(column) for column in columns} for row in rows]
-    form = _form(form, output)
+    form = chosen_form(form, output)
     if form == "json":
         _write(json.dumps([_plain(row) for row in listed], indent=2, ensure_ascii=False) + "\n", output)
     elif form == "csv":
@@ -52,7 +55,7 @@ def show_rows(
 
 def show_record(record: Row, form: str | None, output: str | None) -> None:
     """Show one record: as a table one field per line, without empty ones; as JSON an object with all of them."""
-    form = _form(form, output)
+    form = chosen_form(form, output)
     if form == "json":
         _write(json.dumps(_plain(record), indent=2, ensure_ascii=False) + "\n", output)
     elif form == "csv":
@@ -66,6 +69,24 @@ def show_record(record: Row, form: str | None, output: str | None) -> None:
 def show_text(text: str, output: str | None = None) -> None:
     """Write text as it is, to stdout or a file."""
     _write(text if text.endswith("\n") or not text else text + "\n", output)
+
+
+def show_lines(lines: Iterable["Text"], output: str | None = None) -> None:
+    """Show lines with their styles on a terminal, and as plain text in a pipe or a file."""
+    if output is None and sys.stdout.isatty():
+        from rich.console import Console
+
+        console = Console(file=sys.stdout)
+        for line in lines:
+            console.print(line, soft_wrap=True)
+    else:
+        _write("".join(f"{line.plain}\n" for line in lines), output)
+
+
+def chosen_form(form: str | None, output: str | None) -> str:
+    """The form of what is shown: as given, or what the ending of `output` says, else `table`."""
+    ending = Path(output).suffix.lstrip(".") if output else ""
+    return form or (ending if ending in ("json", "csv") else "table")
 
 
 def notify(message: str) -> None:
@@ -138,11 +159,6 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     return _plain(value.item()) if hasattr(value, "item") else str(value)
-
-
-def _form(form: str | None, output: str | None) -> str:
-    ending = Path(output).suffix.lstrip(".") if output else ""
-    return form or (ending if ending in ("json", "csv") else "table")
 
 
 def _as_csv(rows: Sequence[Row], columns: Sequence[str]) -> str:

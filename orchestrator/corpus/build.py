@@ -6,13 +6,11 @@ that waits must not keep a tokenizer from running. Only facts about shards trave
 sorted there. An error in a task travels as a message, so that a person sees the message alone.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
-from importlib.metadata import version
 from typing import Any
 
 import pyarrow as pa
@@ -25,9 +23,9 @@ from orchestrator.cluster.data_context import MAX_RETRIES, data_context
 from orchestrator.corpus.input_files import InputFile, find_files
 from orchestrator.corpus.readers import Document
 from orchestrator.corpus.shard_tokenization import write_documents
+from orchestrator.corpus.store_folder import store_folder, store_options
 from orchestrator.corpus.token_store import (
     COUNT_NAMES,
-    FORMAT,
     MANIFEST,
     STORED_NAMES,
     Manifest,
@@ -39,10 +37,7 @@ from orchestrator.errors import ClusterError, CorpusError
 from orchestrator.results import DatasetResult, FileCount
 from orchestrator.specs import TextSource
 from orchestrator.storage import exists, join
-from orchestrator.storage.uris import is_local, local_path
 
-BUILD_VERSION = 2
-"""Version of the shards: a number to raise when the same text gives other shards, so that older stores are not used."""
 _BATCHES_IN_FLIGHT = 2
 """Batches for each CPU: one that is tokenized and one that waits."""
 
@@ -64,9 +59,8 @@ def build_token_store(
     Raises: CorpusError for text that is missing, empty or broken; ClusterError when Ray loses the work.
     """
     files = find_files(source)
-    options = _options(source, tokenizer, validation_fraction, shard_bytes)
-    root = str(local_path(storage).absolute()) if is_local(storage) else storage
-    folder = join(root, "corpora", store_key(options, files))
+    options = store_options(source, tokenizer, validation_fraction, shard_bytes)
+    folder = store_folder(storage, options, files)
     if exists(join(folder, MANIFEST)):
         return _result(TokenStore.open(folder), source, reused=True)
     # The files of an interrupted build are not deleted: the same shards are written over them, and another process
@@ -83,23 +77,6 @@ def build_token_store(
         )
     manifest.save(folder)
     return _result(TokenStore(folder, manifest), source, reused=False)
-
-
-def store_key(options: dict[str, Any], files: tuple[InputFile, ...]) -> str:
-    """Name of a store's folder: a hash of what was asked for and of each file's path, size and time of modification."""
-    seen = [[file.path, file.num_bytes, file.version] for file in files]
-    text = json.dumps({"options": options, "files": seen, "format": FORMAT, "build": BUILD_VERSION}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _options(source: TextSource, tokenizer: Tokenizer, validation_fraction: float, shard_bytes: int) -> dict[str, Any]:
-    return {
-        "corpus": source.identity_values(),
-        "tokenizer": tokenizer.fingerprint,
-        "validation_fraction": validation_fraction,
-        "shard_bytes": shard_bytes,
-        "sentencex": version("sentencex"),
-    }
 
 
 def _result(store: TokenStore, source: TextSource, reused: bool) -> DatasetResult:

@@ -136,7 +136,7 @@ class ExampleStream:
             phase, first = self.config.phase_of(part.start)
             begins = (np.arange(part.start, part.stop) - first) * self.config.global_batch_size + rank * share
             numbers = (begins[:, None] + np.arange(share)).reshape(-1)
-            yield from zip(part, self._build(phase, numbers).split(share), strict=True)
+            yield from zip(part, self.examples(phase, numbers).split(share), strict=True)
 
     def _by_phase(self, steps: range) -> Iterator[range]:
         start = steps.start
@@ -146,8 +146,11 @@ class ExampleStream:
             yield range(start, stop)
             start = stop
 
-    def _build(self, phase: int, numbers: Int64Array) -> PackedBatch:
-        """The examples of these numbers, in order, as one batch."""
+    def examples(self, phase: int, numbers: Int64Array) -> PackedBatch:
+        """Examples of a phase as one batch. Number n (ascending) is example n mod N of epoch n div N, counted from 0.
+
+        N is `examples_per_epoch(phase)`.
+        """
         epochs, positions = np.divmod(numbers, self.examples_per_epoch(phase))
         parts = []
         for epoch in np.unique(epochs):

@@ -24,9 +24,10 @@ from orchestrator.corpus.stream import ExampleStream, SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.distillation.comparison import compare_sizes
 from orchestrator.distillation.launch import waiting_for
-from orchestrator.pretraining.job import build_validation, check_start
+from orchestrator.pretraining.job import check_start
 from orchestrator.pretraining.launch import PretrainRequest, run_pretraining, uses_gpu
 from orchestrator.pretraining.loss import GlobalCounts, Sums, loss_of_sums, packed_inputs
+from orchestrator.pretraining.streams import build_validation
 from orchestrator.results import PretrainResult
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.distill import DistillSpec, ObjectiveSpec

@@ -90,6 +90,11 @@ def _load_pretraining(folder: str, weight: str, what: str) -> Any:
 
     local = Path(local_copy(folder))
     model = BertForPreTraining.from_pretrained(local)
+    if model.config.causal_attention:
+        raise CheckpointError(
+            f"{folder} reads from left to right: it was pretrained to predict the next token, not {what}; use a model "
+            "pretrained with masks, as BERT is"
+        )
     tokenizer = Tokenizer.load(local)
     tokenizer.check_fits(model.config.vocab_size)
     assert model.load_report is not None

@@ -6,6 +6,7 @@ from typing import Any
 from bert_core.config import BertConfig
 from bert_core.distillation import student_config
 from orchestrator.distillation.student import check_widths
+from orchestrator.errors import SpecError
 from orchestrator.finetuning.recipe_checks import check_recipe
 from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
 from orchestrator.kinds.facts import estimate_prefix, memory_text, size_text, step_facts, task_facts
@@ -45,6 +46,7 @@ class DistillKind(Kind[DistillSpec, DistillResult | PretrainResult]):
             longest = longest_sequence(spec.pretraining)
             check_positions("pretraining.phases.max_seq_length", longest, [spec.teacher], inputs)
             check_tokenizer(spec.teacher, spec.pretraining.tokenizer, inputs)
+            _check_fills_masks(spec.teacher, inputs.config(spec.teacher))
         if spec.task is not None:
             _check_task(spec, inputs.task(spec.task), inputs)
         student, teacher = _student_config(spec, inputs), inputs.config(spec.teacher)
@@ -110,6 +112,14 @@ def _check_task(spec: DistillSpec, task: Task, inputs: Resolved) -> None:
     task.file("train")
     for path in spec.unlabeled:
         task.without_labels(path)
+
+
+def _check_fills_masks(teacher: str, config: BertConfig | None) -> None:
+    if config is not None and config.causal_attention:
+        raise SpecError(
+            f"teacher {teacher} reads from left to right and cannot show a student how to fill masks; name one that "
+            "was pretrained with masks, or give a task in place of pretraining"
+        )
 
 
 def _task_facts(spec: DistillSpec, task: Task) -> Iterator[Fact]:

@@ -1,9 +1,11 @@
 """Runs that pretrain a model on a corpus."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bert_core.config import BertConfig
+from bert_core.objectives import TOKEN_OBJECTIVES
 from orchestrator.cluster.capacity import Processes
 from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
 from orchestrator.kinds.facts import BYTES_PER_SAVED_PARAMETER, memory_text, size_text, step_facts
@@ -96,9 +98,12 @@ def longest_sequence(spec: PretrainSpec) -> int:
 def pretraining_config(spec: PretrainSpec, inputs: Resolved) -> BertConfig | None:
     """Configuration of the model that a spec pretrains; None where only the run decides it."""
     if spec.init_from != RANDOM:
-        return inputs.config(spec.init_from)
-    vocab_size = inputs.vocab_size(spec.tokenizer)
-    return None if vocab_size is None else build_config(spec.model, vocab_size)
+        config = inputs.config(spec.init_from)
+    else:
+        vocab_size = inputs.vocab_size(spec.tokenizer)
+        config = None if vocab_size is None else build_config(spec.model, vocab_size)
+    is_causal = TOKEN_OBJECTIVES[spec.token_objective].is_causal
+    return None if config is None else replace(config, causal_attention=is_causal)
 
 
 def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> "PretrainRequest":

@@ -7,15 +7,11 @@ from bert_core.checkpoints.pretrained import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.distillation import student_of
 from bert_core.heads import BertForPreTraining
-from bert_core.masking import MaskingConfig
-from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES, TOKEN_OBJECTIVES
-from bert_core.objectives.base import SentenceObjective
-from bert_core.objectives.batches import SegmentConfig
+from bert_core.objectives import NO_SENTENCE_OBJECTIVE, TOKEN_OBJECTIVES
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_files import TOKENIZER_FILES
-from orchestrator.corpus.shuffle_windows import ShardReader
-from orchestrator.corpus.stream import ExampleStream, StreamConfig
-from orchestrator.errors import CorpusError, SpecError
+from orchestrator.corpus.stream import ExampleStream
+from orchestrator.errors import SpecError
 from orchestrator.models.config import build_config
 from orchestrator.pretraining.loss import StepLoss
 from orchestrator.results import Event
@@ -55,67 +51,6 @@ class PretrainJob:
             "loss": repr(self.loss),
             "layers": repr(self.num_hidden_layers),
         }
-
-
-def build_stream(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) -> ExampleStream:
-    """The numbered batches of a run. Raises: CorpusError when the documents are too few or too short."""
-    config = StreamConfig(
-        seed=spec.seed,
-        phases=spec.phase_steps(),
-        global_batch_size=spec.global_batch_size,
-        window_shards=spec.shuffle_window_shards,
-        masking=build_masking(spec, tokenizer),
-        layout=tokenizer.segment_layout,
-        segments=SegmentConfig(spec.sentence_objective, spec.cross_documents, spec.short_seq_prob),
-        token_objective=spec.token_objective,
-    )
-    if shards.num_shards == 0:
-        raise CorpusError("the corpus has no documents to train on; name more files or lower validation_fraction")
-    stream = ExampleStream.open(shards, config)
-    if spec.sentence_objective != NO_SENTENCE_OBJECTIVE:
-        _check_documents(stream, SENTENCE_OBJECTIVES[spec.sentence_objective])
-    return stream
-
-
-def _check_documents(stream: ExampleStream, objective: SentenceObjective) -> None:
-    """Check that documents are as long and as many as an objective needs. Raises: CorpusError."""
-    if min(stream.examples_per_epoch(phase) for phase in range(len(stream.config.phases))) == 0:
-        raise CorpusError(
-            f"no document has the {objective.min_document_tokens} tokens that sentence_objective {objective.name} "
-            "needs; set it to none, or name other files"
-        )
-    fewest = stream.fewest_window_documents()
-    if fewest < objective.min_window_documents:
-        others = [other.name for other in SENTENCE_OBJECTIVES.values() if other.min_window_documents <= fewest]
-        raise CorpusError(
-            f"a shuffle window may hold as few documents as {fewest}, and sentence_objective {objective.name} takes an "
-            f"example from {objective.min_window_documents}; raise shuffle_window_shards or shard_bytes, add "
-            f"documents, or set sentence_objective to {' or '.join([*others, NO_SENTENCE_OBJECTIVE])}"
-        )
-
-
-def build_masking(spec: PretrainSpec, tokenizer: Tokenizer) -> MaskingConfig:
-    """The masks of a run. Raises: TokenizerError when words are masked and the vocabulary does not mark them."""
-    word_boundaries = None if spec.mask_unit == "token" else tokenizer.word_boundaries
-    return MaskingConfig(
-        tokenizer.vocab_size, tokenizer.mask_id, spec.mlm_probability, spec.mask_mix, spec.mask_unit, word_boundaries
-    )
-
-
-def build_validation(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) -> ExampleStream | None:
-    """One batch of validation examples, the same at every evaluation; None with fewer than two documents."""
-    longest = max(phase.max_seq_length for phase in spec.phases)
-    one_phase = (spec.phases[0].model_copy(update={"max_seq_length": longest, "share": 1.0}),)
-    # All shards are one window: how training is shuffled must not decide whether there are documents to draw from.
-    whole = spec.model_copy(update={"phases": one_phase, "shuffle_window_shards": max(1, shards.num_shards)})
-    if sum(len(shards.document_lengths(shard)) for shard in range(shards.num_shards)) < 2:
-        return None
-    stream = build_stream(whole, shards, tokenizer)
-    size = min(spec.execution.evaluation_examples, stream.examples_per_epoch())
-    size -= size % spec.execution.num_workers
-    if size == 0:
-        return None
-    return build_stream(whole.model_copy(update={"steps": 1, "global_batch_size": size}), shards, tokenizer)
 
 
 def check_start(init_folder: str, tokenizer: Tokenizer) -> None:

@@ -18,8 +18,9 @@ from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.models.info import describe_model
 from orchestrator.pretraining.failures import queue_error, stop_error, training_error
-from orchestrator.pretraining.job import PretrainJob, build_stream, build_validation, check_start
+from orchestrator.pretraining.job import PretrainJob, check_start
 from orchestrator.pretraining.loss import StepLoss
+from orchestrator.pretraining.streams import build_stream, build_validation
 from orchestrator.pretraining.worker import run_worker
 from orchestrator.results import DatasetResult, Event, MetricEvent, PretrainResult
 from orchestrator.specs import PretrainSpec

@@ -4,6 +4,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
+from bert_core.objectives.masked_lm import MaskedLM
 from orchestrator.specs.fields import Section, Spec, execution, identity
 from orchestrator.specs.pretrain import PretrainSpec
 from orchestrator.specs.recipe import RecipeSpec
@@ -83,6 +84,11 @@ class DistillSpec(Spec):
                 raise ValueError(
                     f"{name} is for a task; with pretraining its own fields say the same: leave {name} out"
                 )
+        if self.pretraining is not None and self.pretraining.token_objective != MaskedLM.name:
+            raise ValueError(
+                f"pretraining.token_objective is {self.pretraining.token_objective}, and the student of a pretrained "
+                f"model fills masks as its teacher does; set it to {MaskedLM.name}"
+            )
         if self.unlabeled and not self.objective.soft_targets_weight + self.objective.hidden_cosine_weight:
             raise ValueError(
                 "unlabeled texts teach nothing while objective.soft_targets_weight and hidden_cosine_weight are 0; "

@@ -1,6 +1,7 @@
 """Spec of pretraining: text and examples, objectives, model, optimizer, and how the run is carried out."""
 
 from itertools import accumulate, pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import model_validator
@@ -133,6 +134,12 @@ class PretrainSpec(Spec):
                 f"model.family {family} has no head for pairs of segments, and sentence_objective is {objective}; "
                 "set that to none"
             )
+        self._refuse_fields_of_other_objectives()
+        if TOKEN_OBJECTIVES[self.token_objective].is_causal and objective != NO_SENTENCE_OBJECTIVE:
+            raise ValueError(
+                f"token_objective {self.token_objective} predicts each token from those before it, and would learn to "
+                f"go on from segment A with whatever B sentence_objective {objective} puts there; set that to none"
+            )
         if self.model.span_boundary_objective and self.mask_unit != "span":
             raise ValueError("model.span_boundary_objective predicts spans; set mask_unit to span")
         longest = max(phase.max_seq_length for phase in self.phases)
@@ -142,6 +149,18 @@ class PretrainSpec(Spec):
                 f"{self.model.max_position_embeddings}; lower one or raise the other"
             )
         return self
+
+    def _refuse_fields_of_other_objectives(self) -> None:
+        """Check that no field has a value which the token objective never reads. Raises: ValueError."""
+        chosen, defaults = TOKEN_OBJECTIVES[self.token_objective], type(self).model_construct()
+        for other in TOKEN_OBJECTIVES.values():
+            for name in sorted(other.spec_fields - chosen.spec_fields):
+                value, default = attrgetter(name)(self), attrgetter(name)(defaults)
+                if value != default:
+                    raise ValueError(
+                        f"{name} is for token_objective {other.name}, and token_objective is {chosen.name}; "
+                        f"leave {value} out, or set it back to {default}"
+                    )
 
     @property
     def chosen_objectives(self) -> tuple[str, ...]:

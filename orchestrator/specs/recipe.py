@@ -45,7 +45,9 @@ class RecipeSpec(Section):
     dropout: float | None = identity(None, "Dropout everywhere; the model's own when left out.", ge=0.0, lt=1.0)
     max_seq_length: int = identity(128, "Tokens of a sequence, special tokens included.", unit="tokens", ge=8)
     doc_stride: int = identity(128, "Tokens between the starts of two windows of a passage (qa).", unit="tokens", ge=1)
-    max_query_length: int = identity(64, "Tokens of a question at most (qa).", unit="tokens", ge=1)
+    max_query_length: int = identity(
+        64, "Tokens at most of a question in front of the text that it asks about.", unit="tokens", ge=1
+    )
     max_answer_length: int = identity(30, "Tokens of an answer at most (qa).", unit="tokens", ge=1)
     context: Context = identity(
         "sentence",

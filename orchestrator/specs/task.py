@@ -5,7 +5,17 @@ from typing import Literal
 from orchestrator.results import Split
 from orchestrator.specs.fields import Section, identity
 
-Head = Literal["classification", "multi_label", "multiple_choice", "regression", "ner", "qa", "embedding", "retrieval"]
+Head = Literal[
+    "classification",
+    "multi_label",
+    "multiple_choice",
+    "regression",
+    "ner",
+    "qa",
+    "sentence_selection",
+    "embedding",
+    "retrieval",
+]
 Objective = Literal["cosine", "in_batch_negatives", "classification"]
 
 
@@ -25,7 +35,10 @@ class TaskSpec(Section):
         "also compressed.",
     )
     text_columns: tuple[str, ...] = identity(
-        (), "One or two columns of text; the column of words of a NER table, `tokens` when left out.", max_length=2
+        (),
+        "One or two columns of text; the column of words of a NER table, `tokens` when left out; the column of a "
+        "document's sentences, `sentences` when left out, and that of a query if there is one (sentence_selection).",
+        max_length=2,
     )
     choice_columns: tuple[str, ...] = identity(
         (), "The columns of the choices (multiple_choice); a second column of text begins every choice."
@@ -37,7 +50,9 @@ class TaskSpec(Section):
         (), "Columns of categories that a classifier reads beside the text; a row may lack any of them."
     )
     label_column: str | None = identity(
-        None, "The column of the label or score: `label`, or `tags` in a NER table, when left out."
+        None,
+        "The column of the label or score: `label`, `tags` in a NER table, or `selected`, the numbers from 0 of the "
+        "sentences that matter or true and false for each (sentence_selection), when left out.",
     )
     objective: Objective | None = identity(
         None,

@@ -1,5 +1,7 @@
 """The arithmetic of token windows laid end to end."""
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,3 +14,20 @@ def cumulative(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
 def segment_types(segments: NDArray[np.int64], type_of_second: int) -> NDArray[np.int8]:
     """Token types of windows whose segments a and b have these lengths, (W, 2)."""
     return np.repeat(np.tile(np.array([0, type_of_second], np.int8), len(segments)), segments.ravel())
+
+
+def fill_windows(pieces: Sequence[list[int]], budget: int) -> Iterator[list[list[int]]]:
+    """Pieces of tokens in order, as many to a window as fit; none may be longer than the budget.
+
+    >>> list(fill_windows([[1, 2], [3], [4, 5]], budget=3))
+    [[[1, 2], [3]], [[4, 5]]]
+    """
+    window: list[list[int]] = []
+    used = 0
+    for piece in pieces:
+        if used + len(piece) > budget:
+            yield window
+            window, used = [], 0
+        window.append(piece)
+        used += len(piece)
+    yield window

@@ -76,3 +76,12 @@ def test_every_page_of_the_site_is_in_its_navigation() -> None:
     site = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
     pages = {page for entry in site["nav"] for page in entry.values()}
     assert pages == {path.name for path in (ROOT / "docs").glob("*.md")}
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "bert_core/README.md"])
+def test_every_path_that_a_page_names_is_there(page: str) -> None:
+    """Paths in backticks with a folder in them; NAME and … stand for names of one's own."""
+    named = re.findall(
+        r"`((?:bert_core|orchestrator|tests|docs|experiments|benchmarks)/[\w./]*)`", (ROOT / page).read_text("utf-8")
+    )
+    assert not [path for path in named if "NAME" not in path and not (ROOT / path).exists()]

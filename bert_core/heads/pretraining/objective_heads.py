@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_core.heads.pretraining.base import ObjectiveHead
+from bert_core.heads.pretraining.left_to_right import LeftToRightHead
 from bert_core.heads.pretraining.masked_lm import MaskedLMHead
 from bert_core.heads.pretraining.sentence_pairs import SentencePairHead
 from bert_core.heads.pretraining.span_boundary import SpanBoundaryHead
@@ -13,6 +14,7 @@ OBJECTIVE_HEADS: Mapping[str, ObjectiveHead[Any]] = {
     "span_boundary": SpanBoundaryHead(),
     "next_sentence": SentencePairHead(),
     "sentence_order": SentencePairHead(),
+    "left_to_right": LeftToRightHead(),
 }
 """Heads by the names of `bert_core.objectives.OBJECTIVES`.
 

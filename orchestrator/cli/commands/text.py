@@ -2,52 +2,16 @@
 
 from dataclasses import asdict
 from itertools import islice
-from typing import Any, Literal
+from typing import Literal
 
 import click
 
+from orchestrator.cli.commands.showing import show
+from orchestrator.cli.commands.text_files import source_options, text_source
 from orchestrator.cli.frame import GlobalOptionsGroup, current_settings, reading_options
 from orchestrator.cli.output import counted, notify, show_record, show_rows
 
-_FORMATS = click.Choice(["auto", "text", "jsonl", "parquet"])
-_POLICIES = click.Choice(["error", "skip", "replace"])
 _DOCUMENTS_LOOKED_AT = 1000
-
-
-def _source_options(command: Any) -> Any:
-    for option in (
-        click.option(
-            "--on-bad-record",
-            type=_POLICIES,
-            default="error",
-            show_default=True,
-            help="A broken record: stop, leave it out, or mend its bytes.",
-        ),
-        click.option("--text-field", default="text", show_default=True, help="Key or column of the text."),
-        click.option("--input-format", type=_FORMATS, default="auto", show_default=True, help="Format of the files."),
-    ):
-        command = option(command)
-    return click.argument("files", metavar="FILE...", nargs=-1, required=True)(command)
-
-
-def _source(
-    files: tuple[str, ...],
-    input_format: str,
-    text_field: str,
-    on_bad_record: str,
-    limit: int | None = None,
-    sampling_exponent: float = 1.0,
-) -> Any:
-    from orchestrator.specs import TextSource
-
-    return TextSource(
-        files=files,
-        format=input_format,  # type: ignore[arg-type]
-        text_field=text_field,
-        on_bad_record=on_bad_record,  # type: ignore[arg-type]
-        max_documents=limit,
-        sampling_exponent=sampling_exponent,
-    )
 
 
 @click.group(cls=GlobalOptionsGroup)
@@ -56,7 +20,7 @@ def corpus() -> None:
 
 
 @corpus.command(example="orchestrator corpus inspect data/pretrain")
-@_source_options
+@source_options
 @click.option("--max-documents", type=click.IntRange(1), help="Documents to look at; all of them when left out.")
 @reading_options
 def inspect(
@@ -74,7 +38,7 @@ def inspect(
     """
     from orchestrator.corpus.inspection import inspect_corpus
 
-    source = _source(files, input_format, text_field, on_bad_record, max_documents)
+    source = text_source(files, input_format, text_field, on_bad_record, max_documents)
     found = []
     for file in inspect_corpus(source):
         found.append(file)
@@ -96,13 +60,16 @@ def inspect(
     show_rows(rows, columns, form, output, spare=spare)
 
 
+corpus.add_command(show)
+
+
 @click.group(cls=GlobalOptionsGroup)
 def tokenizer() -> None:
     """Tokenizers: WordPiece, byte-level BPE, Unigram."""
 
 
 @tokenizer.command(example="orchestrator tokenizer train data --vocab-size 8000 --to tokenizers/wiki")
-@_source_options
+@source_options
 @click.option("--to", "folder", metavar="FOLDER", required=True, help="Folder for tokenizer.json and the like.")
 @click.option(
     "--model",
@@ -154,7 +121,7 @@ def train(
     if names_in(folder):
         raise InputError(f"{folder} is there already and not empty; give another --to, or delete it first")
     spec = TokenizerSpec(
-        corpus=_source(files, input_format, text_field, on_bad_record, sampling_exponent=sampling_exponent),
+        corpus=text_source(files, input_format, text_field, on_bad_record, sampling_exponent=sampling_exponent),
         algorithm=algorithm,
         vocab_size=vocab_size,
         lowercase=not cased,
@@ -169,7 +136,7 @@ def train(
 
 @tokenizer.command(example="orchestrator tokenizer report tokenizers/wiki data/wikinews.jsonl.xz")
 @click.argument("tokenizer_path", metavar="TOKENIZER")
-@_source_options
+@source_options
 @click.option(
     "--max-documents",
     type=click.IntRange(1),
@@ -199,7 +166,7 @@ def report(
     from orchestrator.storage import local_copy
 
     tokenizer = Tokenizer.load(local_copy(tokenizer_path))
-    source = _source(files, input_format, text_field, on_bad_record, max_documents)
+    source = text_source(files, input_format, text_field, on_bad_record, max_documents)
     texts = (document.text for document in islice(read_corpus(source), max_documents))
     found = tokenizer_report(tokenizer, texts)
     if not found:

@@ -14,6 +14,7 @@ from bert_core.heads import (
     BertForSequenceClassification,
     BertForTokenClassification,
 )
+from bert_core.heads.sentence_selection import BertForSentenceSelection
 from orchestrator.finetuning.dual_encoder import DualEncoder
 from orchestrator.finetuning.heads.base import Batch, HeadTraining
 from orchestrator.finetuning.heads.classification import ClassificationHead
@@ -23,6 +24,7 @@ from orchestrator.finetuning.heads.multiple_choice import MultipleChoiceHead
 from orchestrator.finetuning.heads.ner import NerHead
 from orchestrator.finetuning.heads.qa import QuestionAnsweringHead
 from orchestrator.finetuning.heads.regression import RegressionHead
+from orchestrator.finetuning.heads.sentence_selection import SentenceSelectionHead
 from orchestrator.specs.task import Head
 
 __all__ = ["HEADS", "Batch", "HeadModel", "HeadTraining"]
@@ -32,6 +34,7 @@ HeadModel: TypeAlias = (
     | BertForMultipleChoice
     | BertForTokenClassification
     | BertForQuestionAnswering
+    | BertForSentenceSelection
     | DualEncoder
 )
 """A model with any of the heads."""
@@ -44,6 +47,7 @@ HEADS: Mapping[Head, HeadTraining[Any, Any]] = MappingProxyType(
         "regression": RegressionHead(),
         "ner": NerHead(),
         "qa": QuestionAnsweringHead(),
+        "sentence_selection": SentenceSelectionHead(),
         "embedding": EmbeddingHead(),
     }
 )

@@ -17,6 +17,7 @@ from orchestrator.tasks.types.ner import Ner
 from orchestrator.tasks.types.qa import QuestionAnswering
 from orchestrator.tasks.types.regression import Regression
 from orchestrator.tasks.types.retrieval import Retrieval
+from orchestrator.tasks.types.sentence_selection import SentenceSelection
 
 _TYPES: tuple[AnyTaskType, ...] = (
     Classification(),
@@ -25,6 +26,7 @@ _TYPES: tuple[AnyTaskType, ...] = (
     Regression(),
     Ner(),
     QuestionAnswering(),
+    SentenceSelection(),
     Embedding(),
     Retrieval(),
 )

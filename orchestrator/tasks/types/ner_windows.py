@@ -18,7 +18,7 @@ from bert_core.constants import IGNORE_INDEX
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.specs.recipe import Context
 from orchestrator.tasks.features import PER_EXAMPLE, PER_TOKEN, TOKEN_PLACES, HeadArrays, Windows
-from orchestrator.tasks.token_windows import cumulative
+from orchestrator.tasks.token_windows import cumulative, fill_windows
 from orchestrator.tasks.types.conll import NerExample
 
 
@@ -58,7 +58,7 @@ def build_ner_windows(
             example = examples[index]
             tags.extend(number[tag] for tag in example.tags)
             tags.extend([IGNORE_INDEX] * (len(example.words) - len(example.tags)))
-            windows = list(_fill_windows(pieces, budget))
+            windows = list(fill_windows(pieces, budget))
             num_split += len(windows) > 1
             for window in windows:
                 begin, end = end, end + sum(map(len, window))
@@ -100,19 +100,6 @@ def _word_pieces(tokenizer: Tokenizer, words: Sequence[str]) -> list[list[int]]:
     present = [position for position in first if position >= 0]
     ends = dict(zip(present, [*present[1:], len(ids)], strict=False))  # no word may be present
     return [ids[position : ends[position]] if position >= 0 else [tokenizer.unk_id] for position in first]
-
-
-def _fill_windows(pieces: Sequence[list[int]], budget: int) -> Iterator[list[list[int]]]:
-    """Fill windows with words in order, as many as fit."""
-    window: list[list[int]] = []
-    used = 0
-    for piece in pieces:
-        if used + len(piece) > budget:
-            yield window
-            window, used = [], 0
-        window.append(piece)
-        used += len(piece)
-    yield window
 
 
 def _widen(begin: int, end: int, room: int, num_tokens: int) -> tuple[int, int]:

@@ -79,6 +79,13 @@ def test_an_objective_is_told_apart_by_its_documentation(name: str) -> None:
     assert all(other.summary != OBJECTIVES[name].summary for key, other in OBJECTIVES.items() if key != name)
 
 
+@pytest.mark.parametrize("name", SENTENCE_OBJECTIVES)
+def test_the_labels_of_a_sentence_objective_say_two_things(name: str) -> None:
+    first, second = SENTENCE_OBJECTIVES[name].answers
+    assert first
+    assert second not in ("", first)
+
+
 @ALL
 def test_an_objective_that_is_chosen_is_active(name: str) -> None:
     chosen = {name, next(iter(TOKEN_OBJECTIVES))}

@@ -4,6 +4,7 @@ Alone: .venv/bin/pytest tests/orchestrator/cli/test_models.py
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -156,6 +157,23 @@ def test_a_family_without_a_sentence_head_is_named(command: Command, pretrained:
     outcome = command("next-sentence", str(folder), "the cat", "the dog")
     assert outcome.status == 2
     assert "a model of its family (distilbert) is pretrained without one" in outcome.err
+
+
+def test_a_model_that_reads_from_left_to_right_fills_no_masks(command: Command, pretrained: str) -> None:
+    from bert_core import BertConfig, BertForPreTraining
+    from bert_core.text.tokenization import Tokenizer
+
+    folder = Path(pretrained).with_name("causal")
+    config = replace(BertConfig.from_pretrained(pretrained), causal_attention=True)
+    BertForPreTraining.from_config(config, seed=0).save_pretrained(folder)
+    Tokenizer.load(pretrained).save(folder)
+    for arguments, what in (
+        (["fill-mask", str(folder), "a [MASK]"], "masked tokens"),
+        (["next-sentence", str(folder), "the cat", "the dog"], "next sentences"),
+    ):
+        outcome = command(*arguments)
+        assert (outcome.status, outcome.out) == (2, "")
+        assert f"reads from left to right: it was pretrained to predict the next token, not {what}" in outcome.err
 
 
 def test_predict_that_breaks_off_leaves_the_old_file(command: Command, classifier: str, tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.text import Text
 
-from orchestrator.cli.output import cell, printable, show_record, show_rows, write_output
+from orchestrator.cli.output import cell, printable, show_lines, show_record, show_rows, write_output
 from orchestrator.errors import InputError
 from tests.waiting import PATIENCE_S
 
@@ -134,6 +135,31 @@ show_rows([row], list(row), None, None, spare=["spared"])"""
     assert b"yyyyyyyyyyyyyyy" in shown
     assert b"r[k]" in shown, "a name is no markup"
     assert b"spared" not in shown
+
+
+@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}])
+def test_styled_lines_have_colors_on_a_terminal_that_wants_them(environment: dict[str, str]) -> None:
+    code = """from rich.text import Text
+from orchestrator.cli.output import show_lines
+show_lines([Text("a [b] " * 20, style="cyan")])"""
+    wanted = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
+    ours, theirs = pty.openpty()
+    subprocess.run(
+        [sys.executable, "-c", code], stdout=theirs, env=wanted | environment, timeout=PATIENCE_S, check=True
+    )
+    os.close(theirs)
+    shown = os.read(ours, 4096).decode()
+    os.close(ours)
+    assert "a [b] " * 20 in shown, "a line is neither wrapped nor read as markup"
+    assert ("\x1b[36m" in shown) == (not environment)
+
+
+def test_styled_lines_are_plain_in_a_pipe_and_in_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    lines = [Text("a", style="cyan"), Text("b")]
+    show_lines(lines)
+    assert capsys.readouterr().out == "a\nb\n"
+    show_lines(lines, str(tmp_path / "lines.txt"))
+    assert (tmp_path / "lines.txt").read_text() == "a\nb\n"
 
 
 def test_an_output_that_is_a_link_a_pipe_or_a_folder(tmp_path: Path) -> None:

@@ -21,10 +21,13 @@ def test_a_table_gives_back_its_batches_without_copies(tmp_path: Path) -> None:
     assert all(not batch.input_ids.flags.owndata for _, batch in again)
 
 
-def test_batches_without_sentence_labels_survive_the_table(tmp_path: Path) -> None:
-    stream = make_job(tmp_path, sentence_objective="none").stream
-    for _, batch in from_table(to_table(stream.batches(range(3)))):
-        assert len(batch.sentence_labels) == 0
+@pytest.mark.parametrize(("token", "has_masks"), [("masked_lm", True), ("left_to_right", False)])
+def test_batches_without_some_labels_survive_the_table(tmp_path: Path, token: str, has_masks: bool) -> None:
+    batches = list(make_job(tmp_path, token_objective=token, sentence_objective="none").stream.batches(range(3)))
+    again = list(from_table(to_table(iter(batches))))
+    assert digests(again) == digests(batches)
+    assert all(len(batch.sentence_labels) == 0 for _, batch in again)
+    assert all((len(batch.masked_positions) > 0) == has_masks for _, batch in again)
 
 
 def collect(stream: ExampleStream, first_step: int, num_workers: int) -> list[tuple[int, PackedBatch]]:

@@ -54,6 +54,14 @@ def test_batches_come_in_order_over_all_phases() -> None:
     assert steps == list(range(30))
 
 
+@pytest.mark.parametrize(("phase", "step"), [(0, 3), (1, 21)])
+def test_examples_by_number_are_those_of_the_step_that_uses_them(phase: int, step: int) -> None:
+    stream = open_stream()
+    first = (step - 20 * phase) * CONFIG.global_batch_size
+    alone = stream.examples(phase, np.arange(first, first + CONFIG.global_batch_size))
+    assert digests([(step, alone)]) == digests(list(stream.batches(range(step, step + 1))))
+
+
 def test_phases_have_their_own_sequence_length() -> None:
     longest = [int(np.diff(batch.cu_seqlens).max()) for _, batch in open_stream().batches(range(30))]
     assert max(longest[:20]) > 32

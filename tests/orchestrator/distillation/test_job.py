@@ -76,6 +76,7 @@ HEADS: dict[str, tuple[Callable[[Path], TaskSpec], str, dict[str, object]]] = {
     "ner": (tiny_tasks.ner, "f1", {}),
     "crf": (tiny_tasks.ner, "f1", {"token_decoder": "crf"}),
     "qa": (tiny_tasks.qa, "f1", {"epochs": 8.0}),
+    "sentences": (tiny_tasks.sentence_selection, "f1", {}),
 }
 
 

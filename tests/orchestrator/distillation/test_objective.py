@@ -31,6 +31,7 @@ TASKS: dict[str, Callable[[Path], TaskSpec]] = {
     "regression": tiny_tasks.regression,
     "ner": tiny_tasks.ner,
     "qa": tiny_tasks.qa,
+    "sentence_selection": tiny_tasks.sentence_selection,
     "embedding": lambda folder: tiny_tasks.pairs(folder, "cosine"),
 }
 GROUPS = np.array([7, 2, 30])
@@ -64,9 +65,11 @@ def written_out(
                 hard.append((F.cosine_similarity(own[:1], own[1:]) - batch.targets).square().squeeze())
             continue
         labels = batch.targets.flatten().tolist()
-        if features.head == "ner":
+        if features.head in ("ner", "sentence_selection"):
             places = [place for place, label in enumerate(labels) if label != -100]
             rows, labels = [(own[place], theirs[place]) for place in places], [labels[place] for place in places]
+            if features.head == "sentence_selection":
+                rows = [(torch.stack([torch.zeros(()), a]), torch.stack([torch.zeros(()), b])) for a, b in rows]
         elif features.head == "qa":
             rows = [(own[:, side], theirs[:, side]) for side in range(2)]
         elif features.head == "multi_label":

@@ -33,6 +33,7 @@ TASKS: dict[Head, Callable[[Path], TaskSpec]] = {
     "classification": tiny_tasks.classification,
     "ner": tiny_tasks.ner,
     "qa": tiny_tasks.qa,
+    "sentence_selection": tiny_tasks.sentence_selection,
 }
 INPUTS = ("last", "second_to_last", "sum_last_four", "concat_last_four", "scalar_mix", "embeddings")
 
@@ -62,6 +63,10 @@ def test_kept_outputs_give_the_logits_of_the_whole_model(head: Head, layer_pooli
     if head == "ner":
         assert len(kept.input_ids) < len(features.input_ids)
         logits, from_kept = logits[features.head_arrays.word_starts], from_kept[kept.head_arrays.word_starts]
+    if head == "sentence_selection":
+        assert len(kept.input_ids) < len(features.input_ids)
+        places, of_kept = (split.head_arrays.is_sentence_start for split in (features, kept))
+        logits, from_kept = logits[places], from_kept[of_kept]
     np.testing.assert_allclose(from_kept, logits, atol=1e-5)
 
 
@@ -73,6 +78,21 @@ def test_outputs_kept_of_a_causal_encoder_have_the_token_that_it_pools(tmp_path:
     features = features_of("classification", task.labels, task.examples("train")[:40], tokenizer, max_seq_length=16)
     kept = compute_states(features, model)
     np.testing.assert_allclose(compute_logits(model, kept), compute_logits(model, features), atol=1e-5)
+
+
+@pytest.mark.parametrize("head", ["classification", "ner"])
+def test_a_model_from_left_to_right_stays_causal_in_fine_tuning(head: Head, tmp_path: Path) -> None:
+    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
+    config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size, causal_attention=True)
+    BertForPreTraining.from_config(config, seed=7).save_pretrained(tmp_path / "encoder")
+    tokenizer.save(tmp_path / "encoder")
+    bench = Bench(TASKS[head](tmp_path), tmp_path, {"encoder": str(tmp_path / "encoder")})
+    result = bench.run(init_from="encoder", tokenizer=None)
+    assert result.state == "COMPLETED", result.error
+    assert result.metrics[bench.task.metric] > 0.9
+    assert load_fine_tuned(Path(bench.model_folder)).model.config.causal_attention
+    again, _ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+    assert again[bench.task.metric] == result.metrics[bench.task.metric]
 
 
 def test_outputs_kept_for_recurrent_layers_are_those_of_every_token(tmp_path: Path) -> None:

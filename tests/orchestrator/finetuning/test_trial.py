@@ -39,6 +39,7 @@ HEADS: dict[str, tuple[Callable[[Path], TaskSpec], str, float]] = {
     "regression": (tiny_tasks.regression, "pearson", 0.9),
     "ner": (tiny_tasks.ner, "f1", 0.95),
     "qa": (tiny_tasks.qa, "f1", 0.8),
+    "sentence_selection": (tiny_tasks.sentence_selection, "f1", 0.9),
 }
 
 
@@ -76,6 +77,18 @@ def test_choices_of_any_number_are_predicted(tmp_path: Path) -> None:
     choices = [["it is good", "it is bad"], ["it is bad", "it is bad", "it is bad", "it is good"]]
     lines = [json.dumps({"text": "the road", "choices": some}) for some in choices]
     assert [row["choice"] for row in predict(bench.model_folder, lines)] == [0, 3]
+
+
+def test_a_document_longer_than_a_window_is_selected_from_window_by_window(tmp_path: Path) -> None:
+    bench = Bench(tiny_tasks.sentence_selection(tmp_path), tmp_path)
+    bench.run(epochs=0.5)
+    sentences = [
+        f"the old {word} road" for word in ["bad", "good", "bad", "bad", "good"]
+    ]  # four and the query: 29 of 32
+    parts = [{"sentences": some, "query": "what is it"} for some in (sentences, sentences[:4], sentences[4:])]
+    whole, first, last = (row["scores"] for row in predict(bench.model_folder, list(map(json.dumps, parts))))
+    assert whole == pytest.approx(first + last, abs=1e-5)
+    assert len(set(whole)) == 5
 
 
 @pytest.mark.parametrize("make", [tiny_tasks.columns, tiny_tasks.multiple_choice])

@@ -134,6 +134,20 @@ def qa(folder: Path, unanswerable: bool = False) -> TaskSpec:
     return TaskSpec(id="names", head="qa", files=files)
 
 
+def sentence_selection(folder: Path) -> TaskSpec:
+    """The sentences that say good matter; before some documents stands a query, which does not."""
+    rng = random.Random(7)
+
+    def record() -> dict[str, object]:
+        matters = [rng.random() < 0.4 for _ in range(rng.randrange(1, 4))]
+        sentences = [_with(rng, ["good" if good else "bad"], most=3) for good in matters]
+        label: object = rng.choice([matters, [place for place, good in enumerate(matters) if good]])
+        return {"text": sentences, "query": rng.choice([None, "what is it"]), "label": label}
+
+    columns = {"text_columns": ("text", "query"), "label_column": "label"}
+    return _table(folder, "sentence_selection", record, 640, **columns)
+
+
 def pairs(folder: Path, objective: str, **fields: Any) -> TaskSpec:
     """Two texts that name the same person or not; where they belong together, the same two persons in order."""
     rng = random.Random(0)
@@ -169,8 +183,8 @@ def _table(folder: Path, head: str, record: object, num_train: int, **fields: An
     return TaskSpec(id="words", head=head, files=files, **fields)  # type: ignore[arg-type]
 
 
-def _with(rng: random.Random, words: list[str]) -> str:
-    text = [*rng.choices(FILLERS, k=rng.randrange(2, 9)), *words]
+def _with(rng: random.Random, words: list[str], most: int = 8) -> str:
+    text = [*rng.choices(FILLERS, k=rng.randrange(2, most + 1)), *words]
     rng.shuffle(text)
     return " ".join(text)
 

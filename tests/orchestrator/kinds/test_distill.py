@@ -4,12 +4,14 @@ pytest tests/orchestrator/kinds/test_distill.py
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, ConfigError, TokenizerError
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.cluster.capacity import Processes
@@ -80,6 +82,15 @@ def test_an_embedding_teacher(settings: Settings) -> None:
         check(settings, student={**DISTILL, "task": cosine, "recipe": {"max_seq_length": 40, "size": "mini"}})
     with pytest.raises(SpecError, match="this model has no classifier of pairs"):
         check(settings, student={**DISTILL, "task": PAIRS})
+
+
+def test_a_teacher_that_reads_from_left_to_right_fills_no_masks(settings: Settings) -> None:
+    config = replace(BertConfig.from_pretrained("short"), causal_attention=True)
+    Path("short/config.json").write_text(json.dumps({**config.to_dict(), "architectures": ["BertForPreTraining"]}))
+    student = {k: v for k, v in PRETRAIN.items() if k != "kind"} | {"phases": [{"max_seq_length": 40}]}
+    spec = {"kind": "distill", "teacher": "short", "pretraining": student}
+    with pytest.raises(SpecError, match=r"teacher short reads from left to right .* with masks, or give a task"):
+        check(settings, student=spec)
 
 
 def test_a_teacher_elsewhere_is_planned_without_its_weights(

@@ -14,8 +14,9 @@ from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import Manifest, TokenStore, write_shard
 from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.job import Emit, PretrainJob, build_stream, build_validation
+from orchestrator.pretraining.job import Emit, PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
+from orchestrator.pretraining.streams import build_stream, build_validation
 from orchestrator.results import Event
 from orchestrator.specs import PretrainSpec
 

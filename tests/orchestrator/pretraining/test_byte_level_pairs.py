@@ -12,7 +12,7 @@ import transformers
 from bert_core.text.tokenizer_training import train_byte_bpe
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.inference.pretraining_heads import next_sentence
-from orchestrator.pretraining.job import build_stream, build_validation
+from orchestrator.pretraining.streams import build_stream, build_validation
 from orchestrator.results import Event, MetricEvent
 from tests.orchestrator.pretraining.small_run import WORDS, make_job, make_store, run
 

@@ -28,6 +28,7 @@ pytestmark = pytest.mark.training
 
 SEED = 20261120
 SMALL = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+LEFT_TO_RIGHT = {"token_objective": "left_to_right", "sentence_objective": "none"}
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
@@ -279,10 +280,11 @@ def test_validation_documents_are_never_those_of_training(tmp_path: Path) -> Non
     assert digests(list(job.validation.batches(range(1)))) == before
 
 
-def test_several_workers_learn_the_same_as_one(tmp_path: Path) -> None:
-    changes = {"steps": 6, "micro_batch_size": 3, "model": json.dumps(SMALL | NO_DROPOUT)}
+@pytest.mark.parametrize("objectives", [{}, LEFT_TO_RIGHT], ids=["masked_lm", "left_to_right"])
+def test_several_workers_learn_the_same_as_one(tmp_path: Path, objectives: dict[str, str]) -> None:
+    changes = {"steps": 6, "micro_batch_size": 3, "model": json.dumps(SMALL | NO_DROPOUT), **objectives}
     (tmp_path / "one").mkdir()
-    one = run(make_job(tmp_path / "one", steps=6, model=SMALL | NO_DROPOUT), lambda event: None)
+    one = run(make_job(tmp_path / "one", steps=6, model=SMALL | NO_DROPOUT, **objectives), lambda event: None)
     make_job(tmp_path)  # the store is there before two processes open it
     command = [sys.executable, "-m", "tests.orchestrator.pretraining.two_workers", str(tmp_path)]
     ranks = [subprocess.Popen([*command, str(rank), json.dumps(changes)]) for rank in range(2)]
@@ -309,6 +311,28 @@ def test_units_of_masking_are_trained_and_resumed(tmp_path: Path, unit: str) -> 
     run(make_job(tmp_path / "straight", **changes), lambda event: None)
     TrainingLoop(make_job(tmp_path / "resumed", **changes), Worker(), lambda event: None).save_checkpoint(0)
     run(make_job(tmp_path / "resumed", attempt=2, **changes), lambda event: None)
+    assert final_digest(tmp_path / "resumed") == final_digest(tmp_path / "straight")
+
+
+def test_left_to_right_is_learnt_and_measured_by_its_own_names(tmp_path: Path) -> None:
+    events: list[Event] = []
+    model = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2} | NO_DROPOUT
+    run(make_job(tmp_path, steps=100, learning_rate=5e-3, model=model, **LEFT_TO_RIGHT), events.append)
+    losses = metrics(events, "validation", "ltr_loss")
+    assert losses[100] < 0.5 * losses[8]
+    names = {name for e in events if isinstance(e, MetricEvent) and e.split == "validation" for name in e.values}
+    assert names == {"loss", "ltr_loss", "ltr_accuracy", "perplexity"}
+
+
+def test_left_to_right_is_interrupted_and_resumed_to_the_same_bits(tmp_path: Path) -> None:
+    def stop_after_checkpoint(event: Event) -> None:
+        if isinstance(event, CheckpointEvent) and event.step == 10:
+            raise InterruptedError
+
+    run(make_job(tmp_path / "straight", **LEFT_TO_RIGHT), lambda event: None)
+    with pytest.raises(InterruptedError):
+        run(make_job(tmp_path / "resumed", **LEFT_TO_RIGHT), stop_after_checkpoint)
+    run(make_job(tmp_path / "resumed", attempt=2, **LEFT_TO_RIGHT), lambda event: None)
     assert final_digest(tmp_path / "resumed") == final_digest(tmp_path / "straight")
 
 

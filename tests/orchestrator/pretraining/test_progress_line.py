@@ -28,6 +28,12 @@ def test_a_sentence_order_goes_by_its_own_name() -> None:
     assert found == "step 20,000/100,000  mlm 6.430  sop 0.610  1,500 tokens/s"
 
 
+def test_left_to_right_goes_by_its_own_name() -> None:
+    values = {"ltr_loss": 5.1, "ltr_accuracy": 0.2, "perplexity": 164.0, "tokens_per_s": 1500.0}
+    assert line("validation", values) == "held out 20,000: ltr 5.100 (20.0 %)  perplexity 164.0"
+    assert line("train", values) == "step 20,000/100,000  ltr 5.100  1,500 tokens/s"
+
+
 def test_a_run_without_next_sentences_shows_none() -> None:
     assert line("validation", MLM) == "held out 20,000: mlm 6.430 (15.2 %)  perplexity 1,234.5"
     assert line("train", MLM) == "step 20,000/100,000  mlm 6.430  1,500 tokens/s"

@@ -16,6 +16,8 @@ DISTILL: dict[str, Any] = {"kind": "distill", "teacher": "large", "task": {"id":
 
 PRETRAINING = {"corpus": {"files": ["a.txt"]}, "tokenizer": "words", "steps": 10}
 
+LEFT_TO_RIGHT = {"token_objective": "left_to_right", "sentence_objective": "none"}
+
 
 def test_soft_targets_alone_are_the_default() -> None:
     spec = parse_spec({**DISTILL, "num_hidden_layers": 2})
@@ -61,6 +63,11 @@ def test_teacher_and_start_are_names_of_models() -> None:
         (
             {"task": None, "num_hidden_layers": 2, "pretraining": {**PRETRAINING, "init_from": "small"}},
             "num_hidden_layers takes layers of the teacher, and pretraining.init_from names small; leave one of them",
+        ),
+        (
+            {"task": None, "pretraining": {**PRETRAINING, **LEFT_TO_RIGHT}},
+            "pretraining.token_objective is left_to_right, and the student of a pretrained model fills masks as its "
+            "teacher does; set it to masked_lm",
         ),
         ({"task": None, "pretraining": {**PRETRAINING, "stepz": 3}}, "pretraining.stepz is no field"),
     ],

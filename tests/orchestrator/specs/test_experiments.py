@@ -23,6 +23,8 @@ EXPECTED = {
     "sweep_sst2",
     "sweep_stsb",
 }
+MADE = {"sweep_squad_sentences": "Which sentence holds the answer"}
+"""Experiments on files that are made by the lines of a section of the lab log."""
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
@@ -64,6 +66,7 @@ def test_the_objectives_differ_in_their_fields_alone_and_every_sweep_compares_th
         "spans": {"mask_unit"},
         "borders": {"mask_unit", "model"},
         "mask_only": {"mask_mix"},
+        "left_to_right": {"token_objective", "sentence_objective"},
     }
     sweeps = [stage for stage in spec.stages.values() if isinstance(stage, SweepSpec)]
     assert [stage.task.id for stage in sweeps] == ["conll2003", "squad", "mrpc"]
@@ -71,10 +74,21 @@ def test_the_objectives_differ_in_their_fields_alone_and_every_sweep_compares_th
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in EXPERIMENTS if path.stem.startswith("sweep_")], ids=lambda path: path.stem
+    "path",
+    [path for path in EXPERIMENTS if path.stem.startswith("sweep_") and path.stem not in MADE],
+    ids=lambda path: path.stem,
 )
 def test_a_sweep_finds_its_data_beside_the_checkout(path: Path) -> None:
     spec = load_spec(path)
     assert isinstance(spec, SweepSpec)
     assert spec.task.folder is not None
     assert any(shared_file(spec.task.folder.removeprefix("data/")).iterdir())
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_files_that_are_made_are_made_by_the_lab_log(name: str) -> None:
+    spec = load_spec(FOLDER / f"{name}.yaml")
+    assert isinstance(spec, SweepSpec)
+    _, section = (FOLDER.parent / "docs/lab_log.md").read_text().split(f"### {MADE[name]}\n")
+    assert {str(Path(path).parent) for path in spec.task.files.values()} == {"data/squad_sentences"}
+    assert all(Path(path).name in section for path in spec.task.files.values())

@@ -1,8 +1,12 @@
 """The objectives that a pretraining spec may choose. Alone: pytest tests/orchestrator/specs/test_objectives.py"""
 
+from operator import attrgetter
+
 import pytest
 
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, OBJECTIVES, SENTENCE_OBJECTIVES, TOKEN_OBJECTIVES
+from bert_core.objectives.base import TokenObjective
+from bert_core.objectives.masked_lm import MaskedLM
 from orchestrator.errors import SpecError
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.loading import parse_spec
@@ -10,8 +14,14 @@ from orchestrator.specs.loading import parse_spec
 SMALLEST = {"kind": "pretrain", "corpus": {"files": ["text.txt"]}, "tokenizer": "folder", "steps": 1}
 
 
-@pytest.mark.parametrize("token", TOKEN_OBJECTIVES)
-@pytest.mark.parametrize("sentence", [*SENTENCE_OBJECTIVES, NO_SENTENCE_OBJECTIVE])
+PAIRS = [
+    (token, sentence)
+    for token, objective in TOKEN_OBJECTIVES.items()
+    for sentence in (*([] if objective.is_causal else SENTENCE_OBJECTIVES), NO_SENTENCE_OBJECTIVE)
+]
+
+
+@pytest.mark.parametrize(("token", "sentence"), PAIRS)
 def test_every_objective_of_the_lists_can_be_chosen(token: str, sentence: str) -> None:
     spec = parse_spec({**SMALLEST, "token_objective": token, "sentence_objective": sentence})
     assert isinstance(spec, PretrainSpec)
@@ -23,6 +33,53 @@ def test_an_unknown_objective_is_refused_with_those_that_there_are(field: str) -
     names = TOKEN_OBJECTIVES if field == "token_objective" else SENTENCE_OBJECTIVES
     with pytest.raises(SpecError, match=f"{field} is 'guess'; allowed: {', '.join(names)}"):
         parse_spec({**SMALLEST, field: "guess"})
+
+
+class CausalLM(MaskedLM):
+    """An objective whose tokens must not see those behind them."""
+
+    is_causal = True
+
+
+@pytest.mark.parametrize("sentence", SENTENCE_OBJECTIVES)
+def test_a_causal_objective_takes_no_pairs_of_segments(monkeypatch: pytest.MonkeyPatch, sentence: str) -> None:
+    monkeypatch.setitem(TOKEN_OBJECTIVES, "masked_lm", CausalLM())  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match=f"with whatever B sentence_objective {sentence} puts there; set that to none"):
+        parse_spec({**SMALLEST, "sentence_objective": sentence})
+    parse_spec({**SMALLEST, "sentence_objective": "none", "cross_documents": True})
+
+
+class ShortLM(MaskedLM):
+    """An objective with fields of its own."""
+
+    name = "short_lm"
+    spec_fields = frozenset({"mask_unit", "short_seq_prob", "model.initializer_range"})
+
+
+def test_fields_made_for_another_token_objective_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TOKEN_OBJECTIVES, "short_lm", ShortLM())  # type: ignore[arg-type]
+    parse_spec({**SMALLEST, "mask_unit": "word", "short_seq_prob": 0.1, "model": {"initializer_range": 0.02}})
+    given = r"model\.initializer_range is for token_objective short_lm, and token_objective is masked_lm"
+    with pytest.raises(SpecError, match=rf"{given}; leave 0\.06 out, or set it back to 0\.02"):
+        parse_spec({**SMALLEST, "model": {"initializer_range": 0.06}})
+    with pytest.raises(SpecError, match=r"short_seq_prob is for .* leave 0\.5 out, or set it back to 0\.1"):
+        parse_spec({**SMALLEST, "short_seq_prob": 0.5})
+
+
+@pytest.mark.parametrize(
+    "changes", [{"mlm_probability": 0.3}, {"mask_unit": "word"}, {"model": {"span_boundary_objective": True}}]
+)
+def test_settings_of_masks_say_nothing_from_left_to_right(changes: dict[str, object]) -> None:
+    with pytest.raises(
+        SpecError, match="is for token_objective masked_lm, and token_objective is left_to_right; leave"
+    ):
+        parse_spec({**SMALLEST, "token_objective": "left_to_right", "sentence_objective": "none", **changes})
+
+
+@pytest.mark.parametrize("objective", TOKEN_OBJECTIVES.values(), ids=TOKEN_OBJECTIVES)
+def test_fields_of_an_objective_are_fields_of_the_spec(objective: TokenObjective) -> None:
+    spec = parse_spec({**SMALLEST, "token_objective": objective.name, "sentence_objective": "none"})
+    assert all(attrgetter(name)(spec) is not None for name in objective.spec_fields)
 
 
 def test_the_schema_lists_the_objectives_and_says_what_they_predict() -> None:

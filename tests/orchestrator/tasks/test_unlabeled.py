@@ -26,6 +26,7 @@ NO_LABEL: dict[str, dict[str, Any]] = {
     "regression": {"value": None},
     "ner": {"tags": ()},
     "qa": {"answers": ()},
+    "sentence_selection": {"selected": None},
 }
 
 

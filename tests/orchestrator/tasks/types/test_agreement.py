@@ -15,6 +15,7 @@ from orchestrator.tasks.types.multiple_choice import ChoicePrediction
 from orchestrator.tasks.types.ner import TagsPrediction
 from orchestrator.tasks.types.qa import AnswerPrediction
 from orchestrator.tasks.types.regression import ValuePrediction
+from orchestrator.tasks.types.sentence_selection import SentencesPrediction
 
 SIDES: dict[Head, tuple[list[Any], list[Any], float]] = {
     "classification": (
@@ -38,6 +39,11 @@ SIDES: dict[Head, tuple[list[Any], list[Any], float]] = {
         0.5,
     ),
     "qa": ([AnswerPrediction("x"), AnswerPrediction("")], [AnswerPrediction("x"), AnswerPrediction("y")], 0.5),
+    "sentence_selection": (
+        [SentencesPrediction((0, 2), (0.9, 0.1, 0.6)), SentencesPrediction((), (0.1,))],
+        [SentencesPrediction((0,), (0.6, 0.1, 0.4)), SentencesPrediction((), (0.4,))],
+        0.75,
+    ),
     "regression": ([ValuePrediction(v) for v in (1.0, 2.0, 3.0)], [ValuePrediction(v) for v in (0.0, 5.0, 10.0)], 1.0),
 }
 

@@ -104,6 +104,12 @@ CASES: dict[str, Case] = {
         {"question": "what is it", "context": "the old road"},
         frozenset({"answer", "candidates"}),
     ),
+    "sentence_selection": Case(
+        tiny_tasks.sentence_selection,
+        lambda task, features: noise(len(features.input_ids), 1),
+        {"sentences": ["the road", "a tree"], "query": "what is it"},
+        frozenset({"selected", "scores"}),
+    ),
     "cosine": Case(
         lambda folder: tiny_tasks.pairs(folder, "cosine"),
         lambda task, features: noise(features.num_examples),
@@ -275,7 +281,7 @@ def test_a_request_that_lacks_a_key_is_named_with_its_line(name: str, tmp_path: 
         task.type.example_of(task, Request({}, 7, task.head, task.type.request_keys))
 
 
-@pytest.mark.parametrize("head", ["multi_label", "ner", "qa", "multiple_choice", "embedding"])
+@pytest.mark.parametrize("head", ["multi_label", "ner", "qa", "multiple_choice", "sentence_selection", "embedding"])
 def test_a_type_without_scores_for_pairs_cannot_rerank(head: Head) -> None:
     with pytest.raises(InputError, match=f"model is a model for {head}; documents are scored again by one"):
         TASK_TYPES[head].relevance(define(head), None, "model")

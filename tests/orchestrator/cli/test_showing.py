@@ -1,0 +1,153 @@
+"""`corpus show`: documents of files, and examples of a spec.
+
+Alone: .venv/bin/pytest tests/orchestrator/cli/test_showing.py
+"""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.orchestrator.cli.laboratory import Command
+from tests.waiting import PATIENCE_S
+
+DOCUMENTS = "The cat sat on the mat. It was warm.\nAll was well.\n\nThe dog sat on the log.\n\n" * 30
+SPEC = """kind: pretrain
+corpus: {files: [a.txt]}
+tokenizer: tok
+steps: 10
+global_batch_size: 4
+phases: [{max_seq_length: 24, share: 0.5}, {max_seq_length: 16, share: 0.5}]
+validation_fraction: 0
+"""
+
+
+@pytest.fixture
+def spec(command: Command, tmp_path: Path) -> str:
+    """A pretraining spec over a text and its tokenizer."""
+    (tmp_path / "a.txt").write_text(DOCUMENTS)
+    assert command("tokenizer", "train", "a.txt", "--to", "tok", "--vocab-size", "120").status == 0
+    (tmp_path / "p.yaml").write_text(SPEC)
+    return "p.yaml"
+
+
+def test_documents_are_shown_one_sentence_on_a_line(command: Command, tmp_path: Path) -> None:
+    long = "A " + "very " * 40 + "long sentence."
+    (tmp_path / "a.txt").write_text(f"The cat sat. It was \x1bwarm.\n{long}\n\nThe dog.\n\nThe end.")
+    outcome = command("corpus", "show", "a.txt", "--documents", "2")
+    assert (outcome.status, outcome.err) == (0, "")
+    assert outcome.out.splitlines() == [
+        "a.txt#1: 3 sentences",
+        "  The cat sat.",
+        "  It was �warm.",
+        f"  {long}",
+        "",
+        "a.txt#2: 1 sentence",
+        "  The dog.",
+        "",
+    ]
+
+
+def test_word_pieces_stand_below_their_sentence(command: Command, spec: str) -> None:
+    lines = command("corpus", "show", "a.txt", "--tokenizer", "tok", "--documents", "1").out.splitlines()
+    assert [line.replace(" ", "").replace("##", "") for line in lines[1:3]] == [
+        "Thecatsatonthemat.",
+        "thecatsatonthemat.",
+    ]
+    rows = json.loads(command("corpus", "show", "a.txt", "--tokenizer", "tok", "-f", "json").out)
+    assert [row["text"] for row in rows[:3]] == ["The cat sat on the mat.", "It was warm.", "All was well."]
+    assert rows[0]["document"] == "a.txt#1"
+    assert "".join(rows[2]["pieces"]).replace("##", "") == "allwaswell."
+    assert "pieces" not in json.loads(command("corpus", "show", "a.txt", "-f", "json").out)[0]
+
+
+def test_examples_are_shown_with_the_true_tokens(command: Command, spec: str) -> None:
+    outcome = command("corpus", "show", spec, "--examples", "2")
+    assert outcome.status == 0, outcome.err
+    assert "no token store yet" in outcome.err
+    assert "cat→[MASK]" in outcome.err
+    lines = outcome.out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert re.fullmatch(r"example 0 of epoch 0 · step 0 · \d+ tokens, no padding · \d hidden", lines[0])
+    assert re.fullmatch(r"  label [01]: B (follows A|is from another document)", lines[1])
+    assert lines[2].startswith("  A  [CLS] ")
+    assert "→" in outcome.out
+    assert "\x1b" not in outcome.out
+    assert sum(line.startswith("  B  ") for line in lines) == 2
+
+
+def test_a_part_of_the_run_can_be_chosen(command: Command, spec: str) -> None:
+    arguments = ["--phase", "1", "--epoch", "3", "--from", "2", "--examples", "1", "-f", "json"]
+    (row,) = json.loads(command("corpus", "show", spec, "sentence_objective=none", *arguments).out)
+    assert (row["phase"], row["epoch"], row["example"], row["sentence_label"]) == (1, 3, 2, None)
+    assert row["made_from"] == "whole_text"
+    assert len(row["tokens"]) <= 16
+    hidden = [token for token in row["tokens"] if token["change"]]
+    assert hidden
+    assert all(token["truth"] for token in hidden)
+    text = command("corpus", "show", spec, "sentence_objective=none", *arguments[:-2], "-o", "shown.txt")
+    assert (text.status, text.out) == (0, "")
+    assert Path("shown.txt").read_text().startswith("example 2 of epoch 3 · after the end · ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a.txt", "--epoch", "1"], "--epoch concerns SPEC.yaml, and a.txt is a file of text; leave it out"),
+        (["p.yaml", "--tokenizer", "tok"], "--tokenizer concerns FILE, and p.yaml is a spec; leave it out"),
+        (["p.yaml", "--phase", "2"], "--phase 2 is too large: the last phase of p.yaml is 1"),
+        (["p.yaml", "--from", "100000"], "--from 100000 is too large: the last example of an epoch is "),
+        (["t.yaml"], "t.yaml: kind is tokenizer, and only pretrain has training examples"),
+        (["none.txt"], "none.txt"),
+        (["empty.txt"], "empty.txt: no document with text"),
+        (["p.yaml", "corpus.files=[empty.txt]"], "the corpus has no documents to train on"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(command: Command, spec: str, arguments: list[str], message: str) -> None:
+    Path("t.yaml").write_text("kind: tokenizer\ncorpus: {files: [a.txt]}\n")
+    Path("empty.txt").touch()
+    outcome = command("corpus", "show", *arguments)
+    assert (outcome.status, outcome.out) == (2, "")
+    assert message in outcome.err
+
+
+def test_a_tokenizer_that_is_not_there_is_named(command: Command, spec: str) -> None:
+    outcome = command("corpus", "show", "a.txt", "--tokenizer", "none")
+    assert outcome.status == 3
+    assert "tokenizer: nothing at none" in outcome.err
+
+
+def test_a_terminal_gets_colors_and_lines_of_its_width(command: Command, spec: str) -> None:
+    arguments = ("corpus", "show", spec, "--examples", "1", "mlm_probability=0.5", "mask_mix=[1.0, 0.0, 0.0]")
+    code = f"from orchestrator.cli.entry import run_command_line; run_command_line({arguments!r})"
+    terminal = {"COLUMNS": "40", "TERM": "xterm"}
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | terminal
+    ours, theirs = pty.openpty()
+    subprocess.run(
+        [sys.executable, "-c", code],
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        env=environment,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    os.close(theirs)
+    shown = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert re.search(r"\x1b\[36m\S+→\[MASK\]\x1b\[0m", shown)
+    lines = re.sub(r"\x1b\[\d+m", "", shown).splitlines()
+    assert all(len(line) <= 40 for line in lines if line.startswith(" ") and "label" not in line)
+
+
+def test_examples_are_shown_without_torch_and_ray(command: Command, spec: str) -> None:
+    code = f"""import sys
+from orchestrator.cli.entry import run_command_line
+status = run_command_line(["corpus", "show", {spec!r}, "-o", "shown.txt"])
+print(status, sorted({{"torch", "ray"}} & set(sys.modules)))"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    assert done.stdout == "0 []\n"

@@ -1,0 +1,120 @@
+"""What a person is shown of documents and of examples. Alone: pytest tests/orchestrator/corpus/test_preview.py"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES
+from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenizer_training import train_byte_bpe
+from orchestrator.corpus.preview import preview_examples, preview_sentences
+from orchestrator.corpus.readers import Document
+from orchestrator.corpus.stream import ExampleStream, SplitShards
+from orchestrator.pretraining.streams import build_stream
+from orchestrator.specs import PretrainSpec
+from tests.orchestrator.pretraining.small_run import WORDS, make_store, make_tokenizer
+
+OBJECTIVES = pytest.mark.parametrize("objective", [*SENTENCE_OBJECTIVES, NO_SENTENCE_OBJECTIVE])
+STEPS, BATCH_SIZE = 6, 8
+
+
+def open_stream(folder: Path, tokenizer: Tokenizer, **changes: object) -> ExampleStream:
+    """Examples of a run with two phases."""
+    values = {
+        "corpus": {"files": ["generated"]},
+        "tokenizer": "generated",
+        "steps": STEPS,
+        "phases": [{"max_seq_length": 48, "share": 0.5}, {"max_seq_length": 24, "share": 0.5}],
+        "global_batch_size": BATCH_SIZE,
+        "mask_mix": [0.4, 0.3, 0.3],
+    }
+    store = make_store(folder, tokenizer)
+    return build_stream(PretrainSpec(**(values | changes)), SplitShards(store, "train"), tokenizer)
+
+
+def test_sentences_stand_with_their_document_and_word_pieces() -> None:
+    documents = [Document("a", "Badan kefel. Ligim!\nMotor"), Document("b", "Nudan")]
+    tokenizer = make_tokenizer()
+    plain, cut = list(preview_sentences(documents)), list(preview_sentences(documents, tokenizer))
+    texts = [("a", "Badan kefel."), ("a", "Ligim!"), ("a", "Motor"), ("b", "Nudan")]
+    assert [(sentence.document, sentence.text) for sentence in plain] == texts
+    assert [sentence.pieces for sentence in plain] == [None] * 4
+    encoded = tokenizer.encode_ids([text for _, text in texts])
+    assert [[tokenizer.id(piece) for piece in sentence.pieces or ()] for sentence in cut] == encoded
+
+
+@OBJECTIVES
+def test_examples_are_those_that_the_run_trains_on(objective: str, tmp_path: Path) -> None:
+    tokenizer = make_tokenizer()
+    stream = open_stream(tmp_path, tokenizer, sentence_objective=objective)
+    shown = preview_examples(stream, tokenizer, phase=1, epoch=0, first=0, num_examples=BATCH_SIZE)
+    ((_, batch),) = stream.batches(range(STEPS // 2, STEPS // 2 + 1))
+    tokens = [token for example in shown for token in example.tokens]
+    assert [tokenizer.id(token.token) for token in tokens] == batch.input_ids.tolist()
+    hidden = [position for position, token in enumerate(tokens) if token.change]
+    assert hidden == batch.masked_positions.tolist()
+    assert [tokenizer.id(tokens[position].truth or "") for position in hidden] == batch.masked_labels.tolist()
+    assert [example.step for example in shown] == [STEPS // 2] * BATCH_SIZE
+    if objective == NO_SENTENCE_OBJECTIVE:
+        assert {(example.sentence_label, example.sentence_answer) for example in shown} == {(None, None)}
+    else:
+        assert [example.sentence_label for example in shown] == batch.sentence_labels.tolist()
+        answers = SENTENCE_OBJECTIVES[objective].answers
+        assert [example.sentence_answer for example in shown] == [answers[n] for n in batch.sentence_labels]
+        assert [token.segment for token in tokens] == batch.token_type_ids.tolist()
+
+
+def test_a_hidden_token_is_masked_replaced_or_kept(tmp_path: Path) -> None:
+    tokenizer = make_tokenizer()
+    shown = preview_examples(open_stream(tmp_path, tokenizer), tokenizer, 0, 0, 0, 60)
+    tokens = [token for example in shown for token in example.tokens]
+    changed = {name: [token for token in tokens if token.change == name] for name in ("masked", "replaced", "kept")}
+    assert {token.token for token in changed["masked"]} == {"[MASK]"}
+    assert all(token.token != token.truth for token in changed["replaced"])
+    assert all(token.token == token.truth for token in changed["kept"])
+    assert min(map(len, changed.values())) > 10
+    assert {token.truth for token in tokens if not token.change} == {None}
+    assert {token.token for token in tokens if token.is_special} == {"[CLS]", "[SEP]"}
+    assert not any(token.is_special for token in tokens if token.change)
+
+
+def test_two_separators_end_the_first_segment_where_the_tokenizer_puts_two(tmp_path: Path) -> None:
+    tokenizer = train_byte_bpe([" ".join(WORDS)] * 20, vocab_size=400, min_frequency=1)
+    for example in preview_examples(open_stream(tmp_path, tokenizer), tokenizer, 0, 0, 0, 20):
+        first = [token for token in example.tokens if token.segment == 0]
+        second = [token for token in example.tokens if token.segment == 1]
+        assert [token.token for token in first if token.is_special] == ["<s>", "</s>", "</s>"]
+        assert [token.token for token in second if token.is_special] == ["</s>"]
+        assert [first[-2].is_special, first[-1].is_special, second[0].is_special] == [True, True, False]
+
+
+def test_a_sequence_over_several_documents_has_a_segment_for_each(tmp_path: Path) -> None:
+    tokenizer = make_tokenizer()
+    stream = open_stream(tmp_path, tokenizer, sentence_objective=NO_SENTENCE_OBJECTIVE, cross_documents=True)
+    shown = preview_examples(stream, tokenizer, 0, 0, 0, 20)
+    for example in shown:
+        ends = [token.segment for token in example.tokens if token.is_special and token.token == "[SEP]"]
+        assert ends == list(range(len(ends)))
+    assert max(example.tokens[-1].segment for example in shown) >= 1
+
+
+def test_examples_run_on_into_the_next_epoch_and_beyond_the_last_step(tmp_path: Path) -> None:
+    tokenizer = make_tokenizer()
+    stream = open_stream(tmp_path, tokenizer)
+    last = stream.examples_per_epoch() - 1
+    shown = preview_examples(stream, tokenizer, 0, 0, last, 2)
+    assert [(example.epoch, example.example) for example in shown] == [(0, last), (1, 0)]
+    assert shown[1] == preview_examples(stream, tokenizer, 0, 1, 0, 1)[0]
+    assert last >= STEPS // 2 * BATCH_SIZE
+    assert [example.step for example in shown] == [None, None]
+
+
+def test_a_random_token_that_the_vocabulary_leaves_out_is_a_number(tmp_path: Path) -> None:
+    tokenizer = make_tokenizer()
+    stream = open_stream(tmp_path, tokenizer)
+    beyond = replace(stream.config, masking=replace(stream.config.masking, vocab_size=10_000))
+    shown = preview_examples(replace(stream, config=beyond), tokenizer, 0, 0, 0, 20)
+    random = [token.token for example in shown for token in example.tokens if token.change == "replaced"]
+    assert random
+    assert any(name[0] == "[" and name[1:-1].isdigit() for name in random)

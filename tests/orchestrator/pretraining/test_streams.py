@@ -1,0 +1,66 @@
+"""Streams of examples as a spec asks for them. Alone: pytest tests/orchestrator/pretraining/test_streams.py"""
+
+import numpy as np
+import pytest
+
+from bert_core.examples.segments import TokenizedDocuments
+from orchestrator.errors import CorpusError
+from orchestrator.pretraining.streams import build_masking, build_stream, build_validation
+from orchestrator.specs import PretrainSpec
+from tests.orchestrator.pretraining.small_run import make_tokenizer
+
+
+class FewDocuments:
+    """Shards of one document each."""
+
+    fingerprint = "few"
+
+    def __init__(self, num_shards: int) -> None:
+        self.num_shards = num_shards
+
+    def document_lengths(self, shard: int) -> np.ndarray:
+        return np.array([30])
+
+    def read_documents(self, shard: int) -> TokenizedDocuments:
+        return TokenizedDocuments(np.arange(30, dtype=np.uint16), np.arange(0, 31, 10), np.array([0, 3]))
+
+
+def spec(**changes: object) -> PretrainSpec:
+    return PretrainSpec(corpus={"files": ["x"]}, tokenizer="x", **({"steps": 5} | changes))
+
+
+def test_one_validation_document_is_no_evaluation() -> None:
+    assert build_validation(spec(), FewDocuments(1), make_tokenizer()) is None
+    assert build_validation(spec(), FewDocuments(0), make_tokenizer()) is None
+    assert build_validation(spec(), FewDocuments(2), make_tokenizer()) is not None
+    assert build_validation(spec(shuffle_window_shards=1), FewDocuments(2), make_tokenizer()) is not None
+
+
+@pytest.mark.parametrize(("num_shards", "window"), [(1, 16), (4, 1), (3, 2)])
+def test_a_window_that_may_hold_one_document_is_refused(num_shards: int, window: int) -> None:
+    with pytest.raises(CorpusError, match="raise shuffle_window_shards"):
+        build_stream(spec(shuffle_window_shards=window), FewDocuments(num_shards), make_tokenizer())
+    for objective in ("sentence_order", "none"):
+        alone = spec(shuffle_window_shards=window, sentence_objective=objective)
+        assert build_stream(alone, FewDocuments(num_shards), make_tokenizer()).examples_per_epoch() == num_shards
+
+
+def test_a_corpus_without_training_documents_is_refused() -> None:
+    with pytest.raises(CorpusError, match="no documents to train on"):
+        build_stream(spec(), FewDocuments(0), make_tokenizer())
+
+
+def test_documents_of_one_token_have_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FewDocuments, "document_lengths", lambda store, shard: np.array([1]))
+    with pytest.raises(CorpusError, match="no document has the 2 tokens that sentence_objective sentence_order needs"):
+        build_stream(spec(sentence_objective="sentence_order"), FewDocuments(3), make_tokenizer())
+
+
+def test_the_table_of_words_is_made_where_a_unit_needs_it() -> None:
+    tokenizer = make_tokenizer()
+    assert build_masking(spec(), tokenizer).word_boundaries is None
+    word_boundaries = build_masking(spec(mask_unit="span"), tokenizer).word_boundaries
+    assert word_boundaries is not None
+    pieces = [tokenizer.token(number) for number in np.flatnonzero(word_boundaries.joined)]
+    assert len(pieces) > 5
+    assert all(piece.startswith("##") for piece in pieces)

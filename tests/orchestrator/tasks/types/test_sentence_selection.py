@@ -1,0 +1,175 @@
+"""Sentence selection: tables of sentences, windows of whole sentences, decoding, scores, the lead baseline.
+
+Alone: pytest tests/orchestrator/tasks/types/test_sentence_selection.py
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from bert_core.errors import DataError
+from bert_core.text.tokenization import Tokenizer
+from orchestrator.errors import InputError, SpecError, TaskDataError
+from orchestrator.tasks import TASK_TYPES, Features, decode
+from orchestrator.tasks.text_files import BadRecords
+from orchestrator.tasks.types.requests import Request
+from orchestrator.tasks.types.sentence_selection import SentencesExample, SentencesPrediction, SentencesTable
+from tests.orchestrator.tasks.definitions import define, features_of
+
+HEAD = TASK_TYPES["sentence_selection"]
+TASK = define("sentence_selection")
+TABLE = SentencesTable("sentences", None, "selected")
+WITH_QUERY = SentencesTable("sentences", "query", "selected")
+RECORD: dict[str, Any] = {"sentences": ["One.", "Two.", "Three."], "query": "Which?", "selected": [2]}
+
+
+def read(table: SentencesTable, path: Path, policy: Any = "error") -> list[SentencesExample]:
+    return list(table.read(str(path), BadRecords(str(path), policy)))
+
+
+def write(path: Path, *records: dict[str, Any]) -> Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+def window_texts(features: Features, tokenizer: Tokenizer) -> list[str]:
+    bounds = zip(features.cu_seqlens[:-1], features.cu_seqlens[1:], strict=True)
+    return [tokenizer.decode(features.input_ids[a:b].tolist(), skip_special_tokens=False) for a, b in bounds]
+
+
+@pytest.mark.parametrize(
+    ("selected", "places"),
+    [([2, 0, 2], (0, 2)), ([True, False, True], (0, 2)), ([], ()), ([False, False, False], ())],
+)
+def test_sentences_are_selected_by_number_or_by_true_and_false(
+    tmp_path: Path, selected: list[object], places: tuple[int, ...]
+) -> None:
+    record = {**RECORD, "selected": selected}
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([{**record, "selected": selected}]), tmp_path / "a.parquet")
+    for path in (write(tmp_path / "a.jsonl", record), tmp_path / "a.parquet"):
+        assert read(TABLE, path) == [SentencesExample("0", ("One.", "Two.", "Three."), None, places)]
+
+
+def test_a_query_may_be_null_or_empty(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", RECORD, {**RECORD, "query": None}, {**RECORD, "query": ""})
+    assert [example.query for example in read(WITH_QUERY, path)] == ["Which?", None, None]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sentences": []}, "sentences must be a list of texts, at least one"),
+        ({"sentences": "One. Two."}, "sentences must be a list of texts"),
+        ({"sentences": ["One.", 2]}, "sentences must be a list of texts"),
+        ({"query": 5}, "query holds no text; null stands for no query"),
+        ({"selected": [3]}, "selected has 3, which is no number from 0 to 2"),
+        ({"selected": [-1]}, "selected has -1, which is no number from 0 to 2"),
+        ({"selected": [True, False]}, "selected has 2 times true or false for 3 sentences"),
+        ({"selected": [0, True]}, "selected must be a list of numbers of sentences or of true and false for each"),
+        ({"selected": None}, r"selected must be a list .*; \[\] is none"),
+        ({"selected": 1}, "selected must be a list"),
+        ({"selected": ["One."]}, "selected must be a list"),
+    ],
+)
+def test_a_broken_document_is_named_or_left_out(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    path = write(tmp_path / "a.jsonl", RECORD, {**RECORD, **change})
+    with pytest.raises(TaskDataError, match=f"line 2: {message}"):
+        read(WITH_QUERY, path)
+    assert len(read(WITH_QUERY, path, "skip")) == 1
+
+
+def test_each_sentence_has_its_specials_and_segments_alternate(tokenizer: Tokenizer) -> None:
+    example = SentencesExample("0", ("The house", "a river", "the"), None, (1,))
+    features = features_of("sentence_selection", (), [example], tokenizer, max_seq_length=32)
+    (text,) = window_texts(features, tokenizer)
+    assert text == "[CLS] the house [SEP] [CLS] a river [SEP] [CLS] the [SEP]"
+    starts = np.flatnonzero(features.input_ids == tokenizer.cls_id)
+    arrays = features.head_arrays
+    assert np.flatnonzero(arrays.is_sentence_start).tolist() == starts.tolist()
+    assert arrays.token_labels[starts].tolist() == [0, 1, 0]
+    assert (np.delete(arrays.token_labels, starts) == -100).all()
+    lengths = np.diff([*starts, len(features.input_ids)])
+    assert features.token_type_ids.tolist() == np.repeat([0, 1, 0], lengths).tolist()
+
+
+def test_a_long_document_is_windows_of_whole_sentences_each_after_the_query(tokenizer: Tokenizer) -> None:
+    sentences = ("the river", "a house", "river " * 20, "the")
+    examples = [SentencesExample("0", sentences, "the house the house"), SentencesExample("1", ("a",), None, ())]
+    features = features_of("sentence_selection", (), examples, tokenizer, max_seq_length=12, max_query_length=2)
+    assert window_texts(features, tokenizer) == [
+        "[CLS] the house [SEP] [CLS] the river [SEP] [CLS] a house [SEP]",
+        "[CLS] the house [SEP] [CLS] " + "river " * 6 + "[SEP]",
+        "[CLS] the house [SEP] [CLS] the [SEP]",
+        "[CLS] a [SEP]",
+    ]
+    assert features.example_index.tolist() == [0, 0, 0, 1]
+    assert features.token_type_ids[:12].tolist() == [0] * 4 + [1] * 4 + [0] * 4
+    arrays = features.head_arrays
+    assert np.flatnonzero(arrays.is_sentence_start).tolist() == [4, 8, 16, 28, 31]
+    assert arrays.token_labels[arrays.is_sentence_start].tolist() == [-100, -100, -100, -100, 0]
+    assert (features.counts["num_truncated"], features.counts["num_sentences"]) == (1, 5)
+
+
+def test_a_query_must_leave_room(tokenizer: Tokenizer) -> None:
+    example = SentencesExample("0", ("the river",), "the house the house")
+    with pytest.raises(SpecError, match=r"max_seq_length 8 leaves no room .* a query of 4 tokens; .*max_query_length"):
+        features_of("sentence_selection", (), [example], tokenizer, max_seq_length=8)
+
+
+def test_sentences_above_one_half_are_selected(tokenizer: Tokenizer) -> None:
+    examples = [SentencesExample("0", ("a", "the", "a"), "the river"), SentencesExample("1", ("a",))]
+    features = features_of("sentence_selection", (), examples, tokenizer, max_seq_length=12)
+    outputs = np.full((len(features.input_ids), 1), 9.0, np.float32)
+    outputs[features.head_arrays.is_sentence_start, 0] = [0.0, np.log(3.0), -900.0, 900.0]
+    assert decode(TASK, features, examples, outputs) == [
+        SentencesPrediction((1,), (0.5, pytest.approx(0.75), 0.0)),
+        SentencesPrediction((0,), (1.0,)),
+    ]
+    with pytest.raises(DataError, match="3 outputs for 20 tokens"):
+        decode(TASK, features, examples, np.zeros(3))
+
+
+def test_scores_count_sentences_and_rank_those_of_a_document() -> None:
+    examples = [
+        SentencesExample("0", ("a", "b", "c"), None, (2,)),
+        SentencesExample("1", ("a", "b"), None, (0, 1)),
+        SentencesExample("2", ("a",), None, ()),
+    ]
+    predictions = [
+        SentencesPrediction((0, 2), (0.9, 0.3, 0.6)),
+        SentencesPrediction((), (0.2, 0.2)),
+        SentencesPrediction((0,), (0.7,)),
+    ]
+    assert HEAD.score(TASK, examples, predictions) == {
+        "f1": pytest.approx(2 / 6),
+        "precision": pytest.approx(1 / 3),
+        "recall": pytest.approx(1 / 3),
+        "mrr": pytest.approx((1 / 2 + 1) / 2),
+        "precision_at_1": 0.5,
+    }
+    assert set(HEAD.score(TASK, examples[2:], [SentencesPrediction((), (0.1,))]).values()) == {0.0}
+
+
+def test_the_baseline_is_the_lead_as_long_as_half_of_the_selections() -> None:
+    learned = [SentencesExample("0", ("a",) * 5, None, places) for places in ((0,), (1, 2), (0, 1, 2, 3))]
+    examples = [SentencesExample("0", ("a",) * 3), SentencesExample("1", ("a",))]
+    long, short = HEAD.baseline(TASK, learned, examples)
+    assert (long.selected, short.selected) == ((0, 1), (0,))
+    assert [long.rank([place]) for place in range(3)] == [1, 2, 3]
+
+
+def test_a_request_is_a_list_of_sentences_and_perhaps_a_query() -> None:
+    keys = HEAD.request_keys
+    values: dict[str, Any] = {"id": "x", "sentences": ["One.", "Two."], "query": "Which?"}
+    assert HEAD.example_of(TASK, Request(values, 1, HEAD.head, keys)) == SentencesExample(
+        "x", ("One.", "Two."), "Which?"
+    )
+    assert HEAD.example_of(TASK, Request({"sentences": ["One."]}, 1, HEAD.head, keys)).query is None
+    with pytest.raises(InputError, match="line 4: sentences must be a list of texts"):
+        HEAD.example_of(TASK, Request({"sentences": []}, 4, HEAD.head, keys))
+    assert HEAD.answer(TASK, SentencesPrediction((1,), (0.25, 0.75))) == {"selected": [1], "scores": [0.25, 0.75]}
