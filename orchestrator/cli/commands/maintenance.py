@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.argument("kind", required=False)
 @reading_options
 def schema(kind: str | None, form: str | None, output: str | None) -> None:
-    """Show all fields of the kind KIND; without KIND, list the kinds.
+    """Show all fields of KIND; without KIND, list the kinds.
 
     A field is `identity` when it changes the result, `execution` when it does not. With `-f json`: a JSON Schema.
     """

@@ -32,7 +32,7 @@ def inspect(
     form: str | None,
     output: str | None,
 ) -> None:
-    """Show what each file gives: documents, sentences, words, bad records.
+    """Count each file's documents, sentences, words and bad records.
 
     FILE: files, folders or globs, URIs too; packed as .gz, .xz or .zst. Broken records are counted; they never stop it.
     """
