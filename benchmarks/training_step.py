@@ -4,8 +4,8 @@
 
 Two sides at a time take turns in one process: transformers in fp32, as its users run it, against here in fp32 and in
 bf16, and transformers under bf16 autocast against here in bf16. What is compared is the median of the paired ratios of
-process CPU time on one thread. A step is forward, loss, backward and AdamW. About 57 % of the slots hold real tokens;
-15 % of these are predicted. Before anything is timed, both sides' losses without dropout are compared.
+process CPU time on one thread. A step is forward, loss, backward and AdamW. About 57 % of the padded positions hold
+real tokens; 15 % of these are predicted. Before anything is timed, both sides' losses without dropout are compared.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""One trial, in one process: features and encoder from what the process keeps, training, scores, files on the storage.
+"""One trial, in one process: features and encoder from the process's cache, training, scores, files on the storage.
 
 A trial's process runs many trials, so what they share (task, tokenizer, features, pretrained encoder) is read once.
 """
@@ -37,9 +37,9 @@ Report = Callable[[Sequence[MetricEvent], float | None, int], None]
 The score is None at the last evaluation, after which there is nothing to decide.
 """
 
-Kept = TypeVar("Kept")
-_KEPT: dict[str, dict[tuple[object, ...], Any]] = {}
-"""What the trials of a process share, by job."""
+Cached = TypeVar("Cached")
+_CACHE: dict[str, dict[tuple[object, ...], Any]] = {}
+"""Cache of what the trials of a process share, by job and key."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class TrialJob:
     num_threads: int
     use_gpu: bool
     id: str = field(default_factory=lambda: uuid4().hex)
-    """Tells jobs apart in a process that keeps what their trials share"""
+    """Tells jobs apart in the cache of a process"""
 
     def tokenizer_folder(self, recipe: RecipeSpec) -> str:
         """A model brings its own tokenizer; random weights use the recipe's."""
@@ -119,9 +119,9 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluati
     """Returns the best evaluation and where its predictions lie; the weights lie beside them."""
     recipe = plan.recipe
     device = torch.device("cuda" if job.use_gpu else "cpu")
-    task = _keep(job, ("task",), lambda: job.task)
+    task = _cached(job, ("task",), lambda: job.task)
     tokenizer_folder = job.tokenizer_folder(recipe)
-    tokenizer = _keep(job, ("tokenizer", tokenizer_folder), lambda: Tokenizer.load(_local(job, tokenizer_folder)))
+    tokenizer = _cached(job, ("tokenizer", tokenizer_folder), lambda: Tokenizer.load(_local(job, tokenizer_folder)))
     train, validation = (_features(job, task, split, recipe, tokenizer) for split in ("train", "validation"))
     init_folder = None if recipe.init_from == RANDOM else str(_local(job, job.folders[recipe.init_from]))
     model = build_model(task, recipe, init_folder, tokenizer).to(device)
@@ -182,7 +182,7 @@ def _events(evaluation: Evaluation[ScoredSplit], steps_per_epoch: int) -> tuple[
 
 
 def _features(job: TrialJob, task: Task, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer) -> Features[Any]:
-    return _keep(
+    return _cached(
         job,
         ("features", split, tokenizer.fingerprint, FeatureOptions.of_recipe(recipe)),
         lambda: prepare_trial_features(task, split, recipe, tokenizer, job.cache),
@@ -197,15 +197,15 @@ def prepare_trial_features(
 
 
 def _local(job: TrialJob, folder: str) -> Path:
-    return _keep(job, ("folder", folder), lambda: local_copy(folder))
+    return _cached(job, ("folder", folder), lambda: local_copy(folder))
 
 
-def _keep(job: TrialJob, key: tuple[object, ...], make: Callable[[], Kept]) -> Kept:
-    """What `make` gave this process the first time in this job; what other jobs kept goes."""
-    if job.id not in _KEPT:
-        _KEPT.clear()
-    shared = _KEPT.setdefault(job.id, {})
-    if key not in shared:
-        shared[key] = make()
-    kept: Kept = shared[key]
-    return kept
+def _cached(job: TrialJob, key: tuple[object, ...], make: Callable[[], Cached]) -> Cached:
+    """Value of a key in the job's cache, from `make` the first time; the caches of other jobs are dropped."""
+    if job.id not in _CACHE:
+        _CACHE.clear()
+    cache = _CACHE.setdefault(job.id, {})
+    if key not in cache:
+        cache[key] = make()
+    value: Cached = cache[key]
+    return value

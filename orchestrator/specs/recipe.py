@@ -32,7 +32,8 @@ class RecipeSpec(Section):
         False, "Only the head learns, on the encoder's outputs, which are computed once for all trials."
     )
     layer_pooling: PooledLayers = identity(
-        "last", "What the head reads: a layer's output, the last four's, or a learned mixture of all."
+        "last",
+        "What the head reads: a layer's output, the last four's, or a scalar mix (learned weighted sum) of all.",
     )
     layer_learning_rate_decay: float = identity(
         1.0, "Each layer's learning rate is this times that of the layer above it; 1 for one rate.", gt=0.0, le=1.0

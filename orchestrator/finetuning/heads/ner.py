@@ -71,7 +71,7 @@ class NerHead(HeadTraining[BertForTokenClassification, NerArrays]):
         return logits if model.crf is None else decode_tags(model, features, logits)
 
     def tokens_read(self, config: BertConfig, features: Features[NerArrays]) -> NDArray[np.int64] | None:
-        """Words' first sub-tokens; all tokens where recurrent layers go over them."""
+        """Words' first sub-tokens; all tokens where an LSTM goes over them."""
         if config.num_lstm_layers > 0:
             return None
         return np.unique(np.concatenate([features.cu_seqlens[:-1], features.head_arrays.word_starts]))

@@ -29,7 +29,7 @@ def test_a_range_that_its_field_refuses(settings: Settings) -> None:
         check(settings, task={**SWEEP, "space": space, "search": "random", "trials": 2})
 
 
-def test_recurrent_layers_count_among_a_trials_weights(settings: Settings) -> None:
+def test_lstm_layers_count_among_a_trials_weights(settings: Settings) -> None:
     Path("task.conll").write_text("anna B-PER\n\nsat O\n")
     task = {"id": "own", "head": "ner", "files": {"train": "task.conll", "validation": "task.conll"}}
     space = {"num_lstm_layers": [0, 1, 2], "layer_pooling": ["last", "scalar_mix"]}
