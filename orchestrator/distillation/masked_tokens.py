@@ -29,7 +29,7 @@ from orchestrator.pretraining.launch import PretrainRequest, run_pretraining, us
 from orchestrator.pretraining.loss import GlobalCounts, Sums, loss_of_sums, packed_inputs
 from orchestrator.results import PretrainResult
 from orchestrator.specs import PretrainSpec
-from orchestrator.specs.distill import DistillSpec, ObjectiveSpec
+from orchestrator.specs.distill import DistillSpec, LossWeightsSpec
 from orchestrator.storage import join, local_copy
 
 _PART_SIZE = 32
@@ -41,7 +41,7 @@ class MaskedTokenLoss:
     """A `StepLoss` with a teacher. The sums are those of the labels, so that runs with and without one compare."""
 
     teacher_folder: str
-    objective: ObjectiveSpec
+    objective: LossWeightsSpec
 
     def __call__(
         self, model: BertForPreTraining, batch: PackedBatch, spec: PretrainSpec, counts: GlobalCounts

@@ -11,7 +11,7 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.recipe import Context
-from orchestrator.specs.task import Head, Objective
+from orchestrator.specs.task import EmbeddingObjective, Head
 from orchestrator.storage import write_folder
 from orchestrator.tasks import TASK_TYPES, DecodingOptions, FeatureOptions, TabularColumns, TaskDefinition
 from orchestrator.tasks.tabular_columns import NO_COLUMNS
@@ -38,7 +38,7 @@ class FineTuningRecord:
     """ "No answer" is said at null margins above this; tuned on the validation split (qa)"""
     columns: TabularColumns = NO_COLUMNS
     """What stands beside the text, as the training split had it"""
-    objective: Objective | None = None
+    objective: EmbeddingObjective | None = None
     """What the vectors of a pair were trained on (embedding)"""
 
     @property

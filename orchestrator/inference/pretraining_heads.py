@@ -23,7 +23,7 @@ class FilledMask:
 
 
 @dataclass(frozen=True)
-class NextSentence:
+class NextSentenceAnswer:
     """How likely B follows A."""
 
     probability: float
@@ -62,7 +62,7 @@ def fill_mask(folder: str, text: str, top_k: int = 5) -> list[FilledMask]:
     return filled
 
 
-def next_sentence(folder: str, first: str, second: str) -> NextSentence:
+def next_sentence(folder: str, first: str, second: str) -> NextSentenceAnswer:
     """How likely the second text follows the first. Raises: InputError, CheckpointError."""
     import torch
 
@@ -80,7 +80,7 @@ def next_sentence(folder: str, first: str, second: str) -> NextSentence:
     with torch.inference_mode():
         logits = model.next_sentence(model.bert.pool(model.bert.encode(seqs), seqs))  # (1, 2)
         probability = float(logits.float().softmax(dim=-1)[0, 0])
-    return NextSentence(probability, probability >= 0.5)
+    return NextSentenceAnswer(probability, probability >= 0.5)
 
 
 def _load_pretraining(folder: str, weight: str, what: str) -> Any:

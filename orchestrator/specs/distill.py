@@ -11,7 +11,7 @@ from orchestrator.specs.references import RANDOM
 from orchestrator.specs.task import TaskSpec
 
 
-class ObjectiveSpec(Section):
+class LossWeightsSpec(Section):
     """What the student learns from: a sum of losses by their weights, of which one at least is above 0."""
 
     soft_targets_weight: float = identity(
@@ -57,7 +57,7 @@ class DistillSpec(Spec):
         "pretraining says.",
         ge=1,
     )
-    objective: ObjectiveSpec = identity(ObjectiveSpec(), "What the student learns from.")
+    objective: LossWeightsSpec = identity(LossWeightsSpec(), "What the student learns from.")
     task: TaskSpec | None = identity(
         None, "The task that the teacher was fine-tuned for; the student trains on its texts."
     )

@@ -26,7 +26,7 @@ def has_sentence_head(family: str) -> bool:
 
 
 Size = Annotated[str, AfterValidator(known_size)]
-Family = Literal["bert", "roberta", "distilbert", "albert", "flaubert", "modern"]
+FamilyName = Literal["bert", "roberta", "distilbert", "albert", "flaubert", "modern"]
 Precision = Literal["fp32", "bf16"]
 """Arithmetic of the forward and backward passes; weights are fp32 always."""
 
@@ -39,7 +39,7 @@ class ModelSpec(Section):
         "A published size: tiny 2×128, mini 4×256, small 4×512, medium 8×512, base 12×768, large 24×1024, or layers × "
         "width as in 8x256.",
     )
-    family: Family = identity(
+    family: FamilyName = identity(
         "bert", "Whose choices the network makes; `modern`: rotary positions, pre-norm, gated, without biases."
     )
     hidden_size: int | None = identity(None, "Width; the size's own when left out.", ge=8)

@@ -7,7 +7,7 @@ from pydantic import model_validator
 from bert_core.checkpoints.sentence_transformers import Pooling
 from bert_core.config_fields import PooledLayers, TokenDecoder
 from orchestrator.specs.fields import Section, identity
-from orchestrator.specs.network import Family, Precision, Size
+from orchestrator.specs.network import FamilyName, Precision, Size
 
 Context = Literal["sentence", "document"]
 
@@ -22,7 +22,7 @@ class RecipeSpec(Section):
     init_from: str = identity("random", "A model to start from, or `random` weights.")
     tokenizer: str | None = identity(None, "Tokenizer for random weights; a model brings its own.")
     size: Size = identity("tiny", "Size of random weights: tiny to large, or layers × width as in 8x256.")
-    family: Family = identity("bert", "Family of random weights.")
+    family: FamilyName = identity("bert", "Family of random weights.")
     initializer_range: float = identity(0.02, "Standard deviation of random weights.", gt=0.0)
     learning_rate: float = identity(5e-5, "Peak learning rate.", gt=0.0)
     batch_size: int = identity(32, "Examples of a step.", unit="examples", ge=1)

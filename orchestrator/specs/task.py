@@ -6,7 +6,7 @@ from orchestrator.results import Split
 from orchestrator.specs.fields import Section, identity
 
 Head = Literal["classification", "multi_label", "multiple_choice", "regression", "ner", "qa", "embedding", "retrieval"]
-Objective = Literal["cosine", "in_batch_negatives", "classification"]
+EmbeddingObjective = Literal["cosine", "in_batch_negatives", "classification"]
 
 
 class TaskSpec(Section):
@@ -39,7 +39,7 @@ class TaskSpec(Section):
     label_column: str | None = identity(
         None, "The column of the label or score: `label`, or `tags` in a NER table, when left out."
     )
-    objective: Objective | None = identity(
+    objective: EmbeddingObjective | None = identity(
         None,
         "What the vectors of a pair are trained on and judged by: the cosine's distance from a score, finding each "
         "text's partner among all those of a batch, or the pair's class (embedding).",

@@ -15,7 +15,7 @@ import zstandard
 from orchestrator.errors import TaskDataError
 from orchestrator.storage import exists, join, read_bytes
 
-COMPRESSIONS = (".gz", ".xz", ".zst")
+_COMPRESSED_ENDINGS = (".gz", ".xz", ".zst")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -41,7 +41,7 @@ class BadRecords:
 def find_file(folder: str, names: Iterable[str]) -> str | None:
     """The first of `names` that lies in `folder`, compressed or not."""
     for name in names:
-        for ending in ("", *COMPRESSIONS):
+        for ending in ("", *_COMPRESSED_ENDINGS):
             path = join(folder, name + ending)
             if exists(path):
                 return path
@@ -51,7 +51,7 @@ def find_file(folder: str, names: Iterable[str]) -> str | None:
 def plain_name(path: str) -> str:
     """A path in lower case without its compression's ending."""
     lower = path.lower()
-    for ending in COMPRESSIONS:
+    for ending in _COMPRESSED_ENDINGS:
         lower = lower.removesuffix(ending)
     return lower
 
