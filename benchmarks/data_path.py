@@ -134,7 +134,7 @@ def main() -> None:
     rows = padded(examples, arguments.width)
     special = rows < len(SPECIALS)
     fill = sum(len(example["input_ids"]) for example in examples) / rows.size
-    print(f"{arguments.examples} examples of up to {arguments.width} tokens, {fill:.0%} of the slots filled")
+    print(f"{arguments.examples} examples of up to {arguments.width} tokens, {fill:.0%} of the padded positions filled")
 
     epochs = iter(range(10**9))
     mask_rows = partial(mask_tokens, vocab_size=VOCAB_SIZE, mask_token_id=MASK, seed=0, example=np.arange(len(rows)))

@@ -1,11 +1,13 @@
 """A pretraining step here against transformers' BertForPreTraining: same batch, weights, dropout, threads, allocator.
 
     python -m benchmarks.training_step --sizes tiny mini small --rounds 9
+    python -m benchmarks.training_step --attention reference
 
 Two sides at a time take turns in one process: transformers in fp32, as its users run it, against here in fp32 and in
 bf16, and transformers under bf16 autocast against here in bf16. What is compared is the median of the paired ratios of
-process CPU time on one thread. A step is forward, loss, backward and AdamW. About 57 % of the slots hold real tokens;
-15 % of these are predicted. Before anything is timed, both sides' losses without dropout are compared.
+process CPU time on one thread. A step is forward, loss, backward and AdamW. About 57 % of the padded positions hold
+real tokens; 15 % of these are predicted. Before anything is timed, both sides' losses without dropout are compared.
+Each line names the attention backend that was taken here; `--attention` forces one.
 """
 
 import argparse
@@ -14,12 +16,17 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from unittest import mock
 
 import torch
 import transformers
 from torch import Tensor
 
+import bert_core.attention
+from bert_core.attention import BACKENDS
+from bert_core.attention.backend import AttentionCall
 from bert_core.config import BertConfig
 from bert_core.heads.pretraining import BertForPreTraining, PretrainingLabels
 from bert_core.optimization import build_optimizer
@@ -82,6 +89,17 @@ def cpu_ms(step: Callable[[], None]) -> float:
     return 1000 * (time.process_time() - started)
 
 
+def forced_attention(name: str) -> AbstractContextManager[object]:
+    """Send every call to one backend during the block, whether or not it would refuse it."""
+    backend = next(backend for backend in BACKENDS if backend.name == name)
+    return mock.patch.object(bert_core.attention, "choose_backend", return_value=backend)
+
+
+def attention_name(config: BertConfig, bf16: bool) -> str:
+    dtype = torch.bfloat16 if bf16 else torch.float32
+    return bert_core.attention.choose_backend(AttentionCall("cpu", dtype, config.attention_probs_dropout_prob)).name
+
+
 def compare(size: str, batch_size: int, width: int, rounds: int) -> None:
     config = BertConfig.from_size(size)
     ours = BertForPreTraining.from_config(config)
@@ -105,7 +123,9 @@ def compare(size: str, batch_size: int, width: int, rounds: int) -> None:
         ratio = statistics.median(theirs / ours for theirs, ours in pairs)
         names = [("fp32", "bf16")[bf16] for bf16 in (their_bf16, our_bf16)]
         print(
-            f"  transformers {names[0]} {their_ms:6.0f} ms, here {names[1]} {our_ms:6.0f} ms: {ratio:6.2f}×", flush=True
+            f"  transformers {names[0]} {their_ms:6.0f} ms, here {names[1]} {our_ms:6.0f} ms "
+            f"({attention_name(config, our_bf16)} attention): {ratio:6.2f}×",
+            flush=True,
         )
 
 
@@ -115,11 +135,14 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=7)
+    runs_here = [backend.name for backend in BACKENDS if backend.name != "varlen"]  # needs CUDA
+    parser.add_argument("--attention", choices=runs_here, help="Backend to take instead of the one chosen for CPUs.")
     arguments = parser.parse_args()
     if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):  # read when a process starts
         os.execve(sys.executable, sys.orig_argv, {**os.environ, **ENVIRONMENT})
-    for size in arguments.sizes:
-        compare(size, arguments.batch_size, arguments.width, arguments.rounds)
+    with forced_attention(arguments.attention) if arguments.attention else nullcontext():
+        for size in arguments.sizes:
+            compare(size, arguments.batch_size, arguments.width, arguments.rounds)
 
 
 if __name__ == "__main__":

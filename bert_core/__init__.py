@@ -4,12 +4,12 @@ import logging
 from importlib import import_module
 from typing import Any
 
-from bert_core.heads import HEADS
+from bert_core.heads import HEAD_MODULES
 
 __version__ = "0.1.0"
 """Version of the distribution that holds `bert_core` and `orchestrator`; pyproject.toml reads it from here."""
 
-_EXPORTS = {"BertConfig": "bert_core.config", "BertModel": "bert_core.model", **HEADS}
+_EXPORTS = {"BertConfig": "bert_core.config", "BertModel": "bert_core.model", **HEAD_MODULES}
 __all__ = list(_EXPORTS)
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # who imports this decides what to show

@@ -18,7 +18,7 @@ Logits = NDArray[np.floating]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class AnswerSpan:
     """A span of the passage: its first character, the one past its last, and its score."""
 
     start: int
@@ -30,7 +30,7 @@ class Span:
 class QuestionSpans:
     """Best spans of one question, best first, none where no window holds any passage; and the score of "no answer"."""
 
-    spans: tuple[Span, ...]
+    spans: tuple[AnswerSpan, ...]
     null_score: float
 
     @property
@@ -129,12 +129,12 @@ def _best_in_window(
     return list(zip(scores[best].tolist(), (first + shift).tolist(), (first + length + shift).tolist(), strict=True))
 
 
-def _distinct(found: list[tuple[float, int, int]], offsets: NDArray[np.int32], num_best: int) -> tuple[Span, ...]:
+def _distinct(found: list[tuple[float, int, int]], offsets: NDArray[np.int32], num_best: int) -> tuple[AnswerSpan, ...]:
     """Take the first `num_best` spans that cover different characters; windows overlap, so one may come twice."""
-    spans: dict[tuple[int, int], Span] = {}
+    spans: dict[tuple[int, int], AnswerSpan] = {}
     for score, first, last in found:
         place = int(offsets[first, 0]), int(offsets[last, 1])
-        spans.setdefault(place, Span(*place, score))
+        spans.setdefault(place, AnswerSpan(*place, score))
         if len(spans) == num_best:
             break
     return tuple(spans.values())

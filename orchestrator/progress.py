@@ -57,17 +57,13 @@ class Progress(logging.Handler):
             self._stream.write(line + "\n")
             self._stream.flush()
 
-    def log(self, line: str) -> None:
-        """Log a line that stays."""
-        logger.info(line)
-
     def status(self, line: str) -> None:
         """Replace the status line."""
         if self._can_overwrite:
             self._overwrite(line)
         elif time.monotonic() - self._plain_at > PLAIN_INTERVAL_S:
             self._plain_at = time.monotonic()
-            self.log(line)
+            logger.info(line)
 
     def _overwrite(self, line: str) -> None:
         from rich.console import Console

@@ -35,7 +35,9 @@ def attention(
 ) -> Tensor:
     """Compute softmax(q·kᵀ / √D + bias)·v within each sequence: (T, N, D) each → (T, N, D).
 
-    Vaswani et al. 2017, section 3.2.1. With `slopes` (N,) the bias is −slope · |i − j| (Press et al. 2022).
+    Vaswani et al. 2017, section 3.2.1. The sequences lie end to end; `seqs` says where each begins and ends, and which
+    tokens are padding. With probability `dropout_p` an attention weight becomes zero, and the others are scaled by
+    1 / (1 − dropout_p). With `slopes` (N,) the bias is −slope · |i − j| (Press et al. 2022).
     With `is_causal` a token attends to itself and to the tokens before it only.
     """
     call = AttentionCall(q.device.type, q.dtype, dropout_p, slopes is not None, seqs.includes_padding, is_causal)

@@ -34,7 +34,7 @@ class AttentionBackend(ABC):
     """A way to compute `attention`, which takes its tensors and gives the same result up to rounding."""
 
     name: str
-    """Name in reports."""
+    """Name in reports: of `orchestrator doctor`, and of benchmarks, where it can be forced."""
 
     @abstractmethod
     def refusal(self, call: AttentionCall) -> str | None:

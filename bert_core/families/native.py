@@ -39,7 +39,7 @@ _FORMER_FIELDS = {
     "zeroes_padding": "zero_padding",
 }
 # Weights, in contrast, keep the names that they always had in files.
-_WEIGHTS = {r"layer_pooling\.": "head_input.", r"choice_projection\.": "summary."}
+_WEIGHTS = {r"lstm\.": "recurrent.", r"layer_pooling\.": "head_input.", r"choice_projection\.": "summary."}
 
 
 @dataclass(frozen=True)

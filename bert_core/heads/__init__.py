@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # what the table says, for type checkers and editors
     from bert_core.heads.sequence_classification import BertForSequenceClassification as BertForSequenceClassification
     from bert_core.heads.token_classification import BertForTokenClassification as BertForTokenClassification
 
-HEADS = {
+HEAD_MODULES = {
     "BertForMultipleChoice": "bert_core.heads.multiple_choice",
     "BertForPreTraining": "bert_core.heads.pretraining.model",
     "BertForQuestionAnswering": "bert_core.heads.question_answering",
@@ -25,10 +25,10 @@ HEADS = {
 }
 """Class of a model with a head → its module."""
 
-__all__ = ["HEADS", *HEADS]
+__all__ = ["HEAD_MODULES", *HEAD_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name in HEADS:
-        return getattr(import_module(HEADS[name]), name)
+    if name in HEAD_MODULES:
+        return getattr(import_module(HEAD_MODULES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -29,10 +29,10 @@ class BertForTokenClassification(PretrainedModel):
     def build(self, config: BertConfig) -> None:
         self.bert = BertModel(config, seed=None, with_pooler=False)
         self.dropout = Dropout(config.token_dropout_prob)
-        self.recurrent = None
+        self.lstm = None
         if config.num_lstm_layers:
             widths = (config.head_input_size, config.token_input_size)
-            self.recurrent = BidirectionalLstm(*widths, config.num_lstm_layers, config.token_dropout_prob)
+            self.lstm = BidirectionalLstm(*widths, config.num_lstm_layers, config.token_dropout_prob)
         self.classifier = nn.Linear(config.token_input_size, config.num_labels)
         labels = [config.id2label[number] for number in range(config.num_labels)]
         self.crf = LinearChainCrf(labels) if config.token_decoder == "crf" else None
@@ -40,14 +40,14 @@ class BertForTokenClassification(PretrainedModel):
     def initialize(self, seed: int) -> None:
         """Draw all weights anew; the LSTM's as `BidirectionalLstm.initialize` does."""
         super().initialize(seed)
-        if self.recurrent is not None:
-            self.recurrent.initialize(seed)
+        if self.lstm is not None:
+            self.lstm.initialize(seed)
 
     def packed_logits(self, seqs: PackedSequences) -> Tensor:
         """Logits of each token: (T, C)."""
         states = self.dropout(self.bert.head_states(seqs))  # (T, W)
-        if self.recurrent is not None:
-            states = self.dropout(self.recurrent(states, seqs))  # (T, R)
+        if self.lstm is not None:
+            states = self.dropout(self.lstm(states, seqs))  # (T, R)
         logits: Tensor = self.classifier(states)
         return logits
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from bert_core.errors import DataError
 
-Span = tuple[int, int, str]
+EntitySpan = tuple[int, int, str]
 """An entity: its first word, the word past its last, and its type."""
 
 
@@ -26,12 +26,12 @@ def ner_f1_by_type(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[s
     return {kind: _scores(found[kind], wanted[kind], right[kind]) for kind in sorted(found | wanted)}
 
 
-def entity_spans(tags: Iterable[str]) -> list[Span]:
+def entity_spans(tags: Iterable[str]) -> list[EntitySpan]:
     """Find the entities of one sentence. `B-` always begins one, `I-` does where the word before is of another type.
 
     Raises: DataError.
     """
-    spans: list[Span] = []
+    spans: list[EntitySpan] = []
     start, current = 0, ""
     position = -1
     for position, tag in enumerate(tags):

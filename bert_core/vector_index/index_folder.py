@@ -14,7 +14,7 @@ from bert_core.vector_index.exact import ExactIndex
 from bert_core.vector_index.hnsw import HnswIndex
 from bert_core.vector_index.index import METRICS, VectorIndex, check_ids, prepare_vectors
 
-KINDS: dict[str, type[VectorIndex]] = {index.kind: index for index in (ExactIndex, HnswIndex)}
+INDEX_KINDS: dict[str, type[VectorIndex]] = {index.kind: index for index in (ExactIndex, HnswIndex)}
 
 _INDEX_FILE = "index.json"
 _IDS_FILE = "ids.json"
@@ -32,12 +32,12 @@ def build_index(
     Raises: ConfigError for an unknown metric or kind or a missing library, DataError for ids or vectors that break
         the contract.
     """
-    for name, value, known in (("metric", metric, METRICS), ("kind", kind, tuple(KINDS))):
+    for name, value, known in (("metric", metric, METRICS), ("kind", kind, tuple(INDEX_KINDS))):
         if value not in known:
             raise ConfigError(f"{name} {value!r} is not known; use one of {', '.join(known)}")
     prepared = prepare_vectors(vectors, metric, "vectors")
     check_ids(ids, len(prepared))
-    return KINDS[kind].build(ids, metric, prepared)
+    return INDEX_KINDS[kind].build(ids, metric, prepared)
 
 
 def save_index(index: VectorIndex, folder: str | Path) -> None:
@@ -56,7 +56,7 @@ def load_index(folder: str | Path) -> VectorIndex:
     try:
         values = json.loads((folder / _INDEX_FILE).read_bytes())
         ids = json.loads((folder / _IDS_FILE).read_bytes())
-        kind, metric = KINDS[values["kind"]], values["metric"]
+        kind, metric = INDEX_KINDS[values["kind"]], values["metric"]
     except (OSError, ValueError, KeyError, TypeError):
         raise CheckpointError(f"{folder} holds no index that can be read here; build the index anew") from None
     return kind.read(ids, metric, folder / kind.file_name)

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from orchestrator.errors import ClusterError
 from orchestrator.settings import Settings
 
-CONNECT_TIMEOUT_S = 5.0
+_CONNECT_TIMEOUT_S = 5.0
 
 
 def names_no_cluster(settings: Settings) -> bool:
@@ -39,7 +39,7 @@ def check_listening(address: str) -> None:
     if host is None or port is None:
         raise ClusterError(f"{shown!r} is no address of a Ray cluster; give HOST:PORT, usually HOST:6379, or auto")
     try:
-        socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
+        socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S).close()
     except OSError as error:
         reason = error.strerror or str(error)
         raise ClusterError(

@@ -38,6 +38,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         _python,
         _torch,
         _gpu,
+        _attention,
         _ray,
         _cores,
         _memory,
@@ -75,6 +76,26 @@ def _gpu(settings: Settings) -> Finding:
     names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     bf16 = "bf16" if torch.cuda.is_bf16_supported() else "no bf16"
     return Finding("gpu", "ok", f"{len(names)} × {names[0]}, {bf16}")
+
+
+def _attention(settings: Settings) -> Finding:
+    """The attention backend that bf16 takes here, in training and in scoring, and why others are not taken."""
+    import torch
+
+    from bert_core.attention import BACKENDS, choose_backend
+    from bert_core.attention.backend import AttentionCall
+
+    lines = []
+    for device in ("cuda", "cpu") if torch.cuda.is_available() else ("cpu",):
+        calls = {
+            "training": AttentionCall(device, torch.bfloat16, 0.1),
+            "scoring": AttentionCall(device, torch.bfloat16),
+        }
+        chosen = ", ".join(f"{use} takes {choose_backend(call).name}" for use, call in calls.items())
+        refusals = {backend.name: backend.refusal(call) for call in reversed(calls.values()) for backend in BACKENDS}
+        reasons = "".join(f"; {name} {reason}" for name, reason in refusals.items() if reason)
+        lines.append(f"{device}: {chosen}{reasons}")
+    return Finding("attention", "ok", ". ".join(lines))
 
 
 def _ray(settings: Settings) -> Finding:

@@ -41,7 +41,7 @@ from orchestrator.storage import exists, join
 _BATCHES_IN_FLIGHT = 2
 """Batches for each CPU: one that is tokenized and one that waits."""
 
-Progress = Callable[[int, int], None]
+OnBytesRead = Callable[[int, int], None]
 """A function that takes the bytes read so far and the bytes of all files."""
 
 
@@ -52,7 +52,7 @@ def build_token_store(
     shard_bytes: int,
     storage: str,
     num_cpus: int | None = None,
-    progress: Progress = lambda done_bytes, total_bytes: None,
+    progress: OnBytesRead = lambda done_bytes, total_bytes: None,
 ) -> DatasetResult:
     """Tokenize a corpus into STORAGE/corpora/KEY, unless the same store is there already.
 
@@ -82,9 +82,9 @@ def build_token_store(
 def _result(store: TokenStore, source: TextSource, reused: bool) -> DatasetResult:
     manifest = store.manifest
     counts = manifest.counts() | {"num_shards": len(manifest.shards)}
-    for split, stored_name in STORED_NAMES.items():
+    for split in STORED_NAMES:
         of_split = manifest.counts(split)
-        counts |= {name.replace("num_", f"num_{stored_name}_"): of_split[name] for name in COUNT_NAMES}
+        counts |= {name.replace("num_", f"num_{split}_"): of_split[name] for name in COUNT_NAMES}
     counts["num_bad_records"] = sum(file.num_bad_records for file in manifest.files)
     name = ", ".join(source.files)
     return DatasetResult(name, "corpus", manifest.fingerprint, store.folder, counts, tuple(manifest.files), reused)
@@ -96,7 +96,7 @@ def _run(
     shard_bytes: int,
     tokenize: Callable[[pa.Table], pa.Table],
     num_cpus: int | None,
-    progress: Progress,
+    progress: OnBytesRead,
 ) -> tuple[tuple[ShardInfo, ...], tuple[FileCount, ...]]:
     """All shards and all counts of files, in the order of the corpus."""
     bundles = plan_bundles(files, source)

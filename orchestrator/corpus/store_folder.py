@@ -8,7 +8,7 @@ from typing import Any
 
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.corpus.input_files import InputFile
-from orchestrator.corpus.token_store import FORMAT
+from orchestrator.corpus.token_store import STORE_FORMAT
 from orchestrator.specs import TextSource
 from orchestrator.storage import join
 from orchestrator.storage.uris import is_local, local_path
@@ -39,5 +39,7 @@ def store_folder(storage: str, options: dict[str, Any], files: Sequence[InputFil
 def store_key(options: dict[str, Any], files: Sequence[InputFile]) -> str:
     """Name of a store's folder: a hash of what was asked for and of each file's path, size and time of modification."""
     seen = [[file.path, file.num_bytes, file.version] for file in files]
-    text = json.dumps({"options": options, "files": seen, "format": FORMAT, "build": BUILD_VERSION}, sort_keys=True)
+    text = json.dumps(
+        {"options": options, "files": seen, "format": STORE_FORMAT, "build": BUILD_VERSION}, sort_keys=True
+    )
     return hashlib.sha256(text.encode()).hexdigest()

@@ -21,12 +21,12 @@ from orchestrator.errors import CorpusError
 from orchestrator.results import FileCount
 from orchestrator.storage import join, open_read, read_bytes, read_json, write_bytes, write_json
 
-FORMAT = "token-store-1"
+STORE_FORMAT = "token-store-1"
 MANIFEST = "manifest.json"
 
 StoreSplit = Literal["train", "validation"]
 STORED_NAMES: Mapping[StoreSplit, str] = {"train": "train", "validation": "held_out"}
-"""Names of the splits in manifests, in files' names, in counts and in what random numbers are derived from."""
+"""Names of the splits in manifests, in files' names and in what random numbers are derived from."""
 COUNT_NAMES = ("num_documents", "num_sentences", "num_tokens")
 
 
@@ -64,7 +64,7 @@ class Manifest:
     @property
     def fingerprint(self) -> str:
         """SHA-256 over the content and the tokenizer; where the files lie does not matter."""
-        return hashlib.sha256(f"{FORMAT} {self.tokenizer_fingerprint} {self.digest}".encode()).hexdigest()
+        return hashlib.sha256(f"{STORE_FORMAT} {self.tokenizer_fingerprint} {self.digest}".encode()).hexdigest()
 
     def counts(self, split: StoreSplit | None = None) -> dict[str, int]:
         """Numbers of documents, sentences and tokens of a split, or of both."""
@@ -74,7 +74,12 @@ class Manifest:
     def save(self, folder: str) -> None:
         """Write the manifest, which makes the store complete."""
         shards = [asdict(shard) | {"split": STORED_NAMES[shard.split]} for shard in self.shards]
-        value = asdict(self) | {"shards": shards, "format": FORMAT, "digest": self.digest, "counts": self.counts()}
+        value = asdict(self) | {
+            "shards": shards,
+            "format": STORE_FORMAT,
+            "digest": self.digest,
+            "counts": self.counts(),
+        }
         write_json(join(folder, MANIFEST), value)
 
     @classmethod
@@ -87,8 +92,8 @@ class Manifest:
             raise CorpusError(f"{folder} is no token store: it has no {MANIFEST}; build the corpus again") from None
         except (OSError, ValueError) as error:
             raise CorpusError(f"{path} cannot be read: {error}; delete the folder and build the corpus again") from None
-        if not isinstance(value, dict) or value.pop("format", None) != FORMAT:
-            raise CorpusError(f"{path} is not a manifest of {FORMAT}; build the corpus again")
+        if not isinstance(value, dict) or value.pop("format", None) != STORE_FORMAT:
+            raise CorpusError(f"{path} is not a manifest of {STORE_FORMAT}; build the corpus again")
         digest, counts = value.pop("digest", None), value.pop("counts", None)
         try:
             value["shards"] = tuple(_shard_info(shard) for shard in value["shards"])

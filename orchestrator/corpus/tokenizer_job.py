@@ -18,8 +18,8 @@ from orchestrator.results import TokenizerResult
 from orchestrator.specs import TokenizerSpec
 from orchestrator.storage import digest_file, exists, join, read_json, write_bytes, write_json
 
-FORMAT = "tokenizer-1"
-MANIFEST = "manifest.json"
+_FORMAT = "tokenizer-1"
+_MANIFEST = "manifest.json"
 VALIDATION_FRACTION = 0.02
 """Share of the documents that the report is computed on, and that the vocabulary is not learned from."""
 VALIDATION_BYTES = 4 << 20
@@ -32,7 +32,7 @@ def train_tokenizer(spec: TokenizerSpec, storage: str) -> TokenizerResult:
     Raises: CorpusError for text that is missing, empty or broken.
     """
     folder = join(storage, "tokenizers", _key(spec))
-    if exists(join(folder, MANIFEST)):
+    if exists(join(folder, _MANIFEST)):
         kept = _load_kept(folder)
         if kept is not None:
             return kept
@@ -71,7 +71,7 @@ def tokenizer_report(tokenizer: Tokenizer, texts: Iterable[str]) -> dict[str, fl
 
 def _key(spec: TokenizerSpec) -> str:
     seen = [[file.path, file.num_bytes, file.version] for file in find_files(spec.corpus)]
-    parts = {"spec": spec.fingerprint(), "files": seen, "format": FORMAT, "tokenizers": version("tokenizers")}
+    parts = {"spec": spec.fingerprint(), "files": seen, "format": _FORMAT, "tokenizers": version("tokenizers")}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
@@ -101,21 +101,21 @@ def _save(tokenizer: Tokenizer, folder: str, report: dict[str, float]) -> None:
             file.name: write_bytes(join(folder, file.name), file.read_bytes()) for file in Path(temporary).iterdir()
         }
     manifest = {
-        "format": FORMAT,
+        "format": _FORMAT,
         "fingerprint": tokenizer.fingerprint,
         "vocab_size": tokenizer.vocab_size,
         "report": report,
         "files": digests,
     }
-    write_json(join(folder, MANIFEST), manifest)
+    write_json(join(folder, _MANIFEST), manifest)
 
 
 def _load_kept(folder: str) -> TokenizerResult | None:
     """The tokenizer that was trained before; None when its files were damaged since."""
     try:
-        manifest = read_json(join(folder, MANIFEST))
+        manifest = read_json(join(folder, _MANIFEST))
         whole = all(digest_file(join(folder, name)) == digest for name, digest in manifest["files"].items())
-        if not whole or manifest["format"] != FORMAT:
+        if not whole or manifest["format"] != _FORMAT:
             return None
         return TokenizerResult(folder, manifest["fingerprint"], manifest["vocab_size"], manifest["report"])
     except (OSError, ValueError, KeyError, AttributeError, TypeError):

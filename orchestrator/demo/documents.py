@@ -14,7 +14,7 @@ from orchestrator.demo.phrasing import Mention, Sentence, compose
 from orchestrator.demo.world import Firm, Person, Town, World
 
 Slots = dict[str, Mention]
-Document = list[Sentence]
+Passage = list[Sentence]
 
 
 def trade_slots(trade: Trade, rng: Random) -> Slots:
@@ -92,7 +92,7 @@ def called(slots: Slots, form: str, alternatives: Sequence[str], rng: Random) ->
     return {**slots, form: slots[rng.choice(alternatives)]}
 
 
-def life(person: Person, world: World, rng: Random) -> Document:
+def life(person: Person, world: World, rng: Random) -> Passage:
     """A person's life in order, by name first and then mostly by pronoun."""
     slots, trade = person_slots(person), person.employer.trade
     document = [tell(say.BORN, slots, trade, rng)]
@@ -104,7 +104,7 @@ def life(person: Person, world: World, rng: Random) -> Document:
     return document
 
 
-def firm_history(firm: Firm, world: World, rng: Random) -> Document:
+def firm_history(firm: Firm, world: World, rng: Random) -> Passage:
     """A firm from its founding to today, through a good year and a bad one."""
     slots = {**firm_slots(firm), "it": Mention("the firm")}
     document = [tell(say.FOUNDED, slots, firm.trade, rng)]
@@ -114,7 +114,7 @@ def firm_history(firm: Firm, world: World, rng: Random) -> Document:
     return document
 
 
-def town_guide(town: Town, world: World, rng: Random) -> Document:
+def town_guide(town: Town, world: World, rng: Random) -> Passage:
     """Tell where a town lies, what it lives on, its firms and its people."""
     slots = town_slots(town)
     document = [tell(say.PLACED, slots, town.trade, rng), tell(say.LIVES_ON, slots, town.trade, rng)]
@@ -126,7 +126,7 @@ def town_guide(town: Town, world: World, rng: Random) -> Document:
     return document
 
 
-def news(person: Person, world: World, rng: Random) -> Document:
+def news(person: Person, world: World, rng: Random) -> Passage:
     """A report on a firm's good or bad fortune, with one of its people."""
     firm, is_good = person.employer, rng.random() < 0.5
     trade = firm.trade
@@ -137,13 +137,13 @@ def news(person: Person, world: World, rng: Random) -> Document:
     return [tell(stage, slots, trade, rng) for stage in stages]
 
 
-def workshop_notes(trade: Trade, rng: Random) -> Document:
+def workshop_notes(trade: Trade, rng: Random) -> Passage:
     """Remarks on a trade in which only its words, and no name, tell what follows what."""
     templates = (*say.DETAIL, *say.GOOD, *say.BAD)
     return [tell((template,), {}, trade, rng) for template in rng.sample(templates, 7)]
 
 
-def letter(person: Person, world: World, rng: Random) -> Document:
+def letter(person: Person, world: World, rng: Random) -> Passage:
     """A letter by somebody who has just found work."""
     friend = rng.choice([other for other in world.people if other.group == person.group])
     slots = {
@@ -174,7 +174,7 @@ def things_by_kind(world: World, group: int) -> dict[str, tuple[Mention, ...]]:
     }
 
 
-def passage_about(subject: Person | Firm, num_facts: int, rng: Random) -> tuple[Document, list[say.Relation]]:
+def passage_about(subject: Person | Firm, num_facts: int, rng: Random) -> tuple[Passage, list[say.Relation]]:
     """A few sentences that name their subject each time, and the relations that they tell."""
     relations = say.PERSON_RELATIONS if isinstance(subject, Person) else say.FIRM_RELATIONS
     slots, trade = subject_slots(subject)
@@ -187,7 +187,7 @@ def passage_about(subject: Person | Firm, num_facts: int, rng: Random) -> tuple[
     return document, [relation for relation in relations if relation.slot in told]
 
 
-def distracting_passage(subject: Person | Firm, subjects: Sequence[Person | Firm], rng: Random) -> Document:
+def distracting_passage(subject: Person | Firm, subjects: Sequence[Person | Firm], rng: Random) -> Passage:
     """Half the time nothing, half the time sentences on another subject of the same kind."""
     if rng.random() < 0.5:
         return []
@@ -202,7 +202,7 @@ def subject_slots(subject: Person | Firm) -> tuple[Slots, Trade]:
     return firm_slots(subject), subject.trade
 
 
-def schoolbook_page(subject: Person | Firm, subjects: Sequence[Person | Firm], rng: Random) -> Document:
+def schoolbook_page(subject: Person | Firm, subjects: Sequence[Person | Firm], rng: Random) -> Passage:
     """A short passage with questions on it and their answers."""
     document, relations = passage_about(subject, rng.randrange(2, 4), rng)
     distraction = distracting_passage(subject, subjects, rng)
@@ -219,10 +219,10 @@ def is_for_training(index: int) -> bool:
     return index % 4 != 0
 
 
-_BY_PERSON: tuple[Callable[[Person, World, Random], Document], ...] = (life, life, news, letter)
+_BY_PERSON: tuple[Callable[[Person, World, Random], Passage], ...] = (life, life, news, letter)
 
 
-def generate_documents(world: World, num_documents: int, purpose: str = "corpus") -> list[Document]:
+def generate_documents(world: World, num_documents: int, purpose: str = "corpus") -> list[Passage]:
     """Documents in random order, every register with its share; another purpose gives other documents."""
     rng = Random(f"{purpose} {world.seed}")
     subjects: list[Person | Firm] = [*world.people, *world.firms]

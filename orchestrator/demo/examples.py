@@ -3,7 +3,7 @@
 from random import Random
 
 from orchestrator.demo.documents import firm_history, life
-from orchestrator.demo.phrasing import join
+from orchestrator.demo.phrasing import join_sentences
 from orchestrator.demo.world import World
 
 FILL_MASK_ANSWER = "founded"
@@ -21,4 +21,4 @@ def next_sentence_example(world: World) -> tuple[str, str, str]:
     person = world.people[world.seed % len(world.people)]
     firm = next(firm for firm in world.firms if firm.group != person.group and firm.trade is not person.employer.trade)
     story, history = life(person, world, rng), firm_history(firm, world, rng)
-    return join(story[:2]).text, join(story[2:5]).text, join(history[3:6]).text
+    return join_sentences(story[:2]).text, join_sentences(story[2:5]).text, join_sentences(history[3:6]).text

@@ -18,7 +18,7 @@ from orchestrator.demo.documents import (
     tell,
     things_by_kind,
 )
-from orchestrator.demo.phrasing import Sentence, compose, join
+from orchestrator.demo.phrasing import Sentence, compose, join_sentences
 from orchestrator.demo.world import Firm, Person, World
 
 ExampleT = TypeVar("ExampleT")
@@ -139,7 +139,8 @@ def _questions(subjects: list[Person | Firm], count: int, rng: Random) -> tuple[
     while len(examples) < count:
         subject = rng.choice(subjects)
         document, relations = passage_about(subject, rng.randrange(2, 4), rng)
-        passage, distraction = join(document), join(distracting_passage(subject, subjects, rng)).text
+        passage = join_sentences(document)
+        distraction = join_sentences(distracting_passage(subject, subjects, rng)).text
         before, after = (f"{distraction} ", "") if rng.random() < 0.5 else ("", f" {distraction}")
         if not distraction:
             before, after = "", ""

@@ -21,7 +21,7 @@ class Mention:
 
 
 @dataclass(frozen=True)
-class Span:
+class NamedSpan:
     """Characters [start, end) of a sentence that one slot filled."""
 
     start: int
@@ -35,14 +35,14 @@ class Sentence:
     """A sentence and its filled slots, from left to right."""
 
     text: str
-    spans: tuple[Span, ...] = ()
+    spans: tuple[NamedSpan, ...] = ()
 
 
 def compose(template: str, slots: Mapping[str, Mention], rng: Random) -> Sentence:
     """One sentence of the template: alternatives chosen at random, slots filled, the first letter made capital.
 
     >>> compose("{person} sang.", {"person": Mention("Ivy Low", "PER")}, Random(0)).spans
-    (Span(start=0, end=7, slot='person', kind='PER'),)
+    (NamedSpan(start=0, end=7, slot='person', kind='PER'),)
     """
     while match := _ALTERNATIVES.search(template):
         chosen = rng.choice(match.group(1).split("|"))
@@ -51,18 +51,18 @@ def compose(template: str, slots: Mapping[str, Mention], rng: Random) -> Sentenc
     for match in _SLOT.finditer(template):
         mention = slots[match.group(1)]
         text += template[rest : match.start()]
-        spans.append(Span(len(text), len(text) + len(mention.text), match.group(1), mention.kind))
+        spans.append(NamedSpan(len(text), len(text) + len(mention.text), match.group(1), mention.kind))
         text += mention.text
         rest = match.end()
     text += template[rest:]
     return Sentence(text[0].upper() + text[1:], tuple(spans))
 
 
-def join(sentences: Sequence[Sentence]) -> Sentence:
+def join_sentences(sentences: Sequence[Sentence]) -> Sentence:
     """The sentences as one text with a space between them; the spans are moved along."""
     text, spans = "", []
     for sentence in sentences:
         offset = len(text) + 1 if text else 0
         text = f"{text} {sentence.text}" if text else sentence.text
-        spans += [Span(s.start + offset, s.end + offset, s.slot, s.kind) for s in sentence.spans]
+        spans += [NamedSpan(s.start + offset, s.end + offset, s.slot, s.kind) for s in sentence.spans]
     return Sentence(text, tuple(spans))

@@ -25,7 +25,7 @@ from orchestrator.specs import Spec
 from orchestrator.specs.loading import load_spec
 
 SPEC = Path(__file__).with_name("pipeline.yaml")
-HEADS = {"kinds": "classification", "names": "NER", "questions": "QA"}
+HEAD_TITLES = {"kinds": "classification", "names": "NER", "questions": "QA"}
 SEED = 0
 
 logger = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def show_results(settings: Settings, run_id: str, data: DemoData) -> None:
     with Registry(settings.registry) as registry:
         stages = registry.runs(f"tag = 'pipeline:{run_id}'", trials=False)
         runs = dict(zip(stages["name"].str.removeprefix("demo/"), stages["id"], strict=True))
-        table = comparison(registry, {task: runs[task] for task in HEADS})
+        table = comparison(registry, {task: runs[task] for task in HEAD_TITLES})
         model = registry.run(runs["pretraining"]).model_folder
     assert model is not None, "a completed pretraining run has a model"
     console = Console(highlight=False)
@@ -78,7 +78,7 @@ def comparison(registry: Registry, sweeps: dict[str, str]) -> pandas.DataFrame:
         rows.append(
             {
                 "task": task,
-                "head": HEADS[task],
+                "head": HEAD_TITLES[task],
                 "metric": metric,
                 "baseline": scores[f"metrics.baseline.{metric}"].iloc[0],
                 "random": best[True],

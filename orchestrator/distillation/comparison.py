@@ -17,8 +17,6 @@ from orchestrator.training.batch_order import length_batches
 _MAX_TIMED_WINDOWS = 1024
 """Windows that the speed is measured on at most, evenly spread over the split."""
 _BATCH_SIZE = 32
-_MAX_SLOTS = 16_384
-"""Slots of a batch, were it padded."""
 
 
 def vector_agreement(student: HeadModel, teacher: HeadModel, features: Features[Any]) -> float:
@@ -43,7 +41,7 @@ def compare_speeds(student: HeadModel, teacher: HeadModel, features: Features[An
     seconds = dict.fromkeys((student, teacher), 0.0)
     num_windows = min(features.num_windows, _MAX_TIMED_WINDOWS)
     some = np.linspace(0, features.num_windows - 1, num_windows).astype(np.int64)
-    batches = [some[places] for places in length_batches(features.lengths[some], _BATCH_SIZE, _MAX_SLOTS)]
+    batches = [some[places] for places in length_batches(features.lengths[some], _BATCH_SIZE)]
     for model in seconds:
         _seconds(model, features, batches[0])
     for batch in batches:

@@ -17,7 +17,7 @@ from orchestrator.tasks import Task
 from orchestrator.training.checkpoints import delete_checkpoints
 from orchestrator.training.event_queue import EventQueueActor
 
-POLL_S = 0.2
+_POLL_S = 0.2
 
 
 def run_distillation(
@@ -97,7 +97,7 @@ def _follow(work: Any, event_queue: Any, on_event: Callable[[Event], None]) -> D
     """Pass on what arrives until the work has ended; returns what it returned."""
     ended: list[Any] = []
     while not ended:
-        ended, _ = ray.wait([work], timeout=POLL_S)
+        ended, _ = ray.wait([work], timeout=_POLL_S)
         for event in ray.get(event_queue.take.remote()):
             on_event(event)
     outcome: DistillResult | Exception = ray.get(work)

@@ -30,7 +30,7 @@ from orchestrator.pretraining.loss import GlobalCounts, Sums, loss_of_sums, pack
 from orchestrator.pretraining.streams import build_validation
 from orchestrator.results import PretrainResult
 from orchestrator.specs import PretrainSpec
-from orchestrator.specs.distill import DistillSpec, ObjectiveSpec
+from orchestrator.specs.distill import DistillSpec, LossWeightsSpec
 from orchestrator.storage import join, local_copy
 
 _PART_SIZE = 32
@@ -42,7 +42,7 @@ class MaskedTokenLoss:
     """A `StepLoss` with a teacher. The sums are those of the labels, so that runs with and without one compare."""
 
     teacher_folder: str
-    objective: ObjectiveSpec
+    objective: LossWeightsSpec
 
     def __call__(
         self, model: BertForPreTraining, batch: PackedBatch, spec: PretrainSpec, counts: GlobalCounts

@@ -15,7 +15,7 @@ from bert_core.distillation import hidden_cosine_loss, last_hidden_states
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.heads import HEADS, Batch, HeadModel
 from orchestrator.finetuning.logits import compute_logits
-from orchestrator.specs.distill import ObjectiveSpec
+from orchestrator.specs.distill import LossWeightsSpec
 from orchestrator.specs.network import Precision
 from orchestrator.tasks import Features
 
@@ -36,7 +36,7 @@ class DistillationLoss:
         self,
         teacher: HeadModel,
         features: Features[Any],
-        objective: ObjectiveSpec,
+        objective: LossWeightsSpec,
         precision: Precision,
         num_labeled: int | None = None,
     ) -> None:

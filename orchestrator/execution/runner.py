@@ -7,6 +7,7 @@ A failure after the run is recorded is recorded on it; an interruption leaves it
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ from orchestrator.specs.parts import task_of
 from orchestrator.specs.pipeline import stages_of
 from orchestrator.specs.references import resolve_references
 from orchestrator.storage import exists, join
+
+logger = logging.getLogger(__name__)
 
 
 def run(
@@ -146,7 +149,7 @@ class _Session:
                 show_progress() as progress,
                 logged_run(run_folder),
             ):
-                progress.log(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
+                logger.info(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
                 context = RunContext(
                     record.id, record.attempt, run_folder, self.settings, self.recorder, progress, superseded
                 )
@@ -185,7 +188,7 @@ class _Session:
         for run_id in completed["id"]:
             record = self.registry.run(run_id)
             if exists(record.model_folder or self._output(record)):
-                context.progress.log(f"{spec.name}: run {run_id} did this already")
+                logger.info(f"{spec.name}: run {run_id} did this already")
                 self.registry.tag(run_id, tags[0])
                 return record
         unfinished = f"tag = '{key}' and tag = '{tags[0]}' and state != '{RunState.COMPLETED}'"

@@ -74,7 +74,7 @@ def compute_states(features: Features[A], model: HeadModel, precision: Precision
 def _digest(model: HeadModel) -> str:
     """SHA-256 over the weights that the outputs depend on."""
     digest = hashlib.sha256()
-    for part in (model.bert.embeddings, model.bert.layers, getattr(model.bert, "norm", None)):
+    for part in (model.bert.embeddings, model.bert.layers, model.bert.norm):
         for name, tensor in () if part is None else part.state_dict().items():
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(tensor.cpu().numpy()).data)

@@ -17,9 +17,6 @@ from orchestrator.specs.network import Precision
 from orchestrator.tasks import Features
 from orchestrator.training.batch_order import length_batches
 
-_MAX_SLOTS = 16_384
-"""Slots of an evaluation batch, were it padded: bounds the memory that attention takes."""
-
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
     """bf16 arithmetic around a forward pass, or none."""
@@ -45,7 +42,7 @@ def compute_logits(
     head = HEADS[features.head]
     rows = len(features.input_ids) if head.gives_token_outputs else features.num_windows
     logits: NDArray[np.float32] | None = None
-    for windows in length_batches(features.lengths, batch_size, _MAX_SLOTS):
+    for windows in length_batches(features.lengths, batch_size):
         with autocast(device, precision):
             values = head.logits(model, make_batch(features, windows, device)).cpu().numpy()
         values = values.reshape(len(values), -1)

@@ -4,11 +4,13 @@ from collections.abc import Container
 
 from orchestrator.errors import SpecError
 from orchestrator.specs import RecipeSpec
-from orchestrator.specs.task import Head, Objective
+from orchestrator.specs.task import EmbeddingObjective, Head
 from orchestrator.tasks import TASK_TYPES
 
 
-def check_recipe(recipe: RecipeSpec, head: Head, objective: Objective | None = None, axes: Container[str] = ()) -> None:
+def check_recipe(
+    recipe: RecipeSpec, head: Head, objective: EmbeddingObjective | None = None, axes: Container[str] = ()
+) -> None:
     """Check that a model can be fine-tuned for a task and that the task has a use for every field that was given.
 
     Args:

@@ -1,4 +1,4 @@
-"""One trial, in one process: features and encoder from what the process keeps, training, scores, files on the storage.
+"""One trial, in one process: features and encoder from the process's cache, training, scores, files on the storage.
 
 A trial's process runs many trials, so what they share (task, tokenizer, features, pretrained encoder) is read once.
 """
@@ -36,9 +36,9 @@ Report = Callable[[Sequence[MetricEvent], float | None, int], None]
 The score is None at the last evaluation, after which there is nothing to decide.
 """
 
-Kept = TypeVar("Kept")
-_KEPT: dict[str, dict[tuple[object, ...], Any]] = {}
-"""Values that the trials of a process share, by job."""
+Cached = TypeVar("Cached")
+_CACHE: dict[str, dict[tuple[object, ...], Any]] = {}
+"""Cache of what the trials of a process share, by job and key."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class TrialJob:
     num_threads: int
     use_gpu: bool
     id: str = field(default_factory=lambda: uuid4().hex)
-    """Id that tells jobs apart in a process, which keeps what the trials of a job share."""
+    """Tells jobs apart in the cache of a process"""
 
     def tokenizer_folder(self, recipe: RecipeSpec) -> str:
         """Folder of the recipe's tokenizer: the start model's, or the named one for random weights."""
@@ -118,9 +118,9 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluati
     """Train a plan; return its best evaluation and the path of its predictions, with the weights beside them."""
     recipe = plan.recipe
     device = torch.device("cuda" if job.use_gpu else "cpu")
-    task = _keep(job, ("task",), lambda: job.task)
+    task = _cached(job, ("task",), lambda: job.task)
     tokenizer_folder = job.tokenizer_folder(recipe)
-    tokenizer = _keep(job, ("tokenizer", tokenizer_folder), lambda: Tokenizer.load(_local(job, tokenizer_folder)))
+    tokenizer = _cached(job, ("tokenizer", tokenizer_folder), lambda: Tokenizer.load(_local(job, tokenizer_folder)))
     train, validation = (_features(job, task, split, recipe, tokenizer) for split in ("train", "validation"))
     init_folder = None if recipe.init_from == RANDOM else str(_local(job, job.folders[recipe.init_from]))
     model = build_model(task, recipe, init_folder, tokenizer).to(device)
@@ -181,7 +181,7 @@ def _events(evaluation: Evaluation[ScoredSplit], steps_per_epoch: int) -> tuple[
 
 
 def _features(job: TrialJob, task: Task, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer) -> Features[Any]:
-    return _keep(
+    return _cached(
         job,
         ("features", split, tokenizer.fingerprint, FeatureOptions.of_recipe(recipe)),
         lambda: prepare_trial_features(task, split, recipe, tokenizer, job.cache),
@@ -196,15 +196,15 @@ def prepare_trial_features(
 
 
 def _local(job: TrialJob, folder: str) -> Path:
-    return _keep(job, ("folder", folder), lambda: local_copy(folder))
+    return _cached(job, ("folder", folder), lambda: local_copy(folder))
 
 
-def _keep(job: TrialJob, key: tuple[object, ...], make: Callable[[], Kept]) -> Kept:
-    """Return a value made once per process and job; drop other jobs' values."""
-    if job.id not in _KEPT:
-        _KEPT.clear()
-    shared = _KEPT.setdefault(job.id, {})
-    if key not in shared:
-        shared[key] = make()
-    kept: Kept = shared[key]
-    return kept
+def _cached(job: TrialJob, key: tuple[object, ...], make: Callable[[], Cached]) -> Cached:
+    """Value of a key in the job's cache, from `make` the first time; the caches of other jobs are dropped."""
+    if job.id not in _CACHE:
+        _CACHE.clear()
+    cache = _CACHE.setdefault(job.id, {})
+    if key not in cache:
+        cache[key] = make()
+    value: Cached = cache[key]
+    return value

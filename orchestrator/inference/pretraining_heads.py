@@ -26,7 +26,7 @@ class FilledMask:
 
 
 @dataclass(frozen=True)
-class NextSentence:
+class NextSentenceAnswer:
     """Judgment on two texts: the probability that B follows A, and whether it is likelier than not."""
 
     probability: float
@@ -61,7 +61,7 @@ def fill_mask(folder: str, text: str, top_k: int = 5) -> list[FilledMask]:
     return filled
 
 
-def next_sentence(folder: str, first: str, second: str) -> NextSentence:
+def next_sentence(folder: str, first: str, second: str) -> NextSentenceAnswer:
     """Predict how likely the second text follows the first. Raises: InputError, CheckpointError."""
     model, tokenizer = _load_pretraining(folder, "next_sentence.weight", "next sentences")
     a, b = tokenizer.encode_ids([first, second])
@@ -76,7 +76,7 @@ def next_sentence(folder: str, first: str, second: str) -> NextSentence:
     with torch.inference_mode():
         logits = model.next_sentence(model.bert.pool(model.bert.encode(seqs), seqs))  # (1, 2)
         probability = float(logits.float().softmax(dim=-1)[0, 0])
-    return NextSentence(probability, probability >= 0.5)
+    return NextSentenceAnswer(probability, probability >= 0.5)
 
 
 def _load_pretraining(folder: str, weight: str, what: str) -> tuple[BertForPreTraining, Tokenizer]:

@@ -23,7 +23,7 @@ from orchestrator.storage.uris import absolute
 BYTES_PER_WORKER = 64 << 20
 """Bytes of blocks and answers on their way, about; the reader waits where it is ahead of its workers by more."""
 
-Batch = dict[str, NDArray[np.object_]]
+RayBatch = dict[str, NDArray[np.object_]]
 
 
 def predict_on_ray(
@@ -71,7 +71,7 @@ def predict_on_ray(
         raise ClusterError(f"a worker failed: {last_line(error)}; where memory ran out, use fewer --workers") from error
 
 
-def _read(batch: Batch) -> Iterator[Batch]:
+def _read(batch: RayBatch) -> Iterator[RayBatch]:
     """The file's blocks, one after the other, and what was wrong with it."""
     (file,) = batch["item"]
     try:
@@ -94,7 +94,7 @@ class _Worker:
         except OWN_ERRORS as error:
             self._predictor = error
 
-    def __call__(self, batch: Batch) -> Batch:
+    def __call__(self, batch: RayBatch) -> RayBatch:
         predictor, (item,) = self._predictor, batch["item"]
         if isinstance(predictor, Exception):
             return _batch(predictor)
@@ -115,7 +115,7 @@ def _check_reachable(path: str) -> None:
         )
 
 
-def _batch(item: object) -> Batch:
+def _batch(item: object) -> RayBatch:
     items = np.empty(1, dtype=object)
     items[0] = item
     return {"item": items}

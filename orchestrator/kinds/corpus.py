@@ -1,7 +1,7 @@
 """Runs that tokenize text into a token store."""
 
 from orchestrator.kinds.base import Kind, RunContext
-from orchestrator.kinds.messages import report_dataset, report_tokenizing
+from orchestrator.kinds.messages import log_dataset, report_tokenizing
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import DatasetResult
@@ -26,7 +26,7 @@ class CorpusKind(Kind[CorpusSpec, DatasetResult]):
             num_cpus=spec.num_cpus,
             progress=report_tokenizing(context.progress),
         )
-        report_dataset(result, context.progress)
+        log_dataset(result)
         return result
 
     def record(self, result: DatasetResult, run_id: str, recorder: Recorder) -> RunOutcome:

@@ -1,5 +1,6 @@
 """Runs that train a small model to answer as a large one does: on a task, or on a corpus with masked tokens."""
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ from orchestrator.errors import SpecError
 from orchestrator.finetuning.recipe_checks import check_recipe
 from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
 from orchestrator.kinds.facts import estimate_prefix, memory_text, size_text, step_facts, task_facts
-from orchestrator.kinds.messages import comparison_line, message_line
+from orchestrator.kinds.messages import comparison_line, log_message
 from orchestrator.kinds.pretrain import (
     PretrainKind,
     build_request,
@@ -31,6 +32,7 @@ from orchestrator.tasks import Task
 from orchestrator.training.batch_order import Schedule
 
 _PRETRAIN = PretrainKind()
+logger = logging.getLogger(__name__)
 
 
 class DistillKind(Kind[DistillSpec, DistillResult | PretrainResult]):
@@ -161,7 +163,7 @@ def _run_on_task(spec: DistillSpec, task: TaskSpec, inputs: Resolved, context: R
     )
     found, metric = result.metrics, result.metric
     scores = f"the student has {metric} {found[metric]:.4f}, its teacher {found[f'teacher.{metric}']:.4f}"
-    context.progress.log(f"{result.task}: {scores}; {comparison_line(found)}; after {duration(result.seconds)}")
+    logger.info(f"{result.task}: {scores}; {comparison_line(found)}; after {duration(result.seconds)}")
     return result
 
 
@@ -175,7 +177,7 @@ def _event_callback(context: RunContext) -> Callable[[Event], None]:
             scores = "  ".join(f"{name} {value:.4f}" for name, value in event.values.items())
             context.progress.status(f"step {event.step:,}  {scores}")
         elif isinstance(event, MessageEvent):
-            context.progress.log(message_line(event))
+            log_message(event)
 
     return on_event
 
@@ -192,5 +194,5 @@ def _run_on_corpus(
         **training_callbacks(pretraining, context),
     )
     if "agreement" in result.metrics:
-        context.progress.log(f"the student beside its teacher: {comparison_line(result.metrics)}")
+        logger.info(f"the student beside its teacher: {comparison_line(result.metrics)}")
     return result

@@ -1,5 +1,7 @@
 """Runs that score a model on a split of a task."""
 
+import logging
+
 from orchestrator.inference.scoring import check_reranks, evaluate
 from orchestrator.kinds.base import Kind, RunContext
 from orchestrator.kinds.resolved import Resolved
@@ -8,6 +10,8 @@ from orchestrator.results import EvaluationResult
 from orchestrator.retrieval.reranking import Reranking
 from orchestrator.specs import EvaluateSpec
 from orchestrator.storage import join
+
+logger = logging.getLogger(__name__)
 
 
 class EvaluateKind(Kind[EvaluateSpec, EvaluationResult]):
@@ -38,7 +42,7 @@ class EvaluateKind(Kind[EvaluateSpec, EvaluationResult]):
             on_progress=context.progress.status,
         )
         scores = "  ".join(f"{name} {value:.4f}" for name, value in result.metrics.items())
-        context.progress.log(f"{result.task} ({result.split}, {result.num_examples:,} examples): {scores}")
+        logger.info(f"{result.task} ({result.split}, {result.num_examples:,} examples): {scores}")
         return result
 
     def record(self, result: EvaluationResult, run_id: str, recorder: Recorder) -> RunOutcome:

@@ -1,14 +1,17 @@
 """Lines that several kinds of runs show a person while they work."""
 
-from collections.abc import Callable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Mapping
 
 from orchestrator.progress import Progress
 from orchestrator.results import DatasetResult, MessageEvent
 
+logger = logging.getLogger(__name__)
 
-def message_line(event: MessageEvent) -> str:
-    """A worker's or trial's message, with its level unless it is mere information."""
-    return event.text if event.level == "info" else f"{event.level}: {event.text}"
+
+def log_message(event: MessageEvent) -> None:
+    """Log a worker's or trial's message at its level."""
+    logger.log(logging.getLevelNamesMapping()[event.level.upper()], event.text)
 
 
 def report_tokenizing(progress: Progress) -> Callable[[int, int], None]:
@@ -18,27 +21,20 @@ def report_tokenizing(progress: Progress) -> Callable[[int, int], None]:
     )
 
 
-def report_dataset(dataset: DatasetResult, progress: Progress) -> None:
-    """Say what a corpus has become."""
-    for line in dataset_lines(dataset):
-        progress.log(line)
-
-
-def dataset_lines(dataset: DatasetResult) -> Iterator[str]:
-    """The counts of a token store, and warnings that follow from them."""
+def log_dataset(dataset: DatasetResult) -> None:
+    """Log the counts of a token store, and warnings that follow from them."""
     counts = dataset.counts
     how = "tokenized before" if dataset.reused else "tokenized"
-    yield (
+    logger.info(
         f"corpus {how}: {counts['num_train_documents']:,} documents, {counts['num_train_tokens']:,} tokens; "
-        f"{counts['num_held_out_documents']:,} held out"
+        f"{counts['num_validation_documents']:,} held out"
     )
-    if not counts["num_held_out_documents"]:
-        yield (
-            "warning: no document is held out, so there will be no held-out scores; "
-            "raise validation_fraction or add text"
+    if not counts["num_validation_documents"]:
+        logger.warning(
+            "no document is held out, so there will be no held-out scores; raise validation_fraction or add text"
         )
     if counts["num_bad_records"]:
-        yield f"corpus: {counts['num_bad_records']:,} bad records were left out or mended"
+        logger.info(f"corpus: {counts['num_bad_records']:,} bad records were left out or mended")
 
 
 def comparison_line(found: Mapping[str, float]) -> str:

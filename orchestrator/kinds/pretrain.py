@@ -1,5 +1,6 @@
 """Runs that pretrain a model on a corpus."""
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from bert_core.objectives import TOKEN_OBJECTIVES
 from orchestrator.cluster.capacity import Processes
 from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
 from orchestrator.kinds.facts import BYTES_PER_SAVED_PARAMETER, memory_text, size_text, step_facts
-from orchestrator.kinds.messages import message_line, report_dataset, report_tokenizing
+from orchestrator.kinds.messages import log_dataset, log_message, report_tokenizing
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.start_checks import check_positions, check_tokenizer
 from orchestrator.models.config import build_config
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from orchestrator.pretraining.launch import PretrainRequest
 
 _ANY_VOCAB_SIZE = 30522
+logger = logging.getLogger(__name__)
 
 
 class PretrainKind(Kind[PretrainSpec, PretrainResult]):
@@ -128,13 +130,13 @@ def training_callbacks(spec: PretrainSpec, context: RunContext) -> dict[str, Cal
         context.refuse_if_superseded()
         context.recorder.record_events(context.run_id, [event])
         if isinstance(event, MetricEvent):
-            (context.progress.status if event.split == "train" else context.progress.log)(status.line(event))
+            (context.progress.status if event.split == "train" else logger.info)(status.line(event))
         elif isinstance(event, MessageEvent):
-            context.progress.log(message_line(event))
+            log_message(event)
 
     def on_dataset(dataset: DatasetResult) -> None:
         context.recorder.record_dataset(context.run_id, dataset)
-        report_dataset(dataset, context.progress)
+        log_dataset(dataset)
         context.progress.status("starting the training workers")
 
     return {

@@ -1,5 +1,6 @@
 """Runs that fine-tune on a task over a space of recipes."""
 
+import logging
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import product
@@ -24,6 +25,8 @@ from orchestrator.training.batch_order import Schedule
 
 FINISHED_TRIALS = "finished_trials.json"
 """File in the run's folder: the results of the trials that need not run again."""
+
+logger = logging.getLogger(__name__)
 
 
 class SweepKind(Kind[SweepSpec, SweepResult]):
@@ -73,7 +76,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
 
         finished = read_finished_trials(context.run_folder)
         if finished:
-            context.progress.log(f"{len(finished)} finished trials of an earlier attempt stand as they are")
+            logger.info(f"{len(finished)} finished trials of an earlier attempt stand as they are")
         result = run_sweep(
             spec,
             task=inputs.task(spec.task),
@@ -83,7 +86,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
             listener=build_listener(context, dict(finished)),
             finished=finished,
         )
-        context.progress.log(_result_line(result))
+        logger.info(_result_line(result))
         return result
 
     def record(self, result: SweepResult, run_id: str, recorder: Recorder) -> RunOutcome:
@@ -131,7 +134,7 @@ def _most_lstm_parameters(config: BertConfig, spec: SweepSpec) -> int:
 
 def build_listener(context: RunContext, finished: dict[str, TrialResult]) -> SweepListener:
     """Callbacks that record what trials do and show it; `finished` is added to and kept in the run's folder."""
-    recorder, run_id, progress = context.recorder, context.run_id, context.progress
+    recorder, run_id = context.recorder, context.run_id
 
     def on_trial_event(key: str, event: MetricEvent) -> None:
         context.refuse_if_superseded()
@@ -141,10 +144,10 @@ def build_listener(context: RunContext, finished: dict[str, TrialResult]) -> Swe
         context.refuse_if_superseded()
         recorder.record_trials(run_id, [result])
         if result.state == RunState.FAILED:
-            progress.log(f"trial {result.number} failed: {result.error}")
+            logger.info(f"trial {result.number} failed: {result.error}")
             return
         if result.metrics.get("collapsed"):
-            progress.log(
+            logger.info(
                 f"trial {result.number} (seed {result.seed}) collapsed: it never left the majority baseline; "
                 "other seeds, a longer warm-up or a lower learning rate may help"
             )
@@ -155,7 +158,7 @@ def build_listener(context: RunContext, finished: dict[str, TrialResult]) -> Swe
         on_trial_started=lambda start: recorder.record_trial_start(run_id, start),
         on_trial_event=on_trial_event,
         on_trial_result=on_result,
-        on_progress=progress.status,
+        on_progress=context.progress.status,
     )
 
 

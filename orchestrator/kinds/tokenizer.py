@@ -1,5 +1,6 @@
 """Runs that train a tokenizer on text."""
 
+import logging
 from collections.abc import Iterator
 
 from orchestrator.corpus.tokenizer_job import train_tokenizer
@@ -12,6 +13,8 @@ from orchestrator.specs.references import Product
 
 _REPORTED = ("fertility", "unknown_rate")
 """Scores of a tokenizer that its line shows; the registry has all of them."""
+
+logger = logging.getLogger(__name__)
 
 
 class TokenizerKind(Kind[TokenizerSpec, TokenizerResult]):
@@ -29,7 +32,7 @@ class TokenizerKind(Kind[TokenizerSpec, TokenizerResult]):
         context.progress.status(f"training a tokenizer of {spec.vocab_size:,} entries")
         result = train_tokenizer(spec, context.settings.storage)
         report = "".join(f"  {name} {value:.3f}" for name, value in result.report.items() if name in _REPORTED)
-        context.progress.log(f"tokenizer: {result.vocab_size:,} entries{report}")
+        logger.info(f"tokenizer: {result.vocab_size:,} entries{report}")
         return result
 
     def record(self, result: TokenizerResult, run_id: str, recorder: Recorder) -> RunOutcome:

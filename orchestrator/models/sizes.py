@@ -28,8 +28,8 @@ def count_lstm_parameters(
         "num_lstm_layers": num_lstm_layers,
         "lstm_hidden_size": lstm_hidden_size,
     }
-    recurrent = BertForTokenClassification(replace(config, **changes), seed=None).recurrent  # type: ignore[arg-type]
-    return 0 if recurrent is None else _count(recurrent)
+    lstm = BertForTokenClassification(replace(config, **changes), seed=None).lstm  # type: ignore[arg-type]
+    return 0 if lstm is None else _count(lstm)
 
 
 def _count(module: nn.Module) -> int:

@@ -27,7 +27,7 @@ from orchestrator.specs import PretrainSpec
 from orchestrator.storage import delete, join
 from orchestrator.training.event_queue import EventQueueActor
 
-POLL_S = 0.3
+_POLL_S = 0.3
 ENDING_S = 30.0
 """Time that a failed run waits for its workers to end."""
 
@@ -116,7 +116,7 @@ def _train(job: PretrainJob, on_event: Callable[[Event], None]) -> None:
     try:
         while fit.is_alive():
             _drain(event_queue, on_event, run_id)
-            time.sleep(POLL_S)
+            time.sleep(_POLL_S)
         _drain(event_queue, on_event, run_id)
         fit.raise_reason(run_id)
     except BaseException as error:

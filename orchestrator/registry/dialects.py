@@ -15,7 +15,7 @@ from orchestrator.errors import RegistryError
 from orchestrator.registry.column_types import replace_unstorable
 
 BUSY_TIMEOUT_S = 30.0
-CONNECT_TIMEOUT_S = 10
+_CONNECT_TIMEOUT_S = 10
 
 
 def open_engine(url: URL) -> Engine:
@@ -32,7 +32,7 @@ def open_engine(url: URL) -> Engine:
         url,
         pool_pre_ping=True,
         hide_parameters=True,
-        connect_args={"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "orchestrator"},
+        connect_args={"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "orchestrator"},
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Row, Select, and_, literal, select
 from sqlalchemy.orm import Session, aliased
 
-from orchestrator.registry.parameter_values import decode
+from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.run_frames import make_frame
 from orchestrator.registry.tables import MetricRow, ModelRow, ParameterRow, RunRow
 from orchestrator.run_states import RunState
@@ -38,7 +38,7 @@ LEADERBOARD_COLUMNS = (
 )
 _NUMBERS = ("mean", "sd", "best", "baseline", "test")
 _OWN_COLUMNS = ("recipe.init_from", "recipe.size", "recipe.seed")
-Line = dict[str, Any]
+LeaderboardLine = dict[str, Any]
 
 
 def leaderboard_frame(session: Session, task: str | None) -> pandas.DataFrame:
@@ -76,7 +76,7 @@ def _scored_trials(task: str | None) -> Select[Any]:
     return statement if task is None else statement.where(RunRow.task == task)
 
 
-def _line(trials: Sequence[Row[Any]]) -> Line:
+def _line(trials: Sequence[Row[Any]]) -> LeaderboardLine:
     scores = [trial.score for trial in trials]
     best = max(trials, key=lambda trial: trial.score)
     tested = [trial for trial in trials if trial.test is not None]
@@ -95,12 +95,12 @@ def _line(trials: Sequence[Row[Any]]) -> Line:
     }
 
 
-def _add_recipes(session: Session, lines: Sequence[Line]) -> None:
+def _add_recipes(session: Session, lines: Sequence[LeaderboardLine]) -> None:
     """Add the recipe of each group: its start model and size, and the other values in which groups of a task differ."""
     recipes: dict[str, dict[str, Any]] = {line["run"]: {} for line in lines}
     columns = select(ParameterRow.run_id, ParameterRow.path, ParameterRow.kind, ParameterRow.text)
     for run_id, path, kind, text in session.execute(columns.where(ParameterRow.run_id.in_(list(recipes)))):
-        recipes[run_id][path] = decode(kind, text)
+        recipes[run_id][path] = decode_parameter(kind, text)
     by_task: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for line in lines:
         by_task[line["task"]].append(recipes[line["run"]])
@@ -115,7 +115,7 @@ def _add_recipes(session: Session, lines: Sequence[Line]) -> None:
         line["recipe"] = " ".join(differing)
 
 
-def _add_models(session: Session, lines: Sequence[Line]) -> None:
+def _add_models(session: Session, lines: Sequence[LeaderboardLine]) -> None:
     """Replace the folder of a model by its registered name, where it has one."""
     labels = {
         folder: f"{name}@{version}"

@@ -38,7 +38,7 @@ def parameter_rows(run_id: str, parameters: Mapping[str, Any]) -> list[dict[str,
     leaves = leaf_names(list(parameters))
     rows = []
     for path, value in parameters.items():
-        kind, text, number = encode(value)
+        kind, text, number = encode_parameter(value)
         rows.append(
             {"run_id": run_id, "path": path, "leaf": leaves[path], "kind": kind, "text": text, "number": number}
         )
@@ -62,10 +62,10 @@ def leaf_names(paths: Sequence[str]) -> dict[str, str | None]:
     return names
 
 
-def encode(value: Any) -> tuple[str, str, float | None]:
+def encode_parameter(value: Any) -> tuple[str, str, float | None]:
     """Encode a value as kind, text and number, as the columns of the parameters table.
 
-    >>> encode(5e-05), encode(True), encode("tiny")
+    >>> encode_parameter(5e-05), encode_parameter(True), encode_parameter("tiny")
     (('number', '5e-05', 5e-05), ('boolean', 'true', 1.0), ('text', 'tiny', None))
     """
     if value is None:
@@ -79,8 +79,8 @@ def encode(value: Any) -> tuple[str, str, float | None]:
     return "json", json.dumps(value, default=str), None
 
 
-def decode(kind: str, text: str) -> Any:
-    """Decode a value from its kind and text, as `encode` wrote them."""
+def decode_parameter(kind: str, text: str) -> Any:
+    """Decode a value from its kind and text, as `encode_parameter` wrote them."""
     return text if kind == "text" else json.loads(text)
 
 

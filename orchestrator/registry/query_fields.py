@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Double, and_, cast, exists, false, func, n
 from orchestrator.registry.filters import Value
 from orchestrator.registry.tables import ExperimentRow, MetricRow, ParameterRow, RunRow, TagRow
 
-SPLITS = ("validation", "test", "train")
+METRIC_SPLITS = ("validation", "test", "train")
 Column = ColumnElement[Any]
 Test = Callable[[Column], ColumnElement[bool]]
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, Text, inspect, literal_column, select
 
 from orchestrator.errors import RegistryError
 from orchestrator.registry.dialects import lock_until_commit
-from orchestrator.registry.tables import Row
+from orchestrator.registry.tables import BaseRow
 
 VERSION_TABLE = "registry_revision"
 NEWEST_REVISION = "0001"
@@ -65,7 +65,7 @@ def _run_scripts(connection: Connection) -> None:
     scripts = ScriptDirectory(str(MIGRATIONS))
     steps = EnvironmentContext(Config(), scripts, fn=lambda revision, _: scripts._upgrade_revs("head", revision))
     with steps:
-        steps.configure(connection=connection, version_table=VERSION_TABLE, target_metadata=Row.metadata)
+        steps.configure(connection=connection, version_table=VERSION_TABLE, target_metadata=BaseRow.metadata)
         steps.run_migrations()
 
 
@@ -80,7 +80,7 @@ def _refuse_unknown(revision: str | None, place: str) -> None:
 
 
 def _refuse_foreign(connection: Connection, place: str) -> None:
-    taken = sorted(set(inspect(connection).get_table_names()) & set(Row.metadata.tables))
+    taken = sorted(set(inspect(connection).get_table_names()) & set(BaseRow.metadata.tables))
     if taken:
         raise RegistryError(
             f"The database {place} has a table {taken[0]!r} that is not the registry's; give a database of its own."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,11 @@ from orchestrator.results import DatasetResult, TokenizerResult
 
 if TYPE_CHECKING:
     import pandas
+
+# Counts of corpora that were recorded while the validation split was called held out.
+_FORMER_COUNTS = {
+    f"num_held_out_{counted}": f"num_validation_{counted}" for counted in ("documents", "sentences", "tokens")
+}
 
 
 class RunDatasets:
@@ -47,4 +53,9 @@ class RunDatasets:
         statement = select(*columns).join(RunDatasetRow, RunDatasetRow.fingerprint == data.fingerprint)
         with self._database.session(writing=False) as session:
             rows = session.execute(statement.where(RunDatasetRow.run_id == run_id).order_by(data.kind, data.name)).all()
-        return make_frame(rows, [column.key for column in columns])
+        frame = make_frame(rows, [column.key for column in columns])
+        return frame.assign(counts=frame["counts"].map(_with_present_names))
+
+
+def _with_present_names(counts: Mapping[str, int]) -> dict[str, int]:
+    return {_FORMER_COUNTS.get(name, name): count for name, count in counts.items()}

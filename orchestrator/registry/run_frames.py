@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, Select, Text, and_, select, type_coerce
 from sqlalchemy.orm import Session
 
-from orchestrator.registry.parameter_values import decode
-from orchestrator.registry.query_fields import SPLITS, ColumnField, Field, MetricField
+from orchestrator.registry.parameter_values import decode_parameter
+from orchestrator.registry.query_fields import METRIC_SPLITS, ColumnField, Field, MetricField
 from orchestrator.registry.run_records import metric_name
 from orchestrator.registry.selection import Selection
 from orchestrator.registry.tables import (
@@ -121,10 +121,10 @@ def _frame(session: Session, rows: Sequence[Sequence[Any]]) -> pandas.DataFrame:
         for run_id, path, leaf, kind, text in session.execute(values):
             name = f"params.{leaf or path}"
             parameters.add(name)
-            records[run_id][name] = decode(kind, text)
+            records[run_id][name] = decode_parameter(kind, text)
     for run_id, record in records.items():
         record["tags"] = ", ".join(sorted(tags.get(run_id, ())))
-    ordered = sorted(metrics, key=lambda metric: (SPLITS.index(metric[0]), metric[1]))
+    ordered = sorted(metrics, key=lambda metric: (METRIC_SPLITS.index(metric[0]), metric[1]))
     measured = [f"metrics.{metric_name(*metric)}" for metric in ordered]
     frame = make_frame(list(records.values()), [*names, "tags", *measured, *sorted(parameters)])
     return frame.astype(dict.fromkeys([*measured, "seconds"], "float64") | dict.fromkeys(["seed", "number"], "Int64"))

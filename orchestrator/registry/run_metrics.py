@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from orchestrator.registry.column_types import replace_unstorable
 from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import upsert_rows
-from orchestrator.registry.query_fields import SPLITS
+from orchestrator.registry.query_fields import METRIC_SPLITS
 from orchestrator.registry.run_frames import make_frame
 from orchestrator.registry.run_records import metric_name
 from orchestrator.registry.tables import MetricPointRow, MetricRow
@@ -21,7 +21,7 @@ from orchestrator.results import MetricEvent
 if TYPE_CHECKING:
     import pandas
 
-Point = tuple[str, str, int, float | None, float | None]
+MetricPoint = tuple[str, str, int, float | None, float | None]
 """Name, split, step, value, epoch."""
 
 
@@ -61,7 +61,7 @@ class RunMetrics:
         columns = (points.split, points.name, points.step, points.epoch, points.value, points.recorded_at)
         statement = select(*columns).where(points.run_id == run_id)
         split, _, rest = (name or "").partition(".")
-        if split in SPLITS and rest:
+        if split in METRIC_SPLITS and rest:
             statement = statement.where(points.split == split, points.name == rest)
         elif name is not None:
             statement = statement.where(points.name == name)
@@ -71,7 +71,7 @@ class RunMetrics:
         return frame.astype({"step": "int64", "epoch": "float64", "value": "float64"})
 
 
-def metric_points(events: Iterable[MetricEvent]) -> list[Point]:
+def metric_points(events: Iterable[MetricEvent]) -> list[MetricPoint]:
     """Measurements of the events, one by one; NaN becomes None, which SQL keeps as NULL."""
     return [
         (replace_unstorable(name), event.split, event.step, None if isnan(value) else float(value), event.epoch)
@@ -80,9 +80,9 @@ def metric_points(events: Iterable[MetricEvent]) -> list[Point]:
     ]
 
 
-def write_metrics(session: Session, run_id: str, points: Sequence[Point], *, final: bool) -> None:
+def write_metrics(session: Session, run_id: str, points: Sequence[MetricPoint], *, final: bool) -> None:
     """Write points into the history and bring the latest values up to date."""
-    latest: dict[tuple[str, str], Point] = {}
+    latest: dict[tuple[str, str], MetricPoint] = {}
     for point in points:
         key = point[:2]
         if key not in latest or point[2] >= latest[key][2]:

@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.dialects import upsert_rows
-from orchestrator.registry.parameter_values import decode, parameter_rows
+from orchestrator.registry.parameter_values import decode_parameter, parameter_rows
 from orchestrator.registry.tables import ParameterRow
 
 
@@ -20,4 +20,6 @@ def write_parameters(session: Session, run_id: str, parameters: Mapping[str, Any
 def load_parameters(session: Session, run_id: str) -> dict[str, Any]:
     """Load the parameters of a run by dotted path."""
     columns = select(ParameterRow.path, ParameterRow.kind, ParameterRow.text).where(ParameterRow.run_id == run_id)
-    return {path: decode(kind, text) for path, kind, text in session.execute(columns.order_by(ParameterRow.path))}
+    return {
+        path: decode_parameter(kind, text) for path, kind, text in session.execute(columns.order_by(ParameterRow.path))
+    }

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from orchestrator.errors import NotFoundError
 from orchestrator.registry.column_types import StateText, utc_now
 from orchestrator.registry.records import RunRecord
-from orchestrator.registry.tables import ExperimentRow, Row, RunRow
+from orchestrator.registry.tables import BaseRow, ExperimentRow, RunRow
 from orchestrator.run_states import RunState
 
 R = TypeVar("R")
@@ -60,7 +60,7 @@ def metric_name(split: str, name: str) -> str:
     return name if split == "validation" else f"{split}.{name}"
 
 
-def _record(kind: type[R], row: Row, **given: Any) -> R:
+def _record(kind: type[R], row: BaseRow, **given: Any) -> R:
     values = {field.name: getattr(row, field.name) for field in fields(kind) if field.name not in given}  # type: ignore[arg-type]
     return kind(**values, **given)
 

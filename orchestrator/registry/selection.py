@@ -8,9 +8,9 @@ from sqlalchemy.orm import Session
 from orchestrator.errors import InputError
 from orchestrator.registry.filters import Combination, Comparison, Condition, Not, error_at, parse_filter
 from orchestrator.registry.query_fields import (
+    METRIC_SPLITS,
     NAMES,
     NUMBER_COLUMNS,
-    SPLITS,
     TEXT_COLUMNS,
     TIME_COLUMNS,
     ColumnField,
@@ -83,7 +83,7 @@ class Selection:
 
     def _metric(self, name: str, text: str, place: int) -> MetricField:
         split, _, rest = name.partition(".")
-        field = MetricField(split, rest) if split in SPLITS and rest else MetricField("validation", name)
+        field = MetricField(split, rest) if split in METRIC_SPLITS and rest else MetricField("validation", name)
         if self._lacks(MetricRow, field.rows()):
             raise self._unknown(f"metrics.{name}", text, place)
         return field

@@ -24,7 +24,7 @@ UtcDatetime = Annotated[datetime, mapped_column(UtcTime)]
 FreeTextStr = Annotated[str, mapped_column(FreeText)]
 
 
-class Row(DeclarativeBase):
+class BaseRow(DeclarativeBase):
     """Base class of every table's rows; rows stay inside this package."""
 
     type_annotation_map = {  # noqa: RUF012
@@ -36,7 +36,7 @@ class Row(DeclarativeBase):
     }
 
 
-class ExperimentRow(Row):
+class ExperimentRow(BaseRow):
     """A spec by name and fingerprint."""
 
     __tablename__ = "experiments"
@@ -48,7 +48,7 @@ class ExperimentRow(Row):
     created_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
 
 
-class RunRow(Row):
+class RunRow(BaseRow):
     """One execution of a spec; with a parent, one trial of a sweep."""
 
     __tablename__ = "runs"
@@ -93,7 +93,7 @@ class RunRow(Row):
     heartbeat_at: Mapped[UtcDatetime | None]
 
 
-class AttemptRow(Row):
+class AttemptRow(BaseRow):
     """One start of a run."""
 
     __tablename__ = "attempts"
@@ -108,7 +108,7 @@ class AttemptRow(Row):
     finished_at: Mapped[UtcDatetime | None]
 
 
-class ParameterRow(Row):
+class ParameterRow(BaseRow):
     """One value of a run's spec, by its dotted path."""
 
     __tablename__ = "parameters"
@@ -130,7 +130,7 @@ class ParameterRow(Row):
     """Value of a number; 0 or 1 for a boolean."""
 
 
-class MetricRow(Row):
+class MetricRow(BaseRow):
     """Latest value of a measurement. A value of the run's result is never replaced by one reported during the run."""
 
     __tablename__ = "metrics"
@@ -145,7 +145,7 @@ class MetricRow(Row):
     """1 where the value belongs to the run's result, the score of the model that was kept."""
 
 
-class MetricPointRow(Row):
+class MetricPointRow(BaseRow):
     """One value in the history of a measurement."""
 
     __tablename__ = "metric_points"
@@ -160,7 +160,7 @@ class MetricPointRow(Row):
     recorded_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
 
 
-class CheckpointRow(Row):
+class CheckpointRow(BaseRow):
     """A training checkpoint that was complete on the storage."""
 
     __tablename__ = "checkpoints"
@@ -173,7 +173,7 @@ class CheckpointRow(Row):
     recorded_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
 
 
-class DatasetRow(Row):
+class DatasetRow(BaseRow):
     """Data that runs made or used: a token store, the splits of a task, or a tokenizer."""
 
     __tablename__ = "datasets"
@@ -187,7 +187,7 @@ class DatasetRow(Row):
     recorded_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
 
 
-class RunDatasetRow(Row):
+class RunDatasetRow(BaseRow):
     """Link between a run and data that it made or used."""
 
     __tablename__ = "run_datasets"
@@ -197,7 +197,7 @@ class RunDatasetRow(Row):
     fingerprint: Mapped[str] = mapped_column(ForeignKey("datasets.fingerprint"), primary_key=True)
 
 
-class ModelRow(Row):
+class ModelRow(BaseRow):
     """A model folder registered under a name and version."""
 
     __tablename__ = "models"
@@ -216,7 +216,7 @@ class ModelRow(Row):
     created_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
 
 
-class TagRow(Row):
+class TagRow(BaseRow):
     """A word to find a run by."""
 
     __tablename__ = "tags"

@@ -17,10 +17,10 @@ class Reranking:
     """Options of reranking: model folder, label that counts, number of hits."""
 
     folder: str
-    """Folder of a model fine-tuned on pairs: for a score, or for classes."""
-    label: str | None = None
+    """A model fine-tuned on pairs: for a score, or for classes."""
+    relevant_label: str | None = None
     """The class whose probability is the score."""
-    candidates: int = 50
+    num_candidates: int = 50
     """Number of first hits that are scored again."""
 
 
@@ -34,18 +34,18 @@ class Reranker:
         """
         self.model: FineTunedModel = load_fine_tuned(local_copy(asked.folder))
         self.task = self.model.task()
-        self.candidates = asked.candidates
+        self.num_candidates = asked.num_candidates
         self.batch_size = batch_size
-        self._relevance = self.task.type.relevance(self.task, asked.label, asked.folder)
+        self._relevance = self.task.type.relevance(self.task, asked.relevant_label, asked.folder)
 
     def rerank(self, query: str, hits: Sequence[FoundDocument]) -> list[FoundDocument]:
         """The hits in their new order; equal scores keep theirs."""
-        first = hits[: self.candidates]
+        first = hits[: self.num_candidates]
         if not first:
             return []
         scores = self._score(query, [hit.text for hit in first])
         order = np.argsort(-np.array(scores), kind="stable")
-        return [*(first[place]._replace(score=scores[place]) for place in order), *hits[self.candidates :]]
+        return [*(first[place]._replace(score=scores[place]) for place in order), *hits[self.num_candidates :]]
 
     def _score(self, query: str, texts: Sequence[str]) -> list[float]:
         head, keys = self.task.head, self.task.type.request_keys

@@ -45,7 +45,7 @@ class Searcher:
 
         Raises: InputError, naming a query without any token by its number from 1.
         """
-        depth = max(k, self.reranker.candidates if self.reranker else 0)
+        depth = max(k, self.reranker.num_candidates if self.reranker else 0)
         remaining = enumerate(queries, start=1)
         while chunk := list(islice(remaining, _QUERIES_AT_A_TIME)):
             numbers, some = zip(*chunk, strict=True)

@@ -12,7 +12,7 @@ from orchestrator.specs.references import RANDOM
 from orchestrator.specs.task import TaskSpec
 
 
-class ObjectiveSpec(Section):
+class LossWeightsSpec(Section):
     """Loss of the student: a sum of losses by their weights, of which one at least is above 0."""
 
     soft_targets_weight: float = identity(
@@ -58,7 +58,7 @@ class DistillSpec(Spec):
         "pretraining says.",
         ge=1,
     )
-    objective: ObjectiveSpec = identity(ObjectiveSpec(), "Loss of the student.")
+    objective: LossWeightsSpec = identity(LossWeightsSpec(), "Loss of the student.")
     task: TaskSpec | None = identity(
         None, "The task that the teacher was fine-tuned for; the student trains on its texts."
     )

@@ -16,11 +16,11 @@ from orchestrator.errors import TaskDataError
 from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_decompressed, read_lines
 
-Row = tuple[str, tuple[object, ...]]
+TableRow = tuple[str, tuple[object, ...]]
 """Place of a record in its file, and the values of its wanted columns."""
 
 
-def read_rows(path: str, columns: tuple[str, ...], bad: BadRecords, header: bool = True) -> Iterator[Row]:
+def read_rows(path: str, columns: tuple[str, ...], bad: BadRecords, header: bool = True) -> Iterator[TableRow]:
     """The wanted columns of each record. Raises: TaskDataError for a missing column or an unknown kind of file."""
     name = plain_name(path)
     if name.endswith(".tsv"):
@@ -35,7 +35,7 @@ def read_rows(path: str, columns: tuple[str, ...], bad: BadRecords, header: bool
     raise TaskDataError(f"{path}: a table's name ends in .csv, .tsv, .jsonl or .parquet (before .gz, .xz, .zst)")
 
 
-def read_plain_rows(path: str, columns: tuple[str, ...], bad: BadRecords) -> Iterator[Row]:
+def read_plain_rows(path: str, columns: tuple[str, ...], bad: BadRecords) -> Iterator[TableRow]:
     """Each line of plain text as the wanted columns, in the order asked for, with tabs between them."""
     for number, line in read_lines(path, bad):
         fields = line.split("\t") if line.strip() else []
@@ -74,7 +74,7 @@ def _csv_rows(path: str, bad: BadRecords) -> Iterator[tuple[str, list[str]]]:
 
 def _pick_columns(
     rows: Iterator[tuple[str, list[str]]], path: str, columns: tuple[str, ...], bad: BadRecords, header: bool
-) -> Iterator[Row]:
+) -> Iterator[TableRow]:
     first = next(rows, None)
     if first is None:
         raise TaskDataError(f"{path} holds no line that can be read; fetch the file again")
@@ -97,7 +97,7 @@ def _check_columns(path: str, wanted: Iterable[str], present: Sequence[str]) -> 
         )
 
 
-def _jsonl_rows(path: str, columns: tuple[str, ...], bad: BadRecords) -> Iterator[Row]:
+def _jsonl_rows(path: str, columns: tuple[str, ...], bad: BadRecords) -> Iterator[TableRow]:
     for number, line in read_lines(path, bad):
         if not line.strip():
             continue
@@ -118,7 +118,7 @@ def _jsonl_rows(path: str, columns: tuple[str, ...], bad: BadRecords) -> Iterato
             yield place, values
 
 
-def _parquet_rows(path: str, columns: tuple[str, ...]) -> Iterator[Row]:
+def _parquet_rows(path: str, columns: tuple[str, ...]) -> Iterator[TableRow]:
     try:
         file = pyarrow.parquet.ParquetFile(io.BytesIO(read_decompressed(path)))
         _check_columns(path, columns, file.schema_arrow.names)

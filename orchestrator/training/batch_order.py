@@ -10,6 +10,8 @@ from bert_core.counter_random import derive_key, permutation
 
 _WINDOW_BATCHES = 32
 """Examples are sorted by length within so many batches: wide enough to make lengths alike, narrow enough to mix."""
+MAX_PADDED_TOKENS = 16_384
+"""Tokens of a batch that is only scored, were it padded: bounds the memory that attention takes."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +65,13 @@ def epoch_batches(lengths: NDArray[np.int64], batch_size: int, seed: int, epoch:
             yield batches[place]
 
 
-def length_batches(lengths: NDArray[np.int64], max_examples: int, max_slots: int) -> Iterator[NDArray[np.int64]]:
-    """All examples by falling length, as many at a time as fit: padded to the longest they fill `max_slots` at most."""
+def length_batches(
+    lengths: NDArray[np.int64], max_examples: int, max_padded_tokens: int = MAX_PADDED_TOKENS
+) -> Iterator[NDArray[np.int64]]:
+    """All examples by falling length, as many at a time as fit: `max_padded_tokens` at most, padded to the longest."""
     order = np.argsort(-lengths, kind="stable")
     start = 0
     while start < len(order):
-        count = max(1, min(max_examples, max_slots // int(lengths[order[start]])))
+        count = max(1, min(max_examples, max_padded_tokens // int(lengths[order[start]])))
         yield order[start : start + count]
         start += count

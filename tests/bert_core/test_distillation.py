@@ -156,7 +156,7 @@ def test_layers_that_share_weights_keep_their_groups() -> None:
     assert len(student_of(teacher, 5).bert.layers) == 4
 
 
-def test_a_learnt_mixture_of_layers_starts_anew() -> None:
+def test_a_scalar_mix_of_layers_starts_anew() -> None:
     student = student_of(teacher_of(BertForSequenceClassification, 4, layer_pooling="scalar_mix"), 2)
     assert student.bert.layer_pooling.weights.tolist() == [1.0, 1.0, 1.0]
 

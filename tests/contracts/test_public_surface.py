@@ -58,8 +58,8 @@ def test_bert_core_exports_the_contract() -> None:
 
 
 def test_a_head_is_exported_from_the_file_that_the_list_names() -> None:
-    assert set(bert_core.heads.HEADS) <= set(bert_core.__all__)
-    for name, module in bert_core.heads.HEADS.items():
+    assert set(bert_core.heads.HEAD_MODULES) <= set(bert_core.__all__)
+    for name, module in bert_core.heads.HEAD_MODULES.items():
         assert getattr(bert_core.heads, name).__module__ == module
     with pytest.raises(AttributeError):
         _ = bert_core.heads.BertForEverything

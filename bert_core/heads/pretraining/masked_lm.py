@@ -21,11 +21,9 @@ class VocabularyHead(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         width = config.embedding_size or config.hidden_size
-        self.has_transform = config.prediction_transform
-        if self.has_transform:
-            self.transform = Linear(config.hidden_size, width)
-            self.activation = ACTIVATIONS[config.hidden_act]
-            self.norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.transform = Linear(config.hidden_size, width) if config.prediction_transform else None
+        self.activation = ACTIVATIONS[config.hidden_act]
+        self.norm = nn.LayerNorm(width, eps=config.layer_norm_eps) if config.prediction_transform else None
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, hidden: Tensor, word_embedding: Tensor) -> Tensor:
@@ -34,7 +32,9 @@ class VocabularyHead(nn.Module):
 
     def inner(self, hidden: Tensor) -> Tensor:
         """Input of the output matrix: (P, H) → (P, E)"""
-        return self.norm(self.activation(self.transform(hidden))) if self.has_transform else hidden
+        if self.transform is None or self.norm is None:
+            return hidden
+        return self.norm(self.activation(self.transform(hidden)))  # type: ignore[no-any-return]
 
     def loss_sums(self, hidden: Tensor, word_embedding: Tensor, labels: Tensor) -> LossSums:
         """Cross entropy of the labels: (P, H), (V, E), (P,)"""

@@ -1,6 +1,6 @@
 """BERT with the heads of its pretraining objectives.
 
-Shapes: B sequences, S slots of a padded row, T tokens, P predicted positions, H hidden, V vocabulary.
+Shapes: B sequences, S length of a padded row, T tokens, P predicted positions, H hidden, V vocabulary.
 """
 
 from collections.abc import Collection

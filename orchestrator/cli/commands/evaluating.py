@@ -39,8 +39,8 @@ def evaluate(
     batch_size: int,
     predictions: str | None,
     rerank: str | None,
-    relevant: str | None,
-    candidates: int,
+    relevant_label: str | None,
+    num_candidates: int,
     form: str | None,
     output: str | None,
 ) -> None:
@@ -65,7 +65,7 @@ def evaluate(
             settings.storage,
             batch_size,
             predictions,
-            reranking_of(rerank, relevant, candidates, settings),
+            reranking_of(rerank, relevant_label, num_candidates, settings),
             status,
         )
     record = {"model": model, "task": result.task, "split": result.split, "num_examples": result.num_examples}

@@ -23,14 +23,14 @@ from orchestrator.cli.output import status_line
     help="The split whose queries are asked.",
 )
 @click.option(
-    "--negatives",
+    "--num-negatives",
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="Other documents for each relevant one of a query.",
+    help="For each relevant document of a query.",
 )
 @click.option(
-    "--candidates", type=click.IntRange(1), default=50, show_default=True, help="First hits that the others come from."
+    "--num-candidates", type=click.IntRange(1), default=50, show_default=True, help="First hits that these come from."
 )
 @click.option("-o", "--output", metavar="FILE", help="Write there instead of to stdout.")
 def mine(
@@ -38,8 +38,8 @@ def mine(
     task: str,
     overrides: tuple[str, ...],
     split: str,
-    negatives: int,
-    candidates: int,
+    num_negatives: int,
+    num_candidates: int,
     output: str | None,
 ) -> None:
     """Pairs for a reranker to learn from.
@@ -47,7 +47,7 @@ def mine(
     Each relevant document of a query is a pair, and so are others drawn from the first hits of MODEL, any encoder.
     TASK is a retrieval task's id with folder=DIR, or a spec file with one. Results are JSON lines with query, document
     and relevant, yes or no: what a sweep learns with head: classification, text_columns: [query, document] and
-    label_column: relevant. Its model goes to `search --rerank MODEL --relevant yes`.
+    label_column: relevant. Its model goes to `search --rerank MODEL --relevant-label yes`.
     """
     from orchestrator.inference.blocks import json_lines
     from orchestrator.models.resolve import resolve_model
@@ -67,5 +67,5 @@ def mine(
     folder = resolve_model(model, settings)
     with status_line() as status:
         kept = join(settings.storage, INDEXES)
-        pairs = mine_pairs(folder, loaded, split, negatives, candidates, status, kept)  # type: ignore[arg-type]
+        pairs = mine_pairs(folder, loaded, split, num_negatives, num_candidates, status, kept)  # type: ignore[arg-type]
         write_pieces((json_lines([pair]) for pair in pairs), output)

@@ -14,7 +14,7 @@ def check_output(output: str | None) -> None:
 
     if output is None or not is_local(output):
         return
-    path = place_of(output)
+    path = output_path(output)
     if path.is_dir():
         raise InputError(f"{output} is a folder; name a file in it")
     there = next(parent for parent in path.parents if parent.exists())
@@ -24,7 +24,7 @@ def check_output(output: str | None) -> None:
         raise InputError(f"{output} cannot be written: permission denied; name another file")
 
 
-def place_of(output: str) -> Path:
+def output_path(output: str) -> Path:
     """The file itself where `output` is a link; a device or a pipe as it is named."""
     from orchestrator.storage.uris import local_path
 
@@ -47,7 +47,7 @@ def write_pieces(pieces: Iterable[bytes], output: str | None) -> None:
 
     if output is None or output == "-":
         write("-")
-    elif _is_stream(path := place_of(output)):
+    elif _is_stream(path := output_path(output)):
         write(path)
     else:
         path.parent.mkdir(parents=True, exist_ok=True)

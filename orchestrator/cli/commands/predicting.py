@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from orchestrator.cli.commands.output_files import check_output, place_of, write_pieces
+from orchestrator.cli.commands.output_files import check_output, output_path, write_pieces
 from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
 from orchestrator.cli.output import counted, notify, status_line
 
@@ -107,7 +107,7 @@ def embed(model: str, file: str, workers: int | None, gpus: float, output: str |
     if output is None or suffix != ".npy":
         _answer(answers, output, lambda pieces: write_pieces(pieces, output))
         return
-    place, dimension = place_of(output), embedding_size(folder)
+    place, dimension = output_path(output), embedding_size(folder)
     num_vectors = _answer(answers, output, lambda pieces: write_matrix(place, pieces, dimension))
     notify(f"wrote {output}: {counted(num_vectors, 'vector')} of {dimension} numbers")
 

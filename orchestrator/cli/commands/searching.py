@@ -20,30 +20,36 @@ _SHOWN_CHARACTERS = 100
 
 
 def reranking_options(command: F) -> F:
-    """Add the options `--rerank`, `--relevant` and `--candidates` to a command."""
+    """`--rerank`, `--relevant-label` and `--num-candidates`."""
     for option in (
         click.option(
-            "--candidates", type=click.IntRange(1), default=50, show_default=True, help="First hits that are reranked."
+            "--num-candidates",
+            type=click.IntRange(1),
+            default=50,
+            show_default=True,
+            help="First hits that are reranked.",
         ),
-        click.option("--relevant", metavar="LABEL", help="Label that counts, where a classifier reranks."),
+        click.option("--relevant-label", metavar="LABEL", help="Of a classifier that reranks: the label that counts."),
         click.option("--rerank", metavar="MODEL", help="Score the first hits again by a model fine-tuned on pairs."),
     ):
         command = option(command)
     return command
 
 
-def reranking_of(model: str | None, relevant: str | None, candidates: int, settings: "Settings") -> "Reranking | None":
+def reranking_of(
+    model: str | None, relevant_label: str | None, num_candidates: int, settings: "Settings"
+) -> "Reranking | None":
     """Turn the options into a `Reranking`; None without --rerank."""
     from orchestrator.errors import InputError
     from orchestrator.models.resolve import resolve_model
 
     if model is None:
-        if relevant is not None:
-            raise InputError("--relevant names a label of the model that reranks; give that with --rerank")
+        if relevant_label is not None:
+            raise InputError("--relevant-label names a label of the model that reranks; give that with --rerank")
         return None
     from orchestrator.retrieval.reranking import Reranking
 
-    return Reranking(resolve_model(model, settings), relevant, candidates)
+    return Reranking(resolve_model(model, settings), relevant_label, num_candidates)
 
 
 @click.command(
@@ -67,8 +73,8 @@ def search(
     approximate: bool,
     top_k: int,
     rerank: str | None,
-    relevant: str | None,
-    candidates: int,
+    relevant_label: str | None,
+    num_candidates: int,
     form: str | None,
     output: str | None,
 ) -> None:
@@ -89,7 +95,7 @@ def search(
     check_output(output)
     settings = current_settings()
     folder = resolve_model(model, settings)
-    reranking = reranking_of(rerank, relevant, candidates, settings)
+    reranking = reranking_of(rerank, relevant_label, num_candidates, settings)
     asked = list(queries) or _queries_of_stdin()
     for number, query in enumerate(asked, start=1):
         if not query.strip():

@@ -14,7 +14,7 @@ from bert_core.distillation import soft_target_loss
 from bert_core.heads import BertForTokenClassification
 from orchestrator.finetuning.heads.base import Batch, HeadTraining
 from orchestrator.specs import RecipeSpec
-from orchestrator.specs.task import Objective
+from orchestrator.specs.task import EmbeddingObjective
 from orchestrator.tasks import Features
 from orchestrator.tasks.features import Array
 from orchestrator.tasks.types.ner_windows import NerArrays
@@ -33,7 +33,7 @@ class NerHead(HeadTraining[BertForTokenClassification, NerArrays]):
         self,
         student: BertForTokenClassification,
         teacher: BertForTokenClassification,
-        objective: Objective | None,
+        objective: EmbeddingObjective | None,
         recipe: RecipeSpec,
     ) -> None:
         """Start a CRF with the teacher's transitions.
@@ -71,7 +71,7 @@ class NerHead(HeadTraining[BertForTokenClassification, NerArrays]):
         return logits if model.crf is None else decode_tags(model, features, logits)
 
     def tokens_read(self, config: BertConfig, features: Features[NerArrays]) -> NDArray[np.int64] | None:
-        """Words' first sub-tokens; all tokens where recurrent layers go over them."""
+        """Words' first sub-tokens; all tokens where an LSTM goes over them."""
         if config.num_lstm_layers > 0:
             return None
         return np.unique(np.concatenate([features.cu_seqlens[:-1], features.head_arrays.word_starts]))

@@ -1,6 +1,6 @@
 """Question answering in training: start and end logits (T, 2), each a choice among a window's own tokens.
 
-Shapes: W windows, T tokens, S slots of a padded row.
+Shapes: W windows, T tokens, S length of a padded row.
 """
 
 import math

@@ -11,7 +11,7 @@ import pytest
 from bert_core.config import BertConfig
 from bert_core.config_fields import ConfigFields
 from bert_core.families import NATIVE
-from bert_core.heads import BertForMultipleChoice
+from bert_core.heads import BertForMultipleChoice, BertForTokenClassification
 from tests.bert_core.reference import small_config
 
 
@@ -52,3 +52,11 @@ def test_renamed_parameters_keep_their_names_in_files() -> None:
     names = {model.weight_names.of(name)[0] for name, _ in model.named_parameters()}
     assert names >= {"bert.head_input.weights", "bert.head_input.scale", "summary.weight", "summary.bias"}
     assert NATIVE.file_names("bert.layer_pooling.scale", "BertForMultipleChoice") == ("bert.head_input.scale",)
+
+
+def test_weights_of_an_lstm_keep_their_names_in_files() -> None:
+    config = small_config(model_type="bert_core", num_lstm_layers=1, lstm_hidden_size=8)
+    model = BertForTokenClassification.from_config(config)
+    assert model.lstm is not None
+    names = {model.weight_names.of(f"lstm.{name}")[0] for name, _ in model.lstm.named_parameters()}
+    assert names == {f"recurrent.{name}" for name, _ in model.lstm.named_parameters()}

@@ -44,7 +44,7 @@ def test_concatenation_has_the_layers_in_order() -> None:
     assert row.tolist() == [1e2] * 3 + [1e3] * 3 + [1e4] * 3 + [1e5] * 3
 
 
-def test_mixture_weighs_every_layer_and_scales() -> None:
+def test_scalar_mix_weighs_every_layer_and_scales() -> None:
     chosen = layer_pooling("scalar_mix")
     with torch.no_grad():
         chosen.weights.copy_(torch.tensor([0.0, 0.0, 3.0, 0.0, 0.0, 1.0]))

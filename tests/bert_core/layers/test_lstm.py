@@ -82,7 +82,7 @@ def test_a_model_draws_them_and_leaves_its_encoder_as_it_was() -> None:
     again = BidirectionalLstm(24, 10, 2, 0.0)
     again.initialize(3)
     plain = BertForTokenClassification.from_config(replace(CONFIG, num_lstm_layers=0), seed=3)
-    for part, expected in (("recurrent", again), ("bert", plain.bert)):
+    for part, expected in (("lstm", again), ("bert", plain.bert)):
         found = model.get_submodule(part).state_dict()
         assert all(torch.equal(found[name], tensor) for name, tensor in expected.state_dict().items())
 
@@ -129,7 +129,7 @@ def test_every_weight_learns_under_autocast_as_one_of_the_head(decoder: str) -> 
         loss.backward()
         optimizer.step()
     assert losses[-1] < 0.2 * losses[0]
-    names = [name for name, parameter in model.named_parameters() if name.startswith("recurrent.")]
+    names = [name for name, parameter in model.named_parameters() if name.startswith("lstm.")]
     assert all(model.get_parameter(name).grad.abs().sum() > 0 for name in names)
     assert {depths(model)[name] for name in names} == {depths(model)["classifier.weight"]} == {3}
 

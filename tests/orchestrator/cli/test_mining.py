@@ -15,7 +15,7 @@ def test_mine_writes_pairs_that_a_sweep_reads(command: Command, encoder: str, co
     task = ["own", "head=retrieval", f"folder={collection.folder}", "--split", "validation"]
     shown = command("mine", encoder, *task)
     assert {tuple(json.loads(line)) for line in shown.out.splitlines()} == {("query", "document", "relevant")}
-    assert command("mine", encoder, *task, "--negatives", "2", "-o", "pairs.jsonl").status == 0
+    assert command("mine", encoder, *task, "--num-negatives", "2", "-o", "pairs.jsonl").status == 0
     files = {"train": "pairs.jsonl", "validation": "pairs.jsonl"}
     columns = {"text_columns": ["query", "document"], "label_column": "relevant"}
     pairs = load_task(TaskSpec.model_validate({"id": "pairs", "head": "classification", "files": files, **columns}))

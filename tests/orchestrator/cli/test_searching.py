@@ -93,7 +93,11 @@ def test_outputs_that_cannot_be_written_are_refused_before_any_work(
         (["search", "MODEL", "cats", " ", "--documents", "DOCUMENTS"], 2, "Error: query 2 is empty"),
         (["embed", "MODEL", "DOCUMENTS", "-o", "x.csv"], 2, "x.csv: vectors are written as .npy or .jsonl"),
         (["search", "MODEL", "cats", "--index", "none"], 2, "there is no index at none"),
-        (["search", "MODEL", "cats", "--documents", "DOCUMENTS", "--relevant", "yes"], 2, "give that with --rerank"),
+        (
+            ["search", "MODEL", "cats", "--documents", "DOCUMENTS", "--relevant-label", "yes"],
+            2,
+            "give that with --rerank",
+        ),
         (
             ["search", "MODEL", "cats", "--documents", "DOCUMENTS", "--rerank", "nothing"],
             3,
@@ -136,6 +140,6 @@ def test_evaluate_scores_rankings_and_reranked_ones(
     rows = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
     mrr = [1 / (row["prediction"].index(name) + 1) for row, name in zip(rows, "ab", strict=True)]
     assert record["mrr_at_10"] == pytest.approx(sum(mrr) / 2)
-    for options in (["--rerank", scorer], ["--rerank", classifier, "--relevant", "yes", "--candidates", "2"]):
+    for options in (["--rerank", scorer], ["--rerank", classifier, "--relevant-label", "yes", "--num-candidates", "2"]):
         again = json.loads(command("evaluate", *task, *options).out)
         assert again["recall_at_10"] == record["recall_at_10"]

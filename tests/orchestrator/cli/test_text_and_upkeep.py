@@ -133,6 +133,8 @@ def test_doctor_has_a_remedy_for_each_problem_and_says_so_by_its_status(command:
     assert well.status == 0
     assert {"python", "torch", "ray", "storage", "registry", "memory", "disk", "gpu"} <= set(findings)
     assert all(finding["remedy"] for finding in findings.values() if finding["state"] != "ok")
+    attention = findings["attention"]["found"]
+    assert "cpu: training takes grouped, scoring takes grouped; varlen runs on CUDA only" in attention
 
     (tmp_path / "file").write_text("in the way")
     broken = command("doctor", "-f", "json", "--storage", str(tmp_path / "file"), "--registry", str(tmp_path / "file"))

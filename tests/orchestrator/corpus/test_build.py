@@ -72,7 +72,7 @@ def test_a_store_holds_the_corpus_and_does_not_depend_on_cpus(
     store = TokenStore.open(four.path)
     assert len(store.shards("train")) > 10
     assert four.counts["num_documents"] == 300
-    assert four.counts["num_train_documents"] + four.counts["num_held_out_documents"] == 300
+    assert four.counts["num_train_documents"] + four.counts["num_validation_documents"] == 300
     assert four.files == (
         FileCount(str(corpus / "a.jsonl"), (corpus / "a.jsonl").stat().st_size, 200),
         FileCount(str(corpus / "b.txt.gz"), (corpus / "b.txt.gz").stat().st_size, 100),

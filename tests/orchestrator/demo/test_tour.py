@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.demo.demo_data import DemoData
-from orchestrator.demo.tour import HEADS, comparison, comparison_table, demo_spec, run_demo
+from orchestrator.demo.tour import HEAD_TITLES, comparison, comparison_table, demo_spec, run_demo
 from orchestrator.registry import Registry
 from orchestrator.results import TrialResult
 from orchestrator.run_states import RunState
@@ -20,7 +20,7 @@ SCORES = {("demo/pretraining@1", 1e-3): 0.9, ("demo/pretraining@1", 2e-3): 0.8, 
 def test_the_spec_reads_the_written_world(data: DemoData) -> None:
     spec = demo_spec(data)
     assert isinstance(spec, PipelineSpec)
-    assert list(spec.stages) == ["tokenizer", "pretraining", *HEADS]
+    assert list(spec.stages) == ["tokenizer", "pretraining", *HEAD_TITLES]
     assert spec.stages["names"].task.files["train"] == str(data.names["train"])
 
 

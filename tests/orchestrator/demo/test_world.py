@@ -13,7 +13,7 @@ from orchestrator.demo.demo_data import corpus_text
 from orchestrator.demo.documents import generate_documents, is_for_training
 from orchestrator.demo.examples import FILL_MASK_ANSWER, fill_mask_example, next_sentence_example
 from orchestrator.demo.lexicon import COUNTRIES, TRADES
-from orchestrator.demo.phrasing import Mention, compose, join
+from orchestrator.demo.phrasing import Mention, compose, join_sentences
 from orchestrator.demo.world import World, generate_world
 
 
@@ -114,7 +114,7 @@ def test_composed_sentence_nests_alternatives_and_starts_with_a_capital() -> Non
 
 def test_joined_sentences_move_their_spans_along() -> None:
     town = {"town": Mention("Harlow", "LOC")}
-    joined = join([compose("In {town}.", town, Random(0)), compose("Of {town}.", town, Random(0))])
+    joined = join_sentences([compose("In {town}.", town, Random(0)), compose("Of {town}.", town, Random(0))])
     assert joined.text == "In Harlow. Of Harlow."
     assert [joined.text[span.start : span.end] for span in joined.spans] == ["Harlow", "Harlow"]
 

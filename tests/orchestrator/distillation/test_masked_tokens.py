@@ -23,7 +23,7 @@ from orchestrator.pretraining.loss import GlobalCounts
 from orchestrator.pretraining.step import count_globally
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
-from orchestrator.specs.distill import ObjectiveSpec
+from orchestrator.specs.distill import LossWeightsSpec
 from orchestrator.specs.loading import parse_spec
 from tests.orchestrator.pretraining.small_run import WORDS, make_job, make_tokenizer, run
 
@@ -55,7 +55,7 @@ def test_the_loss_is_the_weighted_sum_written_out(weights: tuple[int, int, int],
     # Embeddings beyond the tokenizer's: some models have them.
     folder = save_teacher(job, tmp_path, vocab_size=job.tokenizer.vocab_size + 8)
     soft_targets, labels, hidden_cosine = weights
-    objective = ObjectiveSpec(
+    objective = LossWeightsSpec(
         soft_targets_weight=soft_targets, labels_weight=labels, hidden_cosine_weight=hidden_cosine, temperature=3.0
     )
     teacher = load_teacher(folder, CPU)
@@ -86,7 +86,7 @@ def test_the_loss_is_the_weighted_sum_written_out(weights: tuple[int, int, int],
 
 def test_parts_of_a_batch_add_up_to_its_loss(tmp_path: Path) -> None:
     job = make_job(tmp_path)
-    loss = MaskedTokenLoss(save_teacher(job, tmp_path), ObjectiveSpec(labels_weight=2.0, hidden_cosine_weight=1.0))
+    loss = MaskedTokenLoss(save_teacher(job, tmp_path), LossWeightsSpec(labels_weight=2.0, hidden_cosine_weight=1.0))
     student = BertForPreTraining.from_config(load_teacher(loss.teacher_folder, CPU).config, seed=1).eval()
     batch = first_batch(job)
     with torch.no_grad():
@@ -108,7 +108,7 @@ def test_a_student_fills_masks_as_its_teacher_does(tmp_path: Path) -> None:
             run_folder=str(tmp_path / f"student of {steps} steps"),
             init_folder=folder,
             num_hidden_layers=1,
-            loss=MaskedTokenLoss(folder, ObjectiveSpec()),
+            loss=MaskedTokenLoss(folder, LossWeightsSpec()),
         )
         model = run(student, lambda event: None).model
         assert model.config.num_hidden_layers == 1

@@ -19,7 +19,7 @@ from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.finetuning.trial import prepare_trial_features
 from orchestrator.specs import TaskSpec
-from orchestrator.specs.distill import ObjectiveSpec
+from orchestrator.specs.distill import LossWeightsSpec
 from orchestrator.tasks import Features, Task, load_task
 from tests.orchestrator.finetuning import tiny_tasks
 
@@ -46,7 +46,7 @@ def example(task: Task, folder: Path) -> tuple[HeadModel, HeadModel, Features]:
 
 
 def written_out(
-    student: HeadModel, teacher: HeadModel, features: Features, objective: ObjectiveSpec, num_labeled: int = 1000
+    student: HeadModel, teacher: HeadModel, features: Features, objective: LossWeightsSpec, num_labeled: int = 1000
 ) -> Tensor:
     """Example by example: every choice between classes, places or presence and absence as a distribution of its own."""
     soft, hard, angles = [], [], []
@@ -94,7 +94,7 @@ def written_out(
 def test_the_loss_is_the_weighted_sum_written_out(head: str, weights: tuple[int, int, int], tmp_path: Path) -> None:
     student, teacher, features = example(load_task(TASKS[head](tmp_path)), tmp_path)
     soft_targets, labels, hidden_cosine = weights
-    objective = ObjectiveSpec(
+    objective = LossWeightsSpec(
         soft_targets_weight=soft_targets, labels_weight=labels, hidden_cosine_weight=hidden_cosine, temperature=3.0
     )
     loss = DistillationLoss(teacher, features, objective, "fp32")
@@ -108,7 +108,7 @@ def test_the_loss_is_the_weighted_sum_written_out(head: str, weights: tuple[int,
 @pytest.mark.parametrize("head", TASKS)
 def test_texts_without_labels_count_in_all_but_the_labels_loss(head: str, tmp_path: Path) -> None:
     student, teacher, features = example(load_task(TASKS[head](tmp_path)), tmp_path)
-    objective, num_labeled = ObjectiveSpec(soft_targets_weight=5, labels_weight=2, hidden_cosine_weight=1), 10
+    objective, num_labeled = LossWeightsSpec(soft_targets_weight=5, labels_weight=2, hidden_cosine_weight=1), 10
     unlabeled = without_labels(features, num_labeled)
     loss = DistillationLoss(teacher, unlabeled, objective, "fp32", num_labeled)
     with torch.no_grad():
@@ -136,7 +136,7 @@ def without_labels(features: Features, num_labeled: int) -> Features:
 
 def test_the_teacher_does_not_learn(tmp_path: Path) -> None:
     student, teacher, features = example(load_task(tiny_tasks.classification(tmp_path)), tmp_path)
-    loss = DistillationLoss(teacher, features, ObjectiveSpec(hidden_cosine_weight=1.0), "fp32")
+    loss = DistillationLoss(teacher, features, LossWeightsSpec(hidden_cosine_weight=1.0), "fp32")
     student.train()
     loss(student, make_batch(features, features.windows_of(GROUPS), torch.device("cpu"))).backward()  # type: ignore[no-untyped-call]
     assert all(parameter.grad is None for parameter in teacher.parameters())

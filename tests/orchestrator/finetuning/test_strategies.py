@@ -95,7 +95,7 @@ def test_a_model_from_left_to_right_stays_causal_in_fine_tuning(head: Head, tmp_
     assert again[bench.task.metric] == result.metrics[bench.task.metric]
 
 
-def test_outputs_kept_for_recurrent_layers_are_those_of_every_token(tmp_path: Path) -> None:
+def test_outputs_kept_for_lstm_layers_are_those_of_every_token(tmp_path: Path) -> None:
     task = load_task(tiny_tasks.ner(tmp_path))
     tokenizer = tiny_tasks.load_tokenizer(tmp_path)
     recipe = RecipeSpec(num_lstm_layers=2, lstm_hidden_size=16, token_decoder="crf")
@@ -105,7 +105,7 @@ def test_outputs_kept_for_recurrent_layers_are_those_of_every_token(tmp_path: Pa
     np.testing.assert_allclose(compute_logits(model, kept), compute_logits(model, features), atol=1e-5)
 
 
-def test_recurrent_layers_learn_over_a_frozen_encoder_and_share_what_it_gave(tmp_path: Path) -> None:
+def test_lstm_layers_learn_over_a_frozen_encoder_and_share_what_it_gave(tmp_path: Path) -> None:
     save_encoder(tmp_path / "encoder", tiny_tasks.load_tokenizer(tmp_path))
     bench = Bench(tiny_tasks.ner(tmp_path), tmp_path, {"encoder": str(tmp_path / "encoder")})
     changes = {"init_from": "encoder", "tokenizer": None, "freeze_encoder": True, "layer_pooling": "concat_last_four"}

@@ -1,4 +1,4 @@
-"""Stand-ins for what a run is handed: a recorder that only writes down, and a progress that does."""
+"""Stand-ins for what a run is handed: a recorder and a status line that only write down what they are told."""
 
 import threading
 from dataclasses import dataclass, field
@@ -12,15 +12,13 @@ from orchestrator.settings import Settings
 
 @dataclass
 class Notebook:
-    """Lines that were said or shown, and calls of the recorder by method."""
+    """Status lines that were shown, and calls of the recorder by method."""
 
-    said: list[str] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)
     recorded: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
 
-    def log(self, line: str) -> None:
-        self.said.append(line)
-
-    status = log
+    def status(self, line: str) -> None:
+        self.shown.append(line)
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("record_"):

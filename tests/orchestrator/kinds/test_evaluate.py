@@ -51,7 +51,7 @@ def test_an_evaluation_embeds_documents_once(encoder: str, collection: TaskSpec,
     spec, books = EvaluateSpec(model=encoder, task=collection), [Notebook(), Notebook()]
     results = [evaluate(spec, tmp_path, book) for book in books]
     assert results[0] == results[1]
-    assert [any(line.startswith("embedding the documents") for line in book.said) for book in books] == [True, False]
+    assert [any(line.startswith("embedding the documents") for line in book.shown) for book in books] == [True, False]
 
 
 def test_an_evaluation_reranks_as_its_spec_says(

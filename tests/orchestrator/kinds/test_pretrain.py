@@ -3,6 +3,8 @@
 pytest tests/orchestrator/kinds/test_pretrain.py
 """
 
+import logging
+
 import pytest
 
 from bert_core.errors import ConfigError, TokenizerError
@@ -83,15 +85,15 @@ def test_workers_hold_a_gpu_each_beside_cpus_for_their_data(settings: Settings) 
     assert resources.processes == [Processes(4, {"CPU": 2.0, "GPU": 1.0})]
 
 
-def test_training_is_recorded_and_shown_as_it_goes(settings: Settings) -> None:
+def test_training_is_recorded_and_shown_as_it_goes(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
     book = Notebook()
     callbacks = training_callbacks(PretrainSpec.model_validate(PRETRAIN), context_of(settings, book))
     events = [MetricEvent(1, "train", {"mlm_loss": 9.0, "tokens_per_s": 7.0}), MessageEvent("diverging", "warning")]
     for event in events:
         callbacks["on_event"](event)
     assert book.recorded == [("record_events", ("r1", [event])) for event in events]
-    assert "mlm" in book.said[0]
-    assert book.said[1] == "warning: diverging"
+    assert "mlm" in book.shown[0]
+    assert caplog.record_tuples == [("orchestrator.kinds.messages", logging.WARNING, "diverging")]
 
 
 def test_a_superseded_pretraining_stops_at_its_next_event(settings: Settings) -> None:

@@ -4,6 +4,7 @@ pytest tests/orchestrator/kinds/test_sweep.py
 """
 
 import dataclasses
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def test_a_range_that_its_field_refuses(settings: Settings) -> None:
         check(settings, task={**SWEEP, "space": space, "search": "random", "trials": 2})
 
 
-def test_recurrent_layers_count_among_a_trials_weights(settings: Settings) -> None:
+def test_lstm_layers_count_among_a_trials_weights(settings: Settings) -> None:
     Path("task.conll").write_text("anna B-PER\n\nsat O\n")
     task = {"id": "own", "head": "ner", "files": {"train": "task.conll", "validation": "task.conll"}}
     space = {"num_lstm_layers": [0, 1, 2], "layer_pooling": ["last", "scalar_mix"]}
@@ -84,7 +85,10 @@ def test_a_plan_of_a_sweep(settings: Settings) -> None:
     }
 
 
-def test_what_trials_report_is_recorded_and_those_that_ended_are_kept(settings: Settings) -> None:
+def test_what_trials_report_is_recorded_and_those_that_ended_are_kept(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     book = Notebook()
     context, finished = context_of(settings, book), {TRIALS[0].key: TRIALS[0]}
     listener = build_listener(context, finished)
@@ -93,7 +97,7 @@ def test_what_trials_report_is_recorded_and_those_that_ended_are_kept(settings: 
     for result in (failed, collapsed):
         listener.on_trial_result(result)
     assert [name for name, _ in book.recorded] == ["record_trials", "record_trials"]
-    assert book.said[0] == "trial 2 failed: no memory"
-    assert book.said[1].startswith("trial 1 (seed 0) collapsed: it never left the majority baseline")
+    assert caplog.messages[0] == "trial 2 failed: no memory"
+    assert caplog.messages[1].startswith("trial 1 (seed 0) collapsed: it never left the majority baseline")
     assert read_finished_trials(context.run_folder) == {"k0": TRIALS[0], "k1": collapsed}
     assert read_finished_trials("elsewhere") == {}

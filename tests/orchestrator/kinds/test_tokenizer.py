@@ -3,7 +3,10 @@
 pytest tests/orchestrator/kinds/test_tokenizer.py
 """
 
+import logging
 from pathlib import Path
+
+import pytest
 
 from orchestrator.kinds import resolved_inputs
 from orchestrator.kinds.tokenizer import TokenizerKind
@@ -24,12 +27,13 @@ def test_a_tokenizers_plan_has_its_text_and_its_vocabulary(settings: Settings) -
     }
 
 
-def test_a_tokenizer_run_trains_and_says_how_many_entries(settings: Settings) -> None:
+def test_a_tokenizer_run_trains_and_says_how_many_entries(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     Path("corpus.txt").write_text("\n\n".join(f"a cat sat on mat {number}" for number in range(60)))
     spec, book = TokenizerSpec.model_validate(TOKENIZER), Notebook()
     result = TokenizerKind().run(spec, resolved_inputs(spec, settings), context_of(settings, book))
     assert (Path(result.folder) / "tokenizer.json").exists()
-    assert book.said[-1].startswith(f"tokenizer: {result.vocab_size} entries")
+    assert caplog.messages[-1].startswith(f"tokenizer: {result.vocab_size} entries")
 
 
 def test_a_later_stage_is_planned_with_the_size_that_a_tokenizer_stage_asks_for(settings: Settings) -> None:

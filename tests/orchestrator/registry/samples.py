@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import select
 
 from orchestrator.registry import Registry
-from orchestrator.registry.tables import Row
+from orchestrator.registry.tables import BaseRow
 from orchestrator.results import ModelResult, TrialResult
 from orchestrator.run_states import RunState
 
@@ -33,5 +33,5 @@ def everything(registry: Registry) -> dict[str, list[tuple[Any, ...]]]:
     with registry._database.session(writing=False) as session:
         return {
             name: sorted((tuple(row) for row in session.execute(select(table))), key=repr)
-            for name, table in Row.metadata.tables.items()
+            for name, table in BaseRow.metadata.tables.items()
         }

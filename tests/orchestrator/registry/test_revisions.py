@@ -13,7 +13,7 @@ from orchestrator.errors import RegistryError
 from orchestrator.registry import Registry
 from orchestrator.registry.location import resolve_url
 from orchestrator.registry.revisions import MIGRATIONS, NEWEST_REVISION, VERSION_TABLE
-from orchestrator.registry.tables import Row
+from orchestrator.registry.tables import BaseRow
 from tests.orchestrator.registry.samples import new_run
 
 
@@ -36,7 +36,7 @@ def test_the_migrations_make_the_tables_that_the_code_maps(registry: Registry, l
     engine = create_engine(resolve_url(location))
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
-        assert compare_metadata(context, Row.metadata) == []
+        assert compare_metadata(context, BaseRow.metadata) == []
     engine.dispose()
 
 

@@ -16,16 +16,20 @@ from orchestrator.tasks import load_task
 TEXTS = {"a": "cats rest on the mat", "b": "wings lift planes", "d": "rain falls into a cold river"}
 
 
-def mine(encoder: str, collection: TaskSpec, negatives: int, candidates: int) -> dict[tuple[str, str], list[str]]:
+def mine(
+    encoder: str, collection: TaskSpec, num_negatives: int, num_candidates: int
+) -> dict[tuple[str, str], list[str]]:
     """Documents by query and by whether they are relevant."""
     found: dict[tuple[str, str], list[str]] = {}
-    for pair in mine_pairs(encoder, load_task(collection), "validation", negatives, candidates, lambda line: None):
+    for pair in mine_pairs(
+        encoder, load_task(collection), "validation", num_negatives, num_candidates, lambda line: None
+    ):
         found.setdefault((pair["query"], pair["relevant"]), []).append(pair["document"])
     return found
 
 
 def test_negatives_are_hits_that_are_not_relevant(encoder: str, collection: TaskSpec) -> None:
-    found = mine(encoder, collection, negatives=5, candidates=3)
+    found = mine(encoder, collection, num_negatives=5, num_candidates=3)
     assert found.keys() == {(query, answer) for query in ("a cold mat", "planes") for answer in ("yes", "no")}
     assert found["a cold mat", "yes"] == [TEXTS["a"]], "the other relevant document has no text"
     assert found["planes", "yes"] == [TEXTS["b"]]
@@ -34,13 +38,13 @@ def test_negatives_are_hits_that_are_not_relevant(encoder: str, collection: Task
 
 
 def test_negatives_are_as_many_as_asked_and_drawn_alike_again(encoder: str, collection: TaskSpec) -> None:
-    found = mine(encoder, collection, negatives=1, candidates=3)
+    found = mine(encoder, collection, num_negatives=1, num_candidates=3)
     assert {key: len(documents) for key, documents in found.items()} == dict.fromkeys(found, 1)
-    assert mine(encoder, collection, negatives=1, candidates=3) == found
+    assert mine(encoder, collection, num_negatives=1, num_candidates=3) == found
 
 
 def test_relevant_documents_need_not_be_found(encoder: str, collection: TaskSpec) -> None:
-    found = mine(encoder, collection, negatives=5, candidates=1)
+    found = mine(encoder, collection, num_negatives=5, num_candidates=1)
     assert {key: len(documents) for key, documents in found.items() if key[1] == "yes"} == {
         ("a cold mat", "yes"): 1,
         ("planes", "yes"): 1,
@@ -55,7 +59,7 @@ def test_a_text_that_a_collection_holds_twice_is_no_negative_of_its_own_query(
     assert collection.folder is not None
     with (Path(collection.folder) / "corpus.jsonl").open("a") as file:
         file.writelines("\n" + json.dumps(copy) for copy in copies)
-    found = mine(encoder, collection, negatives=5, candidates=9)
+    found = mine(encoder, collection, num_negatives=5, num_candidates=9)
     assert sorted(found["a cold mat", "no"]) == sorted([TEXTS["b"], TEXTS["d"]])
 
 
@@ -63,4 +67,4 @@ def test_judgments_of_other_documents_are_told(encoder: str, collection: TaskSpe
     assert collection.folder is not None
     (Path(collection.folder) / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq1\tD17\t1\nq2\tc\t1\n")
     with pytest.raises(InputError, match=r"qrels\.tsv calls relevant has a text in .*corpus\.jsonl; check that both"):
-        mine(encoder, collection, negatives=1, candidates=3)
+        mine(encoder, collection, num_negatives=1, num_candidates=3)

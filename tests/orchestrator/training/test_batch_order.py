@@ -44,11 +44,11 @@ def test_short_and_long_batches_are_mixed() -> None:
     assert 0.2 < rising < 0.8
 
 
-def test_evaluation_batches_hold_all_examples_within_their_slots() -> None:
-    batches = list(length_batches(LENGTHS, max_examples=40, max_slots=512))
+def test_evaluation_batches_hold_all_examples_within_their_padded_tokens() -> None:
+    batches = list(length_batches(LENGTHS, max_examples=40, max_padded_tokens=512))
     assert sorted(np.concatenate(batches)) == list(range(1000))
     assert all(len(batch) <= 40 and len(batch) * LENGTHS[batch].max() <= 512 for batch in batches)
 
 
-def test_example_longer_than_the_slots_comes_alone() -> None:
-    assert [list(batch) for batch in length_batches(np.array([5, 900]), 8, max_slots=512)] == [[1], [0]]
+def test_example_longer_than_the_padded_tokens_comes_alone() -> None:
+    assert [list(batch) for batch in length_batches(np.array([5, 900]), 8, max_padded_tokens=512)] == [[1], [0]]
