@@ -49,6 +49,11 @@ def logical_cpus(needed: float) -> int:
     return max(cores, min(math.ceil(needed), MAX_LOGICAL_PER_CORE * cores))
 
 
+def has_gpus(needed: Mapping[str, float], have: Mapping[str, float]) -> bool:
+    """Whether a place has as many GPUs as are needed."""
+    return have.get("GPU", 0.0) >= needed.get("GPU", 0.0)
+
+
 def check_resources(
     needed: Mapping[str, float], have: Mapping[str, float] | None = None, place: str = "the cluster"
 ) -> None:

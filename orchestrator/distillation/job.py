@@ -9,6 +9,7 @@ Files, in the run's folder:
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -21,7 +22,8 @@ from orchestrator.distillation.task_loss import DistillationLoss
 from orchestrator.finetuning.checkpointed_training import CheckpointedTraining
 from orchestrator.finetuning.evaluation import ScoredSplit, evaluate_model, score_model, with_labels_of
 from orchestrator.finetuning.heads import HEADS, HeadModel
-from orchestrator.finetuning.model_folder import load_fine_tuned
+from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
+from orchestrator.finetuning.training import BestEvaluation
 from orchestrator.finetuning.trial import baseline_metrics, prepare_trial_features, train_and_save
 from orchestrator.models.info import describe_model
 from orchestrator.results import DatasetResult, DistillResult, Event
@@ -68,8 +70,62 @@ def distill(job: DistillJob, report: Callable[[Sequence[Event]], None]) -> Disti
         together; DivergedError; what `report` raises.
     """
     begun_at = perf_counter()
-    spec, recipe = job.spec, job.spec.recipe
-    torch.set_num_threads(spec.threads)
+    torch.set_num_threads(job.spec.threads)
+    pair = _prepare(job)
+    task, teacher, validation = pair.task, pair.teacher, pair.validation
+    theirs = score_model(
+        teacher.model,
+        task,
+        validation,
+        "validation",
+        job.spec.recipe.max_answer_length,
+        null_threshold=teacher.record.null_threshold,
+    )
+    best, predictions_path = _train(job, pair, report)
+    own = best.evaluation.scored
+    return DistillResult(
+        task=task.id,
+        metric=task.metric,
+        model=describe_model(join(job.run_folder, "model"), task.head),
+        best_step=best.evaluation.step,
+        metrics={
+            **own.metrics,
+            **teacher_metrics(theirs.metrics),
+            **baseline_metrics(majority_baseline(task, "validation")),
+            **_compare(task, pair.student.to(pair.device), teacher.model, validation, own, theirs),
+        },
+        test_metrics=_test(job),
+        predictions_path=predictions_path,
+        datasets=[
+            dataset_result(task, {"train": pair.train, "validation": validation}),
+            *(dataset for _, dataset in pair.unlabeled),
+        ],
+        seconds=perf_counter() - begun_at,
+    )
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A teacher and its student before training, and the texts that both read."""
+
+    device: torch.device
+    teacher_folder: Path
+    teacher: FineTunedModel
+    student: HeadModel
+    task: Task
+    """The job's task with the labels of the teacher."""
+    train: Features[Any]
+    validation: Features[Any]
+    unlabeled: Sequence[tuple[Features[Any], DatasetResult]]
+    """Texts that only the teacher answers, and what is recorded of them."""
+
+
+def _prepare(job: DistillJob) -> _Pair:
+    """Load the teacher, make the student, and tokenize the texts.
+
+    Raises: SpecError, CheckpointError, TokenizerError, TaskDataError where these do not go together.
+    """
+    spec = job.spec
     device = torch.device("cuda" if spec.execution.gpus else "cpu")
     teacher_folder = local_copy(job.teacher_folder)
     teacher = load_fine_tuned(teacher_folder)
@@ -78,52 +134,11 @@ def distill(job: DistillJob, report: Callable[[Sequence[Event]], None]) -> Disti
     student = build_student(spec, teacher, task, job.init_folder).to(device)
     teacher.model.to(device)
     train, validation = (
-        prepare_trial_features(task, split, recipe, teacher.tokenizer, job.cache) for split in ("train", "validation")
+        prepare_trial_features(task, split, spec.recipe, teacher.tokenizer, job.cache)
+        for split in ("train", "validation")
     )
     unlabeled = [_read_unlabeled(job, task.without_labels(path), teacher.tokenizer) for path in job.unlabeled]
-    seen = join_features([train, *(features for features, _ in unlabeled)])
-    theirs = score_model(
-        teacher.model,
-        task,
-        validation,
-        "validation",
-        recipe.max_answer_length,
-        null_threshold=teacher.record.null_threshold,
-    )
-    loss = DistillationLoss(teacher.model, seen, spec.objective, recipe.precision, train.num_examples)
-    data = (train, validation, *(features for features, _ in unlabeled))
-    checkpoint = _checkpointed(job, data, describe_model(str(teacher_folder), task.head).digest, report)
-    best, predictions_path = train_and_save(
-        student,
-        teacher.tokenizer,
-        task,
-        seen,
-        validation,
-        recipe,
-        job.run_folder,
-        lambda events, score, number: checkpoint.report(events),
-        loss,
-        checkpoint,
-    )
-    return DistillResult(
-        task=task.id,
-        metric=task.metric,
-        model=describe_model(join(job.run_folder, "model"), task.head),
-        best_step=best.evaluation.step,
-        metrics={
-            **best.evaluation.scored.metrics,
-            **teacher_metrics(theirs.metrics),
-            **baseline_metrics(majority_baseline(task, "validation")),
-            **_compare(task, student.to(device), teacher.model, validation, best.evaluation.scored, theirs),
-        },
-        test_metrics=_test(job),
-        predictions_path=predictions_path,
-        datasets=[
-            dataset_result(task, {"train": train, "validation": validation}),
-            *(dataset for _, dataset in unlabeled),
-        ],
-        seconds=perf_counter() - begun_at,
-    )
+    return _Pair(device, teacher_folder, teacher, student, task, train, validation, unlabeled)
 
 
 def _read_unlabeled(job: DistillJob, texts: Task, tokenizer: Tokenizer) -> tuple[Features[Any], DatasetResult]:
@@ -132,16 +147,33 @@ def _read_unlabeled(job: DistillJob, texts: Task, tokenizer: Tokenizer) -> tuple
     return features, dataset_result(texts, {"train": features})
 
 
-def _checkpointed(
-    job: DistillJob, data: Sequence[Features[Any]], teacher: str, report: Callable[[Sequence[Event]], None]
-) -> CheckpointedTraining:
-    """The training's checkpoints; one of another spec, other data or another teacher is refused."""
+def _train(
+    job: DistillJob, pair: _Pair, report: Callable[[Sequence[Event]], None]
+) -> tuple[BestEvaluation[ScoredSplit], str]:
+    """Train the student; returns the best evaluation and where its predictions lie. Raises: DivergedError."""
+    unlabeled = [features for features, _ in pair.unlabeled]
+    seen = join_features([pair.train, *unlabeled])
+    recipe, teacher = job.spec.recipe, pair.teacher
+    loss = DistillationLoss(teacher.model, seen, job.spec.objective, recipe.precision, pair.train.num_examples)
+    # The checkpoint of another spec, other data or another teacher is refused.
     identity = {
         "the spec": job.spec.fingerprint(),
-        "the data": [part.fingerprint for part in data],
-        "the teacher": teacher,
+        "the data": [part.fingerprint for part in (pair.train, pair.validation, *unlabeled)],
+        "the teacher": describe_model(str(pair.teacher_folder), pair.task.head).digest,
     }
-    return CheckpointedTraining(Checkpoints(job.run_folder, job.attempt, keep=1), identity, report)
+    checkpoint = CheckpointedTraining(Checkpoints(job.run_folder, job.attempt, keep=1), identity, report)
+    return train_and_save(
+        pair.student,
+        teacher.tokenizer,
+        pair.task,
+        seen,
+        pair.validation,
+        recipe,
+        job.run_folder,
+        lambda events, score, number: checkpoint.report(events),
+        loss,
+        checkpoint,
+    )
 
 
 def _compare(

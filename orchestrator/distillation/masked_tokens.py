@@ -5,7 +5,6 @@ DistilBERT (Sanh et al. 2019, section 3), whose weights were 5 for soft targets,
 Shapes: B sequences, T tokens, P predicted positions, H hidden, V vocabulary.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from time import perf_counter
@@ -24,8 +23,8 @@ from orchestrator.corpus.stream import ExampleStream, SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.distillation.comparison import compare_sizes
 from orchestrator.distillation.launch import waiting_for
-from orchestrator.pretraining.job import check_start
-from orchestrator.pretraining.launch import PretrainRequest, run_pretraining, uses_gpu
+from orchestrator.pretraining.job import PretrainListener, PretrainRequest, check_start
+from orchestrator.pretraining.launch import run_pretraining
 from orchestrator.pretraining.loss import GlobalCounts, Sums, loss_of_sums, packed_inputs
 from orchestrator.pretraining.streams import build_validation
 from orchestrator.results import PretrainResult
@@ -93,13 +92,13 @@ def load_teacher(folder: str, device: torch.device) -> BertForPreTraining:
 
 
 def distill_on_corpus(
-    spec: DistillSpec, request: PretrainRequest, teacher_folder: str, **callbacks: Callable[..., None]
+    spec: DistillSpec, request: PretrainRequest, teacher_folder: str, listener: PretrainListener
 ) -> PretrainResult:
     """Pretrain a student with a teacher on the connected Ray, and compare both on the held-out documents.
 
     Args:
         request: of the student's pretraining; with `num_hidden_layers` it starts from the teacher.
-        callbacks: as `run_pretraining` takes them.
+        listener: told of what happens, as in any pretraining.
 
     Raises: TokenizerError when the teacher has another vocabulary; what `run_pretraining` raises.
     """
@@ -111,12 +110,12 @@ def distill_on_corpus(
         init_folder=teacher_folder if from_teacher else request.init_folder,
         num_hidden_layers=spec.num_hidden_layers,
     )
-    result = run_pretraining(request, **callbacks)
+    result = run_pretraining(request, listener)
     shards = SplitShards(TokenStore.open(result.datasets[0].path), "validation")
     validation = build_validation(request.spec, shards, request.tokenizer)
     if validation is None:
         return result
-    num_gpus = int(uses_gpu(request.spec))
+    num_gpus = int(request.use_gpu)
     compare: Any = ray.remote(num_cpus=request.spec.execution.cpus_per_worker, num_gpus=num_gpus)(compare_pretrained)
     folders = (join(request.run_folder, "model"), teacher_folder)
     work = compare.remote(*folders, validation, request.spec, "cuda" if num_gpus else "cpu")

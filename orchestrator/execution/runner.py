@@ -16,7 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from orchestrator.cluster.addresses import names_no_cluster
-from orchestrator.cluster.capacity import check_processes, check_resources, local_resources
+from orchestrator.cluster.capacity import check_processes, check_resources, cluster_resources, local_resources
 from orchestrator.cluster.connection import connect
 from orchestrator.errors import RegistryUnavailableError, SpecError
 from orchestrator.execution.refusals import check_storage, refuse_if_alive
@@ -104,7 +104,7 @@ def check_room(spec: Spec, settings: Settings) -> None:
     Raises: ClusterError, naming what is missing.
     """
     if names_no_cluster(settings):
-        here = local_resources(needed_resources(spec).total.get("CPU", 0.0))
+        here = local_resources(_needed_cpus(spec))
         _check_room(spec, settings, here, [here])
         return
     with connect(settings):
@@ -214,10 +214,14 @@ class _Session:
 @contextmanager
 def _session(spec: Spec, inputs: Resolved) -> Iterator[_Session]:
     settings = inputs.settings
-    num_cpus = needed_resources(spec).total.get("CPU", 0.0)
-    with show_progress(), Registry(settings.registry) as registry, connect(settings, num_cpus=num_cpus):
+    with show_progress(), Registry(settings.registry) as registry, connect(settings, num_cpus=_needed_cpus(spec)):
         _check_room(spec, settings)
         yield _Session(inputs, registry, Recorder(registry))
+
+
+def _needed_cpus(spec: Spec) -> float:
+    """CPUs that a spec takes, wherever it runs."""
+    return needed_resources(spec, {}).total.get("CPU", 0.0)
 
 
 def _check_room(
@@ -227,6 +231,7 @@ def _check_room(
     nodes: Sequence[Mapping[str, float]] | None = None,
 ) -> None:
     place = "this machine" if names_no_cluster(settings) else "the cluster"
-    needs = needed_resources(spec)
+    have = cluster_resources() if have is None else have
+    needs = needed_resources(spec, have)
     check_resources(needs.total, have, place)
     check_processes(needs.processes, nodes, place)

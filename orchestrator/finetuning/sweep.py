@@ -26,12 +26,7 @@ from orchestrator.finetuning.trial import TrialJob, baseline_metrics, prepare_tr
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.finetuning.tune_run import run_with_tune
 from orchestrator.models.info import describe_model
-from orchestrator.results import (
-    DatasetResult,
-    Split,
-    SweepResult,
-    TrialResult,
-)
+from orchestrator.results import DatasetResult, Split, SweepResult, TrialResult
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import delete, exists, join, local_copy, move_folder, read_json, write_json
@@ -76,42 +71,61 @@ def run_sweep(
     check_space(spec, task.head, task.objective)
     task = task.at_absolute_paths()
     task.file("train")  # a task without one cannot be learned
-    cache = join(storage, "tasks")
-    points_file = join(run_folder, "points.json")
+    job, dataset = _prepare(spec, task, run_folder, join(storage, "tasks"), resolve_name, listener.on_progress)
+    progress = _run_trials(spec, job, storage, listener, finished or {})
+    if progress.best is None:
+        raise RunFailedError(
+            f"none of the sweep's {len(progress.results)} trials completed; the first: {first_reason(progress.results)}"
+        )
+    best, test_metrics = _publish(progress.best, job)
+    trials = sorted((best if r.key == best.key else r for r in progress.results.values()), key=lambda r: r.number)
+    return SweepResult(task.id, task.metric, trials, best, test_metrics, [dataset], time.monotonic() - begun_at)
+
+
+def _prepare(
+    spec: SweepSpec,
+    task: Task,
+    run_folder: str,
+    cache: str,
+    resolve_name: Callable[[str, str], str],
+    on_progress: Callable[[str], None],
+) -> tuple[TrialJob, DatasetResult]:
+    """Find the models, tokenize the data; returns what all trials are given, and what is recorded of the data."""
     folders = _resolve_folders(spec, resolve_name)
-    dataset = _prepare_data(spec, task, folders, cache, listener.on_progress)
-    baseline = majority_baseline(task, "validation")
+    dataset = _prepare_data(spec, task, folders, cache, on_progress)
     job = TrialJob(
         task=task,
-        baseline=baseline,
+        baseline=majority_baseline(task, "validation"),
         folders=folders,
         run_folder=run_folder,
         cache=cache,
         num_threads=spec.threads_per_trial,
         use_gpu=spec.execution.gpus_per_trial > 0,
     )
+    return job, dataset
+
+
+def _run_trials(
+    spec: SweepSpec, job: TrialJob, storage: str, listener: SweepListener, finished: Mapping[str, TrialResult]
+) -> SweepProgress:
+    """Run the trials that are not finished yet; returns what is known of all when the last one has ended."""
+    points_file = join(job.run_folder, "points.json")
     progress = SweepProgress(
         queue=TrialQueue(
             spec,
-            task.metric,
-            finished or {},
+            job.task.metric,
+            finished,
             proposed=read_json(points_file) if exists(points_file) else (),
             on_proposed=partial(write_json, points_file),
         ),
-        metric=task.metric,
-        baseline=baseline,
+        metric=job.task.metric,
+        baseline=job.baseline,
         listener=listener,
-        on_superseded=lambda result: delete(join(trial_folder(run_folder, result.key), "model")),
-        results=dict(finished or {}),
+        on_superseded=lambda result: delete(join(trial_folder(job.run_folder, result.key), "model")),
+        results=dict(finished),
     )
     run_with_tune(spec, partial(run_trial, job), progress, storage, most_evaluations(spec))
-    if progress.best is None:
-        raise RunFailedError(
-            f"none of the sweep's {len(progress.results)} trials completed; the first: {first_reason(progress.results)}"
-        )
-    best, test_metrics = _publish(progress.best, task, run_folder, cache)
-    trials = sorted((best if r.key == best.key else r for r in progress.results.values()), key=lambda r: r.number)
-    return SweepResult(task.id, task.metric, trials, best, test_metrics, [dataset], time.monotonic() - begun_at)
+    return progress
 
 
 def _resolve_folders(spec: SweepSpec, resolve_name: Callable[[str, str], str]) -> dict[str, str]:
@@ -162,11 +176,12 @@ def _listed_recipes(spec: SweepSpec) -> Iterator[RecipeSpec]:
         yield spec.recipe.model_copy(update=dict(zip(names, combination, strict=True)))
 
 
-def _publish(best: TrialResult, task: Task, run_folder: str, cache: str) -> tuple[TrialResult, dict[str, float]]:
+def _publish(best: TrialResult, job: TrialJob) -> tuple[TrialResult, dict[str, float]]:
     """Make the best trial's model the run's, and score it on the test split where there is one.
 
     Doing so again, after a driver that died in between, gives the same.
     """
+    task, run_folder = job.task, job.run_folder
     source, folder = join(trial_folder(run_folder, best.key), "model"), join(run_folder, "model")
     if exists(source):
         move_folder(source, folder)
@@ -175,7 +190,7 @@ def _publish(best: TrialResult, task: Task, run_folder: str, cache: str) -> tupl
     model = describe_model(folder, task.head)
     test_metrics: dict[str, float] = {}
     if "test" in task.files:
-        tested = evaluate_model(folder, task, "test", batch_size=64, cache=cache)
+        tested = evaluate_model(folder, task, "test", batch_size=64, cache=job.cache)
         test_metrics = tested.metrics | baseline_metrics(majority_baseline(task, "test"))
         rows = prediction_rows(tested.task, "test", tested.predictions)
         write_prediction_rows(join(run_folder, "predictions/test.jsonl"), rows)

@@ -83,58 +83,105 @@ def fine_tune(
 
     Raises: DivergedError when the loss is not finite; CheckpointError when a saved training cannot be used.
     """
-    if loss is None:
-        loss = HEADS[features.head].compute_loss
-    schedule = Schedule(len(features.group_lengths), recipe.batch_size, recipe.epochs, recipe.evaluations_per_epoch)
-    optimizer = build_optimizer(
-        model, recipe.learning_rate, recipe.weight_decay, layer_decay=recipe.layer_learning_rate_decay
-    )
-    num_warmup = round(recipe.warmup_ratio * schedule.num_steps)
-    meter = _Meter()
-    best: BestEvaluation[Scored] | None = None
-    num_done = num_bad_evaluations = 0
-    snapshot = None if checkpoint is None else checkpoint.restore(model, optimizer)
-    if snapshot is not None:
-        num_done = schedule.num_steps if snapshot.is_last else snapshot.step
-        num_bad_evaluations, best = snapshot.num_bad_evaluations, _best_again(model, snapshot, evaluate)
-    evaluation_numbers = {step: number for number, step in enumerate(schedule.evaluation_steps, start=1)}
+    training = _Training(model, features, recipe, evaluate, HEADS[features.head].compute_loss if loss is None else loss)
+    if checkpoint is not None:
+        training.restore(checkpoint)
     model.train()
-    for step, groups in enumerate(islice(_batches(features, recipe), num_done, schedule.num_steps), start=num_done + 1):
-        if recipe.unfreeze_every_epochs is not None:
-            unfreeze_top_layers(
-                model, math.floor((step - 1) / (recipe.unfreeze_every_epochs * schedule.steps_per_epoch))
-            )
-        factor = linear_warmup_decay(step - 1, schedule.num_steps, num_warmup)
-        windows = features.windows_of(groups)
-        value = _step(model, features, windows, recipe, optimizer, step, recipe.learning_rate * factor, loss)
-        meter.add(value, len(groups), step)
-        if step not in evaluation_numbers:
+    num_done, num_steps = training.num_done, training.schedule.num_steps
+    for step, groups in enumerate(islice(_batches(features, recipe), num_done, num_steps), start=num_done + 1):
+        training.step(step, groups)
+        if step not in training.evaluation_numbers:
             continue
-        train_loss, examples_per_s = meter.read(step)
-        score, scored = evaluate()
-        is_better = best is None or score > best.evaluation.score
-        num_bad_evaluations = 0 if is_better else num_bad_evaluations + 1
+        evaluation, best = training.evaluate(step)
+        on_evaluation(evaluation, best.evaluation.score)
+        if checkpoint is not None:
+            training.save(checkpoint, evaluation)
+        if evaluation.is_last:
+            break
+        training.meter.restart()
+    assert training.best is not None, "the last step is always evaluated"
+    model.load_state_dict(training.best.weights)
+    return training.best
+
+
+class _Training(Generic[Scored]):
+    """A training as it stands after a step: optimizer, measurements, the best evaluation so far."""
+
+    def __init__(
+        self,
+        model: HeadModel,
+        features: Features[Any],
+        recipe: RecipeSpec,
+        score: Callable[[], tuple[float, Scored]],
+        loss: Loss,
+    ) -> None:
+        self.model, self.features, self.recipe, self.score, self.loss = model, features, recipe, score, loss
+        self.schedule = Schedule(
+            len(features.group_lengths), recipe.batch_size, recipe.epochs, recipe.evaluations_per_epoch
+        )
+        self.evaluation_numbers = {step: number for number, step in enumerate(self.schedule.evaluation_steps, start=1)}
+        self.optimizer = build_optimizer(
+            model, recipe.learning_rate, recipe.weight_decay, layer_decay=recipe.layer_learning_rate_decay
+        )
+        self.meter = _Meter()
+        self.best: BestEvaluation[Scored] | None = None
+        self.num_done = self.num_bad_evaluations = 0
+
+    def restore(self, checkpoint: CheckpointedTraining) -> None:
+        """Go on where a saved training ended, if there is one. Raises: CheckpointError when it cannot be used."""
+        snapshot = checkpoint.restore(self.model, self.optimizer)
+        if snapshot is not None:
+            self.num_done = self.schedule.num_steps if snapshot.is_last else snapshot.step
+            self.num_bad_evaluations = snapshot.num_bad_evaluations
+            self.best = _best_again(self.model, snapshot, self.score)
+
+    def save(self, checkpoint: CheckpointedTraining, evaluation: Evaluation[Scored]) -> None:
+        """Save the training after an evaluation."""
+        assert self.best is not None, "it has been evaluated"
+        checkpoint.save(self.model, self.optimizer, _snapshot(evaluation, self.num_bad_evaluations, self.best))
+
+    def learning_rate(self, step: int) -> float:
+        """Return the learning rate of the update that a step makes."""
+        num_warmup = round(self.recipe.warmup_ratio * self.schedule.num_steps)
+        return self.recipe.learning_rate * linear_warmup_decay(step - 1, self.schedule.num_steps, num_warmup)
+
+    def step(self, step: int, groups: NDArray[np.int64]) -> None:
+        """Make one update from groups of windows. Nobody waits for its loss yet. Raises: DivergedError, at times."""
+        recipe = self.recipe
+        if recipe.unfreeze_every_epochs is not None:
+            num_unfrozen = math.floor((step - 1) / (recipe.unfreeze_every_epochs * self.schedule.steps_per_epoch))
+            unfreeze_top_layers(self.model, num_unfrozen)
+        device = next(self.model.parameters()).device
+        batch = make_batch(self.features, self.features.windows_of(groups), device)
+        torch.manual_seed(derive_key(recipe.seed, "dropout", step))
+        with autocast(device, recipe.precision):
+            value = self.loss(self.model, batch)
+        self.optimizer.zero_grad(set_to_none=True)
+        value.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), recipe.max_grad_norm)
+        set_learning_rate(self.optimizer, self.learning_rate(step))
+        self.optimizer.step()
+        self.meter.add(value.detach(), len(groups), step)
+
+    def evaluate(self, step: int) -> tuple[Evaluation[Scored], BestEvaluation[Scored]]:
+        """Score the model after a step; returns this evaluation, and the best one so far. Raises: DivergedError."""
+        train_loss, examples_per_s = self.meter.read(step)
+        score, scored = self.score()
+        is_better = self.best is None or score > self.best.evaluation.score
+        self.num_bad_evaluations = 0 if is_better else self.num_bad_evaluations + 1
         evaluation = Evaluation(
             step=step,
-            number=evaluation_numbers[step],
+            number=self.evaluation_numbers[step],
             score=score,
             scored=scored,
             train_loss=train_loss,
-            learning_rate=recipe.learning_rate * factor,
+            learning_rate=self.learning_rate(step),
             examples_per_s=examples_per_s,
-            is_last=step == schedule.num_steps or num_bad_evaluations == recipe.patience,
+            is_last=step == self.schedule.num_steps or self.num_bad_evaluations == self.recipe.patience,
         )
-        if best is None or is_better:
-            best = BestEvaluation(evaluation, _copy_weights(model))
-        on_evaluation(evaluation, best.evaluation.score)
-        if checkpoint is not None:
-            checkpoint.save(model, optimizer, _snapshot(evaluation, num_bad_evaluations, best))
-        if evaluation.is_last:
-            break
-        meter.restart()
-    assert best is not None, "the last step is always evaluated"
-    model.load_state_dict(best.weights)
-    return best
+        if self.best is None or is_better:
+            self.best = BestEvaluation(evaluation, _copy_weights(self.model))
+        return evaluation, self.best
 
 
 def _snapshot(
@@ -161,30 +208,6 @@ def _batches(features: Features[Any], recipe: RecipeSpec) -> Iterator[NDArray[np
     lengths = features.group_lengths
     for epoch in count():
         yield from epoch_batches(lengths, recipe.batch_size, recipe.seed, epoch)
-
-
-def _step(
-    model: HeadModel,
-    features: Features[Any],
-    windows: NDArray[np.int64],
-    recipe: RecipeSpec,
-    optimizer: torch.optim.Optimizer,
-    step: int,
-    learning_rate: float,
-    loss: Loss,
-) -> Tensor:
-    """Make one update; return the loss, still on its device."""
-    device = next(model.parameters()).device
-    batch = make_batch(features, windows, device)
-    torch.manual_seed(derive_key(recipe.seed, "dropout", step))
-    with autocast(device, recipe.precision):
-        value = loss(model, batch)
-    optimizer.zero_grad(set_to_none=True)
-    value.backward()  # type: ignore[no-untyped-call]
-    torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.max_grad_norm)
-    set_learning_rate(optimizer, learning_rate)
-    optimizer.step()
-    return value.detach()
 
 
 def _copy_weights(model: HeadModel) -> dict[str, Tensor]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from bert_core.config import BertConfig
-from orchestrator.cluster.capacity import Processes
+from orchestrator.cluster.capacity import Processes, has_gpus
 from orchestrator.corpus.input_files import find_files
 from orchestrator.errors import RunStoppedError
 from orchestrator.kinds.resolved import Resolved
@@ -45,6 +45,15 @@ class Resources:
     """Ray resources held at once, by name: `CPU`, `GPU`."""
     processes: Sequence[Processes]
     """The processes that hold them, each on one node: the training workers, or one trial at least."""
+    with_gpus: "Resources | None" = None
+    """Resources that the run takes instead where there are enough GPUs for that: with `device: auto`."""
+
+    def on(self, have: Mapping[str, float]) -> "Resources":
+        """Return what the run takes of a cluster that has these resources in all.
+
+        Plans, checks of room and runs ask here, so that all of them decide alike whether a run takes GPUs.
+        """
+        return self.with_gpus if self.with_gpus is not None and has_gpus(self.with_gpus.total, have) else self
 
     @classmethod
     def of_one_process(cls, cpus: float = 1.0, gpus: float = 0.0) -> "Resources":

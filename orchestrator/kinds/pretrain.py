@@ -1,13 +1,12 @@
 """Runs that pretrain a model on a corpus."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from bert_core.config import BertConfig
 from bert_core.objectives import TOKEN_OBJECTIVES
-from orchestrator.cluster.capacity import Processes
+from orchestrator.cluster.capacity import Processes, cluster_resources
 from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
 from orchestrator.kinds.facts import BYTES_PER_SAVED_PARAMETER, memory_text, size_text, step_facts
 from orchestrator.kinds.messages import log_dataset, log_message, report_tokenizing
@@ -15,14 +14,12 @@ from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.start_checks import check_positions, check_tokenizer
 from orchestrator.models.config import build_config
 from orchestrator.models.sizes import count_pretraining_parameters
+from orchestrator.pretraining.job import PretrainListener, PretrainRequest
 from orchestrator.pretraining.progress_line import TrainingStatus
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import DatasetResult, Event, MessageEvent, MetricEvent, PretrainResult, Split
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.references import RANDOM, Product
-
-if TYPE_CHECKING:
-    from orchestrator.pretraining.launch import PretrainRequest
 
 _ANY_VOCAB_SIZE = 30522
 logger = logging.getLogger(__name__)
@@ -53,20 +50,21 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
             yield "disk", f"{size_text(kept)} of checkpoints, and the token store (about the text's size)"
 
     def resources(self, spec: PretrainSpec) -> Resources:
-        """Return the CPUs of workers and of their data pipelines, and a GPU for each worker where the spec asks."""
-        execution, is_gpu = spec.execution, spec.execution.device == "gpu"
-        total = {"CPU": execution.num_workers * (execution.cpus_per_worker + execution.data_cpus)}
-        worker = {"CPU": execution.cpus_per_worker} | ({"GPU": 1.0} if is_gpu else {})
-        return Resources(
-            total | ({"GPU": float(execution.num_workers)} if is_gpu else {}),
-            [Processes(execution.num_workers, worker)],
-        )
+        """Return the CPUs of workers and of their data pipelines, and a GPU for each worker as `device` says."""
+        execution, num_workers = spec.execution, spec.execution.num_workers
+        total = {"CPU": num_workers * (execution.cpus_per_worker + execution.data_cpus)}
+        worker = {"CPU": execution.cpus_per_worker}
+        on_cpus = Resources(total, [Processes(num_workers, worker)])
+        on_gpus = Resources(total | {"GPU": float(num_workers)}, [Processes(num_workers, worker | {"GPU": 1.0})])
+        if execution.device == "auto":
+            return replace(on_cpus, with_gpus=on_gpus)
+        return on_gpus if execution.device == "gpu" else on_cpus
 
     def run(self, spec: PretrainSpec, inputs: Resolved, context: RunContext) -> PretrainResult:
         """Pretrain, from the run's last checkpoint where there is one."""
         from orchestrator.pretraining.launch import run_pretraining  # Ray is loaded when a run starts
 
-        return run_pretraining(build_request(spec, inputs, context), **training_callbacks(spec, context))
+        return run_pretraining(build_request(spec, inputs, context), build_listener(spec, context))
 
     def record(self, result: PretrainResult, run_id: str, recorder: Recorder) -> RunOutcome:
         """Write the corpus, the last scores of each split, and the model."""
@@ -108,10 +106,8 @@ def pretraining_config(spec: PretrainSpec, inputs: Resolved) -> BertConfig | Non
     return None if config is None else replace(config, causal_attention=is_causal)
 
 
-def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> "PretrainRequest":
-    """Build the request for one attempt."""
-    from orchestrator.pretraining.launch import PretrainRequest  # Ray is loaded when a run starts
-
+def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> PretrainRequest:
+    """Build the request for one attempt on the connected Ray."""
     return PretrainRequest(
         spec=spec,
         storage=context.settings.storage,
@@ -119,11 +115,24 @@ def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> 
         attempt=context.attempt,
         tokenizer=inputs.tokenizer(spec.tokenizer),
         init_folder=None if spec.init_from == RANDOM else inputs.folder("init_from", spec.init_from),
+        use_gpu=takes_gpus(spec, cluster_resources()),
     )
 
 
-def training_callbacks(spec: PretrainSpec, context: RunContext) -> dict[str, Callable[..., None]]:
-    """The callbacks of `run_pretraining`, by its arguments' names: they record what happens and show it."""
+def takes_gpus(spec: PretrainSpec, have: Mapping[str, float]) -> bool:
+    """Whether each worker gets a GPU of a cluster with these resources; says so where `auto` leaves GPUs unused."""
+    asked = PretrainKind().resources(spec)
+    taken = asked.on(have)
+    if asked.with_gpus is not None and taken is asked and have.get("GPU"):
+        logger.info(
+            f"training on CPUs: execution.device auto takes a GPU for each worker, {asked.with_gpus.total['GPU']:g} in "
+            f"all, and the cluster has {have['GPU']:g}"
+        )
+    return "GPU" in taken.total
+
+
+def build_listener(spec: PretrainSpec, context: RunContext) -> PretrainListener:
+    """A listener that records what happens in the training and shows it."""
     status = TrainingStatus(spec.phase_steps())
 
     def on_event(event: Event) -> None:
@@ -139,8 +148,4 @@ def training_callbacks(spec: PretrainSpec, context: RunContext) -> dict[str, Cal
         log_dataset(dataset)
         context.progress.status("starting the training workers")
 
-    return {
-        "on_event": on_event,
-        "on_dataset": on_dataset,
-        "on_tokenizing": report_tokenizing(context.progress),
-    }
+    return PretrainListener(on_event, on_dataset, report_tokenizing(context.progress))

@@ -30,17 +30,14 @@ def plan_rows(spec: Spec, inputs: Resolved) -> list[PlanRow]:
         with naming_stage(spec, name):
             kind = kind_of(stage)
             facts = [("kind", kind.name), *_text_facts(stage), *kind.facts(stage, inputs)]
-            facts.append(("resources", _resources_text(kind.resources(stage).total)))
+            facts.append(("resources", _resources_text(kind.resources(stage))))
         rows += [PlanRow(name, what, value) for what, value in facts]
     return rows
 
 
-def needed_resources(spec: Spec) -> Resources:
-    """Resources that a spec takes of the cluster.
-
-    Those of a pipeline are the most that any of its stages takes, and all stages' processes.
-    """
-    needs = [kind_of(stage).resources(stage) for stage in stages_of(spec).values()]
+def needed_resources(spec: Spec, have: Mapping[str, float]) -> Resources:
+    """Resources that a spec takes of a cluster with these; of a pipeline the most of any stage, and all processes."""
+    needs = [kind_of(stage).resources(stage).on(have) for stage in stages_of(spec).values()]
     names = {name for need in needs for name in need.total}
     return Resources(
         {name: max(need.total.get(name, 0.0) for need in needs) for name in names},
@@ -60,5 +57,8 @@ def _text_facts(spec: Spec) -> list[tuple[str, str]]:
     ]
 
 
-def _resources_text(total: Mapping[str, float]) -> str:
-    return ", ".join(f"{count:g} {name}" for name, count in total.items())
+def _resources_text(resources: Resources) -> str:
+    text = ", ".join(f"{count:g} {name}" for name, count in resources.total.items())
+    if resources.with_gpus is None:
+        return text
+    return f"{text}, and {resources.with_gpus.total['GPU']:g} GPU if available"

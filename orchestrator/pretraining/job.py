@@ -1,4 +1,7 @@
-"""The job of a pretraining run: one frozen value that every worker gets, by pickle, and what is built from it."""
+"""Request and job of a pretraining run; the job is one frozen value that every worker gets, by pickle.
+
+PretrainRequest (driver) ─► PretrainJob (workers) ─► streams, masks, model
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,12 +17,42 @@ from orchestrator.corpus.stream import ExampleStream
 from orchestrator.errors import SpecError
 from orchestrator.models.config import build_config
 from orchestrator.pretraining.loss import StepLoss
-from orchestrator.results import Event
+from orchestrator.results import DatasetResult, Event
 from orchestrator.specs import PretrainSpec
 from orchestrator.storage import local_copy
 
 Emit = Callable[[Event], None]
 """A function that takes the events of a run."""
+
+
+@dataclass(frozen=True)
+class PretrainRequest:
+    """One attempt at a pretraining run, as the driver asks for it."""
+
+    spec: PretrainSpec
+    storage: str
+    run_folder: str
+    attempt: int
+    tokenizer: Tokenizer
+    init_folder: str | None
+    use_gpu: bool = False
+    """Whether each worker gets a GPU."""
+    loss: StepLoss | None = None
+    """Loss that a step makes smaller; the loss of the labels when None."""
+    num_hidden_layers: int | None = None
+    """Number of layers to take from the model to continue from, evenly spread; None takes all."""
+
+
+@dataclass(frozen=True)
+class PretrainListener:
+    """The functions that are told, in the driver, of what happens. What one of them raises ends the run."""
+
+    on_event: Callable[[Event], None]
+    """Told of measurements and messages of the workers; of some of them twice after a restart."""
+    on_dataset: Callable[[DatasetResult], None]
+    """Told of the token store, before training starts."""
+    on_tokenizing: Callable[[int, int], None]
+    """Told how many bytes of the corpus have been read, and how many there are."""
 
 
 @dataclass(frozen=True)

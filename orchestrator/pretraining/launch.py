@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
@@ -12,18 +11,20 @@ import ray
 import ray.train
 from ray.train.torch import TorchTrainer
 
-from bert_core.text.tokenization import Tokenizer
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.models.info import describe_model
 from orchestrator.pretraining.failures import queue_error, stop_error, training_error
-from orchestrator.pretraining.job import PretrainJob, check_start
-from orchestrator.pretraining.loss import StepLoss
+from orchestrator.pretraining.job import (
+    PretrainJob,
+    PretrainListener,
+    PretrainRequest,
+    check_start,
+)
 from orchestrator.pretraining.streams import build_stream, build_validation
 from orchestrator.pretraining.worker import run_worker
 from orchestrator.results import DatasetResult, Event, MetricEvent, PretrainResult
-from orchestrator.specs import PretrainSpec
 from orchestrator.storage import delete, join
 from orchestrator.training.event_queue import EventQueueActor
 
@@ -32,29 +33,7 @@ ENDING_S = 30.0
 """Time that a failed run waits for its workers to end."""
 
 
-@dataclass(frozen=True)
-class PretrainRequest:
-    """One attempt at a pretraining run, as the driver asks for it."""
-
-    spec: PretrainSpec
-    storage: str
-    run_folder: str
-    attempt: int
-    tokenizer: Tokenizer
-    init_folder: str | None
-    loss: StepLoss | None = None
-    """The loss that a step makes smaller; the loss of the labels when None."""
-    num_hidden_layers: int | None = None
-    """Number of layers to take from the model to continue from, evenly spread; None takes all."""
-
-
-def run_pretraining(
-    request: PretrainRequest,
-    *,
-    on_event: Callable[[Event], None],
-    on_dataset: Callable[[DatasetResult], None],
-    on_tokenizing: Callable[[int, int], None],
-) -> PretrainResult:
+def run_pretraining(request: PretrainRequest, listener: PretrainListener) -> PretrainResult:
     """Pretrain on the connected Ray, from the run's last checkpoint or from the start.
 
     Raises: RunFailedError with the workers' reason; CorpusError, TokenizerError and the like as they are.
@@ -69,18 +48,18 @@ def run_pretraining(
         validation_fraction=spec.validation_fraction,
         shard_bytes=spec.shard_bytes,
         storage=request.storage,
-        progress=on_tokenizing,
+        progress=listener.on_tokenizing,
     )
-    on_dataset(dataset)
+    listener.on_dataset(dataset)
     job = build_job(request, dataset)
     last: dict[str, float] = {}
 
     def collect(event: Event) -> None:
         if isinstance(event, MetricEvent):
             last.update({f"{event.split}.{name}": value for name, value in event.values.items()})
-        on_event(event)
+        listener.on_event(event)
 
-    _train(job, collect)
+    _train(job, request.use_gpu, collect)
     return PretrainResult(
         model=describe_model(join(request.run_folder, "model"), "pretraining"),
         num_steps=spec.steps,
@@ -106,12 +85,12 @@ def build_job(request: PretrainRequest, dataset: DatasetResult) -> PretrainJob:
     )
 
 
-def _train(job: PretrainJob, on_event: Callable[[Event], None]) -> None:
+def _train(job: PretrainJob, use_gpu: bool, on_event: Callable[[Event], None]) -> None:
     run_id = job.run_folder.rstrip("/").rpartition("/")[2]
     event_queue = EventQueueActor.remote()
     scratch = join(job.run_folder, "ray")
     delete(scratch)  # of an earlier attempt that was killed
-    fit = _Fit(_build_trainer(job, event_queue, join(scratch, f"{job.attempt}-{uuid4().hex[:6]}")))
+    fit = _Fit(_build_trainer(job, use_gpu, event_queue, join(scratch, f"{job.attempt}-{uuid4().hex[:6]}")))
     fit.start()
     try:
         while fit.is_alive():
@@ -152,15 +131,15 @@ class _Fit(threading.Thread):
             raise training_error(self._error, run_id) from self._error
 
 
-def _build_trainer(job: PretrainJob, event_queue: Any, scratch: str) -> TorchTrainer:
+def _build_trainer(job: PretrainJob, use_gpu: bool, event_queue: Any, scratch: str) -> TorchTrainer:
     execution = job.spec.execution
     return TorchTrainer(
         run_worker,
         train_loop_config={"job": job, "event_queue": event_queue},
         scaling_config=ray.train.ScalingConfig(
             num_workers=execution.num_workers,
-            use_gpu=uses_gpu(job.spec),
-            resources_per_worker={"CPU": execution.cpus_per_worker} | ({"GPU": 1} if uses_gpu(job.spec) else {}),
+            use_gpu=use_gpu,
+            resources_per_worker={"CPU": execution.cpus_per_worker} | ({"GPU": 1} if use_gpu else {}),
         ),
         run_config=ray.train.RunConfig(
             name="train",
@@ -168,13 +147,6 @@ def _build_trainer(job: PretrainJob, event_queue: Any, scratch: str) -> TorchTra
             failure_config=ray.train.FailureConfig(max_failures=execution.max_failures),
         ),
     )
-
-
-def uses_gpu(spec: PretrainSpec) -> bool:
-    """Whether workers get GPUs: as the spec says, or, with `auto`, where the cluster has one for each."""
-    if spec.execution.device == "auto":
-        return bool(ray.cluster_resources().get("GPU", 0.0) >= spec.execution.num_workers)
-    return spec.execution.device == "gpu"
 
 
 def _drain(event_queue: Any, on_event: Callable[[Event], None], run_id: str) -> None:

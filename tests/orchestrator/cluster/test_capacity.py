@@ -61,7 +61,7 @@ def test_a_specs_processes_are_its_workers_and_one_trial() -> None:
     pretrain |= {"execution": {"num_workers": 4, "device": "gpu", "cpus_per_worker": 2}}
     sweep = {"kind": "sweep", "task": {"id": "sst2"}, "recipe": {"tokenizer": "t"}, "execution": {"cpus_per_trial": 4}}
     spec = parse_spec({"kind": "pipeline", "stages": {"model": pretrain, "learn": sweep}})
-    assert needed_resources(spec).processes == [Processes(4, {"CPU": 2.0, "GPU": 1.0}), Processes(1, {"CPU": 4.0})]
+    assert needed_resources(spec, {}).processes == [Processes(4, {"CPU": 2.0, "GPU": 1.0}), Processes(1, {"CPU": 4.0})]
 
 
 @pytest.mark.ray

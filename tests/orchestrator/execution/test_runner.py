@@ -249,7 +249,7 @@ def test_a_plan_tells_steps_trials_sizes_and_resources(laboratory: tuple[Path, S
     assert rows["model", "parameters"] == "38,058"
     assert rows["model", "memory of a worker"] == "0.6 MB and activations"
     assert "of checkpoints" in rows["model", "disk"]
-    assert rows["model", "resources"] == "2 CPU"
+    assert rows["model", "resources"] == "2 CPU, and 1 GPU if available"
     assert rows["task", "trials"] == "8 (8 points × 1 seeds)"
     assert rows["task", "steps of a trial"] == "2 to 16"
     assert rows["task", "parameters"] == "504,704, and a small head"

@@ -157,7 +157,7 @@ def test_a_pretrained_teacher_and_the_text_for_its_student(settings: Settings) -
     assert rows["text"] == "1 file, 0.0 MB as stored"
     assert rows["steps"] == "10 of 8 examples up to 40 tokens"
     assert rows["parameters"].startswith("222,208 in the student, 420,480 in the teacher")
-    assert rows["resources"] == "2 CPU"
+    assert rows["resources"] == "2 CPU, and 1 GPU if available"
     long = {**student, "pretraining": PRETRAIN}
     with pytest.raises(SpecError, match=r"pretraining\.phases\.max_seq_length 128 is longer than the 40 positions"):
         check(settings, student=long)

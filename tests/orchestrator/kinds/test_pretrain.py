@@ -9,9 +9,10 @@ import pytest
 
 from bert_core.errors import ConfigError, TokenizerError
 from bert_core.text.tokenizer_training import train_wordpiece
-from orchestrator.cluster.capacity import Processes
-from orchestrator.errors import RunStoppedError
-from orchestrator.kinds.pretrain import PretrainKind, training_callbacks
+from orchestrator.cluster.capacity import Processes, check_processes
+from orchestrator.errors import ClusterError, RunStoppedError
+from orchestrator.kinds.pretrain import PretrainKind, build_listener, takes_gpus
+from orchestrator.planning.plan import needed_resources
 from orchestrator.registry.recorder import Recorder
 from orchestrator.results import MessageEvent, MetricEvent
 from orchestrator.settings import Settings
@@ -63,7 +64,7 @@ def test_a_plan_of_a_pretraining(settings: Settings) -> None:
         ("parameters", "497,936"),
         ("memory of a worker", "8.0 MB and activations"),
         ("disk", "12.0 MB of checkpoints, and the token store (about the text's size)"),
-        ("resources", "2 CPU"),
+        ("resources", "2 CPU, and 1 GPU if available"),
     ]
 
 
@@ -85,12 +86,44 @@ def test_workers_hold_a_gpu_each_beside_cpus_for_their_data(settings: Settings) 
     assert resources.processes == [Processes(4, {"CPU": 2.0, "GPU": 1.0})]
 
 
+@pytest.mark.parametrize(
+    ("device", "num_gpus", "takes", "said"),
+    [
+        ("auto", 2.0, True, []),
+        ("auto", 3.0, True, []),
+        ("auto", 1.0, False, ["a GPU for each worker, 2 in all, and the cluster has 1"]),
+        ("auto", 0.0, False, []),
+        ("cpu", 2.0, False, []),
+        ("gpu", 1.0, True, []),
+    ],
+)
+def test_a_check_of_room_and_a_run_decide_alike_on_gpus(
+    device: str, num_gpus: float, takes: bool, said: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    spec = PretrainSpec.model_validate({**PRETRAIN, "execution": {"num_workers": 2, "device": device}})
+    have = {"CPU": 8.0, "GPU": num_gpus}
+    with caplog.at_level(logging.INFO):
+        assert takes_gpus(spec, have) is takes
+    assert [line.partition("auto takes ")[2] for line in caplog.messages] == said
+    needed = needed_resources(spec, have)
+    assert needed.total.get("GPU", 0.0) == 2.0 * takes
+    assert needed.processes == [Processes(2, {"CPU": 1.0, "GPU": 1.0} if takes else {"CPU": 1.0})]
+
+
+def test_gpus_that_auto_takes_must_lie_beside_cpus() -> None:
+    """GPUs enough in all, and none of them on the node that has CPUs: Ray would wait for ever."""
+    spec = PretrainSpec.model_validate(PRETRAIN)
+    needed = needed_resources(spec, {"CPU": 2.0, "GPU": 1.0})
+    with pytest.raises(ClusterError, match="with 1 CPU and 1 GPU on one node; the cluster has room for 0"):
+        check_processes(needed.processes, [{"CPU": 2.0}, {"GPU": 1.0}])
+
+
 def test_training_is_recorded_and_shown_as_it_goes(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
     book = Notebook()
-    callbacks = training_callbacks(PretrainSpec.model_validate(PRETRAIN), context_of(settings, book))
+    listener = build_listener(PretrainSpec.model_validate(PRETRAIN), context_of(settings, book))
     events = [MetricEvent(1, "train", {"mlm_loss": 9.0, "tokens_per_s": 7.0}), MessageEvent("diverging", "warning")]
     for event in events:
-        callbacks["on_event"](event)
+        listener.on_event(event)
     assert book.recorded == [("record_events", ("r1", [event])) for event in events]
     assert "mlm" in book.shown[0]
     assert caplog.record_tuples == [("orchestrator.kinds.messages", logging.WARNING, "diverging")]
@@ -100,7 +133,7 @@ def test_a_superseded_pretraining_stops_at_its_next_event(settings: Settings) ->
     book = Notebook()
     context = context_of(settings, book)
     context.superseded.set()
-    callbacks = training_callbacks(PretrainSpec.model_validate(PRETRAIN), context)
+    listener = build_listener(PretrainSpec.model_validate(PRETRAIN), context)
     with pytest.raises(RunStoppedError, match="run r1 was superseded by another attempt"):
-        callbacks["on_event"](MetricEvent(1, "train", {"mlm_loss": 9.0}))
+        listener.on_event(MetricEvent(1, "train", {"mlm_loss": 9.0}))
     assert book.recorded == []

@@ -1,0 +1,210 @@
+"""Ways to train a student, an object each for one spec: on a labeled task, or on a corpus with masked tokens.
+
+`way_of` chooses between them once; what both share stands in `kinds/distill.py`.
+"""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from bert_core.config import BertConfig
+from orchestrator.errors import SpecError
+from orchestrator.finetuning.recipe_checks import check_recipe
+from orchestrator.kinds.base import Fact, Resources, RunContext
+from orchestrator.kinds.facts import estimate_prefix, step_facts, task_facts
+from orchestrator.kinds.messages import comparison_line, log_message
+from orchestrator.kinds.pretrain import (
+    PretrainKind,
+    build_listener,
+    build_request,
+    longest_sequence,
+    pretraining_config,
+)
+from orchestrator.kinds.resolved import Resolved
+from orchestrator.kinds.start_checks import check_layer_pooling, check_positions, check_tokenizer
+from orchestrator.kinds.teachers import check_teacher
+from orchestrator.progress import duration
+from orchestrator.results import DistillResult, Event, MessageEvent, MetricEvent, PretrainResult
+from orchestrator.specs import DistillSpec, PretrainSpec, TaskSpec
+from orchestrator.specs.references import RANDOM
+from orchestrator.specs.task import Head
+from orchestrator.training.batch_order import Schedule
+
+_PRETRAIN = PretrainKind()
+logger = logging.getLogger(__name__)
+
+
+class StudentTraining(ABC):
+    """A way to train a student; its methods answer as those of `Kind` with the same names."""
+
+    @abstractmethod
+    def check(self, inputs: Resolved) -> None:
+        """Refuse data, or a teacher, that cannot be trained with."""
+
+    @abstractmethod
+    def facts(self, inputs: Resolved) -> Iterator[Fact]:
+        """Yield the lines of a plan about the data and the steps."""
+
+    @abstractmethod
+    def resources(self) -> Resources:
+        """Return what the run takes of the cluster."""
+
+    @abstractmethod
+    def start_config(self, inputs: Resolved) -> BertConfig | None:
+        """Return the configuration of a student that takes no layers of its teacher; None if only the run decides."""
+
+    @abstractmethod
+    def run(self, inputs: Resolved, context: RunContext) -> DistillResult | PretrainResult:
+        """Train the student, from where an earlier attempt ended, and compare it with its teacher."""
+
+    def head(self, inputs: Resolved) -> Head | None:
+        """Return the head that student and teacher share; None where they fill masks."""
+        return None
+
+    def input_identity(self, inputs: Resolved) -> list[Any]:
+        """Return the identity of files that only this way reads."""
+        return []
+
+
+@dataclass(frozen=True)
+class OnTask(StudentTraining):
+    """Fine-tuning of a student on a task that its teacher knows."""
+
+    spec: DistillSpec
+    task: TaskSpec
+
+    def check(self, inputs: Resolved) -> None:
+        """Check that the teacher knows the task, and that the recipe fits both models."""
+        task, recipe, teacher = inputs.task(self.task), self.spec.recipe, self.spec.teacher
+        check_positions("recipe.max_seq_length", recipe.max_seq_length, [teacher, recipe.init_from], inputs)
+        if self.spec.num_hidden_layers is None:
+            check_layer_pooling([recipe.layer_pooling], [recipe.init_from], [recipe.size], inputs)
+        check_recipe(recipe, task.head)
+        check_teacher(teacher, task, inputs)
+        task.file("train")
+        for path in self.spec.unlabeled:
+            task.without_labels(path)
+
+    def facts(self, inputs: Resolved) -> Iterator[Fact]:
+        """Yield the task, the texts without labels, and the steps."""
+        task, recipe = inputs.task(self.task), self.spec.recipe
+        yield from task_facts(task)
+        num_unlabeled = sum(len(task.without_labels(path).examples("train")) for path in self.spec.unlabeled)
+        if num_unlabeled:
+            yield "texts without labels", f"{num_unlabeled:,}, which the teacher answers"
+        num_examples = len(task.examples("train")) + num_unlabeled
+        num_steps = Schedule(num_examples, recipe.batch_size, recipe.epochs, 1).num_steps
+        yield "steps", f"{estimate_prefix(task)}{num_steps:,} of {recipe.batch_size:,} examples"
+
+    def resources(self) -> Resources:
+        """Return what the student's process takes."""
+        return Resources.of_one_process(self.spec.execution.cpus, self.spec.execution.gpus)
+
+    def start_config(self, inputs: Resolved) -> BertConfig | None:
+        """Return the configuration of the model that the recipe starts from; random weights have the teacher's ids."""
+        recipe, teacher = self.spec.recipe, inputs.config(self.spec.teacher)
+        if recipe.init_from != RANDOM:
+            return inputs.config(recipe.init_from)
+        if teacher is None:
+            return None
+        return BertConfig.from_size(recipe.size, recipe.family, vocab_size=teacher.vocab_size)
+
+    def run(self, inputs: Resolved, context: RunContext) -> DistillResult:
+        """Fine-tune the student in a process of its own."""
+        from orchestrator.distillation.launch import run_distillation  # Ray is loaded when a run starts
+
+        context.progress.status("the teacher answers the training split")
+        result = run_distillation(
+            self.spec,
+            task=inputs.task(self.task),
+            run_folder=context.run_folder,
+            attempt=context.attempt,
+            storage=context.settings.storage,
+            resolve_name=inputs.folder,
+            on_event=_event_callback(context),
+        )
+        found, metric = result.metrics, result.metric
+        scores = f"the student has {metric} {found[metric]:.4f}, its teacher {found[f'teacher.{metric}']:.4f}"
+        logger.info(f"{result.task}: {scores}; {comparison_line(found)}; after {duration(result.seconds)}")
+        return result
+
+    def head(self, inputs: Resolved) -> Head:
+        """Return the task's head."""
+        return inputs.task(self.task).head
+
+    def input_identity(self, inputs: Resolved) -> list[Any]:
+        """Return the identity of the files of texts without labels."""
+        task = inputs.task(self.task)
+        return [["unlabeled", task.without_labels(path).fingerprint("train")] for path in self.spec.unlabeled]
+
+
+@dataclass(frozen=True)
+class OnCorpus(StudentTraining):
+    """Pretraining of a student that fills masks as its teacher does."""
+
+    spec: DistillSpec
+    pretraining: PretrainSpec
+
+    def check(self, inputs: Resolved) -> None:
+        """Check that the pretraining can run, and that the teacher reads its sequences and its tokens."""
+        _PRETRAIN.check(self.pretraining, inputs)
+        longest = longest_sequence(self.pretraining)
+        check_positions("pretraining.phases.max_seq_length", longest, [self.spec.teacher], inputs)
+        check_tokenizer(self.spec.teacher, self.pretraining.tokenizer, inputs)
+        config = inputs.config(self.spec.teacher)
+        if config is not None and config.causal_attention:
+            raise SpecError(
+                f"teacher {self.spec.teacher} reads from left to right and cannot show a student how to fill masks; "
+                "name one that was pretrained with masks, or give a task in place of pretraining"
+            )
+
+    def facts(self, inputs: Resolved) -> Iterator[Fact]:
+        """Yield the steps and the tokens."""
+        yield from step_facts(self.pretraining)
+
+    def resources(self) -> Resources:
+        """Return what the workers of the pretraining take."""
+        return _PRETRAIN.resources(self.pretraining)
+
+    def start_config(self, inputs: Resolved) -> BertConfig | None:
+        """Return the configuration that the pretraining starts with."""
+        return pretraining_config(self.pretraining, inputs)
+
+    def run(self, inputs: Resolved, context: RunContext) -> PretrainResult:
+        """Pretrain the student beside its teacher."""
+        from orchestrator.distillation.masked_tokens import distill_on_corpus  # Ray is loaded when a run starts
+
+        result = distill_on_corpus(
+            self.spec,
+            build_request(self.pretraining, inputs, context),
+            inputs.folder("teacher", self.spec.teacher),
+            build_listener(self.pretraining, context),
+        )
+        if "agreement" in result.metrics:
+            logger.info(f"the student beside its teacher: {comparison_line(result.metrics)}")
+        return result
+
+
+def way_of(spec: DistillSpec) -> StudentTraining:
+    """The way that a spec asks for."""
+    if spec.pretraining is not None:
+        return OnCorpus(spec, spec.pretraining)
+    assert spec.task is not None, "the spec asks for a task or for pretraining"
+    return OnTask(spec, spec.task)
+
+
+def _event_callback(context: RunContext) -> Callable[[Event], None]:
+    """A callback that records what the student's process reports, and shows its scores."""
+
+    def on_event(event: Event) -> None:
+        context.refuse_if_superseded()
+        context.recorder.record_events(context.run_id, [event])
+        if isinstance(event, MetricEvent) and event.split == "validation":
+            scores = "  ".join(f"{name} {value:.4f}" for name, value in event.values.items())
+            context.progress.status(f"step {event.step:,}  {scores}")
+        elif isinstance(event, MessageEvent):
+            log_message(event)
+
+    return on_event
