@@ -21,7 +21,7 @@ from orchestrator.kinds.pretrain import (
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.start_checks import check_layer_pooling, check_positions, check_tokenizer
 from orchestrator.kinds.teachers import check_teacher
-from orchestrator.models.sizes import count_encoder_parameters
+from orchestrator.models.parameter_counts import count_encoder_parameters
 from orchestrator.progress import duration
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import DistillResult, Event, MessageEvent, MetricEvent, PretrainResult

@@ -10,7 +10,7 @@ from bert_core.heads import BertForPreTraining
 from bert_core.masking import MaskingConfig
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES, TOKEN_OBJECTIVES
 from bert_core.objectives.base import SentenceObjective
-from bert_core.objectives.batches import SegmentConfig
+from bert_core.objectives.packed_batches import SegmentConfig
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_files import TOKENIZER_FILES
 from orchestrator.corpus.shuffle_windows import ShardReader
