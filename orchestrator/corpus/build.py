@@ -20,8 +20,9 @@ from ray.exceptions import RayError
 
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context
+from orchestrator.corpus.document_batches import Bundle, DocumentBatch, plan_bundles, read_batches
+from orchestrator.corpus.document_readers import Document
 from orchestrator.corpus.input_files import InputFile, find_files
-from orchestrator.corpus.readers import Document
 from orchestrator.corpus.shard_tokenization import write_documents
 from orchestrator.corpus.store_folder import store_folder, store_options
 from orchestrator.corpus.token_store import (
@@ -32,7 +33,6 @@ from orchestrator.corpus.token_store import (
     ShardInfo,
     TokenStore,
 )
-from orchestrator.corpus.units import Bundle, DocumentBatch, plan_bundles, read_batches
 from orchestrator.errors import ClusterError, CorpusError
 from orchestrator.results import DatasetResult, FileCount
 from orchestrator.specs import TextSource

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from orchestrator.corpus.document_readers import DocumentReader
 from orchestrator.corpus.input_files import InputFile, find_files
-from orchestrator.corpus.readers import DocumentReader
 from orchestrator.corpus.sentence_splitting import split_sentences
 from orchestrator.errors import CorpusError
 from orchestrator.specs import TextSource

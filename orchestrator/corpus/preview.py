@@ -16,7 +16,7 @@ from bert_core.examples.packing import PackedBatch
 from bert_core.objectives import SENTENCE_OBJECTIVES
 from bert_core.text.segment_layout import SegmentLayout
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.corpus.readers import Document
+from orchestrator.corpus.document_readers import Document
 from orchestrator.corpus.sentence_splitting import split_sentences
 from orchestrator.corpus.stream import ExampleStream, StreamConfig
 

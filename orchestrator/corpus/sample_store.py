@@ -8,11 +8,11 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.corpus.document_batches import plan_bundles, read_batches
 from orchestrator.corpus.input_files import InputFile, find_files
 from orchestrator.corpus.shard_tokenization import write_documents
 from orchestrator.corpus.store_folder import store_folder, store_options
 from orchestrator.corpus.token_store import MANIFEST, Manifest, ShardInfo, TokenStore
-from orchestrator.corpus.units import plan_bundles, read_batches
 from orchestrator.specs import TextSource
 from orchestrator.storage import exists, join
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.corpus.readers import Document
+from orchestrator.corpus.document_readers import Document
 from orchestrator.corpus.sentence_splitting import split_sentences
 from orchestrator.corpus.token_store import STORED_NAMES, ShardInfo, StoreSplit, write_shard
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from bert_core.counter_random import derive_key, permutation
 from bert_core.examples.segments import TokenizedDocuments
-from bert_core.objectives.batches import SegmentConfig, count_examples
+from bert_core.objectives.packed_batches import SegmentConfig, count_examples
 from bert_core.ragged_rows import Int64Array
 from bert_core.text.segment_layout import SegmentLayout
 

@@ -20,7 +20,7 @@ from bert_core.examples.chunks import ExampleRequest
 from bert_core.examples.packing import PackedBatch
 from bert_core.examples.segments import TokenizedDocuments
 from bert_core.masking import MaskingConfig
-from bert_core.objectives.batches import SegmentConfig, build_packed_batch, build_segments, count_examples
+from bert_core.objectives.packed_batches import SegmentConfig, build_packed_batch, build_segments, count_examples
 from bert_core.ragged_rows import Int64Array
 from bert_core.text.segment_layout import SegmentLayout
 from orchestrator.corpus.shuffle_windows import (

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import TRAINERS
+from orchestrator.corpus.document_batches import read_corpus
 from orchestrator.corpus.input_files import find_files
 from orchestrator.corpus.shard_tokenization import is_validation
-from orchestrator.corpus.units import read_corpus
 from orchestrator.errors import CorpusError
 from orchestrator.results import TokenizerResult
 from orchestrator.specs import TokenizerSpec

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from orchestrator.demo.demo_data import DemoData, write_demo_data
-from orchestrator.demo.examples import FILL_MASK_ANSWER, fill_mask_example, next_sentence_example
+from orchestrator.demo.prompts import FILL_MASK_ANSWER, fill_mask_example, next_sentence_example
 from orchestrator.execution.runner import run_spec
 from orchestrator.inference.pretraining_heads import fill_mask, next_sentence
 from orchestrator.progress import duration, show_progress

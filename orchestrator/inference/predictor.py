@@ -6,7 +6,7 @@ from typing import Any, Self
 from orchestrator.finetuning.evaluation import predict_examples
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
 from orchestrator.inference.blocks import LineBlock, PredictedBlock, json_lines, line_blocks
-from orchestrator.inference.requests import parse_request
+from orchestrator.inference.request_lines import parse_request
 from orchestrator.storage import local_copy
 
 

@@ -11,7 +11,7 @@ from orchestrator.kinds.facts import memory_text, size_text
 from orchestrator.kinds.pretrain import PretrainKind
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.students import way_of
-from orchestrator.models.sizes import count_encoder_parameters
+from orchestrator.models.parameter_counts import count_encoder_parameters
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import DistillResult, PretrainResult
 from orchestrator.specs import DistillSpec
@@ -25,7 +25,7 @@ class DistillKind(Kind[DistillSpec, DistillResult | PretrainResult]):
     products = frozenset({Product.TOKENIZER, Product.ENCODER, Product.TASK_MODEL})
 
     def check(self, spec: DistillSpec, inputs: Resolved) -> None:
-        """Check that the teacher knows the task or the tokens, and that the student is smaller and as wide as needed."""
+        """Check that the teacher knows the task or the tokens, and that the student has a fitting depth and width."""
         way = way_of(spec)
         way.check(inputs)
         student, teacher = _student_config(spec, inputs), inputs.config(spec.teacher)

@@ -2,7 +2,7 @@
 
 import logging
 
-from orchestrator.inference.scoring import check_reranks, evaluate
+from orchestrator.inference.task_scores import check_reranks, evaluate
 from orchestrator.kinds.base import Kind, RunContext
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.registry.recorder import Recorder, RunOutcome

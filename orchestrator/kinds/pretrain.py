@@ -13,7 +13,7 @@ from orchestrator.kinds.messages import log_dataset, log_message, report_tokeniz
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.start_checks import check_positions, check_tokenizer
 from orchestrator.models.config import build_config
-from orchestrator.models.sizes import count_pretraining_parameters
+from orchestrator.models.parameter_counts import count_pretraining_parameters
 from orchestrator.pretraining.job import PretrainListener, PretrainRequest
 from orchestrator.pretraining.progress_line import TrainingStatus
 from orchestrator.registry.recorder import Recorder, RunOutcome

@@ -12,7 +12,7 @@ from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
 from orchestrator.kinds.facts import estimate_prefix, memory_text, task_facts
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.start_checks import check_layer_pooling, check_positions
-from orchestrator.models.sizes import count_encoder_parameters, count_lstm_parameters
+from orchestrator.models.parameter_counts import count_encoder_parameters, count_lstm_parameters
 from orchestrator.progress import duration
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.trials import trial_id

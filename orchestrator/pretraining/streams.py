@@ -3,7 +3,7 @@
 from bert_core.masking import MaskingConfig
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES
 from bert_core.objectives.base import SentenceObjective
-from bert_core.objectives.batches import SegmentConfig
+from bert_core.objectives.packed_batches import SegmentConfig
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.corpus.shuffle_windows import ShardReader
 from orchestrator.corpus.stream import ExampleStream, StreamConfig

@@ -21,7 +21,7 @@ from bert_core.errors import CheckpointError, DataError
 from bert_core.text_embedding import TextEmbedder
 from bert_core.vector_index import VectorIndex, build_index, load_index, save_index
 from orchestrator.errors import InputError
-from orchestrator.retrieval.documents import DocumentFile
+from orchestrator.retrieval.document_file import DocumentFile
 from orchestrator.storage import digest_file, exists, local_copy, names_in, write_folder, write_json
 from orchestrator.storage.uris import is_local, local_path
 

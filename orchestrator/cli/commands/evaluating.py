@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.commands.searching import reranking_of, reranking_options
+from orchestrator.cli.commands.searching import RerankingOptions, reranking_options
 from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, overrides_argument, reading_options
 from orchestrator.cli.output import show_record, status_line
 
@@ -38,9 +38,7 @@ def evaluate(
     split: str,
     batch_size: int,
     predictions: str | None,
-    rerank: str | None,
-    relevant_label: str | None,
-    num_candidates: int,
+    reranking: RerankingOptions,
     form: str | None,
     output: str | None,
 ) -> None:
@@ -49,7 +47,7 @@ def evaluate(
     MODEL is a registered name, a run or a folder. TASK is a known task's id with folder=DIR, or a spec file with a
     task; KEY=VALUE sets fields of the task. The score is shown, not recorded: a spec of kind evaluate records it.
     """
-    from orchestrator.inference import scoring
+    from orchestrator.inference import task_scores
     from orchestrator.models.resolve import resolve_model
     from orchestrator.specs.loading import load_task_spec
     from orchestrator.tasks import load_task
@@ -58,14 +56,14 @@ def evaluate(
     check_known(spec)
     settings = current_settings()
     with status_line() as status:
-        result = scoring.evaluate(
+        result = task_scores.evaluate(
             resolve_model(model, settings),
             load_task(spec),
             split,  # type: ignore[arg-type]
             settings.storage,
             batch_size,
             predictions,
-            reranking_of(rerank, relevant_label, num_candidates, settings),
+            reranking.resolve(settings),
             status,
         )
     record = {"model": model, "task": result.task, "split": result.split, "num_examples": result.num_examples}

@@ -2,6 +2,8 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,13 +16,42 @@ if TYPE_CHECKING:
     from orchestrator.retrieval.reranking import Reranking
     from orchestrator.settings import Settings
 
-F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 _SHOWN_CHARACTERS = 100
 
 
-def reranking_options(command: F) -> F:
-    """`--rerank`, `--relevant-label` and `--num-candidates`."""
+@dataclass(frozen=True)
+class RerankingOptions:
+    """Values of `--rerank`, `--relevant-label` and `--num-candidates`."""
+
+    model: str | None
+    relevant_label: str | None
+    num_candidates: int
+
+    def resolve(self, settings: "Settings") -> "Reranking | None":
+        """Turn the options into a `Reranking`; None without --rerank. Raises: InputError for a label without a model; NotFoundError."""
+        from orchestrator.errors import InputError
+        from orchestrator.models.resolve import resolve_model
+
+        if self.model is None:
+            if self.relevant_label is not None:
+                raise InputError("--relevant-label names a label of the model that reranks; give that with --rerank")
+            return None
+        from orchestrator.retrieval.reranking import Reranking
+
+        return Reranking(resolve_model(self.model, settings), self.relevant_label, self.num_candidates)
+
+
+def reranking_options(command: Callable[..., T]) -> Callable[..., T]:
+    """Add the options that ask for a reranker; the command gets them as one value, `reranking`."""
+
+    @wraps(command)
+    def with_reranking(
+        *args: Any, rerank: str | None, relevant_label: str | None, num_candidates: int, **kwargs: Any
+    ) -> T:
+        return command(*args, reranking=RerankingOptions(rerank, relevant_label, num_candidates), **kwargs)
+
     for option in (
         click.option(
             "--num-candidates",
@@ -32,24 +63,8 @@ def reranking_options(command: F) -> F:
         click.option("--relevant-label", metavar="LABEL", help="Of a classifier that reranks: the label that counts."),
         click.option("--rerank", metavar="MODEL", help="Score the first hits again by a model fine-tuned on pairs."),
     ):
-        command = option(command)
-    return command
-
-
-def reranking_of(
-    model: str | None, relevant_label: str | None, num_candidates: int, settings: "Settings"
-) -> "Reranking | None":
-    """Turn the options into a `Reranking`; None without --rerank."""
-    from orchestrator.errors import InputError
-    from orchestrator.models.resolve import resolve_model
-
-    if model is None:
-        if relevant_label is not None:
-            raise InputError("--relevant-label names a label of the model that reranks; give that with --rerank")
-        return None
-    from orchestrator.retrieval.reranking import Reranking
-
-    return Reranking(resolve_model(model, settings), relevant_label, num_candidates)
+        with_reranking = option(with_reranking)
+    return with_reranking
 
 
 @click.command(
@@ -72,9 +87,7 @@ def search(
     index: str | None,
     approximate: bool,
     top_k: int,
-    rerank: str | None,
-    relevant_label: str | None,
-    num_candidates: int,
+    reranking: RerankingOptions,
     form: str | None,
     output: str | None,
 ) -> None:
@@ -95,14 +108,14 @@ def search(
     check_output(output)
     settings = current_settings()
     folder = resolve_model(model, settings)
-    reranking = reranking_of(rerank, relevant_label, num_candidates, settings)
+    reranker = reranking.resolve(settings)
     asked = list(queries) or _queries_of_stdin()
     for number, query in enumerate(asked, start=1):
         if not query.strip():
             raise InputError(f"query {number} is empty; leave it out")
     with (
         status_line() as status,
-        open_searcher(folder, documents, index, reranking, status, "hnsw" if approximate else "exact") as searcher,
+        open_searcher(folder, documents, index, reranker, status, "hnsw" if approximate else "exact") as searcher,
     ):
         left_out = searcher.index.counts["num_empty_documents"]
         if left_out:

@@ -94,8 +94,8 @@ def _refuse_options(names: Sequence[str], reason: str) -> None:
 
 
 def _show_documents(source: "TextSource", tokenizer_name: str | None, form: str | None, output: str | None) -> None:
+    from orchestrator.corpus.document_batches import read_corpus
     from orchestrator.corpus.preview import preview_sentences
-    from orchestrator.corpus.units import read_corpus
     from orchestrator.errors import CorpusError
 
     tokenizer = None if tokenizer_name is None else _load_tokenizer(tokenizer_name)

@@ -160,8 +160,8 @@ def report(
     Pieces per word (fertility), unknown tokens per word, characters per token.
     """
     from bert_core.text.tokenization import Tokenizer
+    from orchestrator.corpus.document_batches import read_corpus
     from orchestrator.corpus.tokenizer_job import tokenizer_report
-    from orchestrator.corpus.units import read_corpus
     from orchestrator.errors import CorpusError
     from orchestrator.storage import local_copy
 

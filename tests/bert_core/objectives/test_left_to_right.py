@@ -16,7 +16,7 @@ from bert_core.heads import BertForPreTraining
 from bert_core.heads.pretraining import PretrainingLabels
 from bert_core.model import BertModel
 from bert_core.objectives import TOKEN_OBJECTIVES
-from bert_core.objectives.batches import build_packed_batch
+from bert_core.objectives.packed_batches import build_packed_batch
 from bert_core.packed_sequences import PackedSequences
 from tests.bert_core.packed_examples import MASKING, SEP
 from tests.bert_core.reference import scattered, small_config

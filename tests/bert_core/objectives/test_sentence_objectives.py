@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_core.objectives import SENTENCE_OBJECTIVES
-from bert_core.objectives.batches import SegmentConfig, count_examples
+from bert_core.objectives.packed_batches import SegmentConfig, count_examples
 from bert_core.text.segment_layout import SegmentLayout
 from tests.bert_core.small_documents import BERT, ROBERTA, all_examples, document_of, documents, sides, times_seen
 

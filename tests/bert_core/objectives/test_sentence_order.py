@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bert_core.examples.segments import TokenizedDocuments
-from bert_core.objectives.batches import SegmentConfig, count_examples
+from bert_core.objectives.packed_batches import SegmentConfig, count_examples
 from tests.bert_core.small_documents import BERT, all_examples, document_of, documents, sides
 
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from orchestrator.corpus.document_batches import plan_bundles, read_batches, read_corpus
 from orchestrator.corpus.input_files import find_files
 from orchestrator.corpus.sampling import mean_copies, num_copies
-from orchestrator.corpus.units import plan_bundles, read_batches, read_corpus
 from orchestrator.specs import TextSource
 
 NUM_DOCUMENTS = {"en": 8000, "de": 2000, "sw": 250}

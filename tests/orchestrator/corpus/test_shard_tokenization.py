@@ -10,7 +10,7 @@ import pytest
 
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
-from orchestrator.corpus.readers import Document
+from orchestrator.corpus.document_readers import Document
 from orchestrator.corpus.shard_tokenization import is_validation, tokenize, write_documents
 from orchestrator.corpus.token_store import Manifest, TokenStore
 from tests.orchestrator.corpus.shards import document_ids

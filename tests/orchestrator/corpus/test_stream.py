@@ -11,7 +11,7 @@ import pytest
 from bert_core.examples.packing import PackedBatch
 from bert_core.examples.segments import TokenizedDocuments
 from bert_core.masking import MaskingConfig
-from bert_core.objectives.batches import SegmentConfig
+from bert_core.objectives.packed_batches import SegmentConfig
 from orchestrator.corpus import shuffle_windows
 from orchestrator.corpus.shuffle_windows import even_windows
 from orchestrator.corpus.stream import ExampleStream, StreamConfig

@@ -11,9 +11,9 @@ import pytest
 from orchestrator.demo import sentences as say
 from orchestrator.demo.demo_data import corpus_text
 from orchestrator.demo.documents import generate_documents, is_for_training
-from orchestrator.demo.examples import FILL_MASK_ANSWER, fill_mask_example, next_sentence_example
 from orchestrator.demo.lexicon import COUNTRIES, TRADES
 from orchestrator.demo.phrasing import Mention, compose, join_sentences
+from orchestrator.demo.prompts import FILL_MASK_ANSWER, fill_mask_example, next_sentence_example
 from orchestrator.demo.world import World, generate_world
 
 

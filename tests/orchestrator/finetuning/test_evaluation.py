@@ -24,7 +24,7 @@ from orchestrator.finetuning.model_folder import (
     record_of,
     save_model_folder,
 )
-from orchestrator.inference.scoring import evaluate
+from orchestrator.inference.task_scores import evaluate
 from orchestrator.models.info import count_parameters
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks import Task, load_task

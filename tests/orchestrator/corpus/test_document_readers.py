@@ -1,6 +1,6 @@
 """Documents from clean and from dirty files, under each policy.
 
-Run alone: pytest tests/orchestrator/corpus/test_readers.py
+Run alone: pytest tests/orchestrator/corpus/test_document_readers.py
 """
 
 import gzip
@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from orchestrator.corpus import readers
+from orchestrator.corpus import document_readers
+from orchestrator.corpus.document_readers import Document, DocumentReader
 from orchestrator.corpus.input_files import find_files
-from orchestrator.corpus.readers import Document, DocumentReader
 from orchestrator.errors import CorpusError
 from orchestrator.specs import TextSource
 
@@ -141,7 +141,7 @@ def test_bad_rows_of_parquet_follow_the_policy(tmp_path: Path) -> None:
 
 
 def test_a_line_over_the_limit_follows_the_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "MAX_RECORD_BYTES", 101)
+    monkeypatch.setattr(document_readers, "MAX_RECORD_BYTES", 101)
     path = write(tmp_path / "a.txt", "A\n\n" + "é" * 1000 + "\n\nB")
     with pytest.raises(CorpusError, match=r"line 3 \(byte 3\) is 2000 bytes long, more than the 101"):
         read(path)
@@ -150,7 +150,7 @@ def test_a_line_over_the_limit_follows_the_policy(tmp_path: Path, monkeypatch: p
 
 
 def test_a_text_without_blank_lines_is_cut_into_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "MAX_RECORD_BYTES", 50)
+    monkeypatch.setattr(document_readers, "MAX_RECORD_BYTES", 50)
     lines = [f"Line number {i}." for i in range(20)]
     texts, bad = read(write(tmp_path / "a.txt", "\n".join(lines)))
     assert len(texts) > 1

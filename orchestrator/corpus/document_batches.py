@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 
+from orchestrator.corpus.document_readers import Document, DocumentReader
 from orchestrator.corpus.input_files import InputFile, find_files
-from orchestrator.corpus.readers import Document, DocumentReader
 from orchestrator.corpus.sampling import num_copies
 from orchestrator.results import FileCount
 from orchestrator.specs import TextSource

@@ -1,6 +1,6 @@
 """Files of documents: lines of text and objects, compressed or not; what is broken is named.
 
-Alone: .venv/bin/pytest tests/orchestrator/retrieval/test_documents.py
+Alone: .venv/bin/pytest tests/orchestrator/retrieval/test_document_file.py
 """
 
 import gzip
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import InputError
-from orchestrator.retrieval.documents import CollectionDocument, DocumentFile
+from orchestrator.retrieval.document_file import CollectionDocument, DocumentFile
 
 
 def test_documents_have_titles_before_texts_and_empty_ones_are_counted(documents: str) -> None:

@@ -1,6 +1,6 @@
 """Bundles and batches: nothing lost, nothing twice, cut by the files and the shard size alone.
 
-Run alone: pytest tests/orchestrator/corpus/test_units.py
+Run alone: pytest tests/orchestrator/corpus/test_document_batches.py
 """
 
 import json
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.corpus import units
+from orchestrator.corpus import document_batches
+from orchestrator.corpus.document_batches import plan_bundles, read_batches
 from orchestrator.corpus.input_files import InputFile, find_files
-from orchestrator.corpus.units import plan_bundles, read_batches
 from orchestrator.specs import TextSource
 
 
@@ -22,7 +22,7 @@ def corpus(folder: Path, documents_per_file: int = 20, num_files: int = 3) -> Te
 
 
 def test_bundles_are_consecutive_files_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(units, "BUNDLE_BYTES", 10)
+    monkeypatch.setattr(document_batches, "BUNDLE_BYTES", 10)
     files = [InputFile(str(i), "text", "", size, "") for i, size in enumerate([4, 4, 4, 30, 0, 1, 10])]
     bundles = plan_bundles(files, TextSource(files=("x",)))
     assert [[file.num_bytes for file in bundle] for bundle in bundles] == [[4, 4], [4], [30], [0, 1], [10]]

@@ -1,6 +1,6 @@
 """Lines that a model is asked about: what each kind of task reads of them, and what its answers look like.
 
-Alone: pytest tests/orchestrator/inference/test_requests.py
+Alone: pytest tests/orchestrator/inference/test_request_lines.py
 """
 
 import json
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import InputError
-from orchestrator.inference.requests import parse_request
+from orchestrator.inference.request_lines import parse_request
 from orchestrator.tasks import TabularColumns, TaskDefinition
 from orchestrator.tasks.tabular_columns import NO_COLUMNS, CategoricalColumn, NumericalColumn
 from orchestrator.tasks.types.classification import ClassificationExample
