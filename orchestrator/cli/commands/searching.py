@@ -30,7 +30,10 @@ class RerankingOptions:
     num_candidates: int
 
     def resolve(self, settings: "Settings") -> "Reranking | None":
-        """Turn the options into a `Reranking`; None without --rerank. Raises: InputError for a label without a model; NotFoundError."""
+        """Turn the options into a `Reranking`; None without --rerank.
+
+        Raises: InputError for a label without a model; NotFoundError.
+        """
         from orchestrator.errors import InputError
         from orchestrator.models.resolve import resolve_model
 
