@@ -30,7 +30,7 @@ from bert_core.packed_sequences import PackedSequences
 from bert_core.vector_index import build_index
 from orchestrator.errors import SpecError
 from orchestrator.specs import RecipeSpec
-from orchestrator.specs.task import EmbeddingObjective
+from orchestrator.specs.task import EmbeddingObjectiveName
 
 CLASSIFIER_FILE = "pair_classifier.safetensors"
 
@@ -47,11 +47,13 @@ class DualEncoder(BertForSentenceEmbedding):
         self, config: BertConfig, seed: int | None = 0, embedding: SentenceEmbeddingConfig | None = None
     ) -> None:
         super().__init__(config, seed, embedding)
-        self.objective: EmbeddingObjective = "cosine"
+        self.objective: EmbeddingObjectiveName = "cosine"
         self.temperature = RecipeSpec().temperature
         self.classifier: PairClassifier | None = None
 
-    def configure(self, objective: EmbeddingObjective, embedding: SentenceEmbeddingConfig, recipe: RecipeSpec) -> None:
+    def configure(
+        self, objective: EmbeddingObjectiveName, embedding: SentenceEmbeddingConfig, recipe: RecipeSpec
+    ) -> None:
         """Set what is trained on, and how tokens are pooled where the recipe says nothing else."""
         self.embedding = replace(
             embedding, pooling=recipe.pooling or embedding.pooling, max_seq_length=recipe.max_seq_length
@@ -62,7 +64,7 @@ class DualEncoder(BertForSentenceEmbedding):
             self.classifier = PairClassifier(hidden_size, num_labels, recipe.seed, self.config.initializer_range)
         self.set_objective(objective)
 
-    def set_objective(self, objective: EmbeddingObjective) -> None:
+    def set_objective(self, objective: EmbeddingObjectiveName) -> None:
         """Set what the vectors are compared by. Raises: SpecError when classes are asked of a model without any."""
         check_classifier(objective, self.classifier is not None)
         self.objective = objective
@@ -121,7 +123,7 @@ class DualEncoder(BertForSentenceEmbedding):
         super().save_pretrained(folder)
 
 
-def check_classifier(objective: EmbeddingObjective, has_classifier: bool) -> None:
+def check_classifier(objective: EmbeddingObjectiveName, has_classifier: bool) -> None:
     """Check that classes are asked of a model with a classifier of pairs. Raises: SpecError."""
     if objective == "classification" and not has_classifier:
         raise SpecError("this model has no classifier of pairs; evaluate one trained with objective classification")

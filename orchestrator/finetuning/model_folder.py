@@ -11,7 +11,7 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.recipe import Context
-from orchestrator.specs.task import EmbeddingObjective, Head
+from orchestrator.specs.task import EmbeddingObjectiveName, Head
 from orchestrator.storage import write_folder
 from orchestrator.tasks import TASK_TYPES, DecodingOptions, FeatureOptions, TabularColumns, TaskDefinition
 from orchestrator.tasks.tabular_columns import NO_COLUMNS
@@ -38,7 +38,7 @@ class FineTuningRecord:
     """Null margin above which "no answer" is predicted; tuned on the validation split (qa)."""
     columns: TabularColumns = NO_COLUMNS
     """Tabular columns, as learned from the training split."""
-    objective: EmbeddingObjective | None = None
+    objective: EmbeddingObjectiveName | None = None
     """Objective that vectors were trained on (embedding)."""
 
     @property

@@ -4,12 +4,12 @@ from collections.abc import Container
 
 from orchestrator.errors import SpecError
 from orchestrator.specs import RecipeSpec
-from orchestrator.specs.task import EmbeddingObjective, Head
+from orchestrator.specs.task import EmbeddingObjectiveName, Head
 from orchestrator.tasks import TASK_TYPES
 
 
 def check_recipe(
-    recipe: RecipeSpec, head: Head, objective: EmbeddingObjective | None = None, axes: Container[str] = ()
+    recipe: RecipeSpec, head: Head, objective: EmbeddingObjectiveName | None = None, axes: Container[str] = ()
 ) -> None:
     """Check that a model can be fine-tuned for a task and that the task has a use for every field that was given.
 

@@ -16,7 +16,7 @@ from orchestrator.search.base import Search
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.problems import rule_of
 from orchestrator.specs.recipe import UNFROZEN_FIELDS
-from orchestrator.specs.task import EmbeddingObjective, Head
+from orchestrator.specs.task import EmbeddingObjectiveName, Head
 from orchestrator.training.batch_order import num_evaluations
 
 
@@ -85,7 +85,7 @@ def plan_trials(spec: SweepSpec, point: Point, point_number: int) -> list[TrialP
     return plans
 
 
-def check_space(spec: SweepSpec, head: Head, objective: EmbeddingObjective | None = None) -> None:
+def check_space(spec: SweepSpec, head: Head, objective: EmbeddingObjectiveName | None = None) -> None:
     """Refuse, before anything runs, a range whose inner values its field cannot take, fields that contradict one
     another somewhere in the space, and fields that do not concern the task's head or objective. Raises: SpecError.
     """

@@ -16,7 +16,7 @@ Head = Literal[
     "embedding",
     "retrieval",
 ]
-EmbeddingObjective = Literal["cosine", "in_batch_negatives", "classification"]
+EmbeddingObjectiveName = Literal["cosine", "in_batch_negatives", "classification"]
 
 
 class TaskSpec(Section):
@@ -54,7 +54,7 @@ class TaskSpec(Section):
         "The column of the label or score: `label`, `tags` in a NER table, or `selected`, the numbers from 0 of the "
         "sentences that matter or true and false for each (sentence_selection), when left out.",
     )
-    objective: EmbeddingObjective | None = identity(
+    objective: EmbeddingObjectiveName | None = identity(
         None,
         "Objective that a pair's vectors are trained on and judged by: the cosine's distance from a score, finding "
         "each text's partner among all those of a batch, or the pair's class (embedding).",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.results import Split
-from orchestrator.specs.task import EmbeddingObjective, Head, TaskSpec
+from orchestrator.specs.task import EmbeddingObjectiveName, Head, TaskSpec
 from orchestrator.tasks.bio_tags import tag_set
 
 _GLUE_FILES: Mapping[Split, tuple[str, ...]] = {
@@ -40,7 +40,7 @@ class KnownTask:
     """Whether a question may have no answer (qa)."""
     gains: Mapping[str, float] = field(default_factory=dict)
     """Gain by the score in the file (retrieval)."""
-    objective: EmbeddingObjective | None = None
+    objective: EmbeddingObjectiveName | None = None
     """Objective that the vectors of a pair are judged by (embedding)."""
     score_range: tuple[float, float] | None = None
     """The least and the greatest score (embedding)."""

@@ -22,7 +22,7 @@ from bert_core.config import BertConfig
 from bert_core.config_fields import ProblemType
 from bert_core.packed_sequences import PackedSequences
 from orchestrator.specs import RecipeSpec
-from orchestrator.specs.task import EmbeddingObjective
+from orchestrator.specs.task import EmbeddingObjectiveName
 from orchestrator.tasks import Features
 from orchestrator.tasks.features import Array, HeadArrays
 
@@ -65,17 +65,19 @@ class HeadTraining(ABC, Generic[M, A]):
         return config.with_labels(labels, self.problem_type)
 
     def configure(
-        self, model: M, objective: EmbeddingObjective | None, recipe: RecipeSpec, init_folder: str | None
+        self, model: M, objective: EmbeddingObjectiveName | None, recipe: RecipeSpec, init_folder: str | None
     ) -> None:
         """Set what a new model is trained on beside its configuration; `init_folder` is where its encoder is from."""
 
-    def follow_teacher(self, student: M, teacher: M, objective: EmbeddingObjective | None, recipe: RecipeSpec) -> None:
+    def follow_teacher(
+        self, student: M, teacher: M, objective: EmbeddingObjectiveName | None, recipe: RecipeSpec
+    ) -> None:
         """Start a student with what decides decoding in its teacher, beside the encoder's layers."""
 
-    def set_objective(self, model: M, objective: EmbeddingObjective | None) -> None:
+    def set_objective(self, model: M, objective: EmbeddingObjectiveName | None) -> None:
         """Set what the outputs of a loaded model are compared by. Raises: SpecError when the model cannot."""
 
-    def check_objective(self, folder: Path, objective: EmbeddingObjective | None) -> None:
+    def check_objective(self, folder: Path, objective: EmbeddingObjectiveName | None) -> None:
         """Check that the model of a folder can be asked for an objective, without loading it. Raises: SpecError."""
 
     def recognizes(self, folder: Path, config: BertConfig, architectures: Sequence[str]) -> bool:

@@ -18,7 +18,7 @@ from bert_core.distillation import vector_loss
 from orchestrator.finetuning.dual_encoder import CLASSIFIER_FILE, DualEncoder, check_classifier
 from orchestrator.finetuning.heads.base import Batch, HeadTraining
 from orchestrator.specs import RecipeSpec
-from orchestrator.specs.task import EmbeddingObjective
+from orchestrator.specs.task import EmbeddingObjectiveName
 from orchestrator.tasks import Features
 from orchestrator.tasks.features import Array
 from orchestrator.tasks.types.embedding import PairArrays
@@ -31,7 +31,7 @@ class EmbeddingHead(HeadTraining[DualEncoder, PairArrays]):
     gives_vectors = True
 
     def configure(
-        self, model: DualEncoder, objective: EmbeddingObjective | None, recipe: RecipeSpec, init_folder: str | None
+        self, model: DualEncoder, objective: EmbeddingObjectiveName | None, recipe: RecipeSpec, init_folder: str | None
     ) -> None:
         """Pool tokens as the recipe says, else as the folder does, and compare by the objective."""
         assert objective is not None, "a task for embeddings has one"
@@ -39,7 +39,7 @@ class EmbeddingHead(HeadTraining[DualEncoder, PairArrays]):
         model.configure(objective, pooling, recipe)
 
     def follow_teacher(
-        self, student: DualEncoder, teacher: DualEncoder, objective: EmbeddingObjective | None, recipe: RecipeSpec
+        self, student: DualEncoder, teacher: DualEncoder, objective: EmbeddingObjectiveName | None, recipe: RecipeSpec
     ) -> None:
         """Pool tokens as the teacher does unless the recipe says otherwise, and compare pairs by its classifier."""
         assert objective is not None, "a task for embeddings has one"
@@ -47,12 +47,12 @@ class EmbeddingHead(HeadTraining[DualEncoder, PairArrays]):
         if student.classifier is not None and teacher.classifier is not None:
             student.classifier.load_state_dict(teacher.classifier.state_dict())
 
-    def set_objective(self, model: DualEncoder, objective: EmbeddingObjective | None) -> None:
+    def set_objective(self, model: DualEncoder, objective: EmbeddingObjectiveName | None) -> None:
         """Compare pairs by an objective; by the model's own when None."""
         if objective is not None:
             model.set_objective(objective)
 
-    def check_objective(self, folder: Path, objective: EmbeddingObjective | None) -> None:
+    def check_objective(self, folder: Path, objective: EmbeddingObjectiveName | None) -> None:
         """Check that classes are asked of a model with a classifier of pairs. Raises: SpecError."""
         if objective is not None:
             check_classifier(objective, (folder / CLASSIFIER_FILE).exists())

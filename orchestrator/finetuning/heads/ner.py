@@ -14,7 +14,7 @@ from bert_core.distillation import soft_target_loss
 from bert_core.heads import BertForTokenClassification
 from orchestrator.finetuning.heads.base import Batch, HeadTraining
 from orchestrator.specs import RecipeSpec
-from orchestrator.specs.task import EmbeddingObjective
+from orchestrator.specs.task import EmbeddingObjectiveName
 from orchestrator.tasks import Features
 from orchestrator.tasks.features import Array
 from orchestrator.tasks.types.ner_windows import NerArrays
@@ -33,7 +33,7 @@ class NerHead(HeadTraining[BertForTokenClassification, NerArrays]):
         self,
         student: BertForTokenClassification,
         teacher: BertForTokenClassification,
-        objective: EmbeddingObjective | None,
+        objective: EmbeddingObjectiveName | None,
         recipe: RecipeSpec,
     ) -> None:
         """Start a CRF with the teacher's transitions.

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError, SpecError
 from orchestrator.results import Split
-from orchestrator.specs.task import EmbeddingObjective, Head, TaskSpec
+from orchestrator.specs.task import EmbeddingObjectiveName, Head, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import FeatureOptions, Features, HeadArrays, Windows
 from orchestrator.tasks.tabular_columns import NO_COLUMNS, TabularColumns
@@ -47,7 +47,7 @@ class TaskDefinition:
     """Name of the score that ranks; higher is better."""
     unanswerable: bool = False
     """Whether a question may have no answer."""
-    objective: EmbeddingObjective | None = None
+    objective: EmbeddingObjectiveName | None = None
     """Objective that the vectors of a pair of texts are judged by (embedding)."""
     columns: TabularColumns = NO_COLUMNS
     """A person's own columns beside the text, and how the model reads them."""
@@ -93,7 +93,7 @@ class TaskType(ABC, Generic[E, P, A]):
     """Whether an example that is longer than a window becomes several windows."""
     usual_max_seq_length: ClassVar[int | None] = None
     """Length for a model folder made elsewhere, which names none; the recipe's default when left out."""
-    usual_objective: ClassVar[EmbeddingObjective | None] = None
+    usual_objective: ClassVar[EmbeddingObjectiveName | None] = None
     """Objective for a model folder made elsewhere, which names none."""
 
     def __eq__(self, other: object) -> bool:
@@ -123,7 +123,7 @@ class TaskType(ABC, Generic[E, P, A]):
         Raises: SpecError, TaskDataError where the spec leads to no file.
         """
 
-    def has_labels(self, objective: EmbeddingObjective | None) -> bool:
+    def has_labels(self, objective: EmbeddingObjectiveName | None) -> bool:
         """Whether the model's outputs stand for labels, which are listed in the spec or found in the training split."""
         return False
 
@@ -140,7 +140,7 @@ class TaskType(ABC, Generic[E, P, A]):
         """Whether some question has no answer; reads examples only where the type has questions."""
         return False
 
-    def refused_recipe_fields(self, objective: EmbeddingObjective | None) -> Mapping[str, str]:
+    def refused_recipe_fields(self, objective: EmbeddingObjectiveName | None) -> Mapping[str, str]:
         """Recipe fields of every type that this one, or an objective of it, has no use for, each with the reason."""
         return {}
 
@@ -171,7 +171,7 @@ class TaskType(ABC, Generic[E, P, A]):
         Raises: DataError when the outputs do not fit the features.
         """
 
-    def default_metric(self, objective: EmbeddingObjective | None) -> str:
+    def default_metric(self, objective: EmbeddingObjectiveName | None) -> str:
         """Name of the score that ranks a task of one's own."""
         return self.metrics[0]
 

@@ -13,7 +13,7 @@ import numpy as np
 from bert_core.constants import IGNORE_INDEX
 from bert_core.metrics import binary_metrics, classification_metrics, glue_metric_names, glue_metrics
 from orchestrator.errors import InputError
-from orchestrator.specs.task import EmbeddingObjective, TaskSpec
+from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import Array, Features
 from orchestrator.tasks.tabular_columns import label_text
@@ -76,7 +76,7 @@ class Classification(TextType[ClassificationExample, ClassPrediction]):
         classes = None if labels is None else {label: label for label in labels}
         return ClassificationTable(**table_columns(spec), classes=classes)
 
-    def has_labels(self, objective: EmbeddingObjective | None) -> bool:
+    def has_labels(self, objective: EmbeddingObjectiveName | None) -> bool:
         """True: outputs stand for classes."""
         return True
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError, SpecError
-from orchestrator.specs.task import EmbeddingObjective, TaskSpec
+from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import PER_EXAMPLE, Array, FeatureOptions, Features, HeadArrays, Windows
 from orchestrator.tasks.text_examples import TextExample
@@ -71,7 +71,7 @@ def _number_texts(task: TaskDefinition, examples: Sequence[Any], windows: TextWi
 
 
 _REGRESSION, _CLASSIFICATION, _RETRIEVAL = Regression(), Classification(), Retrieval()
-_JUDGMENTS: Mapping[EmbeddingObjective, _Judgment] = MappingProxyType(
+_JUDGMENTS: Mapping[EmbeddingObjectiveName, _Judgment] = MappingProxyType(
     {
         "cosine": _Judgment(_REGRESSION, _read_scores, lambda task, some, _: _REGRESSION.label_array(task, some)),
         "in_batch_negatives": _Judgment(_RETRIEVAL, lambda spec, labels: MatchTable(spec.text_columns), _number_texts),
@@ -116,7 +116,7 @@ class Embedding(TaskType[TextExample, Any, PairArrays]):
         """A table of pairs, with a score, a class or neither."""
         return _judgment(spec.objective).reader(spec, labels)
 
-    def has_labels(self, objective: EmbeddingObjective | None) -> bool:
+    def has_labels(self, objective: EmbeddingObjectiveName | None) -> bool:
         """Whether pairs have classes."""
         return _judgment(objective).judge.has_labels(None)
 
@@ -124,7 +124,7 @@ class Embedding(TaskType[TextExample, Any, PairArrays]):
         """The classes that occur, sorted."""
         return _CLASSIFICATION.find_labels(examples)
 
-    def refused_recipe_fields(self, objective: EmbeddingObjective | None) -> Mapping[str, str]:
+    def refused_recipe_fields(self, objective: EmbeddingObjectiveName | None) -> Mapping[str, str]:
         """Fields of a head above the encoder, with the reason; the temperature, where no partners are found."""
         refused = dict.fromkeys(("freeze_encoder", "unfreeze_every_epochs", "layer_pooling"), _NO_HEAD)
         if objective not in (None, "in_batch_negatives"):
@@ -159,7 +159,7 @@ class Embedding(TaskType[TextExample, Any, PairArrays]):
         """Predictions of the type that judges the objective."""
         return _judgment(task.objective).judge.decode(task, features, examples, outputs, options)
 
-    def default_metric(self, objective: EmbeddingObjective | None) -> str:
+    def default_metric(self, objective: EmbeddingObjectiveName | None) -> str:
         """Spearman's correlation for cosines, of which only the order counts; else the judging type's own."""
         return "spearman" if objective == "cosine" else _judgment(objective).judge.default_metric(None)
 
@@ -206,6 +206,6 @@ class Embedding(TaskType[TextExample, Any, PairArrays]):
         return _judgment(task.objective).judge.answer(task, prediction)
 
 
-def _judgment(objective: EmbeddingObjective | None) -> _Judgment:
+def _judgment(objective: EmbeddingObjectiveName | None) -> _Judgment:
     assert objective is not None, "a task for embeddings has an objective: check_spec asks for it"
     return _JUDGMENTS[objective]

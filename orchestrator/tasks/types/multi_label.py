@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from bert_core.metrics import multi_label_metrics
-from orchestrator.specs.task import EmbeddingObjective, TaskSpec
+from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import Array, Features
 from orchestrator.tasks.tabular_columns import label_text
@@ -92,7 +92,7 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction]):
         """A table with a column of lists of labels."""
         return MultiLabelTable(**table_columns(spec), labels=labels, separator=spec.label_separator)
 
-    def has_labels(self, objective: EmbeddingObjective | None) -> bool:
+    def has_labels(self, objective: EmbeddingObjectiveName | None) -> bool:
         """True: each output stands for a label."""
         return True
 

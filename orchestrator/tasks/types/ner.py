@@ -12,7 +12,7 @@ import numpy as np
 from bert_core.metrics import ner_f1, ner_f1_by_type
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
-from orchestrator.specs.task import EmbeddingObjective, TaskSpec
+from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
 from orchestrator.tasks.bio_tags import complete_tag_set, is_bio
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import FeatureOptions, Features, Windows
@@ -55,7 +55,7 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays]):
             return NerTable(tokens, spec.label_column or "tags", labels)
         return ConllReader(labels)
 
-    def has_labels(self, objective: EmbeddingObjective | None) -> bool:
+    def has_labels(self, objective: EmbeddingObjectiveName | None) -> bool:
         """True: outputs stand for tags."""
         return True
 

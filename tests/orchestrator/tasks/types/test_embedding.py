@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.specs.task import EmbeddingObjective
+from orchestrator.specs.task import EmbeddingObjectiveName
 from orchestrator.tasks import TASK_TYPES, decode
 from orchestrator.tasks.types.classification import ClassificationExample, ClassPrediction
 from orchestrator.tasks.types.pair_tables import MatchExample
@@ -20,7 +20,7 @@ from tests.orchestrator.tasks.definitions import define, features_of
     ("objective", "labels", "metric"),
     [("cosine", False, "spearman"), ("in_batch_negatives", False, "ndcg_at_10"), ("classification", True, "accuracy")],
 )
-def test_labels_and_metric_follow_the_objective(objective: EmbeddingObjective, labels: bool, metric: str) -> None:
+def test_labels_and_metric_follow_the_objective(objective: EmbeddingObjectiveName, labels: bool, metric: str) -> None:
     embedding = TASK_TYPES["embedding"]
     assert embedding.has_labels(objective) == labels
     assert embedding.default_metric(objective) == metric
