@@ -51,6 +51,7 @@ class Retrieval(TaskType[JudgedQuery, RankingPrediction, HeadArrays]):
     arrays_type = HeadArrays
     spec_fields = frozenset()
     reason_not_learned = "a retrieval task is evaluated, not learnt; learn pairs with head: embedding"
+    is_searched = True
 
     def find_files(self, spec: TaskSpec) -> Mapping[Split, str]:
         """The files of judgments that the spec names or that its folder has."""

@@ -304,4 +304,5 @@ def test_retrieval_is_searched_and_not_learned(tokenizer: Tokenizer) -> None:
         retrieval.windows(task, [QueryExample("q", "cats", {})], tokenizer, OPTIONS)
     with pytest.raises(InputError, match="ask it with `embed` or `search`"):
         retrieval.example_of(task, Request({"text": "x"}, 1, "retrieval", ()))
+    assert [head for head, task_type in TASK_TYPES.items() if task_type.is_searched] == ["retrieval"]
     assert retrieval.agreement([RankingPrediction(("a", "b"))], [RankingPrediction(("b", "a"))]) == 0.0
