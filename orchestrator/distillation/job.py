@@ -87,8 +87,8 @@ def distill(job: DistillJob, report: Callable[[Sequence[Event]], None]) -> Disti
         task,
         validation,
         "validation",
-        recipe.max_answer_length,
-        null_threshold=teacher.record.null_threshold,
+        teacher.record.options.with_recipe(recipe),
+        calibrates=False,
     )
     loss = DistillationLoss(teacher.model, seen, spec.objective, recipe.precision, train.num_examples)
     data = (train, validation, *(features for features, _ in unlabeled))

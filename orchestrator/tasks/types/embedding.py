@@ -14,10 +14,11 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError, SpecError
 from orchestrator.specs.task import Objective, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.features import PER_EXAMPLE, Array, FeatureOptions, Features, HeadArrays, Windows
+from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays, Windows
+from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.text_examples import TextExample
 from orchestrator.tasks.text_windows import build_text_windows
-from orchestrator.tasks.types.base import DecodingOptions, Outputs, TaskDefinition, TaskType
+from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
 from orchestrator.tasks.types.classification import Classification
 from orchestrator.tasks.types.embedding_objectives import EMBEDDING_OBJECTIVES
 from orchestrator.tasks.types.embedding_objectives.base import EmbeddingObjective
@@ -41,13 +42,14 @@ class PairArrays(HeadArrays):
 _CLASSIFICATION = Classification()
 
 
-class Embedding(TaskType[TextExample, Any, PairArrays]):
+class Embedding(TaskType[TextExample, Any, PairArrays, TaskOptions]):
     """Vectors of texts, compared in pairs."""
 
     head = "embedding"
     metrics = ()
     purpose = "vectors of texts"
     arrays_type = PairArrays
+    options_type = TaskOptions
     spec_fields = frozenset({"text_columns", "label_column", "labels", "objective", "score_range"})
     recipe_fields = frozenset({"pooling"}).union(*(some.recipe_fields for some in EMBEDDING_OBJECTIVES.values()))
     request_keys = ("text", "text_pair")
@@ -88,7 +90,7 @@ class Embedding(TaskType[TextExample, Any, PairArrays]):
         return refused
 
     def windows(
-        self, task: TaskDefinition, examples: Sequence[TextExample], tokenizer: Tokenizer, options: FeatureOptions
+        self, task: TaskDefinition, examples: Sequence[TextExample], tokenizer: Tokenizer, options: TaskOptions
     ) -> Windows[PairArrays]:
         """Two windows for each example, one for each of its texts."""
         texts = [(text, None) for example in examples for text in (example.text, example.text_pair or "")]
@@ -108,7 +110,7 @@ class Embedding(TaskType[TextExample, Any, PairArrays]):
         features: Features[Any],
         examples: Sequence[TextExample],
         outputs: Outputs,
-        options: DecodingOptions,
+        options: TaskOptions,
     ) -> list[Any]:
         """Predictions of the type that judges the objective."""
         return _objective(task.objective).judge.decode(task, features, examples, outputs, options)
