@@ -50,7 +50,8 @@ class FineTuningRecord:
     def to_dict(self) -> dict[str, Any]:
         """The record in JSON values, the options beside what else there is."""
         values = asdict(self)
-        return values | values.pop("options")
+        options: dict[str, Any] = values.pop("options")
+        return values | options
 
 
 def record_of(task: TaskDefinition, options: TaskOptions) -> FineTuningRecord:
