@@ -78,8 +78,8 @@ def distill(job: DistillJob, report: Callable[[Sequence[Event]], None]) -> Disti
         task,
         validation,
         "validation",
-        job.spec.recipe.max_answer_length,
-        null_threshold=teacher.record.null_threshold,
+        teacher.record.options.with_recipe(job.spec.recipe),
+        calibrates=False,
     )
     best, predictions_path = _train(job, pair, report)
     own = best.evaluation.scored

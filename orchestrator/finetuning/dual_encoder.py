@@ -1,6 +1,6 @@
 """Sentence embeddings in training: an encoder for both texts of a pair, and what compares their vectors.
 
-Shapes: B pairs, N pairs of a split, H hidden, C classes, K candidates.
+Shapes: B pairs of a batch, N pairs of a split, H hidden.
 """
 
 from dataclasses import replace
@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -18,23 +17,16 @@ from torch import Tensor
 from bert_core.checkpoints.atomic_files import atomic_write
 from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig
 from bert_core.config import BertConfig
-from bert_core.embedding_losses import (
-    PairClassifier,
-    cosine_regression_loss,
-    find_positives,
-    in_batch_negatives_loss,
-)
+from bert_core.embedding_losses import PairClassifier
 from bert_core.errors import CheckpointError
 from bert_core.heads import BertForSentenceEmbedding
 from bert_core.packed_sequences import PackedSequences
-from bert_core.vector_index import build_index
 from orchestrator.errors import SpecError
+from orchestrator.finetuning.embedding_objectives import EMBEDDING_LOSSES
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
 
 CLASSIFIER_FILE = "pair_classifier.safetensors"
-
-_NUM_CANDIDATES = 100
 
 
 class DualEncoder(BertForSentenceEmbedding):
@@ -59,7 +51,7 @@ class DualEncoder(BertForSentenceEmbedding):
             embedding, pooling=recipe.pooling or embedding.pooling, max_seq_length=recipe.max_seq_length
         )
         self.temperature = recipe.temperature
-        if objective == "classification":
+        if EMBEDDING_LOSSES[objective].needs_classifier:
             hidden_size, num_labels = self.config.hidden_size, self.config.num_labels
             self.classifier = PairClassifier(hidden_size, num_labels, recipe.seed, self.config.initializer_range)
         self.set_objective(objective)
@@ -75,32 +67,13 @@ class DualEncoder(BertForSentenceEmbedding):
 
     def compute_loss(self, embeddings: Tensor, targets: Tensor) -> Tensor:
         """The objective's loss: (2B, H), (B,) → scalar; the targets of partners are their texts' numbers, (B, 2)."""
-        first, second = embeddings[0::2], embeddings[1::2]
-        if self.objective == "cosine":
-            return cosine_regression_loss(first, second, targets)
-        if self.objective == "in_batch_negatives":
-            return in_batch_negatives_loss(
-                first, second, self.temperature, is_positive=find_positives(*targets.unbind(1))
-            )
-        assert self.classifier is not None, "set_objective has seen to it"
-        return self.classifier.loss(first, second, targets)
+        return EMBEDDING_LOSSES[self.objective].loss(self, embeddings[0::2], embeddings[1::2], targets)
 
     @torch.inference_mode()
     def score_pairs(self, embeddings: NDArray[np.float32]) -> NDArray[Any]:
-        """Predict a split's pairs from vectors (2N, H): cosines (N,), logits (N, C), or nearest pairs (N, K).
-
-        The K nearest pairs of a first text are those whose second texts lie nearest to it, as row numbers.
-        """
-        first, second = embeddings[0::2], embeddings[1::2]
-        if self.objective == "in_batch_negatives":
-            index = build_index([str(row) for row in range(len(second))], second)
-            return np.array([[int(hit.id) for hit in hits] for hits in index.search(first, _NUM_CANDIDATES)])
-        device = next(self.parameters()).device
-        u, v = torch.from_numpy(first).to(device), torch.from_numpy(second).to(device)
-        if self.objective == "cosine":
-            return F.cosine_similarity(u, v, dim=-1).cpu().numpy()
-        assert self.classifier is not None, "set_objective has seen to it"
-        return self.classifier(u, v).cpu().numpy()  # type: ignore[no-any-return]
+        """Predict a split's pairs from vectors (2N, H), in the form that the objective's judge decodes: (N, …)."""
+        vectors = torch.from_numpy(embeddings).to(next(self.parameters()).device)
+        return EMBEDDING_LOSSES[self.objective].outputs(self, vectors[0::2], vectors[1::2])
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, *arguments: Any, **options: Any) -> Self:
@@ -125,5 +98,5 @@ class DualEncoder(BertForSentenceEmbedding):
 
 def check_classifier(objective: EmbeddingObjectiveName, has_classifier: bool) -> None:
     """Check that classes are asked of a model with a classifier of pairs. Raises: SpecError."""
-    if objective == "classification" and not has_classifier:
-        raise SpecError("this model has no classifier of pairs; evaluate one trained with objective classification")
+    if EMBEDDING_LOSSES[objective].needs_classifier and not has_classifier:
+        raise SpecError(f"this model has no classifier of pairs; evaluate one trained with objective {objective}")

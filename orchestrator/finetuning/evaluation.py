@@ -13,7 +13,8 @@ from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
 from orchestrator.results import Split
 from orchestrator.specs.network import Precision
 from orchestrator.storage import local_copy
-from orchestrator.tasks import DecodingOptions, Features, Task, build_features, decode, prepare_features, score
+from orchestrator.tasks import Features, Task, build_features, decode, prepare_features, score
+from orchestrator.tasks.options import TaskOptions
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,8 @@ class ScoredSplit:
     metrics: Mapping[str, float]
     predictions: Sequence[Any]
     """One of the task type's own class for each example."""
-    null_threshold: float = 0.0
-    """Null margin above which "no answer" is predicted, where questions may be unanswerable."""
+    options: TaskOptions
+    """Options that the predictions were decoded with."""
 
 
 def score_model(
@@ -32,18 +33,21 @@ def score_model(
     task: Task,
     features: Features[Any],
     split: Split,
-    max_answer_length: int,
+    options: TaskOptions,
     precision: Precision = "fp32",
     batch_size: int = 64,
-    null_threshold: float | None = None,
+    calibrates: bool = True,
 ) -> ScoredSplit:
-    """Predict and score a split. Where questions may be unanswerable and no threshold is given, it is tuned here."""
+    """Predict and score a split.
+
+    Args:
+        calibrates: whether what the type can calibrate is set to what scores best here, or left as the options say.
+    """
     outputs, examples = compute_outputs(model, features, precision, batch_size), task.examples(split)
-    predictions = decode(task, features, examples, outputs, DecodingOptions(max_answer_length))
-    if null_threshold is None:
-        null_threshold = task.type.tune_null_threshold(task, examples, predictions)
-    predictions = task.type.with_null_threshold(task, predictions, null_threshold)
-    return ScoredSplit(score(task, split, predictions), predictions, null_threshold)
+    predictions = decode(task, features, examples, outputs, options)
+    if calibrates:
+        options, predictions = task.type.calibrate(task, options, examples, predictions)
+    return ScoredSplit(score(task, split, predictions), predictions, options)
 
 
 def compute_outputs(model: HeadModel, features: Features[Any], precision: Precision, batch_size: int) -> NDArray[Any]:
@@ -70,18 +74,18 @@ def evaluate_model(folder: str, task: Task, split: Split, batch_size: int, cache
     record = fine_tuned.record
     as_model = with_labels_of(fine_tuned, task, folder)
     HEADS[task.head].set_objective(fine_tuned.model, task.objective)
-    features = prepare_features(as_model, split, fine_tuned.tokenizer, record.feature_options, cache)
+    features = prepare_features(as_model, split, fine_tuned.tokenizer, record.options, cache)
     outputs = compute_outputs(fine_tuned.model, features, "fp32", batch_size)
-    predictions = decode(as_model, features, as_model.examples(split), outputs, record.decoding_options)
+    predictions = decode(as_model, features, as_model.examples(split), outputs, record.options)
     return EvaluatedSplit(score(task, split, predictions), predictions, as_model)
 
 
 def predict_examples(fine_tuned: FineTunedModel, examples: Sequence[Any], batch_size: int = 64) -> list[Any]:
     """Predictions for examples of the model's task type that belong to no split, labeled or not."""
     record, task = fine_tuned.record, fine_tuned.task()
-    features = build_features(task, examples, fine_tuned.tokenizer, record.feature_options)
+    features = build_features(task, examples, fine_tuned.tokenizer, record.options)
     outputs = compute_outputs(fine_tuned.model, features, "fp32", batch_size)
-    return decode(task, features, examples, outputs, record.decoding_options)
+    return decode(task, features, examples, outputs, record.options)
 
 
 def with_labels_of(fine_tuned: FineTunedModel, task: Task, folder: str) -> Task:

@@ -1,19 +1,20 @@
 """A fine-tuned model's folder: Hugging Face's layout, its tokenizer, and how text becomes its input and its answers."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any, Self
 
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.specs import RecipeSpec
-from orchestrator.specs.recipe import Context
 from orchestrator.specs.task import EmbeddingObjectiveName, Head
 from orchestrator.storage import write_folder
-from orchestrator.tasks import TASK_TYPES, DecodingOptions, FeatureOptions, TabularColumns, TaskDefinition
+from orchestrator.tasks import TASK_TYPES, TabularColumns, TaskDefinition
+from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.tabular_columns import NO_COLUMNS
 
 RECORD_FILE = "fine_tuning.json"
@@ -26,45 +27,41 @@ class FineTuningRecord:
     task: str
     head: Head
     metric: str
-    max_seq_length: int
-    doc_stride: int
-    max_query_length: int
-    max_answer_length: int
-    context: Context = "sentence"
-    """Text in a window beside the sentence: none, or its document (ner)."""
+    options: TaskOptions
+    """The options of its task's type"""
     unanswerable: bool = False
-    """Whether the model may say that a passage holds no answer (qa)."""
-    null_threshold: float = 0.0
-    """Null margin above which "no answer" is predicted; tuned on the validation split (qa)."""
+    """Whether the model may say that a passage holds no answer (qa)"""
     columns: TabularColumns = NO_COLUMNS
     """Tabular columns, as learned from the training split."""
     objective: EmbeddingObjectiveName | None = None
     """Objective that vectors were trained on (embedding)."""
 
-    @property
-    def feature_options(self) -> FeatureOptions:
-        """The options that texts become windows with."""
-        return FeatureOptions(self.max_seq_length, self.doc_stride, self.max_query_length, self.context)
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """The record of a folder's file. Raises: AttributeError, KeyError, TypeError, ValueError for other values."""
+        options_type = TASK_TYPES[values["head"]].options_type
+        options = options_type(**{name: values[name] for name in _option_names(options_type) if name in values})
+        columns = TabularColumns.from_dict(values.get("columns", asdict(NO_COLUMNS)))
+        # A file of an earlier version has the options of all types.
+        left_out = {"columns"}.union(*(_option_names(some.options_type) for some in TASK_TYPES.values()))
+        others = {name: value for name, value in values.items() if name not in left_out}
+        return cls(**others, options=options, columns=columns)
 
-    @property
-    def decoding_options(self) -> DecodingOptions:
-        """The options that predictions are decoded with."""
-        return DecodingOptions(self.max_answer_length, self.null_threshold)
+    def to_dict(self) -> dict[str, Any]:
+        """The record in JSON values, the options beside what else there is."""
+        values = asdict(self)
+        options: dict[str, Any] = values.pop("options")
+        return values | options
 
 
-def record_of(task: TaskDefinition, recipe: RecipeSpec, null_threshold: float) -> FineTuningRecord:
+def record_of(task: TaskDefinition, options: TaskOptions) -> FineTuningRecord:
     """The record of a trial's model."""
     return FineTuningRecord(
         task=task.id,
         head=task.head,
         metric=task.metric,
-        max_seq_length=recipe.max_seq_length,
-        doc_stride=recipe.doc_stride,
-        max_query_length=recipe.max_query_length,
-        max_answer_length=recipe.max_answer_length,
-        context=recipe.context,
+        options=options,
         unanswerable=task.unanswerable,
-        null_threshold=null_threshold,
         columns=task.columns,
         objective=task.objective,
     )
@@ -102,7 +99,7 @@ def save_model_folder(model: HeadModel, tokenizer: Tokenizer, record: FineTuning
     """Write a model folder on the storage, its manifest last; transformers loads it."""
     with write_folder(folder) as local:
         tokenizer.save(local)
-        (local / RECORD_FILE).write_text(json.dumps(asdict(record), indent=2) + "\n", encoding="utf-8")
+        (local / RECORD_FILE).write_text(json.dumps(record.to_dict(), indent=2) + "\n", encoding="utf-8")
         model.save_pretrained(local)
 
 
@@ -130,9 +127,7 @@ def read_record(folder: Path, config: BertConfig) -> FineTuningRecord:
     if not path.exists():
         return _guess_record(folder, config)
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        columns = TabularColumns.from_dict(values.pop("columns", asdict(NO_COLUMNS)))
-        return FineTuningRecord(**values, columns=columns)
+        return FineTuningRecord.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except (AttributeError, KeyError, ValueError, TypeError) as error:
         raise CheckpointError(f"{path} is cut short or altered ({error}); fetch or train the model again") from None
 
@@ -148,13 +143,15 @@ def _guess_record(folder: Path, config: BertConfig) -> FineTuningRecord:
             "fine-tune it first: a sweep with init_from"
         )
     usual, task_type = RecipeSpec(), TASK_TYPES[head]
+    max_seq_length = min(task_type.usual_max_seq_length or usual.max_seq_length, config.max_seq_length)
     return FineTuningRecord(
         task="",
         head=head,
         metric="",
-        max_seq_length=min(task_type.usual_max_seq_length or usual.max_seq_length, config.max_seq_length),
-        doc_stride=usual.doc_stride,
-        max_query_length=usual.max_query_length,
-        max_answer_length=usual.max_answer_length,
+        options=replace(task_type.options_type.of_recipe(usual), max_seq_length=max_seq_length),
         objective=task_type.usual_objective,
     )
+
+
+def _option_names(options_type: type[TaskOptions]) -> set[str]:
+    return {part.name for part in fields(options_type)}

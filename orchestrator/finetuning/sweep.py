@@ -9,7 +9,7 @@ Files, in the run's folder:
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -149,7 +149,7 @@ def _prepare_data(
     if "test" in task.files:
         task.read("test")  # what is wrong with it shows now, not after the trials
     features: dict[Split, Features[Any]] = {}
-    for recipe in _listed_recipes(spec):
+    for recipe in _listed_recipes(spec, task.type.options_type.window_fields()):
         is_random = recipe.init_from == RANDOM
         folder = local_copy(folders[str(recipe.tokenizer) if is_random else recipe.init_from])
         config = None if is_random else BertConfig.from_pretrained(folder)
@@ -168,9 +168,9 @@ def _prepare_data(
     return result
 
 
-def _listed_recipes(spec: SweepSpec) -> Iterator[RecipeSpec]:
+def _listed_recipes(spec: SweepSpec, window_fields: Sequence[str]) -> Iterator[RecipeSpec]:
     """One recipe for each combination of what decides the features; a range stands as its lower end."""
-    names = ("init_from", "tokenizer", "max_seq_length", "doc_stride", "max_query_length", "context")
+    names = ("init_from", "tokenizer", *window_fields)
     values = [listed_values(spec, name) or (spec.axes[name].value_at(0.0),) for name in names]
     for combination in product(*values):
         yield spec.recipe.model_copy(update=dict(zip(names, combination, strict=True)))

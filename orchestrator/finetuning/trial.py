@@ -28,7 +28,7 @@ from orchestrator.run_states import RunState
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import join, local_copy
-from orchestrator.tasks import FeatureOptions, Features, Task, prediction_rows, prepare_features, write_prediction_rows
+from orchestrator.tasks import Features, Task, prediction_rows, prepare_features, write_prediction_rows
 
 Report = Callable[[Sequence[MetricEvent], float | None, int], None]
 """Function that is told of each evaluation: its events, the best score so far, its number.
@@ -150,17 +150,17 @@ def train_and_save(
     """
     steps_per_epoch = -(-len(train.group_lengths) // recipe.batch_size)
 
+    options = task.type.options_type.of_recipe(recipe)
+
     def evaluate() -> tuple[float, ScoredSplit]:
-        scored = score_model(model, task, validation, "validation", recipe.max_answer_length, recipe.precision)
+        scored = score_model(model, task, validation, "validation", options, recipe.precision)
         return scored.metrics[task.metric], scored
 
     def on_evaluation(evaluation: Evaluation[ScoredSplit], best_score: float) -> None:
         report(_events(evaluation, steps_per_epoch), None if evaluation.is_last else best_score, evaluation.number)
 
     best = fine_tune(model, train, recipe, evaluate, on_evaluation, loss, checkpoint)
-    save_model_folder(
-        model.cpu(), tokenizer, record_of(task, recipe, best.evaluation.scored.null_threshold), join(folder, "model")
-    )
+    save_model_folder(model.cpu(), tokenizer, record_of(task, best.evaluation.scored.options), join(folder, "model"))
     predictions_path = join(folder, "predictions.jsonl")
     rows = prediction_rows(task, "validation", best.evaluation.scored.predictions)
     write_prediction_rows(predictions_path, rows)
@@ -181,9 +181,10 @@ def _events(evaluation: Evaluation[ScoredSplit], steps_per_epoch: int) -> tuple[
 
 
 def _features(job: TrialJob, task: Task, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer) -> Features[Any]:
+    options = task.type.options_type.of_recipe(recipe)
     return _cached(
         job,
-        ("features", split, tokenizer.fingerprint, FeatureOptions.of_recipe(recipe)),
+        ("features", split, tokenizer.fingerprint, *options.window_values().values()),
         lambda: prepare_trial_features(task, split, recipe, tokenizer, job.cache),
     )
 
@@ -192,7 +193,7 @@ def prepare_trial_features(
     task: Task, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer, cache: str
 ) -> Features[Any]:
     """A split's features as a recipe wants them, from the cache where they are there."""
-    return prepare_features(task, split, tokenizer, FeatureOptions.of_recipe(recipe), cache)
+    return prepare_features(task, split, tokenizer, task.type.options_type.of_recipe(recipe), cache)
 
 
 def _local(job: TrialJob, folder: str) -> Path:

@@ -6,7 +6,6 @@ from typing import Any
 from orchestrator.errors import InputError
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.results import EvaluationResult, Split
-from orchestrator.retrieval.collections import is_searched
 from orchestrator.retrieval.reranking import Reranking
 from orchestrator.retrieval.searching import INDEXES, rank_queries
 from orchestrator.storage import join
@@ -34,7 +33,7 @@ def evaluate(
         check_reranks(task)
     found: Sequence[Any]
     counts: dict[str, int] = {}
-    if is_searched(task):
+    if task.type.is_searched:
         kept = join(storage, INDEXES)
         found, counts = rank_queries(folder, task, split, reranking, on_progress, kept)
         metrics = score(task, split, found)
@@ -47,5 +46,5 @@ def evaluate(
 
 def check_reranks(task: Task) -> None:
     """Check that a task has hits that a reranker can score. Raises: InputError."""
-    if not is_searched(task):
+    if not task.type.is_searched:
         raise InputError(f"task {task.id} is no retrieval: it has no hits to score again; leave rerank out")

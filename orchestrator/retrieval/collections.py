@@ -5,11 +5,6 @@ from orchestrator.tasks import Task
 from orchestrator.tasks.types.beir import RetrievalReader
 
 
-def is_searched(task: Task) -> bool:
-    """Whether a task has a collection of documents to find."""
-    return isinstance(task.reader, RetrievalReader)
-
-
 def collection_of(task: Task) -> RetrievalReader:
     """The reader of the collection that a task is searched in. Raises: InputError for a task without one."""
     if not isinstance(task.reader, RetrievalReader):

@@ -5,12 +5,13 @@ from typing import Any
 
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError, TaskDataError
-from orchestrator.tasks.features import FeatureOptions, Features
+from orchestrator.tasks.features import Features
+from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.types.base import TaskDefinition
 
 
 def build_features(
-    task: TaskDefinition, examples: Sequence[Any], tokenizer: Tokenizer, options: FeatureOptions
+    task: TaskDefinition, examples: Sequence[Any], tokenizer: Tokenizer, options: TaskOptions
 ) -> Features[Any]:
     """Tokenize examples of the task's type, labeled or not.
 

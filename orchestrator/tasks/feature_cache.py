@@ -19,7 +19,8 @@ from orchestrator.specs.task import Head
 from orchestrator.storage import digest_file, join, read_bytes, read_json, write_bytes, write_json
 from orchestrator.storage.uris import is_local, local_path
 from orchestrator.tasks.feature_building import build_features
-from orchestrator.tasks.features import A, Array, FeatureOptions, Features
+from orchestrator.tasks.features import A, Array, Features
+from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.task import Task
 
 _MANIFEST = "manifest.json"
@@ -27,12 +28,9 @@ _FEATURES_VERSION = 4
 """Raised when the same examples would become other arrays."""
 
 
-def prepare_features(
-    task: Task, split: Split, tokenizer: Tokenizer, options: FeatureOptions, cache: str
-) -> Features[Any]:
+def prepare_features(task: Task, split: Split, tokenizer: Tokenizer, options: TaskOptions, cache: str) -> Features[Any]:
     """A split's features, from the cache or made and kept there. Raises: TaskDataError, SpecError."""
-    read_options = {name: getattr(options, name) for name in ("max_seq_length", *task.type.feature_options)}
-    values = [_FEATURES_VERSION, task.fingerprint(split), tokenizer.fingerprint, read_options]
+    values = [_FEATURES_VERSION, task.fingerprint(split), tokenizer.fingerprint, options.window_values()]
     fingerprint = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def make() -> Features[Any]:

@@ -14,31 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.results import Split
-from orchestrator.specs.recipe import Context, RecipeSpec
 from orchestrator.specs.task import Head
 
 Array = NDArray[np.generic]
 _COMMON = ("input_ids", "token_type_ids", "cu_seqlens", "example_index")
 _ALONG = "along"
-
-
-@dataclass(frozen=True)
-class FeatureOptions:
-    """Lengths and context that decide how texts become windows; each task type names those it reads."""
-
-    max_seq_length: int
-    """Tokens of a window, special tokens included."""
-    doc_stride: int = 128
-    """Tokens between the starts of two windows of a passage."""
-    max_query_length: int = 64
-    """Tokens of a question at most."""
-    context: Context = "sentence"
-    """Text in a window beside the sentence's own words."""
-
-    @classmethod
-    def of_recipe(cls, recipe: RecipeSpec) -> Self:
-        """The options that a recipe asks for."""
-        return cls(recipe.max_seq_length, recipe.doc_stride, recipe.max_query_length, recipe.context)
 
 
 PER_EXAMPLE = MappingProxyType({_ALONG: "examples"})

@@ -9,12 +9,12 @@ import numpy as np
 from bert_core.errors import DataError
 from orchestrator.errors import TaskDataError
 from orchestrator.results import Split
+from orchestrator.specs.recipe import RecipeSpec
 from orchestrator.storage import write_bytes
 from orchestrator.tasks.features import Features
+from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.task import Task
-from orchestrator.tasks.types.base import DecodingOptions, Outputs, TaskDefinition
-
-DEFAULT_DECODING = DecodingOptions()
+from orchestrator.tasks.types.base import Outputs, TaskDefinition
 
 
 def decode(
@@ -22,14 +22,19 @@ def decode(
     features: Features[Any],
     examples: Sequence[Any],
     outputs: Outputs,
-    options: DecodingOptions = DEFAULT_DECODING,
+    options: TaskOptions | None = None,
 ) -> list[Any]:
     """A prediction of the task's type for each of the examples that the features were made of.
+
+    Args:
+        options: the type's own; those of a recipe that says nothing about them, when left out.
 
     Raises: DataError when the outputs do not fit the features or are not finite.
     """
     if not np.isfinite(outputs).all():
         raise DataError("the outputs hold values that are not finite; the model has diverged, lower learning_rate")
+    if options is None:
+        options = task.type.options_type.of_recipe(RecipeSpec())
     return task.type.decode(task, features, examples, outputs, options)
 
 

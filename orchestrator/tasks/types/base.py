@@ -4,7 +4,8 @@ A task type is one object without state. It reads examples from files, turns the
 model's outputs into predictions, scores them, and answers requests. Everything else in the project asks the object of
 `orchestrator.tasks.types.TASK_TYPES`; no code outside of a type's own file asks which head a task has.
 
-Each type has three kinds of values of its own: the example `E`, the prediction `P` and the arrays `A` of its features.
+Each type has four kinds of values of its own: the example `E`, the prediction `P`, the arrays `A` of its features, and
+its options `Opt`, plain `TaskOptions` for most.
 
 Shapes: N examples, W windows, T tokens, C classes, K ranks.
 """
@@ -22,7 +23,8 @@ from orchestrator.errors import InputError, SpecError
 from orchestrator.results import Split
 from orchestrator.specs.task import EmbeddingObjectiveName, Head, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.features import FeatureOptions, Features, HeadArrays, Windows
+from orchestrator.tasks.features import Features, HeadArrays, Windows
+from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.tabular_columns import NO_COLUMNS, TabularColumns
 from orchestrator.tasks.types.readers import Example, Reader
 from orchestrator.tasks.types.requests import Request
@@ -33,6 +35,7 @@ Outputs: TypeAlias = NDArray[Any]
 E = TypeVar("E", bound=Example)
 P = TypeVar("P")
 A = TypeVar("A", bound=HeadArrays)
+Opt = TypeVar("Opt", bound=TaskOptions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,17 +61,7 @@ class TaskDefinition:
         return self.type.head
 
 
-@dataclass(frozen=True)
-class DecodingOptions:
-    """Limits that predictions are decoded with; a type without a use for one passes over it."""
-
-    max_answer_length: int = 30
-    """Tokens of an answer at most."""
-    null_threshold: float = 0.0
-    """ "No answer" is predicted at null margins above this, where questions may be unanswerable."""
-
-
-class TaskType(ABC, Generic[E, P, A]):
+class TaskType(ABC, Generic[E, P, A, Opt]):
     """One kind of labeled task. Every method is pure: the same arguments give the same result."""
 
     head: ClassVar[Head]
@@ -77,18 +70,20 @@ class TaskType(ABC, Generic[E, P, A]):
     """Names of the scores that a task of one's own can be ranked by; the first one ranks unless the spec says more."""
     arrays_type: type[A]
     """Class of the arrays that `windows` gives."""
+    options_type: type[Opt]
+    """Class of the options that `windows` and `decode` take."""
     spec_fields: ClassVar[frozenset[str]]
     """Fields of a task's spec that describe its data and that this type reads; others of them are refused."""
     recipe_fields: ClassVar[frozenset[str]] = frozenset()
     """Fields of a recipe that are made for this type; types that do not list them refuse them."""
     purpose: ClassVar[str]
     """Purpose of the type's recipe fields, in words: "it is for {purpose} ({head})" is the reason of a refusal."""
-    feature_options: ClassVar[tuple[str, ...]] = ()
-    """Fields of `FeatureOptions` that decide the windows, beside `max_seq_length`."""
     request_keys: ClassVar[tuple[str, ...]] = ()
     """Keys of a request that `example_of` reads, beside the names of own columns."""
     reason_not_learned: ClassVar[str] = ""
     """Reason why no model is fine-tuned for the type, with what to do instead; empty for a type that is learned."""
+    is_searched: ClassVar[bool] = False
+    """Whether an example is a query whose documents are found in a collection, instead of a text that a head reads."""
     splits_long_examples: ClassVar[bool] = False
     """Whether an example that is longer than a window becomes several windows."""
     usual_max_seq_length: ClassVar[int | None] = None
@@ -147,9 +142,7 @@ class TaskType(ABC, Generic[E, P, A]):
     # Examples as tokens
 
     @abstractmethod
-    def windows(
-        self, task: TaskDefinition, examples: Sequence[E], tokenizer: Tokenizer, options: FeatureOptions
-    ) -> Windows[A]:
+    def windows(self, task: TaskDefinition, examples: Sequence[E], tokenizer: Tokenizer, options: Opt) -> Windows[A]:
         """Examples, labeled or not, as windows of tokens; each example has at least one, in the examples' order.
 
         A label that is not known is -100 or NaN in the arrays. Raises: SpecError when lengths leave no room for text.
@@ -164,7 +157,7 @@ class TaskType(ABC, Generic[E, P, A]):
         features: Features[A],
         examples: Sequence[E],
         outputs: Outputs,
-        options: DecodingOptions,
+        options: Opt,
     ) -> list[P]:
         """A prediction for each example, from finite outputs in the shape that the type's file names.
 
@@ -200,13 +193,15 @@ class TaskType(ABC, Generic[E, P, A]):
         one, other = ([part for prediction in side for part in self.decisions(prediction)] for side in (first, second))
         return fmean(part == its for part, its in zip(one, other, strict=True))
 
-    def tune_null_threshold(self, task: TaskDefinition, examples: Sequence[E], predictions: Sequence[P]) -> float:
-        """The null threshold with the best score on labeled examples; 0 where every question has an answer."""
-        return 0.0
+    def calibrate(
+        self, task: TaskDefinition, options: Opt, examples: Sequence[E], predictions: Sequence[P]
+    ) -> tuple[Opt, list[P]]:
+        """The options with what scores best on labeled examples, and the examples' predictions decoded anew with them.
 
-    def with_null_threshold(self, task: TaskDefinition, predictions: Sequence[P], threshold: float) -> list[P]:
-        """The same predictions as decoded with another null threshold."""
-        return list(predictions)
+        Args:
+            options: those that `predictions` were decoded with.
+        """
+        return options, list(predictions)
 
     # Requests and answers
 
@@ -237,5 +232,5 @@ class TaskType(ABC, Generic[E, P, A]):
         )
 
 
-AnyTaskType: TypeAlias = TaskType[Any, Any, Any]
+AnyTaskType: TypeAlias = TaskType[Any, Any, Any, Any]
 """A task type where it does not matter which."""

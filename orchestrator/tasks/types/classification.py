@@ -16,9 +16,10 @@ from orchestrator.errors import InputError
 from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import Array, Features
+from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.tabular_columns import label_text
 from orchestrator.tasks.text_examples import TextExample, TextTable, present
-from orchestrator.tasks.types.base import DecodingOptions, Outputs, TaskDefinition
+from orchestrator.tasks.types.base import Outputs, TaskDefinition
 from orchestrator.tasks.types.outputs import check_classes, softmax
 from orchestrator.tasks.types.text import TextArrays, TextType, table_columns
 
@@ -96,7 +97,7 @@ class Classification(TextType[ClassificationExample, ClassPrediction]):
         features: Features[TextArrays],
         examples: Sequence[ClassificationExample],
         outputs: Outputs,
-        options: DecodingOptions,
+        options: TaskOptions,
     ) -> list[ClassPrediction]:
         """The class of the largest logit, and the softmax: (N, C)."""
         check_classes(task, features, outputs)

@@ -15,9 +15,10 @@ from bert_core.metrics import multi_label_metrics
 from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import Array, Features
+from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.tabular_columns import label_text
 from orchestrator.tasks.text_examples import TextExample, TextTable
-from orchestrator.tasks.types.base import DecodingOptions, Outputs, TaskDefinition
+from orchestrator.tasks.types.base import Outputs, TaskDefinition
 from orchestrator.tasks.types.outputs import check_classes
 from orchestrator.tasks.types.text import TextArrays, TextType, table_columns
 
@@ -110,7 +111,7 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction]):
         features: Features[TextArrays],
         examples: Sequence[MultiLabelExample],
         outputs: Outputs,
-        options: DecodingOptions,
+        options: TaskOptions,
     ) -> list[LabelsPrediction]:
         """The logistic function of each logit: (N, C)."""
         check_classes(task, features, outputs)

@@ -17,13 +17,14 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.features import PER_EXAMPLE, Array, FeatureOptions, Features, HeadArrays, Windows
+from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays, Windows
+from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.tabular_columns import label_text
 from orchestrator.tasks.text_examples import read_texts
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.text_windows import build_text_windows
-from orchestrator.tasks.types.base import DecodingOptions, Outputs, TaskDefinition, TaskType
+from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
 from orchestrator.tasks.types.outputs import check_length, softmax
 from orchestrator.tasks.types.readers import Reader
 from orchestrator.tasks.types.requests import Request
@@ -99,13 +100,14 @@ class MultipleChoiceTable(Reader[MultipleChoiceExample]):
         return int(label)
 
 
-class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArrays]):
+class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArrays, TaskOptions]):
     """One right choice of several."""
 
     head = "multiple_choice"
     metrics = ("accuracy",)
     purpose = "choices"
     arrays_type = ChoiceArrays
+    options_type = TaskOptions
     spec_fields = frozenset({"text_columns", "choice_columns", "label_column"})
     request_keys = ("text", "choices")
 
@@ -126,7 +128,7 @@ class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArr
         task: TaskDefinition,
         examples: Sequence[MultipleChoiceExample],
         tokenizer: Tokenizer,
-        options: FeatureOptions,
+        options: TaskOptions,
     ) -> Windows[ChoiceArrays]:
         """One window per choice, as the second text of a pair; those of an example follow one another."""
         pairs = [(example.text, choice) for example in examples for choice in example.choices]
@@ -148,7 +150,7 @@ class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArr
         features: Features[ChoiceArrays],
         examples: Sequence[MultipleChoiceExample],
         outputs: Outputs,
-        options: DecodingOptions,
+        options: TaskOptions,
     ) -> list[ChoicePrediction]:
         """The choice of the largest logit of an example, and the softmax over its choices."""
         check_length(outputs, features.num_windows, "choice")

@@ -12,12 +12,14 @@ import numpy as np
 from bert_core.metrics import ner_f1, ner_f1_by_type
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
+from orchestrator.specs.recipe import Context
 from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
 from orchestrator.tasks.bio_tags import complete_tag_set, is_bio
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.features import FeatureOptions, Features, Windows
+from orchestrator.tasks.features import Features, Windows
+from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.text_files import plain_name
-from orchestrator.tasks.types.base import DecodingOptions, Outputs, TaskDefinition, TaskType
+from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
 from orchestrator.tasks.types.conll import ConllReader, NerExample, NerTable
 from orchestrator.tasks.types.ner_windows import NerArrays, build_ner_windows
 from orchestrator.tasks.types.outputs import check_length
@@ -32,16 +34,24 @@ class TagsPrediction:
     tags: tuple[str, ...]
 
 
-class Ner(TaskType[NerExample, TagsPrediction, NerArrays]):
+@dataclass(frozen=True, kw_only=True)
+class NerOptions(TaskOptions):
+    """The context of a sentence."""
+
+    context: Context
+    """Text in a window beside the sentence's own words."""
+
+
+class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
     """A tag for each word."""
 
     head = "ner"
     metrics = ("f1", "precision", "recall")
     purpose = "words and their tags"
     arrays_type = NerArrays
+    options_type = NerOptions
     spec_fields = frozenset({"text_columns", "label_column", "labels"})
     recipe_fields = frozenset({"token_decoder", "num_lstm_layers", "lstm_hidden_size", "context"})
-    feature_options = ("context",)
     request_keys = ("words",)
     splits_long_examples = True
 
@@ -72,7 +82,7 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays]):
             )
 
     def windows(
-        self, task: TaskDefinition, examples: Sequence[NerExample], tokenizer: Tokenizer, options: FeatureOptions
+        self, task: TaskDefinition, examples: Sequence[NerExample], tokenizer: Tokenizer, options: NerOptions
     ) -> Windows[NerArrays]:
         """Windows of whole words; together they tag every word once."""
         return build_ner_windows(examples, task.labels, tokenizer, options.max_seq_length, options.context)
@@ -83,7 +93,7 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays]):
         features: Features[NerArrays],
         examples: Sequence[NerExample],
         outputs: Outputs,
-        options: DecodingOptions,
+        options: NerOptions,
     ) -> list[TagsPrediction]:
         """The tag on each word's first sub-token: (T, C) or (T,)."""
         check_length(outputs, len(features.input_ids), "token")

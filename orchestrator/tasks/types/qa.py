@@ -16,8 +16,9 @@ from bert_core.metrics import answer_scores, squad_scores
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.features import FeatureOptions, Features, Windows
-from orchestrator.tasks.types.base import DecodingOptions, Outputs, TaskDefinition, TaskType
+from orchestrator.tasks.features import Features, Windows
+from orchestrator.tasks.options import TaskOptions
+from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
 from orchestrator.tasks.types.qa_windows import QaArrays, build_qa_windows
 from orchestrator.tasks.types.requests import Request
 from orchestrator.tasks.types.squad import QaExample, SquadReader
@@ -47,16 +48,32 @@ class AnswerPrediction:
     """Score of "no answer" minus that of the best span; no answer is predicted where it exceeds the threshold."""
 
 
-class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays]):
+@dataclass(frozen=True, kw_only=True)
+class QaOptions(TaskOptions):
+    """Lengths of passages, questions and answers, and when no answer is given."""
+
+    decoding_fields = frozenset({"max_answer_length", "null_threshold"})
+
+    doc_stride: int
+    """Tokens between the starts of two windows of a passage."""
+    max_query_length: int
+    """Tokens of a question at most."""
+    max_answer_length: int
+    """Tokens of an answer at most."""
+    null_threshold: float = 0.0
+    """ "No answer" is predicted at null margins above this, where questions may be unanswerable."""
+
+
+class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOptions]):
     """A span of a passage for each question."""
 
     head = "qa"
     metrics = ("f1", "exact_match")
     purpose = "questions on passages"
     arrays_type = QaArrays
+    options_type = QaOptions
     spec_fields = frozenset()
     recipe_fields = frozenset({"doc_stride", "max_query_length", "max_answer_length"})
-    feature_options = ("doc_stride", "max_query_length")
     request_keys = ("question", "context")
     splits_long_examples = True
     usual_max_seq_length = 384
@@ -70,7 +87,7 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays]):
         return any(not example.answers for example in examples)
 
     def windows(
-        self, task: TaskDefinition, examples: Sequence[QaExample], tokenizer: Tokenizer, options: FeatureOptions
+        self, task: TaskDefinition, examples: Sequence[QaExample], tokenizer: Tokenizer, options: QaOptions
     ) -> Windows[QaArrays]:
         """Every question before its passage, a long passage in windows that overlap."""
         return build_qa_windows(
@@ -83,7 +100,7 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays]):
         features: Features[QaArrays],
         examples: Sequence[QaExample],
         outputs: Outputs,
-        options: DecodingOptions,
+        options: QaOptions,
     ) -> list[AnswerPrediction]:
         """The best span over all windows of a question, or no answer where that may be: (T, 2)."""
         if outputs.ndim != 2 or outputs.shape[1] != 2:
@@ -106,7 +123,7 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays]):
                 for span in found.spans
             )
             answers.append(AnswerPrediction(candidates[0].text if candidates else "", candidates, found.null_margin))
-        return self.with_null_threshold(task, answers, options.null_threshold)
+        return _with_null_threshold(answers, options.null_threshold) if task.unanswerable else answers
 
     def score(
         self, task: TaskDefinition, examples: Sequence[QaExample], predictions: Sequence[AnswerPrediction]
@@ -141,12 +158,16 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays]):
         """List the text of the predicted answer alone."""
         return [prediction.text]
 
-    def tune_null_threshold(
-        self, task: TaskDefinition, examples: Sequence[QaExample], predictions: Sequence[AnswerPrediction]
-    ) -> float:
-        """The threshold with the best F1 (SQuAD 2.0 tunes it on validation)."""
+    def calibrate(
+        self,
+        task: TaskDefinition,
+        options: QaOptions,
+        examples: Sequence[QaExample],
+        predictions: Sequence[AnswerPrediction],
+    ) -> tuple[QaOptions, list[AnswerPrediction]]:
+        """The null threshold with the best F1 (SQuAD 2.0 tunes it on validation), where there may be no answer."""
         if not task.unanswerable:
-            return 0.0
+            return options, list(predictions)
         answered, null = [], []
         for question, prediction in zip(examples, predictions, strict=True):
             gold = _gold_texts(question)
@@ -154,18 +175,8 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays]):
             answered.append(answer_scores(best, gold, unanswerable=True)[1])
             null.append(answer_scores("", gold, unanswerable=True)[1])
         margins = np.array([prediction.null_margin for prediction in predictions])
-        return tune_null_threshold(margins, np.array(answered), np.array(null))
-
-    def with_null_threshold(
-        self, task: TaskDefinition, predictions: Sequence[AnswerPrediction], threshold: float
-    ) -> list[AnswerPrediction]:
-        """The answers, with "no answer" predicted where its margin exceeds the threshold."""
-        if not task.unanswerable:
-            return list(predictions)
-        return [
-            replace(p, text=p.candidates[0].text if p.candidates and p.null_margin <= threshold else "")
-            for p in predictions
-        ]
+        threshold = tune_null_threshold(margins, np.array(answered), np.array(null))
+        return replace(options, null_threshold=threshold), _with_null_threshold(predictions, threshold)
 
     def example_of(self, task: TaskDefinition, request: Request) -> QaExample:
         """A question and its passage."""
@@ -179,3 +190,11 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays]):
 
 def _gold_texts(question: QaExample) -> list[str]:
     return [answer.text for answer in question.answers]
+
+
+def _with_null_threshold(predictions: Sequence[AnswerPrediction], threshold: float) -> list[AnswerPrediction]:
+    """The answers, with "no answer" predicted where its margin exceeds the threshold."""
+    return [
+        replace(p, text=p.candidates[0].text if p.candidates and p.null_margin <= threshold else "")
+        for p in predictions
+    ]

@@ -16,8 +16,9 @@ from orchestrator.errors import InputError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import Array, Features
+from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.text_examples import TextExample, TextTable, present
-from orchestrator.tasks.types.base import DecodingOptions, Outputs, TaskDefinition
+from orchestrator.tasks.types.base import Outputs, TaskDefinition
 from orchestrator.tasks.types.outputs import check_length
 from orchestrator.tasks.types.text import TextArrays, TextType, table_columns
 
@@ -80,7 +81,7 @@ class Regression(TextType[RegressionExample, ValuePrediction]):
         features: Features[TextArrays],
         examples: Sequence[RegressionExample],
         outputs: Outputs,
-        options: DecodingOptions,
+        options: TaskOptions,
     ) -> list[ValuePrediction]:
         """The values as they are: (N,) or (N, 1)."""
         check_length(outputs, features.num_examples, "example")

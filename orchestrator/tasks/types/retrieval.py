@@ -16,8 +16,9 @@ from orchestrator.errors import InputError, TaskDataError
 from orchestrator.results import Split
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.features import FeatureOptions, Features, HeadArrays, Windows
-from orchestrator.tasks.types.base import DecodingOptions, Outputs, TaskDefinition, TaskType
+from orchestrator.tasks.features import Features, HeadArrays, Windows
+from orchestrator.tasks.options import TaskOptions
+from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
 from orchestrator.tasks.types.beir import RetrievalReader, find_collection, find_judgments
 from orchestrator.tasks.types.readers import Example
 from orchestrator.tasks.types.requests import Request
@@ -42,15 +43,17 @@ class RankingPrediction:
     scores: tuple[float, ...] = ()
 
 
-class Retrieval(TaskType[JudgedQuery, RankingPrediction, HeadArrays]):
+class Retrieval(TaskType[JudgedQuery, RankingPrediction, HeadArrays, TaskOptions]):
     """A ranking of documents for each query."""
 
     head = "retrieval"
     metrics = tuple(f"{name}_at_{k}" for k in RANK_CUTOFFS for name in ("ndcg", "mrr", "recall"))
     purpose = "collections of documents"
     arrays_type = HeadArrays
+    options_type = TaskOptions
     spec_fields = frozenset()
     reason_not_learned = "a retrieval task is evaluated, not learned; learn pairs with head: embedding"
+    is_searched = True
 
     def find_files(self, spec: TaskSpec) -> Mapping[Split, str]:
         """The files of judgments that the spec names or that its folder has."""
@@ -67,7 +70,7 @@ class Retrieval(TaskType[JudgedQuery, RankingPrediction, HeadArrays]):
         return find_collection(spec.id, spec.folder, None if known is None else known.gains)
 
     def windows(
-        self, task: TaskDefinition, examples: Sequence[JudgedQuery], tokenizer: Tokenizer, options: FeatureOptions
+        self, task: TaskDefinition, examples: Sequence[JudgedQuery], tokenizer: Tokenizer, options: TaskOptions
     ) -> Windows[HeadArrays]:
         """Refuse windows: queries and documents are embedded one by one. Raises: InputError."""
         raise InputError(f"task {task.id} is searched, not classified; evaluate an encoder on it")
@@ -78,7 +81,7 @@ class Retrieval(TaskType[JudgedQuery, RankingPrediction, HeadArrays]):
         features: Features[Any],
         examples: Sequence[JudgedQuery],
         outputs: Outputs,
-        options: DecodingOptions,
+        options: TaskOptions,
     ) -> list[RankingPrediction]:
         """The ids of the examples in each row, best first: (N, K)."""
         ids = np.array([example.id for example in examples], dtype=object)

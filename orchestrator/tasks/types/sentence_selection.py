@@ -22,12 +22,13 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.features import PER_TOKEN, FeatureOptions, Features, HeadArrays, Windows
+from orchestrator.tasks.features import PER_TOKEN, Features, HeadArrays, Windows
+from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.token_windows import cumulative, fill_windows
-from orchestrator.tasks.types.base import DecodingOptions, Outputs, TaskDefinition, TaskType
+from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
 from orchestrator.tasks.types.outputs import check_length
 from orchestrator.tasks.types.readers import Reader
 from orchestrator.tasks.types.requests import Request
@@ -120,7 +121,15 @@ def find_selected(column: str, value: object, num_sentences: int) -> tuple[int, 
     return tuple(sorted(set(value)))
 
 
-class SentenceSelection(TaskType[SentencesExample, SentencesPrediction, SentenceArrays]):
+@dataclass(frozen=True, kw_only=True)
+class SentenceOptions(TaskOptions):
+    """Options of sentence selection."""
+
+    max_query_length: int
+    """Tokens of a query at most."""
+
+
+class SentenceSelection(TaskType[SentencesExample, SentencesPrediction, SentenceArrays, SentenceOptions]):
     """The sentences of a document that matter."""
 
     head = "sentence_selection"
@@ -129,7 +138,7 @@ class SentenceSelection(TaskType[SentencesExample, SentencesPrediction, Sentence
     arrays_type = SentenceArrays
     spec_fields = frozenset({"text_columns", "label_column"})
     recipe_fields = frozenset({"max_query_length"})
-    feature_options = ("max_query_length",)
+    options_type = SentenceOptions
     request_keys = ("sentences", "query")
     splits_long_examples = True
     usual_max_seq_length = 512
@@ -140,7 +149,7 @@ class SentenceSelection(TaskType[SentencesExample, SentencesPrediction, Sentence
         return SentencesTable(sentences, query[0] if query else None, spec.label_column or "selected")
 
     def windows(
-        self, task: TaskDefinition, examples: Sequence[SentencesExample], tokenizer: Tokenizer, options: FeatureOptions
+        self, task: TaskDefinition, examples: Sequence[SentencesExample], tokenizer: Tokenizer, options: SentenceOptions
     ) -> Windows[SentenceArrays]:
         """Windows of whole sentences in order; a sentence that is longer than a window loses its end."""
         layout = tokenizer.segment_layout
@@ -190,7 +199,7 @@ class SentenceSelection(TaskType[SentencesExample, SentencesPrediction, Sentence
         features: Features[SentenceArrays],
         examples: Sequence[SentencesExample],
         outputs: Outputs,
-        options: DecodingOptions,
+        options: SentenceOptions,
     ) -> list[SentencesPrediction]:
         """The sigmoid of each sentence's logit, and the sentences above one half: (T,) or (T, 1)."""
         check_length(outputs.reshape(-1), len(features.input_ids), "token")

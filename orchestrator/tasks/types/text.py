@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError, SpecError
 from orchestrator.specs.task import TaskSpec
-from orchestrator.tasks.features import PER_EXAMPLE, Array, FeatureOptions, HeadArrays, Windows
+from orchestrator.tasks.features import PER_EXAMPLE, Array, HeadArrays, Windows
+from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.text_examples import TextExample
 from orchestrator.tasks.text_windows import build_text_windows
 from orchestrator.tasks.types.base import P, TaskDefinition, TaskType
@@ -33,10 +34,11 @@ class TextArrays(HeadArrays):
     """(N, E) a person's own columns, where the task has some."""
 
 
-class TextType(TaskType[T, P, TextArrays], Generic[T, P]):
+class TextType(TaskType[T, P, TextArrays, TaskOptions], Generic[T, P]):
     """A task type whose examples are texts or pairs of texts."""
 
     arrays_type = TextArrays
+    options_type = TaskOptions
     spec_fields = frozenset({"text_columns", "label_column", "numerical_columns", "categorical_columns"})
     request_keys = ("text", "text_pair")
     example_type: ClassVar[type[Any]]
@@ -51,7 +53,7 @@ class TextType(TaskType[T, P, TextArrays], Generic[T, P]):
         """The labels of examples as numbers: the array `TextArrays.labels`."""
 
     def windows(
-        self, task: TaskDefinition, examples: Sequence[T], tokenizer: Tokenizer, options: FeatureOptions
+        self, task: TaskDefinition, examples: Sequence[T], tokenizer: Tokenizer, options: TaskOptions
     ) -> Windows[TextArrays]:
         """One window for each example; the end of a text that is too long is cut off."""
         pairs = [(example.text, example.text_pair) for example in examples]

@@ -12,13 +12,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from bert_core.config import BertConfig
-from bert_core.embedding_losses import PairClassifier
 from bert_core.errors import CheckpointError
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.errors import InputError, SpecError, TaskDataError
 from orchestrator.finetuning.batches import make_batch
-from orchestrator.finetuning.dual_encoder import CLASSIFIER_FILE, DualEncoder
+from orchestrator.finetuning.dual_encoder import CLASSIFIER_FILE
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.search_space import check_space
 from orchestrator.inference import predict
@@ -76,30 +74,6 @@ def test_a_model_that_finds_partners_is_asked_otherwise(tmp_path: Path) -> None:
         list(predict(bench.model_folder, ["a\tb"]))
 
 
-def test_loss_and_outputs_agree_with_their_definitions() -> None:
-    model = DualEncoder.from_config(BertConfig(vocab_size=10, hidden_size=4, num_attention_heads=1))
-    vectors = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
-    first, second = vectors[[0, 2, 4]], vectors[[1, 3, 5]]
-    cosines = F.normalize(first, dim=1) @ F.normalize(second, dim=1).T
-    model.set_objective("cosine")
-    scores = torch.tensor([0.0, 0.5, 1.0])
-    torch.testing.assert_close(model.compute_loss(vectors, scores), ((cosines.diagonal() - scores) ** 2).mean())
-    np.testing.assert_allclose(model.score_pairs(vectors.numpy()), cosines.diagonal(), atol=1e-6)
-    model.set_objective("in_batch_negatives")
-    expected = F.cross_entropy(cosines / 0.05, torch.arange(3))
-    torch.testing.assert_close(model.compute_loss(vectors, torch.arange(6).view(3, 2)), expected)
-    texts = torch.tensor([[0, 1], [2, 3], [0, 4]])  # the first query has a second candidate, the third one likewise
-    alone = cosines.masked_fill(torch.tensor([[0, 0, 1], [0, 0, 0], [1, 0, 0]]).bool(), -torch.inf)
-    torch.testing.assert_close(model.compute_loss(vectors, texts), F.cross_entropy(alone / 0.05, torch.arange(3)))
-    assert (model.score_pairs(vectors.numpy()) == cosines.argsort(dim=1, descending=True).numpy()).all()
-    with pytest.raises(SpecError, match="no classifier of pairs"):
-        model.set_objective("classification")
-    model.classifier = PairClassifier(4, 2)
-    model.set_objective("classification")
-    logits = torch.cat([first, second, (first - second).abs()], dim=1) @ model.classifier.weight.T
-    np.testing.assert_allclose(model.score_pairs(vectors.numpy()), logits.detach(), atol=1e-6)
-
-
 def test_texts_of_equal_tokens_have_one_number(tmp_path: Path) -> None:
     texts = [("anna", "bruno"), ("clara", "Bruno"), ("anna", "dario"), ("bruno", "anna anna anna"), ("x", "anna anna")]
     examples = [MatchExample(str(number), *pair) for number, pair in enumerate(texts)]
@@ -121,7 +95,7 @@ def test_a_trial_repeats_exactly(tmp_path: Path) -> None:
     [
         ("cosine", {"text_columns": ("a",)}, "name the two columns"),
         ("cosine", {"score_range": None}, "needs the least and the greatest score"),
-        ("classification", {"score_range": (0.0, 1.0)}, "others have none"),
+        ("classification", {"score_range": (0.0, 1.0)}, "pairs have no score with objective classification"),
         ("cosine", {"score_range": (5.0, 1.0)}, "the least score comes first"),
         ("in_batch_negatives", {"label_column": "class"}, "have no label"),
         ("cosine", {"head": "regression"}, "is for embedding"),
@@ -137,7 +111,7 @@ def test_a_task_that_does_not_say_what_its_pairs_are_is_refused(
 
 def test_a_task_for_embeddings_names_its_objective(tmp_path: Path) -> None:
     spec = tiny_tasks.pairs(tmp_path, "cosine").model_copy(update={"objective": None, "score_range": None})
-    with pytest.raises(SpecError, match="say cosine"):
+    with pytest.raises(SpecError, match=r"one of cosine \(pairs with a score\), in_batch"):
         load_task(spec)
 
 

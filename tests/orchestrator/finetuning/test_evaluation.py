@@ -28,10 +28,12 @@ from orchestrator.inference.task_scores import evaluate
 from orchestrator.models.info import count_parameters
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks import Task, load_task
+from orchestrator.tasks.options import TaskOptions
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.tasks.definitions import define
 
 RECIPE = RecipeSpec(max_seq_length=32)
+OPTIONS = TaskOptions(max_seq_length=32)
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def save_model(folder: Path, task: Task, labels: Sequence[str] = ("no", "yes")) 
     assert isinstance(model, BertForSequenceClassification)
     with torch.no_grad():
         model.classifier.bias[0] = 100.0
-    save_model_folder(model, tokenizer, record_of(task, RECIPE, 0.0), str(folder / "model"))
+    save_model_folder(model, tokenizer, record_of(task, OPTIONS), str(folder / "model"))
     return str(folder / "model")
 
 
@@ -115,7 +117,7 @@ def test_columns_count_as_the_model_has_learnt_them(tmp_path: Path) -> None:
     task = load_task(spec)
     tokenizer = tiny_tasks.load_tokenizer(tmp_path)
     model = build_model(task, RECIPE, None, tokenizer)
-    save_model_folder(model, tokenizer, record_of(task, RECIPE, 0.0), str(tmp_path / "model"))
+    save_model_folder(model, tokenizer, record_of(task, OPTIONS), str(tmp_path / "model"))
     fine_tuned = load_fine_tuned(tmp_path / "model")
     assert fine_tuned.record.columns == task.columns == fine_tuned.task().columns
     files = {"validation": spec.files["validation"]}
@@ -141,7 +143,7 @@ def test_transformers_reads_several_labels_as_such(tmp_path: Path) -> None:
     task = load_task(tiny_tasks.multi_label(tmp_path))
     tokenizer = tiny_tasks.load_tokenizer(tmp_path)
     model = build_model(task, RECIPE, None, tokenizer)
-    save_model_folder(model, tokenizer, record_of(task, RECIPE, 0.0), str(tmp_path / "model"))
+    save_model_folder(model, tokenizer, record_of(task, OPTIONS), str(tmp_path / "model"))
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "model")
     assert theirs.config.problem_type == "multi_label_classification"
     assert theirs.config.id2label == dict(enumerate(task.labels))
@@ -171,7 +173,7 @@ def test_folder_made_elsewhere_gets_usual_lengths(tmp_path: Path) -> None:
     BertForQuestionAnswering.from_config(config).save_pretrained(tmp_path / "model")
     tokenizer.save(tmp_path / "model")
     record = load_fine_tuned(tmp_path / "model").record
-    assert (record.head, record.max_seq_length, record.max_answer_length) == ("qa", 256, 30)
+    assert (record.head, record.options.max_seq_length, record.options.max_answer_length) == ("qa", 256, 30)
 
 
 def test_model_without_a_head_is_refused(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ TASKS: dict[Head, Callable[[Path], TaskSpec]] = {
     "qa": tiny_tasks.qa,
     "sentence_selection": tiny_tasks.sentence_selection,
 }
+LENGTHS: dict[Head, dict[str, int]] = {"qa": {"doc_stride": 4, "max_query_length": 6}}
 INPUTS = ("last", "second_to_last", "sum_last_four", "concat_last_four", "scalar_mix", "embeddings")
 
 
@@ -56,7 +57,7 @@ def test_kept_outputs_give_the_logits_of_the_whole_model(head: Head, layer_pooli
     recipe = RecipeSpec.model_validate({"layer_pooling": layer_pooling, "max_seq_length": 16})
     model = build_model(task, recipe, str(tmp_path / "encoder"), tokenizer).eval()
     features = features_of(
-        head, task.labels, task.examples("train")[:40], tokenizer, max_seq_length=16, doc_stride=4, max_query_length=6
+        head, task.labels, task.examples("train")[:40], tokenizer, max_seq_length=16, **LENGTHS.get(head, {})
     )
     kept = compute_states(features, model)
     logits, from_kept = compute_logits(model, features), compute_logits(model, kept)

@@ -14,7 +14,6 @@ from bert_core.errors import DataError
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import (
-    FeatureOptions,
     Features,
     Task,
     TaskDefinition,
@@ -23,7 +22,7 @@ from orchestrator.tasks import (
     prepare_features,
 )
 from orchestrator.tasks.types.classification import ClassificationExample
-from tests.orchestrator.tasks.definitions import define, features_of
+from tests.orchestrator.tasks.definitions import define, features_of, options_of
 
 CONTEXT = "Ada Lovelace wrote to Charles Babbage in London about the engine."
 
@@ -47,7 +46,7 @@ def questions(tmp_path: Path) -> Task:
 
 def prepare(task: Task, tokenizer: Tokenizer, tmp_path: Path) -> Features:
     lengths = {"max_seq_length": 20, "doc_stride": 6, "max_query_length": 8}
-    return prepare_features(task, "validation", tokenizer, FeatureOptions(**lengths), str(tmp_path / "cache"))
+    return prepare_features(task, "validation", tokenizer, options_of("qa", **lengths), str(tmp_path / "cache"))
 
 
 def test_outputs_that_do_not_fit_are_named(questions: Task, tokenizer: Tokenizer, tmp_path: Path) -> None:

@@ -15,10 +15,11 @@ import pytest
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import FeatureOptions, Features, Task, dataset_result, load_task, prepare_features
+from orchestrator.tasks import Features, Task, dataset_result, load_task, prepare_features
+from tests.orchestrator.tasks.definitions import options_of
 from tests.shared_data import shared_file
 
-LENGTHS = {"max_seq_length": 24, "doc_stride": 8, "max_query_length": 8}
+LENGTHS = {"max_seq_length": 24}
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def prepare(task: Task, tokenizer: Tokenizer, tmp_path: Path) -> Callable[..., F
         split = changes.pop("split", "train")
         values = {"task": task, "tokenizer": tokenizer, **LENGTHS, "cache": str(tmp_path / "cache"), **changes}
         task_, tokenizer_, cache = (values.pop(name) for name in ("task", "tokenizer", "cache"))
-        return prepare_features(task_, split, tokenizer_, FeatureOptions(**values), cache)
+        return prepare_features(task_, split, tokenizer_, options_of(task_.head, **values), cache)
 
     return prepared
 
@@ -92,7 +93,6 @@ def test_whatever_shapes_them_gives_them_another_place(prepare, task: Task) -> N
         prepare(task=replace(task, max_examples={"train": 1})).path,
     ]
     assert len(set(places)) == len(places)
-    assert prepare(doc_stride=9).path == places[0], "a sentence has no stride"
 
 
 def test_another_storage_keeps_them_as_well(prepare) -> None:
@@ -116,7 +116,7 @@ def test_dataset_result_says_what_was_used(prepare, task: Task, tmp_path: Path) 
 
 def test_sst2_loads_in_no_time(tokenizer: Tokenizer, tmp_path: Path) -> None:
     sst2 = load_task(TaskSpec(id="sst2", folder=str(shared_file("glue/SST-2")), max_train_examples=20_000))
-    options = FeatureOptions(**{**LENGTHS, "max_seq_length": 128})
+    options = options_of("classification", max_seq_length=128)
     made = prepare_features(sst2, "train", tokenizer, options, str(tmp_path))
     spent = []
     for _ in range(3):

@@ -7,7 +7,7 @@ import json
 import math
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,6 @@ from orchestrator.specs.task import Head
 from orchestrator.storage import read_bytes
 from orchestrator.tasks import (
     TASK_TYPES,
-    DecodingOptions,
-    FeatureOptions,
     Features,
     Task,
     build_features,
@@ -36,13 +34,15 @@ from orchestrator.tasks import (
     score,
 )
 from orchestrator.tasks.loading import DATA_FIELDS
+from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.types.beir import QueryExample
 from orchestrator.tasks.types.requests import Request
 from orchestrator.tasks.types.retrieval import RankingPrediction
 from tests.orchestrator.finetuning import tiny_tasks
-from tests.orchestrator.tasks.definitions import define
+from tests.orchestrator.tasks.definitions import define, options_of
 
-OPTIONS = FeatureOptions(16, doc_stride=3, max_query_length=4)
+LENGTHS: Mapping[str, int] = {"max_seq_length": 16, "doc_stride": 3, "max_query_length": 4}
+"""Short windows, so that passages and sentences need several; each type takes those of its options."""
 RECIPE_VALUES: Mapping[str, Any] = {
     "token_decoder": "crf",
     "num_lstm_layers": 1,
@@ -65,6 +65,11 @@ class Case:
     request: Mapping[str, Any]
     answer: frozenset[str]
     """Keys of the answer to the request."""
+
+
+def short_options(head: Head) -> TaskOptions:
+    names = TASK_TYPES[head].options_type.window_fields()
+    return options_of(head, **{name: length for name, length in LENGTHS.items() if name in names})
 
 
 def by_class(task: Task, features: Features[Any]) -> np.ndarray:
@@ -149,7 +154,7 @@ class TestTaskType:
 
     @pytest.fixture
     def features(self, task: Task, tokenizer: Tokenizer) -> Features[Any]:
-        return build_features(task, task.examples("validation"), tokenizer, OPTIONS)
+        return build_features(task, task.examples("validation"), tokenizer, short_options(task.head))
 
     def test_a_training_split_is_read_once(self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         reads: list[str] = []
@@ -177,7 +182,7 @@ class TestTaskType:
         assert set(features.example_index.tolist()) == set(range(len(task.examples("validation"))))
         assert (np.diff(features.example_index) >= 0).all()
         assert features.lengths.min() > 0
-        assert features.lengths.max() <= OPTIONS.max_seq_length
+        assert features.lengths.max() <= LENGTHS["max_seq_length"]
         assert features.num_windows % features.group_size == 0
 
     def test_features_are_the_same_from_their_arrays(self, features: Features[Any], task: Task) -> None:
@@ -192,7 +197,10 @@ class TestTaskType:
     ) -> None:
         examples = task.examples("validation")
         half = len(examples) // 2
-        parts = [build_features(task, some, tokenizer, OPTIONS) for some in (examples[:half], examples[half:])]
+        parts = [
+            build_features(task, some, tokenizer, short_options(task.head))
+            for some in (examples[:half], examples[half:])
+        ]
         joined, outputs = join_features(parts), ALL[name].outputs(task, features)
         assert decode(task, joined, examples, outputs) == decode(task, features, examples, outputs)
 
@@ -200,7 +208,7 @@ class TestTaskType:
         self, name: str, task: Task, features: Features[Any]
     ) -> None:
         examples = task.examples("validation")
-        predictions = decode(task, features, examples, ALL[name].outputs(task, features), DecodingOptions())
+        predictions = decode(task, features, examples, ALL[name].outputs(task, features))
         scores = score(task, "validation", predictions)
         assert set(task.type.metric_names(task)) <= scores.keys()
         assert task.metric == task.type.default_metric(task.objective)
@@ -215,14 +223,32 @@ class TestTaskType:
         assert len(predictions) == len(examples)
         assert all(math.isfinite(value) for value in majority_baseline(task, "validation").values())
 
-    def test_a_null_threshold_of_questions_that_all_have_answers_changes_nothing(
+    def test_calibration_of_a_task_whose_questions_all_have_answers_changes_nothing(
         self, name: str, task: Task, features: Features[Any]
     ) -> None:
         certain = replace(task, unanswerable=False)
         examples = task.examples("validation")
         predictions = decode(certain, features, examples, ALL[name].outputs(task, features))
-        assert certain.type.tune_null_threshold(certain, examples, predictions) == 0.0
-        assert certain.type.with_null_threshold(certain, predictions, -1e9) == predictions
+        options = options_of(task.head)
+        assert certain.type.calibrate(certain, options, examples, predictions) == (options, predictions)
+
+    def test_what_is_calibrated_decodes_again_as_it_was(self, name: str, task: Task, features: Features[Any]) -> None:
+        examples, outputs = task.examples("validation"), ALL[name].outputs(task, features)
+        predictions = decode(task, features, examples, outputs, options_of(task.head))
+        options, calibrated = task.type.calibrate(task, options_of(task.head), examples, predictions)
+        assert type(options) is task.type.options_type
+        assert decode(task, features, examples, outputs, options) == calibrated
+
+    def test_options_are_taken_from_the_recipe_fields_of_the_type(self, task: Task) -> None:
+        options_type = task.type.options_type
+        names = {part.name for part in fields(options_type)} & RecipeSpec.model_fields.keys()
+        assert names <= {"max_seq_length"} | task.type.recipe_fields
+        assert options_type.decoding_fields <= {part.name for part in fields(options_type)}
+        values = {name: value for name, value in RECIPE_VALUES.items() if name in names}
+        recipe = RecipeSpec.model_validate({"max_seq_length": 99, **values})
+        options = options_type.of_recipe(recipe)
+        assert {name: getattr(options, name) for name in names} == {"max_seq_length": 99, **values}
+        assert options_of(task.head).with_recipe(recipe) == options
 
     def test_data_fields_of_other_types_are_refused(self, name: str, tmp_path: Path) -> None:
         values: dict[str, Any] = {
@@ -267,7 +293,7 @@ def test_a_request_becomes_an_example_and_its_prediction_an_answer_in_json(name:
     assert case.request.keys() <= set(keys)
     example = task.type.example_of(task, Request(dict(case.request), 7, task.head, keys))
     assert example.id == "7"
-    features = build_features(task, [example], tokenizer, OPTIONS)
+    features = build_features(task, [example], tokenizer, short_options(task.head))
     (prediction,) = decode(task, features, [example], case.outputs(task, features))
     answer = task.type.answer(task, prediction)
     assert answer.keys() == case.answer
@@ -307,7 +333,8 @@ def test_retrieval_is_searched_and_not_learned(tokenizer: Tokenizer) -> None:
     with pytest.raises(SpecError, match="a retrieval task is evaluated, not learned"):
         check_recipe(RecipeSpec(), "retrieval")
     with pytest.raises(InputError, match="is searched, not classified"):
-        retrieval.windows(task, [QueryExample("q", "cats", {})], tokenizer, OPTIONS)
+        retrieval.windows(task, [QueryExample("q", "cats", {})], tokenizer, short_options(task.head))
     with pytest.raises(InputError, match="ask it with `embed` or `search`"):
         retrieval.example_of(task, Request({"text": "x"}, 1, "retrieval", ()))
+    assert [head for head, task_type in TASK_TYPES.items() if task_type.is_searched] == ["retrieval"]
     assert retrieval.agreement([RankingPrediction(("a", "b"))], [RankingPrediction(("b", "a"))]) == 0.0

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.specs.recipe import Context
-from orchestrator.tasks import TASK_TYPES, FeatureOptions, Task, prepare_features
+from orchestrator.tasks import TASK_TYPES, Task, prepare_features
 from orchestrator.tasks.features import Windows
 from orchestrator.tasks.types.conll import ConllReader, NerExample
 from orchestrator.tasks.types.ner_windows import build_ner_windows
+from tests.orchestrator.tasks.definitions import options_of
 
 LABELS = ("O", "B-PER", "I-PER")
 DOCUMENTS = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=6), min_size=1, max_size=3)
@@ -76,7 +77,7 @@ def test_features_of_another_context_are_kept_elsewhere(tokenizer: Tokenizer, tm
     (tmp_path / "a").write_text("-DOCSTART- O\n\nthe O\n\nriver O\n", encoding="utf-8")
     files = {"train": str(tmp_path / "a")}
     task = Task(id="mine", type=TASK_TYPES["ner"], labels=LABELS, metric="f1", files=files, reader=ConllReader())
-    sentence, document = FeatureOptions(8), FeatureOptions(8, context="document")
+    sentence, document = (options_of("ner", max_seq_length=8, context=context) for context in ("sentence", "document"))
     alone = prepare_features(task, "train", tokenizer, sentence, str(tmp_path / "cache"))
     shown = prepare_features(task, "train", tokenizer, document, str(tmp_path / "cache"))
     assert (shown.reused, shown.path == alone.path) == (False, False)

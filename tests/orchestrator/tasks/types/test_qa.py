@@ -5,6 +5,7 @@ Alone: pytest tests/orchestrator/tasks/types/test_qa.py
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,6 @@ from hypothesis import strategies as st
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import (
-    DecodingOptions,
-    FeatureOptions,
     Features,
     Task,
     decode,
@@ -28,7 +27,7 @@ from orchestrator.tasks import (
 from orchestrator.tasks.types.qa import AnswerPrediction
 from orchestrator.tasks.types.qa_windows import passage_windows
 from orchestrator.tasks.types.squad import Answer, QaExample
-from tests.orchestrator.tasks.definitions import features_of
+from tests.orchestrator.tasks.definitions import features_of, options_of
 
 CONTEXT = "Ada Lovelace wrote to Charles Babbage in London about the engine. It rained for nine days near Oslo."
 
@@ -97,11 +96,11 @@ def questions(tmp_path: Path) -> Task:
 
 def prepare(task: Task, tokenizer: Tokenizer, tmp_path: Path) -> Features:
     lengths = {"max_seq_length": 20, "doc_stride": 6, "max_query_length": 8}
-    return prepare_features(task, "validation", tokenizer, FeatureOptions(**lengths), str(tmp_path / "cache"))
+    return prepare_features(task, "validation", tokenizer, options_of("qa", **lengths), str(tmp_path / "cache"))
 
 
 def decode_questions(task: Task, features: Features[Any], **options: Any) -> list[AnswerPrediction]:
-    return decode(task, features, task.examples("validation"), gold_logits(features), DecodingOptions(**options))
+    return decode(task, features, task.examples("validation"), gold_logits(features), options_of("qa", **options))
 
 
 def gold_logits(features: Features[Any]) -> np.ndarray:
@@ -132,15 +131,22 @@ def test_an_answer_is_no_longer_than_asked(questions: Task, tokenizer: Tokenizer
     assert len(tokenizer.encode_ids([answer.text])[0]) == 1
 
 
+def test_what_concerns_answers_alone_decides_no_window() -> None:
+    options = options_of("qa", max_answer_length=7, null_threshold=1.5)
+    assert options.window_values() == options_of("qa").window_values()
+    assert options.window_values().keys() == {"max_seq_length", "doc_stride", "max_query_length"}
+
+
 def test_a_threshold_decides_between_an_answer_and_none(questions: Task, tokenizer: Tokenizer, tmp_path: Path) -> None:
     features = prepare(questions, tokenizer, tmp_path)
     predictions = decode_questions(questions, features, null_threshold=4.0)
     assert predictions[1].text != ""
-    assert [p.text for p in questions.type.with_null_threshold(questions, predictions, -7.0)] == ["", "", ""]
-    threshold = questions.type.tune_null_threshold(questions, questions.examples("validation"), predictions)
-    tuned = questions.type.with_null_threshold(questions, predictions, threshold)
+    assert [p.text for p in decode_questions(questions, features, null_threshold=-7.0)] == ["", "", ""]
+    given = options_of("qa", max_answer_length=20)
+    options, tuned = questions.type.calibrate(questions, given, questions.examples("validation"), predictions)
     assert score(questions, "validation", tuned)["f1"] == 1.0
-    assert -6.0 <= threshold < 4.0
+    assert -6.0 <= options.null_threshold < 4.0
+    assert replace(options, null_threshold=0.0) == given
 
 
 def test_every_question_is_answered_where_all_have_answers(

@@ -1,0 +1,81 @@
+"""A head with a batch of examples, random logits for it, and what holds for every head."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bert_core.config import BertConfig
+from bert_core.text.tokenization import Tokenizer
+from orchestrator.finetuning.batches import make_batch
+from orchestrator.finetuning.heads import HEADS, Batch, HeadTraining
+from orchestrator.specs.task import Head
+from orchestrator.tasks import Features
+from tests.orchestrator.tasks.definitions import features_of
+
+CONFIG = BertConfig(
+    vocab_size=300, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+).with_dropout(0.0)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A head, the features of some examples, and all of their windows as one batch."""
+
+    head: HeadTraining[Any, Any]
+    labels: Sequence[str]
+    features: Features[Any]
+
+    @property
+    def batch(self) -> Batch:
+        return make_batch(self.features, np.arange(self.features.num_windows), torch.device("cpu"))
+
+    def model(self, **changes: Any) -> Any:
+        """A model of random weights; `changes` are fields of its configuration."""
+        config = self.head.with_labels(replace(CONFIG, **changes), self.labels)
+        return self.head.model_type.from_config(config, seed=1).eval()
+
+    def logits(self, *shape: int, seed: int = 0) -> Tensor:
+        return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def prepare(
+    head: Head, labels: Sequence[str], examples: Sequence[Any], tokenizer: Tokenizer, **options: Any
+) -> Prepared:
+    """The head with examples; `options` are those of `features_of`, where windows of 16 tokens are usual."""
+    return Prepared(
+        HEADS[head], labels, features_of(head, labels, examples, tokenizer, **{"max_seq_length": 16, **options})
+    )
+
+
+def assert_logits_give_the_loss(prepared: Prepared, shape: Sequence[int]) -> None:
+    """A model's logits have a shape, and its loss is theirs."""
+    model, batch = prepared.model(), prepared.batch
+    with torch.no_grad():
+        logits = prepared.head.logits(model, batch)
+        assert logits.shape == tuple(shape)
+        assert logits.dtype == torch.float32
+        assert torch.equal(prepared.head.compute_loss(model, batch), prepared.head.loss(model, logits, batch))
+
+
+def assert_soft_loss_is_a_distance(prepared: Prepared, *shape: int) -> None:
+    """A student with its teacher's logits loses nothing, one with others does, at any temperature."""
+    teacher, other = prepared.logits(*shape), prepared.logits(*shape, seed=1)
+    for temperature in (1.0, 4.0):
+
+        def soft_loss(student: Tensor, temperature: float = temperature) -> float:
+            return float(prepared.head.soft_loss(student, teacher, prepared.features, prepared.batch, temperature))
+
+        assert abs(soft_loss(teacher.clone())) < 1e-6
+        assert soft_loss(other) > 1e-3
+
+
+def assert_reads_the_first_token_of_each_window(prepared: Prepared) -> None:
+    """A frozen encoder's outputs are kept for [CLS] alone; for all tokens of a causal encoder, which pools the last."""
+    found = prepared.head.tokens_read(CONFIG, prepared.features)
+    assert found is not None
+    np.testing.assert_array_equal(found, prepared.features.cu_seqlens[:-1])
+    assert prepared.head.tokens_read(replace(CONFIG, causal_attention=True), prepared.features) is None

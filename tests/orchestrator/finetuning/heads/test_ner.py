@@ -1,0 +1,126 @@
+"""The head for named entities: targets, losses with and without a CRF, tags decoded, and the tokens that it reads.
+
+Alone: pytest tests/orchestrator/finetuning/heads/test_ner.py
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from bert_core.layers.crf import LinearChainCrf
+from bert_core.text.tokenization import Tokenizer
+from orchestrator.specs import RecipeSpec
+from orchestrator.tasks.types.conll import NerExample
+from tests.orchestrator.finetuning.heads.prepared import (
+    CONFIG,
+    Prepared,
+    assert_logits_give_the_loss,
+    assert_soft_loss_is_a_distance,
+    prepare,
+)
+
+TAGS = ("O", "B-PER", "I-PER")
+PATHS = ([0, 1, 2], [1, 0])
+"""The tags of both sentences."""
+IS_WORD = [False, True, True, True, False, False, True, True, False]
+"""Of `[CLS] the anna bruno [SEP] [CLS] clara road [SEP]`, a piece for each word."""
+
+
+@pytest.fixture
+def prepared(tokenizer: Tokenizer) -> Prepared:
+    examples = [
+        NerExample("0", ("the", "anna", "bruno"), ("O", "B-PER", "I-PER")),
+        NerExample("1", ("clara", "road"), ("B-PER", "O")),
+    ]
+    return prepare("ner", TAGS, examples, tokenizer)
+
+
+def test_targets_stand_on_first_sub_tokens(prepared: Prepared) -> None:
+    assert prepared.batch.targets.tolist() == [-100, 0, 1, 2, -100, -100, 1, 0, -100]
+
+
+def test_loss_is_the_cross_entropy_of_words(prepared: Prepared) -> None:
+    logits = prepared.logits(9, 3)
+    shares = logits[torch.tensor(IS_WORD)].log_softmax(dim=1)
+    expected = -shares[torch.arange(5), torch.tensor([*PATHS[0], *PATHS[1]])].mean()
+    torch.testing.assert_close(prepared.head.loss(prepared.model(), logits, prepared.batch), expected)
+    assert_logits_give_the_loss(prepared, (9, 3))
+
+
+def test_loss_of_a_crf_is_a_words_share_of_the_paths_log_likelihood(prepared: Prepared) -> None:
+    model, logits = _model_with_crf(prepared), prepared.logits(9, 3)
+    words = logits[torch.tensor(IS_WORD)].split([3, 2])
+    with torch.no_grad():
+        lost = sum(_lost(model.crf, emissions, path) for emissions, path in zip(words, PATHS, strict=True))
+        found = prepared.head.loss(model, logits, prepared.batch)
+    assert float(found) == pytest.approx(lost / 5, abs=1e-5)
+
+
+def test_outputs_of_a_crf_are_the_best_paths_on_words(prepared: Prepared) -> None:
+    model, logits = _model_with_crf(prepared), prepared.logits(9, 3)
+    tags = prepared.head.outputs(model, prepared.features, logits.numpy())
+    best: list[int] = []
+    with torch.no_grad():
+        for emissions in logits[torch.tensor(IS_WORD)].split([3, 2]):
+            paths = product(range(3), repeat=len(emissions))
+            best += max((_score(model.crf, emissions, path), path) for path in paths)[1]
+    assert tags[IS_WORD].tolist() == best
+    assert (tags[~np.array(IS_WORD)] == -100).all()
+
+
+def test_outputs_without_a_crf_are_the_logits(prepared: Prepared) -> None:
+    logits = prepared.logits(9, 3).numpy()
+    assert prepared.head.outputs(prepared.model(), prepared.features, logits) is logits
+
+
+def test_soft_loss_is_a_distance(prepared: Prepared) -> None:
+    assert_soft_loss_is_a_distance(prepared, 9, 3)
+
+
+def test_soft_loss_passes_over_tokens_that_are_no_words(prepared: Prepared) -> None:
+    teacher = prepared.logits(9, 3)
+    student = torch.where(torch.tensor(IS_WORD)[:, None], teacher, 0.0)
+    assert abs(prepared.head.soft_loss(student, teacher, prepared.features, prepared.batch, 1.0)) < 1e-6
+
+
+def test_a_student_starts_with_its_teachers_transitions(prepared: Prepared) -> None:
+    student, teacher = prepared.model(token_decoder="crf"), _model_with_crf(prepared)
+    assert not torch.equal(student.crf.transitions, teacher.crf.transitions)
+    prepared.head.follow_teacher(student, teacher, None, RecipeSpec())
+    assert all(
+        torch.equal(own, theirs) for own, theirs in zip(student.crf.parameters(), teacher.crf.parameters(), strict=True)
+    )
+
+
+def test_words_are_read_and_all_tokens_where_an_lstm_goes_over_them(prepared: Prepared) -> None:
+    assert prepared.head.tokens_read(CONFIG, prepared.features).tolist() == [0, 1, 2, 3, 5, 6, 7]
+    assert prepared.head.tokens_read(replace(CONFIG, num_lstm_layers=1), prepared.features) is None
+
+
+def _model_with_crf(prepared: Prepared) -> Any:
+    model = prepared.model(token_decoder="crf")
+    with torch.no_grad():
+        for parameter in model.crf.parameters():
+            parameter.normal_(generator=torch.Generator().manual_seed(2))
+    return model
+
+
+def _score(crf: LinearChainCrf, emissions: Tensor, path: Sequence[int]) -> float:
+    """Sum of a path's emissions, transitions, start and end; none where `I-PER` follows no tag of a person."""
+    if any(tag == 2 and before == 0 for before, tag in pairwise((0, *path))):
+        return -math.inf
+    parts = [emissions[range(len(path)), path].sum(), crf.start[path[0]], crf.end[path[-1]]]
+    return float(sum(parts) + sum(crf.transitions[before, tag] for before, tag in pairwise(path)))
+
+
+def _lost(crf: LinearChainCrf, emissions: Tensor, path: Sequence[int]) -> float:
+    """The negative log-likelihood of a path among all."""
+    scores = [_score(crf, emissions, other) for other in product(range(3), repeat=len(path))]
+    return math.log(sum(math.exp(score) for score in scores)) - _score(crf, emissions, path)
