@@ -1,6 +1,6 @@
 """Scores of a model folder on a split: what is counted, where predictions go, what a reranker is for.
 
-Alone: pytest tests/orchestrator/inference/test_scoring.py
+Alone: pytest tests/orchestrator/inference/test_task_scores.py
 """
 
 import json
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from orchestrator.inference.scoring import check_reranks, evaluate
 
 from orchestrator.errors import InputError
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.model_folder import record_of, save_model_folder
+from orchestrator.inference.task_scores import check_reranks, evaluate
 from orchestrator.retrieval.reranking import Reranking
 from orchestrator.tasks import Task, load_task
 from tests.orchestrator.finetuning import tiny_tasks
