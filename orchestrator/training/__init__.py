@@ -1,1 +1,1 @@
-"""What every training shares: checkpoints on the storage, events on their way to the driver, the order of batches."""
+"""What trainings share: checkpoints and snapshots on the storage, events on their way to the driver, batch order."""
