@@ -9,6 +9,7 @@ from orchestrator.kinds.corpus import CorpusKind
 from orchestrator.kinds.distill import DistillKind
 from orchestrator.kinds.evaluate import EvaluateKind
 from orchestrator.kinds.pretrain import PretrainKind
+from orchestrator.kinds.probe import ProbeKind
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.sweep import SweepKind
 from orchestrator.kinds.tokenizer import TokenizerKind
@@ -21,6 +22,7 @@ KINDS: tuple[AnyKind, ...] = (
     CorpusKind(),
     PretrainKind(),
     SweepKind(),
+    ProbeKind(),
     DistillKind(),
     EvaluateKind(),
 )

@@ -135,15 +135,18 @@ class Kind(ABC, Generic[S, R]):
     def input_identity(self, spec: S, inputs: Resolved) -> list[Any]:
         """Return plain values that change when any file that the spec reads does.
 
-        A completed stage is used again only where these, and the spec's fingerprint, are the same.
+        A completed stage is used again only where these, and the spec's fingerprint, are the same. The steps of
+        snapshots are among them: they do not change a model, and yet a stage without them cannot stand for one with.
         """
         files = [file for source in text_sources_of(spec) for file in find_files(source)]
         asked = task_of(spec)
         tasks = [] if asked is None else [inputs.task(asked)]
+        snapshot_steps = sorted(self.snapshot_steps(spec))
         return [
             *([file.path, file.num_bytes, file.version] for file in files),
             *([split, task.fingerprint(split)] for task in tasks for split in task.splits),
             *(inputs.content_digest(field, name) for field, name in inputs.names_of(spec)),
+            *([["snapshots", snapshot_steps]] if snapshot_steps else []),
         ]
 
     def model_configs(self, spec: S, inputs: Resolved) -> Iterator[BertConfig | None]:
@@ -153,6 +156,10 @@ class Kind(ABC, Generic[S, R]):
     def vocab_size(self, spec: S, inputs: Resolved) -> int | None:
         """Return the size of the vocabulary that a run leaves; None where only the run decides."""
         return None
+
+    def snapshot_steps(self, spec: S) -> tuple[int, ...]:
+        """Return the steps after which a run keeps its model, beside the one that it leaves at its end."""
+        return ()
 
 
 AnyKind = Kind[Any, Any]

@@ -22,7 +22,7 @@ class DistillKind(Kind[DistillSpec, DistillResult | PretrainResult]):
     """Distillation. With `task` the student is fine-tuned; with `pretraining` it is a pretraining with a teacher."""
 
     spec = DistillSpec
-    products = frozenset({Product.TOKENIZER, Product.ENCODER, Product.TASK_MODEL})
+    products = frozenset({Product.TOKENIZER, Product.ENCODER, Product.TASK_MODEL, Product.SNAPSHOTS})
 
     def check(self, spec: DistillSpec, inputs: Resolved) -> None:
         """Check that the teacher knows the task or the tokens, and that the student has a fitting depth and width."""
@@ -67,6 +67,10 @@ class DistillKind(Kind[DistillSpec, DistillResult | PretrainResult]):
     def model_configs(self, spec: DistillSpec, inputs: Resolved) -> Iterator[BertConfig | None]:
         """Yield the student's configuration."""
         yield _student_config(spec, inputs)
+
+    def snapshot_steps(self, spec: DistillSpec) -> tuple[int, ...]:
+        """Return the steps that the spec lists for a pretraining."""
+        return () if spec.pretraining is None else spec.pretraining.execution.snapshot_steps
 
 
 def _student_config(spec: DistillSpec, inputs: Resolved) -> BertConfig | None:

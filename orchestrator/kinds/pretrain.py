@@ -29,7 +29,7 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
     """Pretraining by Ray Train, from random weights or from another model."""
 
     spec = PretrainSpec
-    products = frozenset({Product.TOKENIZER, Product.ENCODER})
+    products = frozenset({Product.TOKENIZER, Product.ENCODER, Product.SNAPSHOTS})
 
     def check(self, spec: PretrainSpec, inputs: Resolved) -> None:
         """Check that the model's numbers fit together, and that the model to continue from fits data and tokenizer."""
@@ -48,6 +48,8 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
             yield "memory of a worker", memory_text(num_parameters)
             kept = spec.execution.keep_checkpoints * num_parameters * BYTES_PER_SAVED_PARAMETER
             yield "disk", f"{size_text(kept)} of checkpoints, and the token store (about the text's size)"
+            if snapshots := spec.execution.snapshot_steps:
+                yield "snapshots", f"{len(snapshots)}, {size_text(len(snapshots) * 4 * num_parameters)} of disk"
 
     def resources(self, spec: PretrainSpec) -> Resources:
         """Return the CPUs of workers and of their data pipelines, and a GPU for each worker as `device` says."""
@@ -88,6 +90,10 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
     def vocab_size(self, spec: PretrainSpec, inputs: Resolved) -> int | None:
         """Return the size of the tokenizer's vocabulary."""
         return inputs.vocab_size(spec.tokenizer)
+
+    def snapshot_steps(self, spec: PretrainSpec) -> tuple[int, ...]:
+        """Return the steps that the spec lists."""
+        return spec.execution.snapshot_steps
 
 
 def longest_sequence(spec: PretrainSpec) -> int:

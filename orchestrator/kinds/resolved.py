@@ -13,6 +13,7 @@ from orchestrator.specs import Spec, TaskSpec
 from orchestrator.specs.references import STAGE_MARK, TOKENIZER_FIELDS, SpecT, names_of
 from orchestrator.storage import join, local_copy, read_json
 from orchestrator.tasks import Task, load_task
+from orchestrator.training.snapshots import snapshot_folders
 
 
 class StageKind(Protocol):
@@ -23,6 +24,9 @@ class StageKind(Protocol):
 
     def vocab_size(self, spec: Any, inputs: "Resolved") -> int | None:
         """Return the size of the vocabulary that the stage leaves."""
+
+    def snapshot_steps(self, spec: Any) -> tuple[int, ...]:
+        """Return the steps after which the stage keeps its model."""
 
 
 class Resolved:
@@ -102,6 +106,17 @@ class Resolved:
         if folder not in self._configs:
             self._configs[folder] = BertConfig.from_dict(read_json(join(folder, CONFIG_FILE)))
         return self._configs[folder]
+
+    def snapshots(self, name: str) -> dict[int, str]:
+        """Return the model folders that a pretraining run keeps, by step; of a stage, its `@stage` for each of them.
+
+        Raises: NotFoundError; CheckpointError where the run's list of them is damaged.
+        """
+        if name.startswith(STAGE_MARK):
+            stage = self.stage(name)
+            return dict.fromkeys(sorted(self._kind_of(stage).snapshot_steps(stage)), name)
+        run_folder, _, _ = self.folder("run", name).rstrip("/").rpartition("/")
+        return snapshot_folders(run_folder)
 
     def task(self, spec: TaskSpec) -> Task:
         """Return a task with its labels. Raises: SpecError, TaskDataError."""

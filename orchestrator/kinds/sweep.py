@@ -52,19 +52,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         points = build_search(spec).num_points
         counted = "" if spec.trials is None else "; `trials` in the spec counts points"
         yield "trials", f"{points * len(spec.seeds):,} ({points:,} points × {len(spec.seeds)} seeds{counted})"
-        num_examples = len(task.examples("train"))
-        (small, large), (short, long) = value_bounds(spec, "batch_size"), value_bounds(spec, "epochs")
-        fewest, most = (
-            Schedule(num_examples, int(batch_size), epochs, 1).num_steps
-            for batch_size, epochs in ((large, short), (small, long))
-        )
-        yield "steps of a trial", f"{estimate_prefix(task)}{fewest:,}" + (f" to {most:,}" if most > fewest else "")
-        num_parameters = _most_parameters(spec, inputs)
-        if num_parameters is not None:
-            yield "parameters", f"{num_parameters:,}, and a small head"
-            yield "memory of a trial", memory_text(num_parameters)
-        if spec.execution.max_concurrent_trials:
-            yield "trials at a time", f"at most {spec.execution.max_concurrent_trials}"
+        yield from trial_facts(spec, inputs)
 
     def resources(self, spec: SweepSpec) -> Resources:
         """Return what one trial takes; more run at a time where there is room."""
@@ -116,7 +104,25 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
                 yield None if vocab_size is None else BertConfig.from_size(str(size), str(family), **changes)
 
 
-def _most_parameters(spec: SweepSpec, inputs: Resolved) -> int | None:
+def trial_facts(spec: SweepSpec, inputs: Resolved) -> Iterator[Fact]:
+    """Yield what a trial takes: steps, parameters, memory; and how many run at a time, where the spec says it."""
+    task = inputs.task(spec.task)
+    num_examples = len(task.examples("train"))
+    (small, large), (short, long) = value_bounds(spec, "batch_size"), value_bounds(spec, "epochs")
+    fewest, most = (
+        Schedule(num_examples, int(batch_size), epochs, 1).num_steps
+        for batch_size, epochs in ((large, short), (small, long))
+    )
+    yield "steps of a trial", f"{estimate_prefix(task)}{fewest:,}" + (f" to {most:,}" if most > fewest else "")
+    num_parameters = most_parameters(spec, inputs)
+    if num_parameters is not None:
+        yield "parameters", f"{num_parameters:,}, and a small head"
+        yield "memory of a trial", memory_text(num_parameters)
+    if spec.execution.max_concurrent_trials:
+        yield "trials at a time", f"at most {spec.execution.max_concurrent_trials}"
+
+
+def most_parameters(spec: SweepSpec, inputs: Resolved) -> int | None:
     """Parameters of the largest encoder that a trial may have and of the LSTM layers on it; None where unknown."""
     configs = [config for config in SweepKind().model_configs(spec, inputs) if config is not None]
     counts = [count_encoder_parameters(config) + _most_lstm_parameters(config, spec) for config in configs]

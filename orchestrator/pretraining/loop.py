@@ -1,4 +1,4 @@
-"""The training loop of one worker: steps, measurements, validation, checkpoints.
+"""The training loop of one worker: steps, measurements, validation, checkpoints, snapshots.
 
 The loop knows nothing of Ray: batches come from a function of the first step, events go to a function. So it runs in a
 plain process as well as in a Ray worker, and is tested there.
@@ -8,6 +8,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from orchestrator.pretraining.meter import Meter, add_sums, empty_totals, named_
 from orchestrator.pretraining.step import StepContext, training_step
 from orchestrator.results import Event, MessageEvent, MetricEvent
 from orchestrator.training.checkpoints import Checkpoints
+from orchestrator.training.snapshots import Snapshots
 
 Batches = Callable[[int], Iterator[tuple[int, PackedBatch]]]
 """A function from the first step to the worker's numbered batches, up to the end of the run."""
@@ -60,6 +62,7 @@ class TrainingLoop:
             eps=self.spec.adam_epsilon,
         )
         self.checkpoints = Checkpoints(job.run_folder, job.attempt, self.spec.execution.keep_checkpoints)
+        self.snapshots = Snapshots(job.run_folder, job.attempt)
         self._emit_to = emit
         self._num_confirmed = num_confirmed
         self._num_emitted = 0
@@ -73,6 +76,10 @@ class TrainingLoop:
         """
         first_step = self.restore()
         refuse_if_unequal(first_step, self.worker)
+        if self.worker.rank == 0 and self.spec.execution.snapshot_steps:
+            self.snapshots.claim(first_step)
+        if first_step == 0:
+            self._save_snapshot_if_due(0)
         loss = self.job.loss or label_loss
         context = StepContext(self.model, self.optimizer, self.spec, self.worker, self.objectives, loss)
         meter = Meter(self.worker, self.objectives)
@@ -86,6 +93,8 @@ class TrainingLoop:
             meter.pause()
             if self.job.validation is not None and self._is_due(done, self._evaluation_interval()):
                 self._measure(done, "validation", self.evaluate(done))
+            # Before the checkpoint: an attempt that goes on from there does not come by this step again.
+            self._save_snapshot_if_due(done)
             # Only where the meter has just been read, as its totals are not saved.
             if is_logged and (self._is_checkpoint_step(done) or self._is_checkpoint_time()):
                 self.save_checkpoint(done)
@@ -140,6 +149,11 @@ class TrainingLoop:
         }
         self._emit(self.checkpoints.save(step, self.model, self.optimizer, extra))
 
+    def write_model(self, folder: Path) -> None:
+        """Write the model as it is, with its tokenizer, in Hugging Face's layout."""
+        self.job.tokenizer.save(folder)
+        self.model.save_pretrained(folder)
+
     @torch.no_grad()
     def evaluate(self, step: int) -> dict[str, float]:
         """Measurements on the validation examples, the same ones at each call."""
@@ -164,6 +178,10 @@ class TrainingLoop:
 
     def _measure(self, step: int, split: Any, values: dict[str, float]) -> None:
         self._emit(MetricEvent(step, split, values, round(self.job.stream.epoch_after(step), 6)))
+
+    def _save_snapshot_if_due(self, step: int) -> None:
+        if self.worker.rank == 0 and step in self.spec.execution.snapshot_steps:
+            self.snapshots.save(step, self.write_model)
 
     def _is_due(self, step: int, interval: int) -> bool:
         return step % interval == 0 or step == self.spec.steps

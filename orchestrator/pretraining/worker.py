@@ -58,5 +58,4 @@ def run_worker(config: dict[str, Any]) -> None:
 def save_model(loop: TrainingLoop, job: PretrainJob) -> None:
     """Save the model and its tokenizer in Hugging Face's layout, in the run's folder."""
     with write_folder(join(job.run_folder, "model")) as folder:
-        job.tokenizer.save(folder)
-        loop.model.save_pretrained(folder)
+        loop.write_model(folder)

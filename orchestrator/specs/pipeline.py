@@ -10,9 +10,10 @@ from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.evaluate import EvaluateSpec
 from orchestrator.specs.fields import Spec, identity
 from orchestrator.specs.pretrain import PretrainSpec
+from orchestrator.specs.probe import ProbeSpec
 from orchestrator.specs.sweep import SweepSpec
 
-StageSpec = TokenizerSpec | CorpusSpec | PretrainSpec | SweepSpec | DistillSpec | EvaluateSpec
+StageSpec = TokenizerSpec | CorpusSpec | PretrainSpec | SweepSpec | ProbeSpec | DistillSpec | EvaluateSpec
 """The spec of every kind of run: the one list of them."""
 
 

@@ -39,6 +39,12 @@ class ExecutionSpec(Section):
         10.0, "A checkpoint every so many minutes.", unit="minutes", gt=0.0
     )
     keep_checkpoints: int = execution(2, "Newest checkpoints kept on the storage.", ge=1)
+    snapshot_steps: tuple[int, ...] = execution(
+        (),
+        "Steps after which the model is kept as a folder of its own, 0 for before the first. A probe makes a learning "
+        "curve of them.",
+        unit="steps",
+    )
     log_every_steps: int = execution(10, "Metrics are recorded every so many steps.", unit="steps", ge=1)
     evaluate_every_steps: int | None = execution(
         None, "Held-out evaluation every so many steps; ten times in the run when left out.", unit="steps", ge=1
@@ -115,6 +121,12 @@ class PretrainSpec(Spec):
             raise ValueError(
                 f"global_batch_size {self.global_batch_size} cannot be shared by {workers} workers; "
                 f"make it a multiple of execution.num_workers"
+            )
+        snapshots = self.execution.snapshot_steps
+        if len(set(snapshots)) < len(snapshots) or not all(0 <= step <= self.steps for step in snapshots):
+            raise ValueError(
+                f"execution.snapshot_steps {list(snapshots)} must be different steps from 0 to the {self.steps} of the "
+                "run; change them or raise steps"
             )
         if not all(0 <= beta < 1 for beta in self.adam_betas):
             raise ValueError(f"adam_betas {self.adam_betas} must both be at least 0 and below 1")

@@ -21,6 +21,8 @@ class Product(Enum):
     """Any model, whatever its head: training can start from it, and it can teach."""
     TASK_MODEL = auto()
     """A model with the head of a task: it can be scored on one."""
+    SNAPSHOTS = auto()
+    """A pretrained model beside which its run may keep snapshots: the model after some of its steps."""
 
 
 NAME_FIELDS = {
@@ -29,6 +31,7 @@ NAME_FIELDS = {
     "teacher": Product.ENCODER,
     "rerank": Product.TASK_MODEL,
     "tokenizer": Product.TOKENIZER,
+    "run": Product.SNAPSHOTS,
 }
 """The fields whose values are names, and what such a name must lead to."""
 TOKENIZER_FIELDS = tuple(field for field, product in NAME_FIELDS.items() if product is Product.TOKENIZER)

@@ -1,1 +1,1 @@
-"""Common part of every training: checkpoints on the storage, events to the driver, the order of batches."""
+"""Common part of every training: checkpoints and snapshots on the storage, events to the driver, batch order."""

@@ -68,6 +68,7 @@ NEVER: dict[str, frozenset[str]] = {
     "orchestrator.retrieval": frozenset({"ray", *DRIVER_ONLY}),
     "orchestrator.training": DRIVER_ONLY,
     "orchestrator.training.checkpoints": frozenset({"ray", *DRIVER_ONLY}),
+    "orchestrator.training.snapshots": frozenset({"ray", "torch", *DRIVER_ONLY}),
     "orchestrator.training.event_queue": frozenset({"torch", *DRIVER_ONLY}),
     "orchestrator.inference": DRIVER_ONLY,
     "orchestrator.inference.blocks": frozenset({"ray", "torch", *DRIVER_ONLY}),

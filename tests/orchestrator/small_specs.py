@@ -12,6 +12,7 @@ from orchestrator.planning.checks import check_inputs
 from orchestrator.planning.plan import plan_rows
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
+from orchestrator.training.snapshots import Snapshots
 
 CORPUS = {"files": ["corpus.txt"]}
 TOKENIZER = {"kind": "tokenizer", "corpus": CORPUS, "vocab_size": 100}
@@ -22,11 +23,14 @@ FILES = {"train": "task.csv", "validation": "task.csv"}
 SWEEP = {"kind": "sweep", "task": {**TASK, "files": FILES}, "recipe": {"tokenizer": "words"}}
 CLASSIFIER = "BertForSequenceClassification"
 DISTILL = {"kind": "distill", "teacher": "short", "task": SWEEP["task"], "recipe": {"max_seq_length": 40}}
+PROBE = {"kind": "probe", "run": "probed/model", "task": SWEEP["task"], "recipe": {"max_seq_length": 40}}
 EVALUATE = {"kind": "evaluate", "model": "short", "task": SWEEP["task"]}
 
 
 def write_inputs(folder: Path) -> Settings:
     """Write texts, the tokenizer `words`, and `short`, a classifier of 40 positions that reads it, without weights.
+
+    `probed` is the folder of a run that has left such a model, and snapshots of the steps 0, 5 and 10.
 
     Returns: settings whose home, not made yet, is beside them.
     """
@@ -37,6 +41,14 @@ def write_inputs(folder: Path) -> Settings:
     shutil.copytree(folder / "words", folder / "short")
     config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=40)
     (folder / "short" / "config.json").write_text(json.dumps({**config.to_dict(), "architectures": [CLASSIFIER]}))
+
+    def copy_short(target: Path) -> None:
+        shutil.copytree(folder / "short", target, dirs_exist_ok=True)
+        (target / "model.safetensors").write_bytes(b"weights")
+
+    copy_short(folder / "probed" / "model")
+    for step in (0, 5, 10):
+        Snapshots(str(folder / "probed")).save(step, copy_short)
     return Settings.from_options(home=str(folder / "home"), environ={})
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.kinds import KINDS
+from orchestrator.kinds.probe import CurvePoint, ProbeResult
 from orchestrator.registry.recorder import Recorder
 from orchestrator.results import (
     DatasetResult,
@@ -15,7 +16,7 @@ from orchestrator.results import (
     TrialResult,
 )
 from tests.orchestrator.registry.samples import model_result
-from tests.orchestrator.small_specs import DISTILL, EVALUATE, PRETRAIN, STORE, SWEEP, TOKENIZER
+from tests.orchestrator.small_specs import DISTILL, EVALUATE, PRETRAIN, PROBE, STORE, SWEEP, TOKENIZER
 
 CORPUS_RESULT = DatasetResult("wiki", "corpus", "c" * 64, "storage/corpora/c", {"num_documents": 3})
 TRIALS = [
@@ -32,6 +33,8 @@ TRIALS = [
     )
     for number, (rate, score) in enumerate([(1e-4, 0.8), (2e-5, 0.9)])
 ]
+
+SWEEP_RESULT = SweepResult("sst2", "accuracy", TRIALS, TRIALS[1], {"accuracy": 0.85}, [CORPUS_RESULT])
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,14 @@ SAMPLES = {
             [CORPUS_RESULT],
         ),
     ),
-    "sweep": Sample(SWEEP, SweepResult("sst2", "accuracy", TRIALS, TRIALS[1], {"accuracy": 0.85}, [CORPUS_RESULT])),
+    "sweep": Sample(SWEEP, SWEEP_RESULT),
+    "probe": Sample(
+        PROBE,
+        ProbeResult(
+            SWEEP_RESULT,
+            [CurvePoint(0, 1, {"accuracy": 0.8}), CurvePoint(5, 0, {}), CurvePoint(10, 1, {"accuracy": 0.7})],
+        ),
+    ),
     "distill": Sample(
         DISTILL,
         DistillResult(

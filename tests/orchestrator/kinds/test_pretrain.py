@@ -23,6 +23,7 @@ from tests.orchestrator.small_specs import (
     PRETRAIN,
     SWEEP,
     check,
+    input_identity,
     pipeline,
     plan,
     plan_lines,
@@ -66,6 +67,12 @@ def test_a_plan_of_a_pretraining(settings: Settings) -> None:
         ("disk", "12.0 MB of checkpoints, and the token store (about the text's size)"),
         ("resources", "2 CPU, and 1 GPU if available"),
     ]
+
+
+def test_snapshots_count_in_the_plan_and_tell_one_stage_from_another(settings: Settings) -> None:
+    kept = {**PRETRAIN, "execution": {"snapshot_steps": [10, 0]}}
+    assert plan(settings, kept)["snapshots"] == "2, 4.0 MB of disk"
+    assert input_identity(settings, kept) == [*input_identity(settings, PRETRAIN), ["snapshots", [0, 10]]]
 
 
 def test_a_plan_leaves_out_what_only_the_run_decides(settings: Settings) -> None:

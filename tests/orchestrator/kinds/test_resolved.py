@@ -3,6 +3,7 @@
 pytest tests/orchestrator/kinds/test_resolved.py
 """
 
+import shutil
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from orchestrator.settings import Settings
 from orchestrator.specs import DistillSpec, EvaluateSpec, TaskSpec
 from orchestrator.specs.loading import parse_spec
 from orchestrator.tasks import Task, load_task
+from orchestrator.training.snapshots import Snapshots
 from tests.orchestrator.small_specs import DISTILL, PRETRAIN, SWEEP, pipeline
 
 
@@ -75,6 +77,19 @@ def test_a_name_is_looked_up_once_from_its_check_to_its_use(settings: Settings, 
     assert pinned.teacher == "base@1"
     assert inputs.folder("teacher", pinned.teacher) == str(Path("short").absolute())
     assert looked_up == ["base"]
+
+
+def test_snapshots_lie_beside_the_model_of_their_run(settings: Settings) -> None:
+    shutil.copytree("short", "storage/run/model")
+    Snapshots("storage/run").save(5, lambda folder: None)
+    spec = parse_spec(pipeline(model={**PRETRAIN, "execution": {"snapshot_steps": [7, 3]}}, small=SWEEP))
+    inputs = resolved_inputs(spec, settings)
+    assert inputs.snapshots("storage/run/model") == {
+        5: str(Path("storage/run/snapshots/step-00000005-attempt-1").absolute())
+    }
+    assert inputs.snapshots("short") == {}
+    assert inputs.snapshots("@model") == {3: "@model", 7: "@model"}
+    assert inputs.snapshots("@small") == {}
 
 
 def test_a_version_registered_meanwhile_is_not_what_the_run_uses(settings: Settings) -> None:

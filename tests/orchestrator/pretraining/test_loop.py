@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from pydantic import ValidationError
 from safetensors.torch import load_file
 
 from bert_core.errors import CheckpointError
+from bert_core.heads import BertForPreTraining
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.corpus import shuffle_windows
 from orchestrator.errors import RunFailedError, RunStoppedError
 from orchestrator.pretraining.collectives import Worker, refuse_if_unequal
@@ -20,6 +23,7 @@ from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEvent
 from orchestrator.storage import delete, digest_file
 from orchestrator.training.checkpoints import Checkpoints
+from orchestrator.training.snapshots import snapshot_folders
 from tests.orchestrator.corpus.batch_digests import digests
 from tests.orchestrator.pretraining.small_run import make_job, run
 from tests.waiting import PATIENCE_S
@@ -240,6 +244,57 @@ def test_checkpoints_live_on_an_object_store_too(tmp_path: Path) -> None:
     assert found is not None
     assert found[1] == {"step": 2}
     assert len(warnings) == 1
+
+
+SNAPSHOTS = {
+    "execution": {
+        "checkpoint_every_steps": 5,
+        "log_every_steps": 2,
+        "evaluate_every_steps": 8,
+        "snapshot_steps": [0, 7, 15, 24],
+    }
+}
+
+
+def snapshot_digests(folder: Path) -> dict[int, str]:
+    """SHA-256 of the weights of each snapshot."""
+    found = snapshot_folders(str(folder / "run"))
+    return {step: digest_file(f"{path}/model.safetensors") for step, path in found.items()}
+
+
+def test_snapshots_are_models_with_tokenizers_and_change_no_bit_of_the_run(
+    straight: tuple[Path, list[Event]], tmp_path: Path
+) -> None:
+    loop = run(make_job(tmp_path, **SNAPSHOTS), lambda event: None)
+    assert final_digest(tmp_path) == final_digest(straight[0])
+    folders = snapshot_folders(str(tmp_path / "run"))
+    assert list(folders) == [0, 7, 15, 24]
+    first, last = (BertForPreTraining.from_pretrained(Path(folders[step])) for step in (0, 24))
+    start = TrainingLoop(make_job(tmp_path / "start"), Worker(), lambda event: None).model
+    for model, expected in ((first, start), (last, loop.model)):
+        assert all(torch.equal(value, expected.state_dict()[name]) for name, value in model.state_dict().items())
+    assert Tokenizer.load(Path(folders[7])).fingerprint == loop.job.tokenizer.fingerprint
+
+
+@pytest.mark.parametrize("stop_at", [5, 15])
+def test_a_resumed_run_has_the_snapshots_of_one_that_was_not_interrupted(tmp_path: Path, stop_at: int) -> None:
+    run(make_job(tmp_path / "straight", **SNAPSHOTS), lambda event: None)
+
+    def stop(event: Event) -> None:
+        if isinstance(event, CheckpointEvent) and event.step == stop_at:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        run(make_job(tmp_path / "resumed", **SNAPSHOTS), stop)
+    run(make_job(tmp_path / "resumed", attempt=2, **SNAPSHOTS), lambda event: None)
+    assert list(snapshot_digests(tmp_path / "straight")) == [0, 7, 15, 24]
+    assert snapshot_digests(tmp_path / "resumed") == snapshot_digests(tmp_path / "straight")
+
+
+@pytest.mark.parametrize("steps", [[3, 3], [-1], [25]])
+def test_steps_of_snapshots_lie_within_the_run_and_differ(tmp_path: Path, steps: list[int]) -> None:
+    with pytest.raises(ValidationError, match=r"snapshot_steps .* must be different steps from 0 to the 24 of the run"):
+        make_job(tmp_path, execution={"snapshot_steps": steps})
 
 
 def test_accumulation_changes_neither_loss_nor_gradient(tmp_path: Path) -> None:

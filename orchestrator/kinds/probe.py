@@ -1,0 +1,164 @@
+"""Runs that probe a pretraining: its snapshots are fine-tuned on a small task, and the scores make a learning curve.
+
+Inside, a probe is a sweep over `init_from`, whose values are the snapshots: trials, their records and what an
+interrupted probe goes on from are a sweep's. The probe's own measurements are means over the seeds, and their step is
+the step of pretraining.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from orchestrator.errors import SpecError
+from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
+from orchestrator.kinds.facts import size_text, task_facts
+from orchestrator.kinds.resolved import Resolved
+from orchestrator.kinds.sweep import SweepKind, most_parameters, trial_facts
+from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.results import MetricEvent, SweepResult, TrialResult
+from orchestrator.run_states import RunState
+from orchestrator.specs import SweepSpec
+from orchestrator.specs.probe import ProbeSpec
+
+_SWEEP = SweepKind()
+logger = logging.getLogger(__name__)
+_BYTES_PER_WEIGHT = 4
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """The completed trials of one snapshot, taken together."""
+
+    step: int
+    """The step of pretraining."""
+    num_trials: int
+    metrics: Mapping[str, float]
+    """Means over the trials of each validation score. Beside the score that ranks, `baseline.NAME` and, of two or more
+    trials, its standard deviation `sd.NAME`. Empty where no trial completed."""
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """Result of a probe: the sweep over the snapshots, and the curve by step of pretraining."""
+
+    sweep: SweepResult
+    curve: Sequence[CurvePoint]
+
+
+class ProbeKind(Kind[ProbeSpec, ProbeResult]):
+    """Fine-tuning of a pretraining run's snapshots by Ray Tune, a trial for each snapshot and each seed."""
+
+    spec = ProbeSpec
+
+    def check(self, spec: ProbeSpec, inputs: Resolved) -> None:
+        """Check that the run has the snapshots, and what a sweep over them asks of task and recipe."""
+        _SWEEP.check(_sweep_of(spec, chosen_snapshots(spec, inputs)), inputs)
+
+    def facts(self, spec: ProbeSpec, inputs: Resolved) -> Iterator[Fact]:
+        """Yield the task, the snapshots, and the trials with their steps, parameters, memory and disk."""
+        snapshots = chosen_snapshots(spec, inputs)
+        sweep = _sweep_of(spec, snapshots)
+        yield from task_facts(inputs.task(spec.task))
+        yield "snapshots", f"of {'steps' if len(snapshots) > 1 else 'step'} {', '.join(f'{s:,}' for s in snapshots)}"
+        num_trials = len(snapshots) * len(spec.seeds)
+        yield "trials", f"{num_trials:,} ({len(snapshots):,} snapshots × {len(spec.seeds)} seeds)"
+        yield from trial_facts(sweep, inputs)
+        num_parameters = most_parameters(sweep, inputs)
+        if num_parameters is not None:
+            size = size_text(_BYTES_PER_WEIGHT * num_parameters)
+            yield "disk", f"{size} for the weights of the best trial, and of each that runs"
+
+    def resources(self, spec: ProbeSpec) -> Resources:
+        """Return what one trial takes; more run at a time where there is room."""
+        return Resources.of_one_process(spec.execution.cpus_per_trial, spec.execution.gpus_per_trial)
+
+    def run(self, spec: ProbeSpec, inputs: Resolved, context: RunContext) -> ProbeResult:
+        """Run the trials that no earlier attempt finished, and show the curve as a table."""
+        snapshots = chosen_snapshots(spec, inputs)
+        result = _SWEEP.run(_sweep_of(spec, snapshots), inputs, context)
+        curve = learning_curve(result.trials, snapshots, result.metric)
+        for line in curve_lines(curve, result.metric):
+            logger.info(line)
+        return ProbeResult(result, curve)
+
+    def record(self, result: ProbeResult, run_id: str, recorder: Recorder) -> RunOutcome:
+        """Write every trial, the best one's test scores as that trial's, and the curve as the run's measurements."""
+        sweep = result.sweep
+        for dataset in sweep.datasets:
+            recorder.record_dataset(run_id, dataset)
+        recorder.record_ranking(run_id, sweep.task, sweep.metric)
+        recorder.record_trials(run_id, sweep.trials)
+        best = sweep.best
+        recorder.record_final_metrics(run_id, best.best_step, "test", sweep.test_metrics, trial=best.key)
+        recorder.record_events(run_id, [MetricEvent(point.step, "validation", point.metrics) for point in result.curve])
+        return RunOutcome(best.model.folder if best.model else None, best.predictions_path)
+
+    def input_identity(self, spec: ProbeSpec, inputs: Resolved) -> list[Any]:
+        """Return the identity of what every spec names, and of the snapshots' weights."""
+        snapshots = chosen_snapshots(spec, inputs)
+        digests = [[step, inputs.content_digest("init_from", folder)] for step, folder in snapshots.items()]
+        return [*super().input_identity(spec, inputs), ["probed", digests]]
+
+
+def chosen_snapshots(spec: ProbeSpec, inputs: Resolved) -> dict[int, str]:
+    """The folders of the snapshots that a spec asks for, by step in rising order; `@stage` for what a stage will make.
+
+    Raises: SpecError where the run does not keep them.
+    """
+    kept = inputs.snapshots(spec.run)
+    if not kept:
+        raise SpecError(
+            f"run: {spec.run} has kept no snapshots; pretrain with execution.snapshot_steps, which lists the steps "
+            "after which the model is kept"
+        )
+    missing = sorted(set(spec.steps or ()) - set(kept))
+    if missing:
+        raise SpecError(
+            f"steps: {spec.run} has no snapshot of step {', '.join(map(str, missing))}; "
+            f"it has those of {', '.join(map(str, kept))}"
+        )
+    return {step: folder for step, folder in kept.items() if spec.steps is None or step in spec.steps}
+
+
+def _sweep_of(spec: ProbeSpec, snapshots: Mapping[int, str]) -> SweepSpec:
+    """The sweep that a probe is: every snapshot with every seed."""
+    return SweepSpec(
+        kind="sweep",
+        name=spec.name,
+        task=spec.task,
+        recipe=spec.recipe,
+        space={"init_from": tuple(snapshots.values())},
+        seeds=spec.seeds,
+        threads_per_trial=spec.threads_per_trial,
+        execution=spec.execution,
+    )
+
+
+def learning_curve(trials: Sequence[TrialResult], snapshots: Mapping[int, str], metric: str) -> list[CurvePoint]:
+    """Take the completed trials of each snapshot together; `metric` is the score that ranks."""
+    completed = [trial for trial in trials if trial.state == RunState.COMPLETED]
+    curve = []
+    for step, folder in snapshots.items():
+        found = [trial.metrics for trial in completed if trial.parameters["init_from"] == folder]
+        means = {name: fmean(metrics[name] for metrics in found) for name in _names_in_all(found, metric)}
+        spread = {f"sd.{metric}": stdev(metrics[metric] for metrics in found)} if len(found) > 1 else {}
+        curve.append(CurvePoint(step, len(found), means | spread))
+    return curve
+
+
+def _names_in_all(scores: Sequence[Mapping[str, float]], metric: str) -> list[str]:
+    """The scores that every trial has; of the baseline's, which are the same at all steps, only the one that ranks."""
+    common = set.intersection(*map(set, scores)) if scores else set()
+    return sorted(name for name in common if not name.startswith("baseline.") or name == f"baseline.{metric}")
+
+
+def curve_lines(curve: Sequence[CurvePoint], metric: str) -> Iterator[str]:
+    """The curve as the lines of a table, a snapshot each."""
+    width = max(len(metric), len("no trial completed"))
+    yield f"{'step':>9}  {metric:>{width}}  {'sd':>6}  trials"
+    for point in curve:
+        score = f"{point.metrics[metric]:.4f}" if point.metrics else "no trial completed"
+        spread = point.metrics.get(f"sd.{metric}")
+        yield f"{point.step:>9,}  {score:>{width}}  {'–' if spread is None else f'{spread:.4f}':>6}  {point.num_trials}"
