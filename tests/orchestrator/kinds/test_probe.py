@@ -3,6 +3,7 @@
 pytest tests/orchestrator/kinds/test_probe.py
 """
 
+import logging
 import shutil
 from pathlib import Path
 from typing import Any
@@ -135,8 +136,9 @@ def test_a_curve_is_shown_as_a_table() -> None:
 
 
 def test_an_interrupted_probe_goes_on_as_a_sweep_over_its_snapshots(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     spec, book = probe_spec(seeds=[0, 1]), Notebook()
     inputs, context = resolved_inputs(spec, settings), context_of(settings, book)
     build_listener(context, {}).on_trial_result(TRIALS[0])
@@ -154,7 +156,7 @@ def test_an_interrupted_probe_goes_on_as_a_sweep_over_its_snapshots(
     assert [Path(folder).name for folder in asked["folders"]] == [f"step-{step:08d}-attempt-1" for step in (0, 5, 10)]
     assert asked["seeds"] == (0, 1)
     assert [(point.step, point.num_trials) for point in result.curve] == [(0, 1), (5, 1), (10, 1)]
-    assert book.said[-1].split() == ["10", "0.9000", "–", "1"]
+    assert caplog.messages[-1].split() == ["10", "0.9000", "–", "1"]
 
 
 def test_a_probe_measures_by_the_steps_of_pretraining(recorder: Recorder) -> None:
