@@ -66,14 +66,15 @@ def test_every_node_may_open_enough_files(name: str) -> None:
 
 def test_the_cluster_is_as_large_as_its_example_asks() -> None:
     base = load_spec(ROOT / "experiments" / "pretrain_base.yaml")
-    needs = needed_resources(base)
-    (processes,) = needs.processes
     gpu_node = load("cluster.yaml")["available_node_types"]["gpu"]
     nodes = [gpu_node["resources"]] * gpu_node["min_workers"]
+    there = {name: len(nodes) * count for name, count in nodes[0].items()}
+    needs = needed_resources(base, there)
+    (processes,) = needs.processes
     check_processes([processes], nodes)
     with pytest.raises(ClusterError, match="the cluster has room for"):
         check_processes([processes], nodes[1:])
-    check_resources(needs.total, {name: len(nodes) * count for name, count in nodes[0].items()})
+    check_resources(needs.total, there)
 
 
 @pytest.mark.parametrize("name", CLUSTER_FILES)

@@ -92,7 +92,7 @@ def test_a_model_from_left_to_right_stays_causal_in_fine_tuning(head: Head, tmp_
     assert result.state == "COMPLETED", result.error
     assert result.metrics[bench.task.metric] > 0.9
     assert load_fine_tuned(Path(bench.model_folder)).model.config.causal_attention
-    again, _ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+    again, *_ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
     assert again[bench.task.metric] == result.metrics[bench.task.metric]
 
 
