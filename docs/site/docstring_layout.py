@@ -10,7 +10,7 @@ from typing import Any
 from griffe import Extension, Object
 
 _DOCTEST = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
-"""From a prompt to the next empty line."""
+"""Pattern of a doctest: from a prompt to the next empty line."""
 
 _RAISES = re.compile(r"^Raises: .+(?:\n[ \t]+\S.*)+", re.MULTILINE)
 """A sentence and its indented lines."""

@@ -32,7 +32,7 @@ def source_files() -> dict[str, Path]:
 
 @cache
 def imports_of(module: str) -> tuple[Import, ...]:
-    """What a module imports, by absolute dotted names.
+    """Imports of a module, by absolute dotted names.
 
     `from package import name` counts as the submodule that the name may be, or the one that the package loads it from.
     """

@@ -1,4 +1,4 @@
-"""How docstrings are written: each is understood alone, and everything public has one.
+"""Rules of docstrings: each is understood alone, and everything public has one.
 
 Alone: .venv/bin/pytest tests/contracts/test_docstrings.py
 """

@@ -1,4 +1,4 @@
-"""What a stranger looks for beside the code: license, version, how to join, hosted checks.
+"""Files that a stranger looks for beside the code: license, version, how to join, hosted checks.
 
 Alone: .venv/bin/pytest tests/contracts/test_project_files.py
 """

@@ -1,4 +1,4 @@
-"""How tests are written: each asserts, none imports another test, none sleeps, none is impatient.
+"""Rules of tests: each asserts, none imports another test, none sleeps, none is impatient.
 
 Alone: .venv/bin/pytest tests/contracts/test_test_files.py
 """
@@ -60,7 +60,7 @@ def test_every_test_asserts() -> None:
 
 
 def test_no_test_imports_another_test() -> None:
-    """What is shared belongs into a helper module, fixtures into a conftest of a folder around all who use them."""
+    """Shared code belongs into a helper module, fixtures into a conftest of a folder around all who use them."""
     wrong = [
         f"{file} imports {name}"
         for file, tree in TREES.items()

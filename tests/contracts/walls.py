@@ -8,7 +8,7 @@ whose commands load the rest when they run, and except under `if TYPE_CHECKING:`
 EVERYTHING_HEAVY = frozenset({"ray", "torch", "sqlalchemy", "pandas", "transformers"})
 
 DRIVER_ONLY = frozenset({"sqlalchemy", "click", "orchestrator.registry"})
-"""What the driver alone uses: workers and trials hand their results over as values and events."""
+"""Libraries that the driver alone uses: workers and trials hand their results over as values and events."""
 
 TEXT_HALF = (
     "bert_core.checkpoints.atomic_files",

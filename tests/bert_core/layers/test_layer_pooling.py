@@ -1,4 +1,4 @@
-"""What a head reads of the layers, and states that were kept.
+"""Input of a head from the layers, and states that were kept.
 
 Run alone: pytest tests/bert_core/layers/test_layer_pooling.py
 """
