@@ -14,7 +14,6 @@ from torch.optim import Optimizer
 from bert_core.checkpoints.manifest import MANIFEST_FILE
 from bert_core.checkpoints.training_state import load_training_state, write_training_state
 from bert_core.errors import CheckpointError
-from orchestrator.errors import RunStoppedError
 from orchestrator.results import CheckpointEvent
 from orchestrator.storage import (
     delete,
@@ -27,6 +26,7 @@ from orchestrator.storage import (
     write_folder,
     write_json,
 )
+from orchestrator.training.attempts import refuse_if_superseded
 
 POINTER = "checkpoints.json"
 FOLDER = "checkpoints"
@@ -114,11 +114,7 @@ class Checkpoints:
     def _refuse_if_superseded(self) -> list[dict[str, Any]]:
         """Entries of the pointer file. Raises: RunStoppedError where a newer attempt has written it."""
         pointer = self._pointer()
-        if pointer["attempt"] > self.attempt:
-            raise RunStoppedError(
-                f"this run was resumed elsewhere (attempt {pointer['attempt']}) and goes on there; "
-                "this process ends and changes nothing"
-            )
+        refuse_if_superseded(pointer["attempt"], self.attempt)
         checkpoints: list[dict[str, Any]] = pointer["checkpoints"]
         return checkpoints
 

@@ -13,6 +13,7 @@ from typing import Any
 from bert_core.errors import CheckpointError
 from orchestrator.errors import RunStoppedError
 from orchestrator.storage import delete, exists, join, names_in, read_json, write_folder, write_json
+from orchestrator.training.attempts import refuse_if_superseded
 
 MANIFEST = "snapshots.json"
 FOLDER = "snapshots"
@@ -85,11 +86,7 @@ class Snapshots:
     def _refuse_if_superseded(self) -> list[dict[str, Any]]:
         """Entries of the manifest file. Raises: RunStoppedError where a newer attempt has written it."""
         manifest = _read_manifest(self.run_folder)
-        if manifest["attempt"] > self.attempt:
-            raise RunStoppedError(
-                f"this run was resumed elsewhere (attempt {manifest['attempt']}) and goes on there; "
-                "this process ends and changes nothing"
-            )
+        refuse_if_superseded(manifest["attempt"], self.attempt)
         entries: list[dict[str, Any]] = manifest["snapshots"]
         return entries
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bert_core.errors import DataError
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import (
@@ -112,6 +113,11 @@ def gold_logits(features: Features[Any]) -> np.ndarray:
     ):
         row[(features.cu_seqlens[:-1] + positions)[positions > 0]] = 5.0
     return logits.T
+
+
+def test_outputs_that_are_no_pairs_are_named(questions: Task, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="start_logits, end_logits"):
+        decode(questions, prepare(questions, tokenizer, tmp_path), questions.examples("validation"), np.zeros(3))
 
 
 def test_answers_come_from_the_window_that_holds_them(questions: Task, tokenizer: Tokenizer, tmp_path: Path) -> None:
