@@ -61,7 +61,7 @@ def postgres_module_location(postgres_url: str) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where an empty registry can be made, once per kind of database."""
     if request.param == "sqlite":

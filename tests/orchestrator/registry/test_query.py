@@ -37,7 +37,7 @@ SAMPLES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
     """The sample runs, in a registry that the tests of this file only read."""
     if request.param == "sqlite":

@@ -176,6 +176,7 @@ def test_a_refusal_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
         retry_while_unavailable(refuse)
 
 
+@pytest.mark.postgres
 def test_a_postgresql_server_may_be_restarted_in_mid_run(monkeypatch: pytest.MonkeyPatch) -> None:
     binaries = find_binaries()
     if binaries is None:
