@@ -35,7 +35,7 @@ from orchestrator.finetuning.trial import prepare_trial_features
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.yaml_text import parse_value
-from orchestrator.tasks import DecodingOptions, Features, Task, decode, load_task, majority_baseline, score
+from orchestrator.tasks import Features, Task, decode, load_task, majority_baseline, score
 from orchestrator.training.batch_order import Schedule, epoch_batches
 
 Scores = dict[str, float]
@@ -57,9 +57,12 @@ def read_spec(arguments: argparse.Namespace) -> SweepSpec:
     return spec
 
 
-def train_here(model: HeadModel, task: Task, train: Features, validation: Features, recipe: RecipeSpec) -> Scores:
+def train_here(
+    model: HeadModel, task: Task, train: Features[Any], validation: Features[Any], recipe: RecipeSpec
+) -> Scores:
     def evaluate() -> tuple[float, Scores]:
-        scored = score_model(model, task, validation, "validation", recipe.max_answer_length, recipe.precision)
+        options = task.type.options_type.of_recipe(recipe)
+        scored = score_model(model, task, validation, "validation", options, recipe.precision)
         return scored.metrics[task.metric], dict(scored.metrics)
 
     last: list[Scores] = []
@@ -67,12 +70,12 @@ def train_here(model: HeadModel, task: Task, train: Features, validation: Featur
     return last[-1]
 
 
-def padded(values: Tensor, features: Features, windows: np.ndarray[Any, Any], fill: int) -> Tensor:
+def padded(values: Tensor, features: Features[Any], windows: np.ndarray[Any, Any], fill: int) -> Tensor:
     rows = torch.split(values, features.lengths[windows].tolist())
     return torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True, padding_value=fill)
 
 
-def padded_batch(features: Features, windows: np.ndarray[Any, Any], model: HeadModel) -> dict[str, Tensor]:
+def padded_batch(features: Features[Any], windows: np.ndarray[Any, Any], model: HeadModel) -> dict[str, Tensor]:
     batch = make_batch(features, windows, torch.device("cpu"))
     inputs = {
         "input_ids": padded(batch.seqs.input_ids, features, windows, model.config.pad_token_id or 0),
@@ -87,12 +90,12 @@ def padded_batch(features: Features, windows: np.ndarray[Any, Any], model: HeadM
     return {**inputs, "labels": batch.targets}
 
 
-def forever(features: Features, recipe: RecipeSpec) -> Iterator[np.ndarray[Any, Any]]:
+def forever(features: Features[Any], recipe: RecipeSpec) -> Iterator[np.ndarray[Any, Any]]:
     for epoch in itertools.count():
         yield from epoch_batches(features.lengths, recipe.batch_size, recipe.seed, epoch)
 
 
-def train_there(reference: Any, model: HeadModel, train: Features, recipe: RecipeSpec) -> None:
+def train_there(reference: Any, model: HeadModel, train: Features[Any], recipe: RecipeSpec) -> None:
     schedule = Schedule(train.num_windows, recipe.batch_size, recipe.epochs, recipe.evaluations_per_epoch)
     plain = {id(p) for p in reference.parameters() if p.dim() < 2}
     groups = [
@@ -115,7 +118,7 @@ def train_there(reference: Any, model: HeadModel, train: Features, recipe: Recip
 
 
 @torch.inference_mode()
-def score_there(reference: Any, model: HeadModel, task: Task, features: Features, recipe: RecipeSpec) -> Scores:
+def score_there(reference: Any, model: HeadModel, task: Task, features: Features[Any], recipe: RecipeSpec) -> Scores:
     reference.eval()
     rows: list[Tensor] = []
     for windows in np.array_split(np.arange(features.num_windows), -(-features.num_windows // 32)):
@@ -130,8 +133,8 @@ def score_there(reference: Any, model: HeadModel, task: Task, features: Features
         else:
             rows.append((output.logits[is_token] if features.head == "ner" else output.logits).float())
     logits = torch.cat(rows).numpy()
-    examples, options = task.examples("validation"), DecodingOptions(recipe.max_answer_length)
-    predictions = decode(task, features, examples, logits, options)
+    options = task.type.options_type.of_recipe(recipe)
+    predictions = decode(task, features, task.examples("validation"), logits, options)
     return dict(score(task, "validation", predictions))
 
 

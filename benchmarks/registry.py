@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from orchestrator.registry import Registry
@@ -71,7 +72,7 @@ def searching(registry: Registry) -> list[tuple[str, str]]:
     return [
         (
             f"top 100 of {NUM_RUNS:,}, {name}: ms",
-            f"{seconds(lambda query=query, sort=sort: registry.runs(query, sort=sort, limit=100), 7) * 1e3:.1f}",
+            f"{seconds(partial(registry.runs, query, sort=sort, limit=100), 7) * 1e3:.1f}",
         )
         for name, (query, sort) in queries.items()
     ] + [(f"all {NUM_RUNS:,} as a DataFrame: ms", f"{seconds(registry.runs) * 1e3:.0f}")]
@@ -98,7 +99,8 @@ def trial(number: int, score: float) -> TrialResult:
 
 def new_run(registry: Registry) -> str:
     spec = {"recipe": {"learning_rate": 1e-4, "size": "tiny", "seed": 0, "epochs": 3.0, "init_from": "random"}}
-    return registry.lifecycle.create(kind="sweep", name="bench", fingerprint="f", spec=spec, task="sst2", metric="f1")
+    lifecycle = registry.lifecycle
+    return lifecycle.create(kind="sweep", name="bench", fingerprint="f", spec=spec, task="sst2", metric="f1")
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def train(loss: Callable[[], Tensor], optimizer: torch.optim.Optimizer, bf16: bo
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
         value = loss()
     optimizer.zero_grad()
-    value.backward()
+    value.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
 
 

@@ -2,9 +2,13 @@
 
 import logging
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bert_core import __version__ as __version__
+
+if TYPE_CHECKING:  # what the table says, for type checkers and editors
+    from orchestrator.execution.runner import run as run
+    from orchestrator.registry import Registry as Registry
 
 _EXPORTS = {"Registry": "orchestrator.registry", "run": "orchestrator.execution.runner"}
 __all__ = ["Registry", "run"]

@@ -4,7 +4,11 @@
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what the table says, for type checkers and editors
+    from orchestrator.inference.embedder import embed as embed
+    from orchestrator.inference.predictor import predict as predict
 
 _EXPORTS = {"embed": "orchestrator.inference.embedder", "predict": "orchestrator.inference.predictor"}
 __all__ = ["embed", "predict"]

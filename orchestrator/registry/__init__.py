@@ -1,7 +1,14 @@
 """The SQL record of every run: what was asked, what happened, what came out. Exports load on first use (PEP 562)."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what the table says, for type checkers and editors
+    from orchestrator.registry.records import AttemptRecord as AttemptRecord
+    from orchestrator.registry.records import CheckpointRecord as CheckpointRecord
+    from orchestrator.registry.records import ModelRecord as ModelRecord
+    from orchestrator.registry.records import RunRecord as RunRecord
+    from orchestrator.registry.registry import Registry as Registry
 
 _EXPORTS = {
     "Registry": "orchestrator.registry.registry",
