@@ -161,7 +161,7 @@ def _train(
         "the data": [part.fingerprint for part in (pair.train, pair.validation, *unlabeled)],
         "the teacher": describe_model(str(pair.teacher_folder), pair.task.head).digest,
     }
-    checkpoint = CheckpointedTraining(Checkpoints(job.run_folder, job.attempt, keep=1), identity, report)
+    checkpoint = CheckpointedTraining(Checkpoints(job.run_folder, job.attempt), identity, report)
     return train_and_save(
         pair.student,
         teacher.tokenizer,

@@ -51,7 +51,7 @@ class CheckpointedTraining:
         self._report(events)
 
     def save(self, model: nn.Module, optimizer: Optimizer, snapshot: TrainingSnapshot) -> None:
-        """Write a checkpoint in place of the one before. Raises: RunStoppedError when a later attempt has begun."""
+        """Write a checkpoint. Raises: RunStoppedError when a later attempt has begun."""
         values = {name: getattr(snapshot, name) for name in ("is_last", "num_bad_evaluations", "best")}
         reported = [asdict(event) for event in self._reported]
         extra = {"identity": self._identity, "snapshot": values, "reported": reported}
