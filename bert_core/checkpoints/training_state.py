@@ -101,7 +101,8 @@ def _load_optimizer(optimizer: Optimizer, groups: list[dict[str, Any]], tensors:
     state: dict[int, dict[str, Tensor]] = {}
     for full_name, tensor in tensors.items():
         name, _, key = full_name.rpartition("/")
-        state.setdefault(index[name], {})[key] = tensor
+        # A copy: the optimizer keeps what it is given, and this is a view of the mapped file.
+        state.setdefault(index[name], {})[key] = tensor.clone()
     numbered = [
         {key: tuple(value) if isinstance(value, list) else value for key, value in group.items() if key != "names"}
         | {"params": [index[name] for name in group["names"]]}

@@ -107,11 +107,9 @@ class TrainingLoop:
 
     def restore(self) -> int:
         """Load the last whole checkpoint. Returns the step to go on from: 0 where there is no checkpoint."""
-        found = self.checkpoints.load(
-            self.model, self.optimizer, lambda text: self._emit(MessageEvent(text, "warning"))
-        )
+        found = self.checkpoints.load(self.model, self.optimizer, self._warn)
         if self.worker.rank == 0:
-            self.checkpoints.tidy()
+            self.checkpoints.tidy(self._warn)
         if found is None:
             return 0
         event, extra = found
@@ -147,7 +145,7 @@ class TrainingLoop:
             "metrics": [dataclasses.asdict(event) for _, event in self._unconfirmed],
             "torch": str(torch.__version__),
         }
-        self._emit(self.checkpoints.save(step, self.model, self.optimizer, extra))
+        self._emit(self.checkpoints.save(step, self.model, self.optimizer, extra, self._warn))
 
     def write_model(self, folder: Path) -> None:
         """Write the model as it is, with its tokenizer, in Hugging Face's layout."""
@@ -196,6 +194,9 @@ class TrainingLoop:
     def _is_checkpoint_time(self) -> bool:
         minutes = self.spec.execution.checkpoint_every_minutes
         return minutes is not None and time.monotonic() - self._checkpoint_at > 60 * minutes
+
+    def _warn(self, text: str) -> None:
+        self._emit(MessageEvent(text, "warning"))
 
     def _emit(self, event: Event) -> None:
         if self.worker.rank != 0:
