@@ -17,6 +17,7 @@ from bert_core.heads import BertForPreTraining
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.corpus import shuffle_windows
 from orchestrator.errors import RunFailedError, RunStoppedError
+from orchestrator.pretraining import loop as loop_module
 from orchestrator.pretraining.collectives import Worker, refuse_if_unequal
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
@@ -348,6 +349,27 @@ def test_several_workers_learn_the_same_as_one(tmp_path: Path, objectives: dict[
     for name, value in one.model.state_dict().items():
         assert torch.equal(weights[0][name], weights[1][name])
         torch.testing.assert_close(weights[0][name], value, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("num_workers", [2, 3, 60])
+def test_validation_is_the_same_for_any_number_of_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_workers: int
+) -> None:
+    alone = TrainingLoop(make_job(tmp_path), Worker(), lambda event: None).evaluate(0)
+    sums = torch.zeros(())
+
+    def add_to_those_before(totals: torch.Tensor, worker: Worker) -> None:
+        nonlocal sums
+        totals += sums
+        sums = totals.clone()
+
+    monkeypatch.setattr(loop_module, "all_reduce_sum", add_to_those_before)
+    job = make_job(tmp_path, global_batch_size=60, execution={"num_workers": num_workers})
+    for rank in reversed(range(num_workers)):  # the last one always has examples
+        together = TrainingLoop(job, Worker(rank, num_workers), lambda event: None).evaluate(0)
+    assert together == pytest.approx(alone, rel=1e-6)
+    counts = [name for name in alone if name.endswith("accuracy")]
+    assert {name: together[name] for name in counts} == {name: alone[name] for name in counts}
 
 
 @pytest.mark.parametrize(("objective", "name"), [("next_sentence", "nsp"), ("sentence_order", "sop"), ("none", None)])
