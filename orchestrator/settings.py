@@ -1,11 +1,12 @@
 """Settings: home, storage, registry, Ray's address, cache; from options, the environment, or defaults."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from orchestrator.errors import InputError
 
@@ -14,6 +15,10 @@ STORAGE_VARIABLE = "ORCHESTRATOR_STORAGE"
 REGISTRY_VARIABLE = "ORCHESTRATOR_REGISTRY"
 ADDRESS_VARIABLE = "RAY_ADDRESS"
 CACHE_VARIABLE = "ORCHESTRATOR_CACHE"
+
+_PASSWORD = re.compile(r"(?<=://)(?P<user>[^:/@]*):[^@/?#]+@")
+_PASSWORD_OF_DATABASE = re.compile(r"(?<=://)(?P<user>[^:/@]*):[^@]+@")
+"""As the database's driver reads a URL: its password may hold `/`, `?` and `#`."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,7 @@ class Settings:
     """Folder of this machine alone; holds the default registry and the default storage."""
     storage: str
     """A folder or URI that every node reaches."""
-    registry: str
+    registry: str = field(repr=False)
     """A path, a database URL, or `file:PATH` of a file with mode 0600 that holds one."""
     address: str | None = None
     """Address of the Ray to run on; None: a local one is started."""
@@ -74,8 +79,24 @@ def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
 
 def has_password(url: str) -> bool:
     """Whether a URL has a password, as `user:password@` or as a parameter."""
-    parts = urlsplit(url)
-    return bool(parts.password) or any("pass" in key.lower() for key in parse_qs(parts.query))
+    return without_password(url) != url
+
+
+def without_password(url: str) -> str:
+    """The URL with `***` in place of each password; a path or `file:PATH` stays as it is.
+
+    >>> without_password("postgresql://lab:s3cret@db/lab?sslpassword=canary")
+    'postgresql://lab:***@db/lab?sslpassword=***'
+    """
+    password = _PASSWORD_OF_DATABASE if url.startswith("postgres") else _PASSWORD
+    address, mark, query = password.sub(r"\g<user>:***@", url).partition("?")
+    return address + mark + "&".join(map(_without_secret, query.split("&")))
+
+
+def _without_secret(parameter: str) -> str:
+    """A query's `name=value`, with `***` for the value where the name says that it is a password."""
+    name, equals, _ = parameter.partition("=")
+    return f"{name}=***" if equals and "pass" in unquote(name).lower() else parameter
 
 
 def _refuse_password(storage: str) -> None:

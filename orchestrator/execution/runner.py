@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -27,7 +28,7 @@ from orchestrator.kinds.resolved import Resolved
 from orchestrator.planning.checks import check_inputs
 from orchestrator.planning.plan import PlanRow, needed_resources, plan_rows
 from orchestrator.progress import show_progress
-from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.registry.recorder import Recorder, RunOutcome, retry_while_unavailable
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.run_states import RunState
@@ -127,7 +128,7 @@ class _Session:
         self, spec: Spec, tags: Sequence[str] = (), on_started: Callable[[str], None] = lambda run_id: None
     ) -> RunRecord:
         """Record a new run and carry it out."""
-        spec = self.inputs.pin(spec)
+        spec = retry_while_unavailable(partial(self.inputs.pin, spec))
         values = spec_values(spec) | {"tags": [*spec.tags, *tags]}
         run_id = uuid4().hex[:12]
         folder = join(self.settings.storage, "runs", run_id)
@@ -161,7 +162,7 @@ class _Session:
             with suppress(RegistryUnavailableError):  # the run will read LOST; why it ended is said all the same
                 self.recorder.fail(record.id, error)
             raise
-        return self.registry.run(record.id)
+        return self.recorder.read_run(record.id)
 
     def _run_kind(self, spec: Spec, context: RunContext) -> Callable[[], RunOutcome]:
         """Carry out a spec of any kind; returns the function that writes its result."""
@@ -177,32 +178,36 @@ class _Session:
         outputs: dict[str, str] = {}
         for name, asked in stages_of(spec).items():
             ready = resolve_references(asked, outputs).named(f"{spec.name}/{name}")
-            record = self._stage(ready, f"inputs:{self._stage_key(ready)}", context)
+            key = retry_while_unavailable(partial(self._stage_key, ready))
+            record = self._stage(ready, f"inputs:{key}", context)
             outputs[name] = self._output(record)
             self.inputs.drop_examples()
         return RunOutcome
 
     def _stage(self, spec: Spec, key: str, context: RunContext) -> RunRecord:
         tags = (f"pipeline:{context.run_id}", key)
-        completed = self.registry.runs(f"tag = '{key}' and state = '{RunState.COMPLETED}'", sort="-created_at", limit=1)
-        for run_id in completed["id"]:
-            record = self.registry.run(run_id)
+        for run_id in self._newest(f"tag = '{key}' and state = '{RunState.COMPLETED}'"):
+            record = self.recorder.read_run(run_id)
             if exists(record.model_folder or self._output(record)):
                 logger.info(f"{spec.name}: run {run_id} did this already")
-                self.registry.tag(run_id, tags[0])
+                retry_while_unavailable(partial(self.registry.tag, record.id, tags[0]))
                 return record
-        unfinished = f"tag = '{key}' and tag = '{tags[0]}' and state != '{RunState.COMPLETED}'"
-        for run_id in self.registry.runs(unfinished, sort="-created_at", limit=1)["id"]:
-            return self.resume(self.registry.run(run_id), spec)
+        for run_id in self._newest(f"tag = '{key}' and tag = '{tags[0]}' and state != '{RunState.COMPLETED}'"):
+            return self.resume(self.recorder.read_run(run_id), spec)
         return self.start(spec, tags)
+
+    def _newest(self, query: str) -> list[str]:
+        """Id of the newest run that a query selects, or none."""
+        return list(retry_while_unavailable(lambda: self.registry.runs(query, sort="-created_at", limit=1))["id"])
 
     def _output(self, record: RunRecord) -> str:
         """Name of a result in later stages: a model with its version, else the folder of a tokenizer or token store."""
-        for model in self.registry.models.of_run(record.id):
+        for model in retry_while_unavailable(lambda: self.registry.models.of_run(record.id)):
             return model.label
         if record.model_folder:
             return record.model_folder
-        paths = [str(path) for path in self.registry.datasets.frame(record.id)["path"]]
+        data = retry_while_unavailable(lambda: self.registry.datasets.frame(record.id))
+        paths = [str(path) for path in data["path"]]
         return paths[0] if paths else record.storage_path or ""
 
     def _stage_key(self, spec: Spec) -> str:
@@ -214,9 +219,11 @@ class _Session:
 @contextmanager
 def _session(spec: Spec, inputs: Resolved) -> Iterator[_Session]:
     settings = inputs.settings
-    with show_progress(), Registry(settings.registry) as registry, connect(settings, num_cpus=_needed_cpus(spec)):
-        _check_room(spec, settings)
-        yield _Session(inputs, registry, Recorder(registry))
+    with show_progress(), Registry(settings.registry) as registry:
+        registry.open()  # a registry that cannot be reached now is refused; later on it is waited for
+        with connect(settings, num_cpus=_needed_cpus(spec)):
+            _check_room(spec, settings)
+            yield _Session(inputs, registry, Recorder(registry))
 
 
 def _needed_cpus(spec: Spec) -> float:

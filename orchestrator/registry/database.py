@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from orchestrator.errors import RegistryError, RegistryUnavailableError
+from orchestrator.registry.database_errors import translate
 from orchestrator.registry.dialects import open_engine
-from orchestrator.registry.error_messages import explain
 from orchestrator.registry.location import display_url, resolve_url
 from orchestrator.registry.revisions import current_revision, ensure_schema, upgrade_schema
 
@@ -49,7 +48,7 @@ class Database:
             writing: whether the block writes; a session for reading refuses to on PostgreSQL and takes no lock on
                 SQLite.
 
-        Raises: RegistryUnavailableError where the database does not answer now, RegistryError for its other errors.
+        Raises: RegistryUnavailableError where the database may answer again by itself, RegistryError for other errors.
         """
         with (
             self._translated_errors(),
@@ -57,6 +56,11 @@ class Database:
             session.begin(),
         ):
             yield session
+
+    def open(self) -> None:
+        """Connect, and create or check the tables, now rather than on first use."""
+        with self._translated_errors():
+            self._checked_engine(writing=True)
 
     def upgrade(self) -> str:
         """Bring the tables to the newest revision and return it; of several processes one does the work."""
@@ -79,10 +83,8 @@ class Database:
     def _translated_errors(self) -> Iterator[None]:
         try:
             yield
-        except (OperationalError, InterfaceError) as error:
-            raise RegistryUnavailableError(explain(error, self._url)) from error
         except SQLAlchemyError as error:
-            raise RegistryError(explain(error, self._url)) from error
+            raise translate(error, self._url) from error
 
     def _checked_engine(self, writing: bool) -> Engine:
         """Engine for reading or for writing; its tables are checked once, before the first use."""
@@ -101,5 +103,5 @@ class Database:
                 try:
                     self._engine = open_engine(self._url)
                 except OSError as error:
-                    raise RegistryError(explain(error, self._url)) from error
+                    raise translate(error, self._url) from error
             return self._engine

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from orchestrator.errors import RegistryError, RegistryUnavailableError, RunStoppedError
 from orchestrator.registry.records import RunRecord
@@ -50,8 +51,10 @@ class RunOutcome:
     predictions_path: str | None = None
 
 
-def retry_while_unavailable(write: Callable[[], _T]) -> _T:
-    """Write to the registry; while it does not answer, say so once and try again, for PATIENCE_S at most.
+def retry_while_unavailable(use: Callable[[], _T]) -> _T:
+    """Write to the registry, or read it; while it does not answer, say so once and try again, for PATIENCE_S at most.
+
+    What it is given may be done twice: a broken connection leaves open whether the first try was committed.
 
     Training goes on meanwhile: measurements wait in the event queue, and checkpoints carry what is not recorded, so
     that nothing is lost even when the driver ends before the registry is back.
@@ -60,7 +63,7 @@ def retry_while_unavailable(write: Callable[[], _T]) -> _T:
     has_said = False
     while True:
         try:
-            return write()
+            return use()
         except RegistryUnavailableError as error:
             if time.monotonic() > give_up_at:
                 raise
@@ -97,26 +100,42 @@ class Recorder:
         """
         task = spec.get("task") or {}
         experiment = str(spec.get("name") or spec["kind"])
-        run_id = self.registry.lifecycle.create(
-            kind=str(spec["kind"]),
-            name=name or experiment,
-            experiment=experiment,
-            fingerprint=fingerprint,
-            spec=spec,
-            task=task.get("id"),
-            metric=metric or task.get("metric"),
-            seed=spec.get("seed"),
-            tags=spec.get("tags") or (),
-            storage_path=storage_path,
-            run_id=run_id,
+        new_id = run_id or uuid4().hex[:12]  # known before the first try, so that a second one makes no second run
+        retry_while_unavailable(
+            lambda: self.registry.lifecycle.create(
+                kind=str(spec["kind"]),
+                name=name or experiment,
+                experiment=experiment,
+                fingerprint=fingerprint,
+                spec=spec,
+                task=task.get("id"),
+                metric=metric or task.get("metric"),
+                seed=spec.get("seed"),
+                tags=spec.get("tags") or (),
+                storage_path=storage_path,
+                run_id=new_id,
+            )
         )
-        return self.resume(run_id)
+        return self.resume(new_id)
 
     def resume(self, run_id: str) -> RunRecord:
-        """Record another attempt of a run that is there. Raises: NotFoundError; InputError where it has completed."""
-        number = self.registry.lifecycle.start_attempt(run_id, host=socket.gethostname(), pid=os.getpid())
-        self._attempts[run_id] = number
-        return self.registry.run(run_id)
+        """Record another attempt of a run that is there.
+
+        Of two processes that do so at once, one is refused.
+
+        Raises: NotFoundError; InputError where the run has completed, or another process has just resumed it.
+        """
+        number = self.read_run(run_id).attempt + 1
+        self._attempts[run_id] = retry_while_unavailable(
+            lambda: self.registry.lifecycle.start_attempt(
+                run_id, number=number, host=socket.gethostname(), pid=os.getpid()
+            )
+        )
+        return self.read_run(run_id)
+
+    def read_run(self, run_id: str) -> RunRecord:
+        """Read a run's record, however long the registry takes to answer."""
+        return retry_while_unavailable(lambda: self.registry.run(run_id))
 
     def record_events(self, run_id: str, events: Iterable[Event]) -> None:
         """Record what happened since the last call: measurements in one transaction, and checkpoints."""

@@ -71,7 +71,7 @@ class Registry:
     Raises:
         RegistryError: from every method, where the database cannot be opened, read or written, or a run that a row
             belongs to is not there.
-        RegistryUnavailableError: a RegistryError that may go away: server down, file locked, disk full. Calls may be
+        RegistryUnavailableError: a RegistryError that may go away by itself: server down, file locked. Calls may be
             repeated until it does.
         NotFoundError: no run, sweep or model of that name or id; the message lists candidates.
         InputError: a query with an error, or an attempt of a run that has completed.
@@ -150,6 +150,10 @@ class Registry:
         """Add tags to a run, by which queries find it."""
         with self._database.session(writing=True) as session:
             add_tags(session, run_id, tags)
+
+    def open(self) -> None:
+        """Connect, and create or check the tables, now rather than on first use: for who wants to know at once."""
+        self._database.open()
 
     def upgrade(self) -> str:
         """Bring the tables to the newest revision and return it; of several processes one does the work."""

@@ -95,7 +95,7 @@ def test_a_place_that_cannot_be_written_says_so(what: str) -> None:
         folder.chmod(0o555)
         done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
         folder.chmod(0o755)
-    assert done.stdout.startswith(f"RegistryUnavailableError The registry {path} cannot be ")
+    assert done.stdout.startswith(f"RegistryError The registry {path} cannot be ")
     assert "check " in done.stdout
 
 
