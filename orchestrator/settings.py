@@ -15,6 +15,10 @@ STORAGE_VARIABLE = "ORCHESTRATOR_STORAGE"
 REGISTRY_VARIABLE = "ORCHESTRATOR_REGISTRY"
 ADDRESS_VARIABLE = "RAY_ADDRESS"
 CACHE_VARIABLE = "ORCHESTRATOR_CACHE"
+SCHEMES = ("file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hdfs", "local", "memory")
+"""Schemes of the URIs that are read and written. A list, as a spec that comes from someone else must not reach what the
+machine alone can reach: a cloud's metadata address by http, a host by ssh, an archive through another file system.
+`local` and `memory` stand for a remote store in tests."""
 
 _PASSWORD = re.compile(r"(?<=://)(?P<user>[^:/@]*):[^@/?#]+@")
 _PASSWORD_OF_DATABASE = re.compile(r"(?<=://)(?P<user>[^:/@]*):[^@]+@")
@@ -47,7 +51,7 @@ class Settings:
     ) -> Self:
         """Each setting from its option, else its environment variable, else its default.
 
-        Raises: InputError for a storage whose URI has a password.
+        Raises: InputError for a storage whose URI has a password, or a scheme that is not in `SCHEMES`.
         """
         environ = os.environ if environ is None else environ
         given = {
@@ -60,6 +64,7 @@ class Settings:
         place = str(given["storage"] or home_path / "storage")
         if "://" not in place:
             place = str(Path(place).expanduser().absolute())
+        check_scheme(place)
         _refuse_password(place)
         return cls(
             home=home_path,
@@ -97,6 +102,18 @@ def _without_secret(parameter: str) -> str:
     """A query's `name=value`, with `***` for the value where the name says that it is a password."""
     name, equals, _ = parameter.partition("=")
     return f"{name}=***" if equals and "pass" in unquote(name).lower() else parameter
+
+
+def check_scheme(place: str) -> None:
+    """Check that a URI has one of the `SCHEMES`; a path of this machine passes. Raises: InputError."""
+    scheme, mark, rest = place.partition("://")
+    if not mark or scheme == "file":
+        return
+    if scheme not in SCHEMES or "::" in rest:
+        shown = f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
+        problem = "chains file systems by '::'" if "::" in place else f"has the scheme {scheme}, which is not read here"
+        allowed = ", ".join(f"{name}://" for name in SCHEMES if name not in ("file", "local", "memory"))
+        raise InputError(f"{shown} {problem}; fetch it to a folder, or name a path or a URI with {allowed}")
 
 
 def _refuse_password(storage: str) -> None:

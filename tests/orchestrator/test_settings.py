@@ -45,16 +45,17 @@ def test_what_was_given_is_told_from_defaults(tmp_path: Path) -> None:
     assert settings.given == {"home", "storage"}
 
 
-@pytest.mark.parametrize("uri", ["ftp://me:secret@host/lab", "smb://host/lab?password=secret"])
+@pytest.mark.parametrize("uri", ["hdfs://me:secret@host/lab", "abfs://box/lab?password=secret"])
 def test_a_storage_with_a_password_is_refused_and_not_repeated(uri: str) -> None:
     for options in ({"storage": uri, "environ": {}}, {"environ": {"ORCHESTRATOR_STORAGE": uri}}):
-        with pytest.raises(InputError, match=r"FSSPEC_(FTP|SMB)_PASSWORD") as caught:
+        with pytest.raises(InputError, match=r"FSSPEC_(HDFS|ABFS)_PASSWORD") as caught:
             Settings.from_options(**options)
         assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "uri", ["s3://bucket/lab", "hdfs://node:8020/lab@2", "ftp://me@host/lab", "/mnt/a:b@c/lab", "data/passage?pass=1"]
+    "uri",
+    ["s3://bucket/lab", "hdfs://node:8020/lab@2", "hdfs://me@host/lab", "/mnt/a:b@c/lab", "data/passage?pass=1"],
 )
 def test_a_storage_without_one_is_kept(uri: str) -> None:
     assert Settings.from_options(storage=uri, environ={}).storage.endswith(uri)
