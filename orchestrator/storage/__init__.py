@@ -2,7 +2,7 @@
 
 from orchestrator.storage.download_cache import local_copy
 from orchestrator.storage.file_access import digest_file, open_read, read_bytes, read_json, write_bytes, write_json
-from orchestrator.storage.folders import delete, exists, move_folder, names_in, write_folder
+from orchestrator.storage.folders import delete, exists, names_in, write_folder
 from orchestrator.storage.uris import join
 
 __all__ = [
@@ -11,7 +11,6 @@ __all__ = [
     "exists",
     "join",
     "local_copy",
-    "move_folder",
     "names_in",
     "open_read",
     "read_bytes",
