@@ -1,7 +1,8 @@
 """A sweep from its spec to its result: data once, trials by Ray Tune, the best model, its one look at the test split.
 
 Files, in the run's folder:
-    points.json                      what a search that learns from scores proposed, in order: tried again when resumed
+    trials.jsonl                     journal of the trials that have ended (`trial_journal`)
+    points.jsonl                     what a search that learns from scores proposed, in order: tried again when resumed
     trials/<key>/predictions.jsonl   a row per validation example, of every completed trial
     trials/<key>/model               the weights of the best trial so far; those of others go as they are superseded
     predictions/test.jsonl           that model's predictions on the test split, where there is one
@@ -22,13 +23,14 @@ from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.search_space import check_space, listed_values, most_evaluations
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress, first_reason
 from orchestrator.finetuning.trial import TrialJob, baseline_metrics, prepare_trial_features, run_trial, trial_folder
+from orchestrator.finetuning.trial_journal import POINTS
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.finetuning.tune_run import run_with_tune
 from orchestrator.models.info import describe_model
 from orchestrator.results import DatasetResult, Split, SweepResult, TrialResult
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.references import RANDOM
-from orchestrator.storage import delete, exists, join, local_copy, read_json, write_json
+from orchestrator.storage import AppendLog, delete, exists, join, local_copy
 from orchestrator.storage.uris import absolute
 from orchestrator.tasks import (
     Features,
@@ -108,14 +110,14 @@ def _run_trials(
     spec: SweepSpec, job: TrialJob, storage: str, listener: SweepListener, finished: Mapping[str, TrialResult]
 ) -> SweepProgress:
     """Run the trials that are not finished yet; returns what is known of all when the last one has ended."""
-    points_file = join(job.run_folder, "points.json")
+    points = AppendLog(join(job.run_folder, POINTS))
     progress = SweepProgress(
         queue=TrialQueue(
             spec,
             job.task.metric,
             finished,
-            proposed=read_json(points_file) if exists(points_file) else (),
-            on_proposed=partial(write_json, points_file),
+            proposed=points.read(),
+            on_proposed=points.append,
         ),
         metric=job.task.metric,
         baseline=job.baseline,

@@ -76,7 +76,7 @@ class Laboratory:
             resolve_name=lambda field, name: str(self.folder / name),
             listener=SweepListener(
                 on_trial_started=book.started.append,
-                on_trial_event=lambda key, event: book.events.append((key, event)),
+                on_trial_events=lambda key, events: book.events.extend((key, event) for event in events),
                 on_trial_result=book.results.append,
                 on_progress=book.lines.append,
             ),
