@@ -1,10 +1,10 @@
 """A sweep from its spec to its result: data once, trials by Ray Tune, the best model, its one look at the test split.
 
 Files, in the run's folder:
-    points.json                      what a search that learns from scores proposed, in order: tried again when resumed
+    trials.jsonl                     journal of the trials that have ended (`trial_journal`)
+    points.jsonl                     what a search that learns from scores proposed, in order: tried again when resumed
     trials/<key>/predictions.jsonl   a row per validation example, of every completed trial
     trials/<key>/model               the weights of the best trial so far; those of others go as they are superseded
-    model                            the best trial's model, when all trials have ended
     predictions/test.jsonl           that model's predictions on the test split, where there is one
 """
 
@@ -23,13 +23,14 @@ from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.search_space import check_space, listed_values, most_evaluations
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress, first_reason
 from orchestrator.finetuning.trial import TrialJob, baseline_metrics, prepare_trial_features, run_trial, trial_folder
+from orchestrator.finetuning.trial_journal import POINTS
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.finetuning.tune_run import run_with_tune
 from orchestrator.models.info import describe_model
 from orchestrator.results import DatasetResult, Split, SweepResult, TrialResult
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.references import RANDOM
-from orchestrator.storage import delete, exists, join, local_copy, move_folder, read_json, write_json
+from orchestrator.storage import AppendLog, delete, exists, join, local_copy
 from orchestrator.storage.uris import absolute
 from orchestrator.tasks import (
     Features,
@@ -77,7 +78,7 @@ def run_sweep(
         raise RunFailedError(
             f"none of the sweep's {len(progress.results)} trials completed; the first: {first_reason(progress.results)}"
         )
-    best, test_metrics = _publish(progress.best, job)
+    best, test_metrics = _score_best(progress.best, job)
     trials = sorted((best if r.key == best.key else r for r in progress.results.values()), key=lambda r: r.number)
     return SweepResult(task.id, task.metric, trials, best, test_metrics, [dataset], time.monotonic() - begun_at)
 
@@ -109,14 +110,14 @@ def _run_trials(
     spec: SweepSpec, job: TrialJob, storage: str, listener: SweepListener, finished: Mapping[str, TrialResult]
 ) -> SweepProgress:
     """Run the trials that are not finished yet; returns what is known of all when the last one has ended."""
-    points_file = join(job.run_folder, "points.json")
+    points = AppendLog(join(job.run_folder, POINTS))
     progress = SweepProgress(
         queue=TrialQueue(
             spec,
             job.task.metric,
             finished,
-            proposed=read_json(points_file) if exists(points_file) else (),
-            on_proposed=partial(write_json, points_file),
+            proposed=points.read(),
+            on_proposed=points.append,
         ),
         metric=job.task.metric,
         baseline=job.baseline,
@@ -176,22 +177,20 @@ def _listed_recipes(spec: SweepSpec, window_fields: Sequence[str]) -> Iterator[R
         yield spec.recipe.model_copy(update=dict(zip(names, combination, strict=True)))
 
 
-def _publish(best: TrialResult, job: TrialJob) -> tuple[TrialResult, dict[str, float]]:
-    """Make the best trial's model the run's, and score it on the test split where there is one.
+def _score_best(best: TrialResult, job: TrialJob) -> tuple[TrialResult, dict[str, float]]:
+    """Describe the best trial's model, and score it on the test split where there is one.
 
-    Doing so again, after a driver that died in between, gives the same.
+    The model stays where its trial wrote it, and the result names that folder: object stores cannot move a folder in
+    one piece, and an end in the middle would leave half of it in each place.
     """
-    task, run_folder = job.task, job.run_folder
-    source, folder = join(trial_folder(run_folder, best.key), "model"), join(run_folder, "model")
-    if exists(source):
-        move_folder(source, folder)
+    task, folder = job.task, join(trial_folder(job.run_folder, best.key), "model")
     if not exists(folder):
-        raise RunFailedError(f"the weights of the best trial, number {best.number}, are gone from {source}")
+        raise RunFailedError(f"the weights of the best trial, number {best.number}, are gone from {folder}")
     model = describe_model(folder, task.head)
     test_metrics: dict[str, float] = {}
     if "test" in task.files:
         tested = evaluate_model(folder, task, "test", batch_size=64, cache=job.cache)
         test_metrics = tested.metrics | baseline_metrics(majority_baseline(task, "test"))
         rows = prediction_rows(tested.task, "test", tested.predictions)
-        write_prediction_rows(join(run_folder, "predictions/test.jsonl"), rows)
+        write_prediction_rows(join(job.run_folder, "predictions/test.jsonl"), rows)
     return replace(best, model=model), test_metrics

@@ -1,7 +1,7 @@
 """Progress of a sweep: events in, each result recorded once, best trial kept."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.finetuning.search_space import TrialPlan
@@ -17,7 +17,7 @@ class SweepListener:
     """Callbacks that the driver calls; each may be called twice for a key."""
 
     on_trial_started: Callable[[TrialStart], object]
-    on_trial_event: Callable[[str, MetricEvent], None]
+    on_trial_events: Callable[[str, Sequence[MetricEvent]], None]
     on_trial_result: Callable[[TrialResult], None]
     on_progress: Callable[[str], None]
 
@@ -57,12 +57,13 @@ class SweepProgress:
         self._best_event.pop(plan.key, None)
         self.listener.on_trial_started(TrialStart(plan.key, plan.number, plan.parameters, plan.seed))
 
-    def reported(self, plan: TrialPlan, event: MetricEvent) -> None:
+    def reported(self, plan: TrialPlan, events: Sequence[MetricEvent]) -> None:
         """Pass on what a trial measured, and note its best score."""
-        score, known = event.values.get(self.metric), self._best_event.get(plan.key)
-        if score is not None and (known is None or score > known.values[self.metric]):
-            self._best_event[plan.key] = event
-        self.listener.on_trial_event(plan.key, event)
+        for event in events:
+            score, known = event.values.get(self.metric), self._best_event.get(plan.key)
+            if score is not None and (known is None or score > known.values[self.metric]):
+                self._best_event[plan.key] = event
+        self.listener.on_trial_events(plan.key, events)
 
     def ended(self, plan: TrialPlan, result: TrialResult) -> None:
         """Record the result of a trial that has ended, in whatever way."""

@@ -9,7 +9,6 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -79,8 +78,8 @@ class _Callback(tune.Callback):  # type: ignore[misc]
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: Mapping[str, Any], **info: Any
     ) -> None:
-        for event in result.get(EVENTS, ()):
-            self._guard(partial(self._progress.reported, trial.config[PLAN], event))
+        if EVENTS in result:
+            self._guard(lambda: self._progress.reported(trial.config[PLAN], result[EVENTS]))
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         plan, last = trial.config[PLAN], trial.last_result

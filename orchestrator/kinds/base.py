@@ -75,6 +75,8 @@ class RunContext:
     progress: Progress
     superseded: threading.Event
     """Set when a later attempt, on whatever machine, works on the same run."""
+    allow_drift: bool = False
+    """Whether to go on although what the run reads is no longer what an earlier attempt has read."""
 
     def refuse_if_superseded(self) -> None:
         """Raise RunStoppedError when this attempt has been superseded: what it would still do is another's by now."""

@@ -51,10 +51,13 @@ class RunOutcome:
     predictions_path: str | None = None
 
 
-def retry_while_unavailable(use: Callable[[], _T]) -> _T:
+def retry_while_unavailable(use: Callable[[], _T], given_up: threading.Event | None = None) -> _T:
     """Write to the registry, or read it; while it does not answer, say so once and try again, for PATIENCE_S at most.
 
-    What it is given may be done twice: a broken connection leaves open whether the first try was committed.
+    What it is given may be done twice: a broken connection leaves open whether the first try was committed. Once
+    `given_up` is set, by another thread, nothing is tried again.
+
+    Once `given_up` is set, by another thread, nothing is tried again.
 
     Training goes on meanwhile: measurements wait in the event queue, and checkpoints carry what is not recorded, so
     that nothing is lost even when the driver ends before the registry is back.
@@ -65,12 +68,15 @@ def retry_while_unavailable(use: Callable[[], _T]) -> _T:
         try:
             return use()
         except RegistryUnavailableError as error:
-            if time.monotonic() > give_up_at:
+            if time.monotonic() > give_up_at or (given_up is not None and given_up.is_set()):
                 raise
             if not has_said:
                 logger.warning("%s Trying again for %.0f minutes.", error, PATIENCE_S / 60)
             has_said = True
-            time.sleep(RETRY_S)
+            if given_up is None:
+                time.sleep(RETRY_S)
+            else:
+                given_up.wait(RETRY_S)
 
 
 class Recorder:
@@ -78,6 +84,8 @@ class Recorder:
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
+        self.given_up = threading.Event()
+        """Set when the driver must end: what trials and events still have to write is then tried once."""
         self._attempts: dict[str, int] = {}
 
     def start(
@@ -142,20 +150,25 @@ class Recorder:
         events = list(events)
         metrics = [event for event in events if isinstance(event, MetricEvent)]
         checkpoints = [event for event in events if isinstance(event, CheckpointEvent)]
-        retry_while_unavailable(lambda: self.registry.metrics.record(run_id, metrics))
-        retry_while_unavailable(lambda: self.registry.checkpoints.record(run_id, checkpoints))
+        retry_while_unavailable(lambda: self.registry.metrics.record(run_id, metrics), self.given_up)
+        retry_while_unavailable(lambda: self.registry.checkpoints.record(run_id, checkpoints), self.given_up)
 
     def record_trial_start(self, run_id: str, start: TrialStart) -> str:
         """Record that a sweep's trial runs; returns the trial's own id, for `record_events`."""
         return retry_while_unavailable(
             lambda: self.registry.trials.start(
                 run_id, key=start.key, number=start.number, parameters=start.parameters, seed=start.seed
-            )
+            ),
+            self.given_up,
         )
 
     def record_trials(self, run_id: str, results: Sequence[TrialResult]) -> list[str]:
         """Record how trials of a sweep ended; returns the trials' own ids."""
-        return retry_while_unavailable(lambda: self.registry.trials.record(run_id, results))
+        return retry_while_unavailable(lambda: self.registry.trials.record(run_id, results), self.given_up)
+
+    def drop_trials(self, run_id: str) -> None:
+        """Delete the trials of a sweep, which run again on what they read now."""
+        retry_while_unavailable(lambda: self.registry.trials.drop(run_id))
 
     def record_dataset(self, run_id: str, result: DatasetResult) -> None:
         """Record data that a run uses."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Insert, and_, literal_column, or_, update
+from sqlalchemy import ColumnElement, Insert, and_, delete, literal_column, or_, update
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import NotFoundError
@@ -81,6 +81,11 @@ class SweepTrials:
                     write_metrics(session, row["id"], points, final=True)
                 ids.append(str(row["id"]))
         return ids
+
+    def drop(self, sweep_id: str) -> None:
+        """Delete the trials of a sweep with all that is recorded of them: what they have read is no longer there."""
+        with self._database.session(writing=True) as session:
+            session.execute(delete(RunRow).where(RunRow.parent_id == sweep_id))
 
     def set_metric(self, sweep_id: str, task: str, metric: str) -> None:
         """Set the task of a sweep and of its trials, and the score that ranks them."""

@@ -1,4 +1,4 @@
-"""Folders, local or by URI: written as a whole, moved, deleted.
+"""Folders, local or by URI: written as a whole, deleted.
 
 What is true of a folder stands in its manifest; listing it serves only to find what can be removed.
 """
@@ -55,18 +55,6 @@ def _raise_unless_gone(_: object, __: str, problem: tuple[object, BaseException,
     """Raise an error of `shutil.rmtree`, except that another process has deleted the same file before."""
     if not isinstance(problem[1], FileNotFoundError):
         raise problem[1]
-
-
-def move_folder(source: str, target: str) -> None:
-    """Move a folder to another name on the same storage, in place of a folder of that name."""
-    delete(target)
-    if is_local(source):
-        path = local_path(target)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        local_path(source).replace(path)
-        return
-    filesystem, plain = filesystem_of(source)
-    filesystem.mv(plain.rstrip("/") + "/", filesystem_of(target)[1].rstrip("/") + "/", recursive=True)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ class Sweep:
             baseline={"f1": 0.5},
             listener=SweepListener(
                 on_trial_started=lambda start: self.told.append(("started", start.number)),
-                on_trial_event=lambda key, event: self.told.append(("event", event.step)),
+                on_trial_events=lambda key, events: self.told.extend(("event", event.step) for event in events),
                 on_trial_result=lambda result: self.told.append(("recorded", result.number)),
                 on_progress=lambda line: None,
             ),
@@ -60,6 +60,6 @@ def test_pruned_trial_has_its_best_scores_beside_the_majoritys() -> None:
     sweep = Sweep()
     plan = sweep.start()
     for step, score in ((10, 0.55), (20, 0.65), (30, 0.6)):
-        sweep.progress.reported(plan, MetricEvent(step, "validation", {"f1": score}))
+        sweep.progress.reported(plan, [MetricEvent(step, "validation", {"f1": score})])
     result = sweep.progress.pruned(plan)
     assert (result.state, result.best_step, result.metrics) == ("PRUNED", 20, {"f1": 0.65, "baseline.f1": 0.5})

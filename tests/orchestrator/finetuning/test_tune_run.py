@@ -5,7 +5,7 @@ Run alone: pytest tests/orchestrator/finetuning/test_tune_run.py
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -54,15 +54,15 @@ class Run:
         self.events: list[tuple[str, int]] = []
         self.superseded: list[int] = []
 
-        def note_event(key: str, event: MetricEvent) -> None:
-            self.events.append((key, event.step))
+        def note_events(key: str, events: Sequence[MetricEvent]) -> None:
+            self.events += [(key, event.step) for event in events]
             on_event(key)
 
         self.progress = SweepProgress(
             queue=TrialQueue(spec, "f1", {}),
             metric="f1",
             baseline={"f1": 0.01},
-            listener=SweepListener(self.started.append, note_event, lambda result: None, lambda line: None),
+            listener=SweepListener(self.started.append, note_events, lambda result: None, lambda line: None),
             on_superseded=lambda result: self.superseded.append(result.number),
             results={},
         )
