@@ -1,5 +1,6 @@
 """Commands that carry a spec out: `demo`, `run`, `plan`, `submit`, `resume`."""
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,7 +15,8 @@ from orchestrator.cli.frame import (
     reading_options,
     spec_argument,
 )
-from orchestrator.cli.output import notify, show_rows, show_text
+from orchestrator.cli.output import notify, show_rows, show_text, write_message
+from orchestrator.progress import reader_may_leave
 
 if TYPE_CHECKING:
     from orchestrator.registry import RunRecord
@@ -101,7 +103,7 @@ def submit(spec_path: str, overrides: tuple[str, ...], name: str | None, no_wait
     show_text(job.id)
     if no_wait:
         return 0
-    return follow(job, lambda text: click.echo(text, nl=False, err=True))
+    return follow(job, write_message)
 
 
 @click.command(cls=GlobalOptionsCommand, example="orchestrator resume 7f3a")
@@ -123,7 +125,8 @@ def _carried_out(carry_out: Callable[..., "RunRecord"]) -> int:
 
     def on_started(run_id: str) -> None:
         started.append(run_id)
-        show_text(run_id)
+        with reader_may_leave(sys.stdout):
+            show_text(run_id)
 
     try:
         carry_out(on_started=on_started)
