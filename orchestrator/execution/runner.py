@@ -19,7 +19,7 @@ from orchestrator.cluster.addresses import names_no_cluster
 from orchestrator.cluster.capacity import check_processes, check_resources, cluster_resources, local_resources
 from orchestrator.cluster.connection import connect
 from orchestrator.errors import RegistryUnavailableError, SpecError
-from orchestrator.execution.refusals import check_storage, refuse_if_alive
+from orchestrator.execution.refusals import check_run_folder, check_storage, refuse_if_alive
 from orchestrator.execution.run_log import logged_run
 from orchestrator.kinds import kind_of, resolved_inputs
 from orchestrator.kinds.base import RunContext
@@ -33,7 +33,9 @@ from orchestrator.registry.registry import Registry
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs import PipelineSpec, Spec
+from orchestrator.specs.execution_overrides import execution_changes, override_execution
 from orchestrator.specs.loading import load_spec, parse_spec, spec_values
+from orchestrator.specs.overrides import Overrides
 from orchestrator.specs.parts import task_of
 from orchestrator.specs.pipeline import stages_of
 from orchestrator.specs.references import resolve_references
@@ -72,21 +74,31 @@ def run_spec(spec: Spec, *, settings: Settings, on_started: Callable[[str], None
 
 
 def resume_run(
-    run_id: str, *, settings: Settings, on_started: Callable[[str], None] = lambda run_id: None
+    run_id: str,
+    overrides: Overrides = (),
+    *,
+    settings: Settings,
+    on_started: Callable[[str], None] = lambda run_id: None,
 ) -> RunRecord:
     """Go on with a run that did not complete, from its last checkpoint; a completed one is left as it is.
 
-    Raises: InputError while the run's driver is alive, beside what `run_spec` raises.
+    Args:
+        overrides: execution fields that this attempt changes; the run's recorded spec stays.
+
+    Raises: InputError while the run's driver is alive or where its folder is gone, beside what `run_spec` raises.
     """
     with Registry(settings.registry) as registry:
         record = registry.run(run_id)
         if record.parent_id is not None:
             record = registry.run(record.parent_id)
-    on_started(record.id)
     if record.state == RunState.COMPLETED:
+        logger.info(f"run {record.id} has completed; there is nothing to resume")
+        on_started(record.id)
         return record
     refuse_if_alive(record)
-    spec = parse_spec(record.spec)
+    check_run_folder(record)
+    spec = override_execution(parse_spec(record.spec), overrides)
+    on_started(record.id)
     with _session(spec, resolved_inputs(spec, settings)) as session:
         return session.resume(record, spec)
 
@@ -150,6 +162,8 @@ class _Session:
                 logged_run(run_folder),
             ):
                 logger.info(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
+                for change in execution_changes(parse_spec(record.spec), spec):
+                    logger.info(f"this attempt changes {change}")
                 context = RunContext(
                     record.id, record.attempt, run_folder, self.settings, self.recorder, progress, superseded
                 )

@@ -106,17 +106,19 @@ def submit(spec_path: str, overrides: tuple[str, ...], name: str | None, no_wait
     return follow(job, write_message)
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator resume 7f3a")
+@click.command(cls=GlobalOptionsCommand, example="orchestrator resume 7f3a execution.num_workers=2")
 @click.argument("run_id", metavar="RUN")
-def resume(run_id: str) -> int:
+@overrides_argument
+def resume(run_id: str, overrides: tuple[str, ...]) -> int:
     """Go on with a run that was interrupted.
 
     Pretraining continues from its last checkpoint, a sweep with its unfinished trials; the id stays. RUN is an id or
-    the beginning of one.
+    the beginning of one. KEY=VALUE changes a field of `execution` for this attempt (a stage's is
+    stages.NAME.execution.…); what shapes the result cannot change.
     """
     from orchestrator.execution.runner import resume_run
 
-    return _carried_out(partial(resume_run, run_id, settings=current_settings()))
+    return _carried_out(partial(resume_run, run_id, overrides, settings=current_settings()))
 
 
 def _carried_out(carry_out: Callable[..., "RunRecord"]) -> int:
