@@ -78,12 +78,14 @@ def resume_run(
     overrides: Overrides = (),
     *,
     settings: Settings,
+    allow_drift: bool = False,
     on_started: Callable[[str], None] = lambda run_id: None,
 ) -> RunRecord:
     """Go on with a run that did not complete, from its last checkpoint; a completed one is left as it is.
 
     Args:
         overrides: execution fields that this attempt changes; the run's recorded spec stays.
+        allow_drift: whether to go on although data, tokenizer, models or versions have changed; the run is tagged.
 
     Raises: InputError while the run's driver is alive or where its folder is gone, beside what `run_spec` raises.
     """
@@ -99,7 +101,7 @@ def resume_run(
     check_run_folder(record)
     spec = override_execution(parse_spec(record.spec), overrides)
     on_started(record.id)
-    with _session(spec, resolved_inputs(spec, settings)) as session:
+    with _session(spec, resolved_inputs(spec, settings), allow_drift=allow_drift) as session:
         return session.resume(record, spec)
 
 
@@ -130,6 +132,8 @@ class _Session:
     inputs: Resolved
     registry: Registry
     recorder: Recorder
+    allow_drift: bool = False
+    """Whether runs may go on although what they read has changed since their last attempt."""
 
     @property
     def settings(self) -> Settings:
@@ -165,7 +169,14 @@ class _Session:
                 for change in execution_changes(parse_spec(record.spec), spec):
                     logger.info(f"this attempt changes {change}")
                 context = RunContext(
-                    record.id, record.attempt, run_folder, self.settings, self.recorder, progress, superseded
+                    record.id,
+                    record.attempt,
+                    run_folder,
+                    self.settings,
+                    self.recorder,
+                    progress,
+                    superseded,
+                    self.allow_drift,
                 )
                 work = self._run_stages if isinstance(spec, PipelineSpec) else self._run_kind
                 record_result = work(spec, context)
@@ -226,11 +237,11 @@ class _Session:
 
 
 @contextmanager
-def _session(spec: Spec, inputs: Resolved) -> Iterator[_Session]:
+def _session(spec: Spec, inputs: Resolved, *, allow_drift: bool = False) -> Iterator[_Session]:
     settings = inputs.settings
     with show_progress(), Registry(settings.registry) as registry, connect(settings, num_cpus=_needed_cpus(spec)):
         _check_room(spec, settings)
-        yield _Session(inputs, registry, Recorder(registry))
+        yield _Session(inputs, registry, Recorder(registry), allow_drift)
 
 
 def _needed_cpus(spec: Spec) -> float:

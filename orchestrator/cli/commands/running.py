@@ -109,7 +109,8 @@ def submit(spec_path: str, overrides: tuple[str, ...], name: str | None, no_wait
 @click.command(cls=GlobalOptionsCommand, example="orchestrator resume 7f3a execution.num_workers=2")
 @click.argument("run_id", metavar="RUN")
 @overrides_argument
-def resume(run_id: str, overrides: tuple[str, ...]) -> int:
+@click.option("--allow-drift", is_flag=True, help="Go on although data, models or versions changed; tags the run.")
+def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool) -> int:
     """Go on with a run that was interrupted.
 
     Pretraining continues from its last checkpoint, a sweep with its unfinished trials; the id stays. RUN is an id or
@@ -118,7 +119,8 @@ def resume(run_id: str, overrides: tuple[str, ...]) -> int:
     """
     from orchestrator.execution.runner import resume_run
 
-    return _carried_out(partial(resume_run, run_id, overrides, settings=current_settings()))
+    settings = current_settings()
+    return _carried_out(partial(resume_run, run_id, overrides, settings=settings, allow_drift=allow_drift))
 
 
 def _carried_out(carry_out: Callable[..., "RunRecord"]) -> int:

@@ -16,12 +16,14 @@ from orchestrator.cli.entry import run_command_line
 from orchestrator.execution import runner
 from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.corpus import CorpusKind
+from orchestrator.kinds.resolved import Resolved
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import RunOutcome
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs import CorpusSpec
 from orchestrator.storage import delete
+from orchestrator.training.drift import accept_drift
 
 SPEC = "kind: corpus\ncorpus: {files: [text.txt]}\ntokenizer: words\n"
 Outcome = tuple[int, str]
@@ -74,7 +76,7 @@ def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     monkeypatch.setattr(runner, "_check_room", lambda *arguments: None)
     monkeypatch.setattr(CorpusKind, "run", run)
     monkeypatch.setattr(CorpusKind, "record", lambda kind, result, run_id, recorder: RunOutcome())
-    monkeypatch.setattr(runner.Resolved, "pin", lambda inputs, spec: spec)
+    monkeypatch.setattr(Resolved, "pin", lambda inputs, spec: spec)
     return made
 
 
@@ -140,3 +142,21 @@ def test_a_storage_that_cannot_be_written_is_named(laboratory: Laboratory, monke
     status, said = laboratory.command("resume", run_id)
     assert status == 2
     assert "cannot be written: Read-only file system; mount it writable" in said
+
+
+def test_a_drift_is_refused_until_it_is_allowed_and_then_tagged(laboratory: Laboratory) -> None:
+    def go_on(spec: CorpusSpec, context: RunContext) -> None:
+        for drift in accept_drift(["corpus.text.txt: 12 bytes → 13 bytes"], 5, allowed=context.allow_drift):
+            context.mark_drift(drift.step, drift.differences)
+
+    run_id = laboratory.start(fail)
+    laboratory.work = go_on
+    status, said = laboratory.command("resume", run_id)
+    assert status == 2
+    assert "corpus.text.txt: 12 bytes → 13 bytes" in said
+    status, said = laboratory.command("resume", run_id, "--allow-drift")
+    assert status == 0
+    warning = "warning: goes on from step 5 although this has changed: corpus.text.txt: 12 bytes → 13 bytes"
+    assert warning in laboratory.log(run_id)
+    with Registry(laboratory.settings.registry) as registry:
+        assert registry.tags(run_id) == ["drift"]
