@@ -20,7 +20,7 @@ from orchestrator.cluster.addresses import names_no_cluster
 from orchestrator.cluster.capacity import check_processes, check_resources, cluster_resources, local_resources
 from orchestrator.cluster.connection import connect
 from orchestrator.errors import RegistryUnavailableError, SpecError
-from orchestrator.execution.refusals import check_storage, refuse_if_alive
+from orchestrator.execution.refusals import check_run_folder, check_storage, refuse_if_alive
 from orchestrator.execution.run_log import logged_run
 from orchestrator.kinds import kind_of, resolved_inputs
 from orchestrator.kinds.base import RunContext
@@ -34,7 +34,9 @@ from orchestrator.registry.registry import Registry
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs import PipelineSpec, Spec
+from orchestrator.specs.execution_overrides import execution_changes, override_execution
 from orchestrator.specs.loading import load_spec, parse_spec, spec_values
+from orchestrator.specs.overrides import Overrides
 from orchestrator.specs.parts import task_of
 from orchestrator.specs.pipeline import stages_of
 from orchestrator.specs.references import resolve_references
@@ -73,22 +75,34 @@ def run_spec(spec: Spec, *, settings: Settings, on_started: Callable[[str], None
 
 
 def resume_run(
-    run_id: str, *, settings: Settings, on_started: Callable[[str], None] = lambda run_id: None
+    run_id: str,
+    overrides: Overrides = (),
+    *,
+    settings: Settings,
+    allow_drift: bool = False,
+    on_started: Callable[[str], None] = lambda run_id: None,
 ) -> RunRecord:
     """Go on with a run that did not complete, from its last checkpoint; a completed one is left as it is.
 
-    Raises: InputError while the run's driver is alive, beside what `run_spec` raises.
+    Args:
+        overrides: execution fields that this attempt changes; the run's recorded spec stays.
+        allow_drift: whether to go on although data, tokenizer, models or versions have changed; the run is tagged.
+
+    Raises: InputError while the run's driver is alive or where its folder is gone, beside what `run_spec` raises.
     """
     with Registry(settings.registry) as registry:
         record = registry.run(run_id)
         if record.parent_id is not None:
             record = registry.run(record.parent_id)
-    on_started(record.id)
     if record.state == RunState.COMPLETED:
+        logger.info(f"run {record.id} has completed; there is nothing to resume")
+        on_started(record.id)
         return record
     refuse_if_alive(record)
-    spec = parse_spec(record.spec)
-    with _session(spec, resolved_inputs(spec, settings)) as session:
+    check_run_folder(record)
+    spec = override_execution(parse_spec(record.spec), overrides)
+    on_started(record.id)
+    with _session(spec, resolved_inputs(spec, settings), allow_drift=allow_drift) as session:
         return session.resume(record, spec)
 
 
@@ -119,6 +133,8 @@ class _Session:
     inputs: Resolved
     registry: Registry
     recorder: Recorder
+    allow_drift: bool = False
+    """Whether runs may go on although what they read has changed since their last attempt."""
 
     @property
     def settings(self) -> Settings:
@@ -151,8 +167,17 @@ class _Session:
                 logged_run(run_folder),
             ):
                 logger.info(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
+                for change in execution_changes(parse_spec(record.spec), spec):
+                    logger.info(f"this attempt changes {change}")
                 context = RunContext(
-                    record.id, record.attempt, run_folder, self.settings, self.recorder, progress, superseded
+                    record.id,
+                    record.attempt,
+                    run_folder,
+                    self.settings,
+                    self.recorder,
+                    progress,
+                    superseded,
+                    self.allow_drift,
                 )
                 work = self._run_stages if isinstance(spec, PipelineSpec) else self._run_kind
                 record_result = work(spec, context)
@@ -217,13 +242,13 @@ class _Session:
 
 
 @contextmanager
-def _session(spec: Spec, inputs: Resolved) -> Iterator[_Session]:
+def _session(spec: Spec, inputs: Resolved, *, allow_drift: bool = False) -> Iterator[_Session]:
     settings = inputs.settings
     with show_progress(), Registry(settings.registry) as registry:
         registry.open()  # a registry that cannot be reached now is refused; later on it is waited for
         with connect(settings, num_cpus=_needed_cpus(spec)):
             _check_room(spec, settings)
-            yield _Session(inputs, registry, Recorder(registry))
+            yield _Session(inputs, registry, Recorder(registry), allow_drift)
 
 
 def _needed_cpus(spec: Spec) -> float:

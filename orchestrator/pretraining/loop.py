@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from bert_core.errors import CheckpointError
 from bert_core.examples.packing import PackedBatch
 from bert_core.objectives import active_objectives
 from bert_core.optimization import build_optimizer, linear_warmup_decay
@@ -25,18 +24,13 @@ from orchestrator.pretraining.meter import Meter, add_sums, empty_totals, named_
 from orchestrator.pretraining.step import StepContext, training_step
 from orchestrator.results import Event, MessageEvent, MetricEvent
 from orchestrator.training.checkpoints import Checkpoints
+from orchestrator.training.drift import accept_drift, check_drift
 from orchestrator.training.snapshots import Snapshots
 
 Batches = Callable[[int], Iterator[tuple[int, PackedBatch]]]
 """A function from the first step to the worker's numbered batches, up to the end of the run."""
 EVALUATION_BATCH_SIZE = 64
 EVALUATIONS_BY_DEFAULT = 10
-_CHANGED = {
-    "spec": ("the spec, or what this version reads in it,", "put the old one back"),
-    "tokenizer": ("the tokenizer", "put the old one back"),
-    "corpus": ("the text under corpus.files", "put the old files back"),
-}
-"""Names and remedies by part of a job's identity; the corpus comes last, as another tokenizer makes another corpus."""
 
 
 class TrainingLoop:
@@ -113,20 +107,9 @@ class TrainingLoop:
         if found is None:
             return 0
         event, extra = found
-        identity = self.job.identity()
-        for name, (what, remedy) in _CHANGED.items():
-            if extra["identity"].get(name) != identity[name]:
-                raise CheckpointError(
-                    f"cannot resume: {what} has changed since step {event.step}; {remedy}, or start a new run"
-                )
-        if extra["torch"] != str(torch.__version__):
-            self._emit(
-                MessageEvent(
-                    f"the checkpoint of step {event.step} comes from torch {extra['torch']}, this is "
-                    f"{torch.__version__}: weights may differ in the last bits from a run that was not interrupted",
-                    "warning",
-                )
-            )
+        changes = check_drift(extra, self.job.identity(), self.job.identity_details())
+        for drift in accept_drift(changes, event.step, allowed=self.job.allow_drift):
+            self._emit(drift)
         for values in extra["metrics"]:
             self._emit(MetricEvent(**values))
         self._emit(event)
@@ -142,8 +125,8 @@ class TrainingLoop:
         self._unconfirmed = [(number, event) for number, event in self._unconfirmed if number >= confirmed]
         extra: dict[str, Any] = {
             "identity": self.job.identity(),
+            "details": self.job.identity_details(),
             "metrics": [dataclasses.asdict(event) for _, event in self._unconfirmed],
-            "torch": str(torch.__version__),
         }
         self._emit(self.checkpoints.save(step, self.model, self.optimizer, extra, self._warn))
 

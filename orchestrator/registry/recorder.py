@@ -34,6 +34,7 @@ from orchestrator.run_states import RunState
 
 logger = logging.getLogger(__name__)
 
+DRIFT_TAG = "drift"
 HEARTBEAT_INTERVAL_S = 10.0
 PATIENCE_S = 3600.0
 """Longest wait of a run for a registry that does not answer."""
@@ -196,6 +197,10 @@ class Recorder:
     def record_ranking(self, run_id: str, task: str, metric: str) -> None:
         """Record the task that a run's models are for, and the score that ranks them."""
         retry_while_unavailable(lambda: self.registry.trials.set_metric(run_id, task, metric))
+
+    def record_drift(self, run_id: str) -> None:
+        """Tag a run whose attempts did not all read the same data, models or versions."""
+        retry_while_unavailable(lambda: self.registry.tag(run_id, DRIFT_TAG))
 
     def complete(self, run_id: str, outcome: RunOutcome) -> None:
         """Record that a run has completed, after all of its result."""
