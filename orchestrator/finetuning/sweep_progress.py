@@ -110,6 +110,11 @@ class SweepProgress:
         if result is not self.best:
             self.on_superseded(result)
 
+    def standing(self) -> str:
+        """Return how many trials need not run again when an interrupted sweep goes on."""
+        num_ended = sum(result.state != RunState.FAILED for result in self.results.values())
+        return f"{num_ended} of {self.queue.num_trials} trials have ended and stand; resuming goes on with the others"
+
     def line(self, last: TrialResult) -> str:
         """One line for a person: how many are done, how the last one ended, the best so far, the time left."""
         done, total = len(self.results), self.queue.num_trials
