@@ -90,7 +90,7 @@ def resume_run(
 
     Raises: InputError while the run's driver is alive or where its folder is gone, beside what `run_spec` raises.
     """
-    with Registry(settings.registry) as registry:
+    with Registry(settings.registry, read_only=True) as registry:
         record = registry.run(run_id)
         if record.parent_id is not None:
             record = registry.run(record.parent_id)

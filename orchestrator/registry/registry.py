@@ -79,11 +79,13 @@ class Registry:
     Args:
         location: path of a .sqlite file, `sqlite:///PATH`, `postgresql://…`, or `file:PATH` of a private file that
             holds such a URL. Anything else raises RegistryError.
+        read_only: open it for reading alone: nothing is created, upgraded or written. A registry that is not there
+            reads as an empty one, and one in a folder that cannot be written can be read.
         lost_after_s: age in seconds at which the last heartbeat of a running run is too old, so that it reads as LOST.
     """
 
-    def __init__(self, location: str, *, lost_after_s: float = 60.0) -> None:
-        self._database = Database(location)
+    def __init__(self, location: str, *, read_only: bool = False, lost_after_s: float = 60.0) -> None:
+        self._database = Database(location, read_only=read_only)
         self._lost_after_s = lost_after_s
         self.lifecycle = RunLifecycle(self._database)
         self.trials = SweepTrials(self._database, lost_after_s)
@@ -163,6 +165,11 @@ class Registry:
         """Revision of the tables; None where there are no tables yet."""
         return self._database.current_revision()
 
+    @property
+    def place(self) -> str:
+        """Path of the file, or URL of the server without its password: for messages."""
+        return str(self._database)
+
     def close(self) -> None:
         """Close every connection; the next use opens new ones."""
         self._database.close()
@@ -171,7 +178,7 @@ class Registry:
         return state_as_read(self._lost_after_s)
 
     def __repr__(self) -> str:
-        return f"Registry({str(self._database)!r})"
+        return f"Registry({self.place!r})"
 
     def __enter__(self) -> Self:
         return self

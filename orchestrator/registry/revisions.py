@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine, Text, inspect, literal_column, select
 
 from orchestrator.errors import RegistryError
 from orchestrator.registry.dialects import lock_until_commit
+from orchestrator.registry.sqlite_engine import open_empty
 from orchestrator.registry.tables import BaseRow
 
 if TYPE_CHECKING:
@@ -37,15 +38,27 @@ def ensure_schema(engine: Engine, place: str) -> None:
 
     Raises: RegistryError.
     """
+    if not has_tables(engine, place):
+        upgrade_schema(engine, place)
+
+
+def has_tables(engine: Engine, place: str) -> bool:
+    """Whether there are tables. Raises: RegistryError where these are not at the newest revision."""
     with engine.connect() as connection:
         revision = current_revision(connection)
-    if revision is None:
-        upgrade_schema(engine, place)
-    elif revision != NEWEST_REVISION:
-        _refuse_unknown(revision, place)
-        raise RegistryError(
-            f"The registry {place} is at an older revision ({revision}); back it up, then run: orchestrator db upgrade"
-        )
+    if revision in (None, NEWEST_REVISION):
+        return revision is not None
+    _refuse_unknown(revision, place)
+    raise RegistryError(
+        f"The registry {place} is at an older revision ({revision}); back it up, then run: orchestrator db upgrade"
+    )
+
+
+def empty_schema() -> Engine:
+    """Make the tables of an empty registry in memory, for who reads where there is none."""
+    engine = open_empty()
+    BaseRow.metadata.create_all(engine.execution_options(writing=True))
+    return engine
 
 
 def upgrade_schema(engine: Engine, place: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import create_engine, make_url, text, update
 
 from orchestrator.errors import RegistryError, RegistryUnavailableError
-from orchestrator.registry import Registry, dialects
+from orchestrator.registry import Registry, sqlite_engine
 from orchestrator.registry.tables import RunRow
 from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.samples import new_run
@@ -54,7 +54,7 @@ def test_damaged_tables_are_not_waited_for(registry: Registry, damage: str, says
 
 
 def test_a_lock_that_another_process_holds_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialects, "BUSY_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(sqlite_engine, "BUSY_TIMEOUT_S", 0.01)
     path = tmp_path / "registry.sqlite"
     with Registry(str(path)) as registry:
         run_id = new_run(registry)
