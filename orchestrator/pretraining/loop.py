@@ -42,12 +42,20 @@ _CHANGED = {
 class TrainingLoop:
     """One worker's run: model, optimizer, checkpoints. Only rank 0 emits events and writes files.
 
-    `num_confirmed` returns how many of the emitted events, from the first on, are recorded; a checkpoint carries the
-    others.
+    Args:
+        num_confirmed: returns how many of the emitted events, from the first on, are recorded; a checkpoint carries the
+            others.
+        note_step: told how many steps have ended, after each step; returns whether the run is to stop. Where it does so
+            for one worker, all of them stop after the same step, which is the next one.
     """
 
     def __init__(
-        self, job: PretrainJob, worker: Worker, emit: Emit, num_confirmed: Callable[[], int] = lambda: 0
+        self,
+        job: PretrainJob,
+        worker: Worker,
+        emit: Emit,
+        num_confirmed: Callable[[], int] = lambda: 0,
+        note_step: Callable[[int], bool] = lambda step: False,
     ) -> None:
         if worker.device.type == "cpu":
             torch.set_num_threads(job.spec.threads_per_worker)
@@ -63,14 +71,17 @@ class TrainingLoop:
         )
         self.checkpoints = Checkpoints(job.run_folder, job.attempt, self.spec.execution.keep_checkpoints)
         self.snapshots = Snapshots(job.run_folder, job.attempt)
+        self.meter = Meter(worker, self.objectives)
         self._emit_to = emit
-        self._num_confirmed = num_confirmed
+        self._num_confirmed, self._note_step = num_confirmed, note_step
         self._num_emitted = 0
         self._unconfirmed: list[tuple[int, MetricEvent]] = []
         self._checkpoint_at = time.monotonic()
 
-    def train(self, batches: Batches) -> None:
-        """Train from the last checkpoint to the end.
+    def train(self, batches: Batches) -> bool:
+        """Train from the last checkpoint to the end, or until the run is to stop, with a checkpoint there.
+
+        Returns whether the training is complete.
 
         Raises: RunFailedError when the loss is not finite; CheckpointError when a checkpoint belongs to another job.
         """
@@ -82,23 +93,32 @@ class TrainingLoop:
             self._save_snapshot_if_due(0)
         loss = self.job.loss or label_loss
         context = StepContext(self.model, self.optimizer, self.spec, self.worker, self.objectives, loss)
-        meter = Meter(self.worker, self.objectives)
         self.model.train()
+        self.meter.resume()
+        wants_to_stop = False
         for step, batch in batches(first_step):
-            meter.add(*training_step(context, step, batch, self.learning_rate(step)))
+            sums = training_step(context, step, batch, self.learning_rate(step), wants_to_stop)
+            self.meter.add(sums.totals, sums.gradient_norm)
             done = step + 1
             is_logged = self._is_due(done, self.spec.execution.log_every_steps) or self._is_checkpoint_step(done)
             if is_logged:
-                self._log_training(done, meter)
-            meter.pause()
+                self._log_training(done)
+            # Asking a GPU would wait for it, except where its totals have just been read.
+            stops = (is_logged or self.worker.device.type == "cpu") and bool(sums.num_stopping)
+            self.meter.pause()
             if self.job.validation is not None and self._is_due(done, self._evaluation_interval()):
                 self._measure(done, "validation", self.evaluate(done))
             # Before the checkpoint: an attempt that goes on from there does not come by this step again.
             self._save_snapshot_if_due(done)
+            if stops:
+                self._save_unread(done, float(sums.gradient_norm))
+                return done == self.spec.steps
             # Only where the meter has just been read, as its totals are not saved.
             if is_logged and (self._is_checkpoint_step(done) or self._is_checkpoint_time()):
                 self.save_checkpoint(done)
-            meter.resume()
+            self.meter.resume()
+            wants_to_stop = self._note_step(done)
+        return True
 
     def learning_rate(self, step: int) -> float:
         """Learning rate of the update that a step, counted from 0, makes."""
@@ -129,14 +149,20 @@ class TrainingLoop:
                     "warning",
                 )
             )
+        if extra.get("meter") is not None:
+            self.meter.restore(extra["meter"])
         for values in extra["metrics"]:
             self._emit(MetricEvent(**values))
         self._emit(event)
         self._emit(MessageEvent(f"goes on at step {event.step:,} of {self.spec.steps:,}"))
         return event.step
 
-    def save_checkpoint(self, step: int) -> None:
-        """Save everything that decides the next steps, and the measurements that may not be recorded yet."""
+    def save_checkpoint(self, step: int, meter: dict[str, Any] | None = None) -> None:
+        """Save everything that decides the next steps, and the measurements that may not be recorded yet.
+
+        Args:
+            meter: state of the meter, where it was not read after this step.
+        """
         self._checkpoint_at = time.monotonic()
         if self.worker.rank != 0:
             return
@@ -146,8 +172,16 @@ class TrainingLoop:
             "identity": self.job.identity(),
             "metrics": [dataclasses.asdict(event) for _, event in self._unconfirmed],
             "torch": str(torch.__version__),
+            "meter": meter,
         }
         self._emit(self.checkpoints.save(step, self.model, self.optimizer, extra))
+
+    def _save_unread(self, step: int, gradient_norm: float) -> None:
+        """Save a checkpoint after any step, with what the meter has added up since its last reading."""
+        meter = self.meter.state()
+        _refuse_infinite(sum(map(sum, meter["totals"])), "training loss", step)
+        _refuse_infinite(gradient_norm, "training grad_norm", step)
+        self.save_checkpoint(step, meter)
 
     def write_model(self, folder: Path) -> None:
         """Write the model as it is, with its tokenizer, in Hugging Face's layout."""
@@ -170,8 +204,8 @@ class TrainingLoop:
         _refuse_infinite(metrics["loss"], "held-out loss", step)
         return metrics
 
-    def _log_training(self, step: int, meter: Meter) -> None:
-        values = meter.read() | {"learning_rate": self.learning_rate(step - 1)}
+    def _log_training(self, step: int) -> None:
+        values = self.meter.read() | {"learning_rate": self.learning_rate(step - 1)}
         for name in ("loss", "grad_norm"):
             _refuse_infinite(values[name], f"training {name}", step)
         self._measure(step, "train", values)
