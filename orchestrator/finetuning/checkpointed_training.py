@@ -37,12 +37,18 @@ class CheckpointedTraining:
     Args:
         identity: what decides the weights beside the step, by name; a checkpoint of other values is refused.
         report: called with events; a training that goes on reports those before its checkpoint again.
+        on_saved: told the step of each checkpoint; raising ends the training, which goes on from there.
     """
 
     def __init__(
-        self, checkpoints: Checkpoints, identity: Mapping[str, object], report: Callable[[Sequence[Event]], None]
+        self,
+        checkpoints: Checkpoints,
+        identity: Mapping[str, object],
+        report: Callable[[Sequence[Event]], None],
+        on_saved: Callable[[int], None] = lambda step: None,
     ) -> None:
         self._checkpoints, self._identity, self._report = checkpoints, dict(identity), report
+        self._on_saved = on_saved
         self._reported: list[MetricEvent] = []
 
     def report(self, events: Sequence[MetricEvent]) -> None:
@@ -56,6 +62,7 @@ class CheckpointedTraining:
         reported = [asdict(event) for event in self._reported]
         extra = {"identity": self._identity, "snapshot": values, "reported": reported}
         self._checkpoints.save(snapshot.step, _with_best(model, snapshot.best_weights), optimizer, extra)
+        self._on_saved(snapshot.step)
 
     def restore(self, model: nn.Module, optimizer: Optimizer) -> TrainingSnapshot | None:
         """Load the checkpoint into model and optimizer; None when there is none.

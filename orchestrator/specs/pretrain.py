@@ -51,6 +51,12 @@ class ExecutionSpec(Section):
     )
     evaluation_examples: int = execution(512, "Held-out examples of an evaluation at most.", unit="examples", ge=1)
     max_failures: int = execution(3, "Worker failures survived before the run fails.", ge=0)
+    max_wait_minutes: float = execution(
+        30.0,
+        "Time that workers may wait for a place, or go without ending a step, before the run fails.",
+        unit="minutes",
+        gt=0.0,
+    )
 
 
 class PretrainSpec(Spec):
