@@ -26,7 +26,7 @@ from orchestrator.kinds import kind_of, resolved_inputs
 from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.planning.checks import check_inputs
-from orchestrator.planning.plan import PlanRow, needed_resources, plan_rows
+from orchestrator.planning.plan import PlanRow, needed_resources, plan_rows, unused_gpu_notes
 from orchestrator.progress import show_progress
 from orchestrator.registry.recorder import Recorder, RunOutcome, retry_while_unavailable
 from orchestrator.registry.records import RunRecord
@@ -121,9 +121,16 @@ def check_room(spec: Spec, settings: Settings) -> None:
     if names_no_cluster(settings):
         here = local_resources(_needed_cpus(spec))
         _check_room(spec, settings, here, [here])
+        _say_unused_gpus(spec, here)
         return
     with connect(settings):
         _check_room(spec, settings)
+        _say_unused_gpus(spec, cluster_resources())
+
+
+def _say_unused_gpus(spec: Spec, have: Mapping[str, float]) -> None:
+    for note in unused_gpu_notes(spec, have):
+        logger.warning(note)
 
 
 @dataclass(frozen=True)

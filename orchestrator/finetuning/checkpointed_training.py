@@ -40,6 +40,7 @@ class CheckpointedTraining:
         details: plain values of some of these names, which tell what has changed where an identity differs.
         allow_drift: whether to go on from such a checkpoint all the same.
         report: called with events; a training that goes on reports those before its checkpoint again.
+        on_saved: told the step of each checkpoint; raising ends the training, which goes on from there.
     """
 
     def __init__(
@@ -47,11 +48,12 @@ class CheckpointedTraining:
         checkpoints: Checkpoints,
         identity: Mapping[str, object],
         report: Callable[[Sequence[Event]], None],
+        on_saved: Callable[[int], None] = lambda step: None,
         *,
         details: Mapping[str, object] = MappingProxyType({}),
         allow_drift: bool = False,
     ) -> None:
-        self._checkpoints, self._report = checkpoints, report
+        self._checkpoints, self._report, self._on_saved = checkpoints, report, on_saved
         self._identity, self._details, self._allow_drift = {**identity, **versions()}, dict(details), allow_drift
         self._reported: list[MetricEvent] = []
 
@@ -66,6 +68,7 @@ class CheckpointedTraining:
         reported = [asdict(event) for event in self._reported]
         extra = {"identity": self._identity, "details": self._details, "snapshot": values, "reported": reported}
         self._checkpoints.save(snapshot.step, _with_best(model, snapshot.best_weights), optimizer, extra)
+        self._on_saved(snapshot.step)
 
     def restore(self, model: nn.Module, optimizer: Optimizer) -> TrainingSnapshot | None:
         """Load the checkpoint into model and optimizer; None when there is none.

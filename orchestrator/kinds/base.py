@@ -58,6 +58,17 @@ class Resources:
         """
         return self.with_gpus if self.with_gpus is not None and has_gpus(self.with_gpus.total, have) else self
 
+    def unused_gpus(self, have: Mapping[str, float]) -> str | None:
+        """Return what to tell a person where a place has GPUs, and the run takes none as there are too few; or None."""
+        if self.with_gpus is None or self.on(have) is not self or not have.get("GPU"):
+            return None
+        asked = self.with_gpus.total["GPU"]
+        return (
+            f"training on CPUs: execution.device auto takes a GPU for each worker, {asked:g} in all, and there "
+            f"{'is' if have['GPU'] == 1 else 'are'} {have['GPU']:g}; lower execution.num_workers to use "
+            f"{'it' if have['GPU'] == 1 else 'them'}"
+        )
+
     @classmethod
     def of_one_process(cls, cpus: float = 1.0, gpus: float = 0.0) -> "Resources":
         """The resources of a run that works in a single process, or in one process at a time at least."""

@@ -113,7 +113,9 @@ def pretraining_config(spec: PretrainSpec, inputs: Resolved) -> BertConfig | Non
 
 
 def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> PretrainRequest:
-    """Build the request for one attempt on the connected Ray."""
+    """Build the request for one attempt on the connected Ray, and record the device that it trains on."""
+    use_gpu = takes_gpus(spec, cluster_resources())
+    context.recorder.record_device(context.run_id, "gpu" if use_gpu else "cpu")
     return PretrainRequest(
         spec=spec,
         storage=context.settings.storage,
@@ -121,7 +123,7 @@ def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> 
         attempt=context.attempt,
         tokenizer=inputs.tokenizer(spec.tokenizer),
         init_folder=None if spec.init_from == RANDOM else inputs.folder("init_from", spec.init_from),
-        use_gpu=takes_gpus(spec, cluster_resources()),
+        use_gpu=use_gpu,
         allow_drift=context.allow_drift,
     )
 
@@ -129,13 +131,9 @@ def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> 
 def takes_gpus(spec: PretrainSpec, have: Mapping[str, float]) -> bool:
     """Whether each worker gets a GPU of a cluster with these resources; says so where `auto` leaves GPUs unused."""
     asked = PretrainKind().resources(spec)
-    taken = asked.on(have)
-    if asked.with_gpus is not None and taken is asked and have.get("GPU"):
-        logger.info(
-            f"training on CPUs: execution.device auto takes a GPU for each worker, {asked.with_gpus.total['GPU']:g} in "
-            f"all, and the cluster has {have['GPU']:g}"
-        )
-    return "GPU" in taken.total
+    if note := asked.unused_gpus(have):
+        logger.warning(note)
+    return "GPU" in asked.on(have).total
 
 
 def build_listener(spec: PretrainSpec, context: RunContext) -> PretrainListener:

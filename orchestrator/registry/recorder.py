@@ -175,6 +175,20 @@ class Recorder:
         """Record data that a run uses."""
         retry_while_unavailable(lambda: self.registry.datasets.record(run_id, result))
 
+    def record_device(self, run_id: str, device: str) -> None:
+        """Record the kind of device that this attempt trains on, `cpu` or `gpu`, as a tag `device:…` of the run.
+
+        A warning says where an earlier attempt trained on another: its bits do not come again.
+        """
+        tag, prefix = f"device:{device}", "device:"
+        known = retry_while_unavailable(lambda: self.registry.tags(run_id))
+        if any(each.startswith(prefix) and each != tag for each in known) and tag not in known:
+            logger.warning(
+                f"this attempt trains on {device.upper()}s, an earlier one did not: weights will differ in the last "
+                "bits from those of a run on one kind of device"
+            )
+        retry_while_unavailable(lambda: self.registry.tag(run_id, tag))
+
     def record_tokenizer(self, run_id: str, result: TokenizerResult) -> None:
         """Record a tokenizer that a run has trained, among the run's data."""
         retry_while_unavailable(lambda: self.registry.datasets.record_tokenizer(run_id, result))

@@ -118,6 +118,25 @@ def test_logs_are_the_runs_own(command: Command, recorded_sweep: RecordedSweep, 
     assert "--storage" in outcome.err
 
 
+def test_logs_of_workers_are_shown_by_rank(command: Command, recorded_sweep: RecordedSweep, home: Path) -> None:
+    folder = home / "storage" / "runs" / "r" / "workers"
+    outcome = command("runs", "logs", recorded_sweep.run_id, "--worker")
+    assert (outcome.status, outcome.out) == (3, "")
+    folder.mkdir()
+    for rank in (0, 1):
+        (folder / f"attempt-2-rank-{rank}.txt").write_text(f"traceback of rank {rank}\n")
+    every = command("runs", "logs", recorded_sweep.run_id, "--worker")
+    assert [line for line in every.out.splitlines() if line.startswith("traceback")] == [
+        "traceback of rank 0",
+        "traceback of rank 1",
+    ]
+    one = command("runs", "logs", recorded_sweep.run_id, "--worker", "1")
+    assert "rank 1" in one.out
+    assert "rank 0" not in one.out
+    assert command("runs", "logs", recorded_sweep.run_id, "--worker", "2").status == 3
+    assert command("runs", "logs", recorded_sweep.run_id, "--worker", "north").status == 2
+
+
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
 def test_an_export_has_a_row_for_each_run_and_trial(
     command: Command, recorded_sweep: RecordedSweep, tmp_path: Path, ending: str

@@ -56,6 +56,18 @@ def test_a_started_run_carries_what_its_spec_says(recorder: Recorder) -> None:
     assert recorder.registry.parameters(run.id)["recipe.learning_rate"] == 1e-4
 
 
+def test_the_device_of_each_attempt_is_a_tag_and_another_one_is_a_warning(
+    recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = recorder.start({"kind": "pretrain"}, "f")
+    recorder.record_device(run.id, "gpu")
+    recorder.record_device(run.id, "gpu")
+    assert (recorder.registry.tags(run.id), caplog.messages) == (["device:gpu"], [])
+    recorder.record_device(run.id, "cpu")
+    assert recorder.registry.tags(run.id) == ["device:cpu", "device:gpu"]
+    assert caplog.messages[0].startswith("this attempt trains on CPUs, an earlier one did not")
+
+
 def test_events_become_metrics_and_checkpoints(recorder: Recorder) -> None:
     run = recorder.start({"kind": "pretrain"}, "f")
     events: list[Event] = [
