@@ -34,6 +34,8 @@ def shortage_text(status: Any) -> str:
     ]
     if waiting:
         parts.append(f"waiting for a place: {', '.join(waiting)}")
+    else:
+        parts.append("nothing waits for a place: what has one is starting, or is stuck")
     parts.append(f"nodes: {len(alive)} alive")
     if status.pending_nodes or status.pending_launches:
         parts[-1] += f", {len(status.pending_nodes) + len(status.pending_launches)} starting"

@@ -27,7 +27,7 @@ from orchestrator.training.event_queue import WorkerFailure
 _MAX_CAUSE_LENGTH = 300
 _DEATHS = {
     "its node has died": "its host was lost",
-    "memory": "its host ran out of memory and Ray ended it",
+    "low on memory": "its host ran out of memory and Ray ended it",
     "process has died": "its process was killed or crashed",
 }
 """Words in Ray's report of a death, which fills a screen, and what they mean; the first that is found counts."""

@@ -59,14 +59,15 @@ def kept_output(run_folder: str, attempt: int, rank: int) -> Iterator[None]:
         try:
             yield
         except BaseException:
-            _say("ended with an error:")
-            traceback.print_exc()
+            _say(f"ended with an error:\n{traceback.format_exc().rstrip()}")
             raise
         _say("ended")
 
 
-def _say(line: str) -> None:
-    print(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {line}", file=sys.stderr, flush=True)
+def _say(text: str) -> None:
+    # Not by `print`, which Ray Train replaces in its workers: lines would come twice.
+    sys.stderr.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {text}\n")
+    sys.stderr.flush()
 
 
 @contextmanager

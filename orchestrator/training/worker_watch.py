@@ -53,7 +53,7 @@ class WorkerWatch:
         self._expected, self._describe_shortage, self._how_to_go_on = expected, describe_shortage, how_to_go_on
         self._clock = clock
         self._since = clock()
-        self._say_after_s = SAY_AFTER_S
+        self._first_s = self._say_after_s = min(SAY_AFTER_S, expected.max_wait_s)
         self._seen = WorkersStatus()
         self._num_steps, self._steps_s = 0, 0.0
 
@@ -87,7 +87,7 @@ class WorkerWatch:
         if status.step is not None and self._seen.step is not None and status.step > self._seen.step:
             self._num_steps += status.step - self._seen.step
             self._steps_s += now - self._since
-        self._since, self._say_after_s, self._seen = now, SAY_AFTER_S, status
+        self._since, self._say_after_s, self._seen = now, self._first_s, status
 
     def _usual_step_s(self) -> float:
         return self._steps_s / self._num_steps if self._num_steps else 0.0

@@ -19,10 +19,12 @@ BEGUN = WorkersStatus(PLACES)
 class Bench:
     """A watch over two workers with half an hour of patience, and the clock that it looks at."""
 
-    def __init__(self, caplog: pytest.LogCaptureFixture, reports_steps: bool = True) -> None:
+    def __init__(
+        self, caplog: pytest.LogCaptureFixture, reports_steps: bool = True, max_wait_s: float = 1800.0
+    ) -> None:
         caplog.set_level(logging.WARNING)
         self.caplog, self.now = caplog, 0.0
-        expected = Expectation(2, 1800.0, reports_steps)
+        expected = Expectation(2, max_wait_s, reports_steps)
         self.watch = WorkerWatch(expected, lambda: "needs 2 × {CPU: 1}", "resume it", lambda: self.now)
 
     def pass_time(self, seconds: float, status: WorkersStatus) -> list[tuple[float, str]]:
@@ -52,6 +54,12 @@ def test_a_run_whose_workers_never_begin_ends_after_the_limit(bench: Bench) -> N
     with pytest.raises(ClusterError, match=r"begin for 30:00 min, 1 of them have; needs 2 × .*max_wait_minutes \(30\)"):
         bench.pass_time(3600, WorkersStatus(PLACES[:1]))
     assert bench.now == pytest.approx(1800, abs=1)
+
+
+def test_a_limit_below_a_minute_holds(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(caplog, max_wait_s=3.0)
+    with pytest.raises(ClusterError, match=r"begin for 3 s, none of them has; .*max_wait_minutes \(0\.05\)"):
+        bench.pass_time(3600, WorkersStatus())
 
 
 def test_a_first_step_that_does_not_end_is_told_with_its_hosts(bench: Bench) -> None:
