@@ -62,6 +62,9 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         """Run the trials that no earlier attempt finished, and score the best one's model on the test split."""
         from orchestrator.finetuning.sweep import run_sweep  # Ray is loaded when a run starts
 
+        task = inputs.task(spec.task)
+        digests: dict[str, str] = {split: task.fingerprint(split)[:16] for split in task.splits if split != "test"}
+        context.recorder.record_trial_data(context.run_id, digests)
         finished = read_finished_trials(context.run_folder)
         if finished:
             logger.info(f"{len(finished)} finished trials of an earlier attempt stand as they are")
