@@ -59,7 +59,10 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         """Run the trials that no earlier attempt finished, and score the best one's model on the test split."""
         from orchestrator.finetuning.sweep import run_sweep  # Ray is loaded when a run starts
 
+        task = inputs.task(spec.task)
         journal = begin_journal(spec, inputs, context)
+        digests: dict[str, str] = {split: task.fingerprint(split)[:16] for split in task.splits if split != "test"}
+        context.recorder.record_trial_data(context.run_id, digests)
         if journal.trials:
             logger.info(f"{len(journal.trials)} finished trials of an earlier attempt stand as they are")
         with background_writer(context.recorder.given_up) as writer:
@@ -67,7 +70,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
             recording.replay()
             result = run_sweep(
                 spec,
-                task=inputs.task(spec.task),
+                task=task,
                 run_folder=context.run_folder,
                 storage=context.settings.storage,
                 resolve_name=inputs.folder,

@@ -208,6 +208,13 @@ class Recorder:
             lambda: self.registry.metrics.record(row, [MetricEvent(step, split, values)], final=True)
         )
 
+    def record_trial_data(self, run_id: str, digests: Mapping[str, str]) -> None:
+        """Record a digest of each split that a sweep's trials use, by the split's name, before its first trial.
+
+        The leaderboard takes trials on the same data together, and no others.
+        """
+        retry_while_unavailable(lambda: self.registry.trials.set_data(run_id, digests))
+
     def record_ranking(self, run_id: str, task: str, metric: str) -> None:
         """Record the task that a run's models are for, and the score that ranks them."""
         retry_while_unavailable(lambda: self.registry.trials.set_metric(run_id, task, metric))

@@ -122,7 +122,11 @@ class Registry:
             return runs_frame(session, self._state(), filter, sort, limit, trials=trials)
 
     def leaderboard(self, task: str | None = None) -> pandas.DataFrame:
-        """Groups of completed trials that differ only in their seed, best mean first, for each task and score.
+        """Groups of completed trials that differ only in their seed, best mean first, for each task, score and data.
+
+        Trials that were trained on other data or with another number of threads are another group. Groups that were
+        scored on other validation data are ranked apart, the newest data first; `data` is the beginning of its digest,
+        None for trials that were recorded without one.
 
         Columns: `mean`, `sd` (of a sample) and `best` over `n` seeds; `baseline`, the score of guessing the majority;
         `test`, the score of the group's trial that was scored on the test split; `recipe`, the values in which the
