@@ -2,7 +2,15 @@
 
 from orchestrator.storage.append_log import AppendLog
 from orchestrator.storage.download_cache import local_copy
-from orchestrator.storage.file_access import digest_file, open_read, read_bytes, read_json, write_bytes, write_json
+from orchestrator.storage.file_access import (
+    digest_file,
+    open_read,
+    read_bytes,
+    read_json,
+    write_bytes,
+    write_chunks,
+    write_json,
+)
 from orchestrator.storage.folders import delete, exists, names_in, write_folder
 from orchestrator.storage.uris import join
 
@@ -18,6 +26,7 @@ __all__ = [
     "read_bytes",
     "read_json",
     "write_bytes",
+    "write_chunks",
     "write_folder",
     "write_json",
 ]

@@ -6,6 +6,9 @@ whole objects by their nature.
 
 import hashlib
 import json
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
 from typing import IO, Any
 
 from bert_core.checkpoints.atomic_files import atomic_write
@@ -24,6 +27,29 @@ def write_bytes(path: str, data: bytes | memoryview) -> str:
         with filesystem.open(plain, "wb") as file:
             file.write(data)
     return hashlib.sha256(data).hexdigest()
+
+
+def write_chunks(path: str, chunks: Iterable[bytes]) -> str:
+    """Write a file of any size piece by piece; returns its SHA-256 as hexadecimal digits."""
+    digest = hashlib.sha256()
+
+    def write(target: Path) -> None:
+        with target.open("wb") as file:
+            for chunk in chunks:
+                digest.update(chunk)
+                file.write(chunk)
+
+    if is_local(path):
+        target = local_path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(target, write)
+    else:
+        filesystem, plain = filesystem_of(path)
+        with tempfile.TemporaryDirectory(prefix="orchestrator-") as folder:
+            scratch = Path(folder) / "file"
+            write(scratch)  # an upload that breaks off in the middle of the pieces would be kept as it is
+            filesystem.put_file(str(scratch), plain)
+    return digest.hexdigest()
 
 
 def write_json(path: str, value: Any) -> str:
