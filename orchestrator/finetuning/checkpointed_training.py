@@ -37,21 +37,35 @@ class CheckpointedTraining:
     Args:
         identity: what decides the weights beside the step, by name; a checkpoint of other values is refused.
         report: called with events; a training that goes on reports those before its checkpoint again.
+        is_due: decides after which evaluations a checkpoint is written; after all, when left out.
     """
 
     def __init__(
-        self, checkpoints: Checkpoints, identity: Mapping[str, object], report: Callable[[Sequence[Event]], None]
+        self,
+        checkpoints: Checkpoints,
+        identity: Mapping[str, object],
+        report: Callable[[Sequence[Event]], None],
+        is_due: Callable[[TrainingSnapshot], bool] = lambda snapshot: True,
     ) -> None:
-        self._checkpoints, self._identity, self._report = checkpoints, dict(identity), report
+        self._checkpoints, self._identity, self._report, self._is_due = checkpoints, dict(identity), report, is_due
         self._reported: list[MetricEvent] = []
 
     def report(self, events: Sequence[MetricEvent]) -> None:
         """Report an evaluation."""
-        self._reported += events
+        self.note(events)
         self._report(events)
 
+    def note(self, events: Sequence[MetricEvent]) -> None:
+        """Take an evaluation into later checkpoints that the caller reports itself."""
+        self._reported += events
+
     def save(self, model: nn.Module, optimizer: Optimizer, snapshot: TrainingSnapshot) -> None:
-        """Write a checkpoint in place of the one before. Raises: RunStoppedError when a later attempt has begun."""
+        """Write a checkpoint in place of the one before, where one is due.
+
+        Raises: RunStoppedError when a later attempt has begun.
+        """
+        if not self._is_due(snapshot):
+            return
         values = {name: getattr(snapshot, name) for name in ("is_last", "num_bad_evaluations", "best")}
         reported = [asdict(event) for event in self._reported]
         extra = {"identity": self._identity, "snapshot": values, "reported": reported}
