@@ -41,6 +41,7 @@ class CheckpointedTraining:
         allow_drift: whether to go on from such a checkpoint all the same.
         report: called with events; a training that goes on reports those before its checkpoint again.
         on_saved: told the step of each checkpoint; raising ends the training, which goes on from there.
+        is_due: decides after which evaluations a checkpoint is written; after all, when left out.
     """
 
     def __init__(
@@ -50,20 +51,31 @@ class CheckpointedTraining:
         report: Callable[[Sequence[Event]], None],
         on_saved: Callable[[int], None] = lambda step: None,
         *,
+        is_due: Callable[[TrainingSnapshot], bool] = lambda snapshot: True,
         details: Mapping[str, object] = MappingProxyType({}),
         allow_drift: bool = False,
     ) -> None:
         self._checkpoints, self._report, self._on_saved = checkpoints, report, on_saved
-        self._identity, self._details, self._allow_drift = {**identity, **versions()}, dict(details), allow_drift
+        self._is_due, self._allow_drift = is_due, allow_drift
+        self._identity, self._details = {**identity, **versions()}, dict(details)
         self._reported: list[MetricEvent] = []
 
     def report(self, events: Sequence[MetricEvent]) -> None:
         """Report an evaluation."""
-        self._reported += events
+        self.note(events)
         self._report(events)
 
+    def note(self, events: Sequence[MetricEvent]) -> None:
+        """Take an evaluation into later checkpoints that the caller reports itself."""
+        self._reported += events
+
     def save(self, model: nn.Module, optimizer: Optimizer, snapshot: TrainingSnapshot) -> None:
-        """Write a checkpoint. Raises: RunStoppedError when a later attempt has begun."""
+        """Write a checkpoint where one is due.
+
+        Raises: RunStoppedError when a later attempt has begun.
+        """
+        if not self._is_due(snapshot):
+            return
         values = {name: getattr(snapshot, name) for name in ("is_last", "num_bad_evaluations", "best")}
         reported = [asdict(event) for event in self._reported]
         extra = {"identity": self._identity, "details": self._details, "snapshot": values, "reported": reported}

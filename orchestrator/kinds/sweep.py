@@ -76,6 +76,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
                 resolve_name=inputs.folder,
                 listener=recording.listener(),
                 finished={trial.result.key: trial.result for trial in journal.trials},
+                attempt=context.attempt,
             )
         logger.info(_result_line(result))
         return result

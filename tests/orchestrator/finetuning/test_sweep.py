@@ -31,6 +31,7 @@ from orchestrator.specs import SweepSpec
 from orchestrator.storage import exists, join, names_in
 from orchestrator.tasks import load_task
 from tests.orchestrator.finetuning import tiny_tasks
+from tests.orchestrator.finetuning.bench import Killed
 
 
 @dataclass
@@ -57,7 +58,7 @@ class Laboratory:
     def spec(self, **fields: object) -> SweepSpec:
         recipe = {**tiny_tasks.RECIPE.model_dump(), "tokenizer": self.tokenizer, "epochs": 2.0}
         recipe |= fields.pop("recipe", {})  # type: ignore[operator,arg-type]
-        execution = {"cpus_per_trial": 1.0, "max_concurrent_trials": 2}
+        execution = {"cpus_per_trial": 1.0, "max_concurrent_trials": 2, "checkpoint_every_minutes": 0.0}
         return SweepSpec.model_validate({"task": self.task, "recipe": recipe, "execution": execution, **fields})
 
     def run(
@@ -128,6 +129,7 @@ def test_grid_sweep_survives_failing_trials_and_resumes(
     assert result.best.model.num_parameters > 100_000
     assert [str(kept) for kept in folder.glob("trials/*/model")] == [result.best.model.folder], "the best weights stay"
     assert len(list(folder.glob("trials/*/predictions.jsonl"))) == 2
+    assert not list(folder.glob("trials/*/checkpoints*")), "trials that have ended need none"
     assert len((folder / "predictions/test.jsonl").read_text().splitlines()) == 50
     assert not list((laboratory.folder / "storage/tmp").iterdir()), "nothing of Tune's is left behind"
     printed = capfd.readouterr()
@@ -182,10 +184,6 @@ def test_finished_sweep_whose_weights_are_gone_says_so(laboratory: Laboratory) -
     completed = TrialResult(plan.key, 0, plan.parameters, "COMPLETED", plan.seed, metrics={"accuracy": 0.9})
     with pytest.raises(RunFailedError, match="the weights of the best trial, number 0, are gone"):
         laboratory.run(spec, {plan.key: completed})
-
-
-class Killed(BaseException):
-    """Stands for the end of the process."""
 
 
 def end_at_change(monkeypatch: pytest.MonkeyPatch, last: int) -> None:
