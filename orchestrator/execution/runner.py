@@ -21,6 +21,7 @@ from orchestrator.cluster.connection import connect
 from orchestrator.errors import RegistryUnavailableError, SpecError
 from orchestrator.execution.refusals import check_run_folder, check_storage, refuse_if_alive
 from orchestrator.execution.run_log import logged_run
+from orchestrator.execution.stopping import StopWatch
 from orchestrator.kinds import kind_of, resolved_inputs
 from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.resolved import Resolved
@@ -132,6 +133,7 @@ class _Session:
     inputs: Resolved
     registry: Registry
     recorder: Recorder
+    stop_watch: StopWatch
     allow_drift: bool = False
     """Whether runs may go on although what they read has changed since their last attempt."""
 
@@ -164,6 +166,7 @@ class _Session:
                 self.recorder.heartbeating(record.id) as superseded,
                 show_progress() as progress,
                 logged_run(run_folder),
+                self.stop_watch.heeding(record, run_folder),
             ):
                 logger.info(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
                 for change in execution_changes(parse_spec(record.spec), spec):
@@ -241,7 +244,8 @@ def _session(spec: Spec, inputs: Resolved, *, allow_drift: bool = False) -> Iter
     settings = inputs.settings
     with show_progress(), Registry(settings.registry) as registry, connect(settings, num_cpus=_needed_cpus(spec)):
         _check_room(spec, settings)
-        yield _Session(inputs, registry, Recorder(registry), allow_drift)
+        recorder = Recorder(registry)
+        yield _Session(inputs, registry, recorder, StopWatch(recorder), allow_drift)
 
 
 def _needed_cpus(spec: Spec) -> float:

@@ -3,6 +3,7 @@
 import click
 
 from orchestrator.cli.commands.evaluating import evaluate
+from orchestrator.cli.commands.life_cycle import stop, wait
 from orchestrator.cli.commands.maintenance import db, doctor, schema
 from orchestrator.cli.commands.mining import mine
 from orchestrator.cli.commands.models import models
@@ -20,6 +21,8 @@ ALL: tuple[click.Command, ...] = (
     plan,
     submit,
     resume,
+    stop,
+    wait,
     runs,
     query,
     leaderboard,

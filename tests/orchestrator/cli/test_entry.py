@@ -188,7 +188,7 @@ def test_a_signal_unwinds_and_ends_with_its_status(name: str, status: int) -> No
     done = run_python(SLEEPER, "wait", name)
     assert done.returncode == status
     assert done.stdout == "end state written\n"
-    assert done.stderr.strip().splitlines() == [f"Error: interrupted by {name}"]
+    assert done.stderr.strip().splitlines() == [f"Interrupted by {name}"]
 
 
 def test_a_second_signal_leaves_at_once() -> None:
