@@ -19,6 +19,7 @@ from orchestrator.cluster.addresses import names_no_cluster
 from orchestrator.cluster.capacity import check_processes, check_resources, cluster_resources, local_resources
 from orchestrator.cluster.connection import connect
 from orchestrator.errors import RegistryUnavailableError, SpecError
+from orchestrator.execution.origin import save_origin, working_at_origin
 from orchestrator.execution.refusals import check_run_folder, check_storage, refuse_if_alive
 from orchestrator.execution.run_log import logged_run
 from orchestrator.execution.stopping import StopWatch
@@ -102,7 +103,10 @@ def resume_run(
     check_run_folder(record)
     spec = override_execution(parse_spec(record.spec), overrides)
     on_started(record.id)
-    with _session(spec, resolved_inputs(spec, settings), allow_drift=allow_drift) as session:
+    with (
+        working_at_origin(record.storage_path, settings) as there,
+        _session(spec, resolved_inputs(spec, there), allow_drift=allow_drift) as session,
+    ):
         return session.resume(record, spec)
 
 
@@ -168,6 +172,8 @@ class _Session:
                 logged_run(run_folder),
                 self.stop_watch.heeding(record, run_folder),
             ):
+                if record.attempt == 1:
+                    save_origin(run_folder, spec)
                 logger.info(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
                 for change in execution_changes(parse_spec(record.spec), spec):
                     logger.info(f"this attempt changes {change}")

@@ -126,15 +126,17 @@ def test_a_request_for_another_attempt_is_not_heeded(
 def test_a_request_interrupts_the_main_thread_with_the_step_that_was_saved(tmp_path: Path, recorder: Recorder) -> None:
     record = start(recorder, tmp_path / "run")
     StopRequest(record.attempt).save(str(tmp_path / "run"))
-    with (
-        pytest.raises(StopRequested, match=f"stopped by `orchestrator stop {record.id}`") as stopped,
-        StopWatch(recorder).heeding(record, str(tmp_path / "run"), interval_s=0.001),
-    ):
-        try:
-            threading.Event().wait(PATIENCE_S)
-        except KeyboardInterrupt as error:
-            error.step = 30  # type: ignore[attr-defined]
-            raise
+
+    def save_and_stop() -> None:
+        with StopWatch(recorder).heeding(record, str(tmp_path / "run"), interval_s=0.001):
+            try:
+                threading.Event().wait(PATIENCE_S)
+            except KeyboardInterrupt as error:
+                error.step = 30  # type: ignore[attr-defined]
+                raise
+
+    with pytest.raises(StopRequested, match=f"stopped by `orchestrator stop {record.id}`") as stopped:
+        save_and_stop()
     assert stopped.value.step == 30
 
 
