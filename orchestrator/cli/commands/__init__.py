@@ -3,6 +3,7 @@
 import click
 
 from orchestrator.cli.commands.evaluating import evaluate
+from orchestrator.cli.commands.garbage import gc
 from orchestrator.cli.commands.life_cycle import stop, wait
 from orchestrator.cli.commands.maintenance import db, doctor, schema
 from orchestrator.cli.commands.mining import mine
@@ -37,6 +38,7 @@ ALL: tuple[click.Command, ...] = (
     corpus,
     tokenizer,
     schema,
+    gc,
     db,
     doctor,
 )
