@@ -84,7 +84,7 @@ class StopRequested(KeyboardInterrupt):
         self.run_id, self.step = run_id, step
 
     def __str__(self) -> str:
-        """Who stopped the run."""
+        """The command that stopped the run."""
         return f"stopped by `orchestrator stop {self.run_id}`"
 
 

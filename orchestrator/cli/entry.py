@@ -99,6 +99,8 @@ def run_command_line(arguments: Sequence[str]) -> int:
         send_nowhere(sys.stdout)
         return 0
     except (click.Abort, KeyboardInterrupt) as error:
+        if debug:
+            traceback.print_exc()
         message = str(error) or "interrupted"
         write_message(printable(message[0].upper() + message[1:]) + "\n")  # what was asked for is no error
         return getattr(error, "exit_status", 128 + getattr(error, "number", signal.SIGINT))

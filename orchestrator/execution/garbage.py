@@ -80,7 +80,7 @@ def delete_garbage(items: Iterable[Garbage], settings: Settings) -> Iterator[Gar
 
 
 def _of_run(registry: Registry, run_id: str) -> Iterator[Garbage]:
-    """What an ended run has left beside its result."""
+    """Leftovers of a run that has ended, beside its result."""
     record = registry.run(run_id)
     folder = record.storage_path
     if folder is None or not record.state.is_final:
@@ -93,10 +93,10 @@ def _of_run(registry: Registry, run_id: str) -> Iterator[Garbage]:
             if name in names:
                 yield _garbage("checkpoints", join(folder, name), "the run has completed", run_id)
     if is_local(folder):
-        for half in sorted(local_path(folder).rglob(".*.tmp")):
-            if not any(
-                above.endswith(".tmp") or above == "ray" for above in half.relative_to(local_path(folder)).parts[:-1]
-            ):
+        root = local_path(folder)
+        for half in sorted(root.rglob(".*.tmp")):
+            above = half.relative_to(root).parts[:-1]
+            if not any(name == "ray" or name.endswith(".tmp") for name in above):
                 yield _garbage("half-written", str(half), f"the run is {record.state}", run_id)
 
 

@@ -54,7 +54,7 @@ def wait_for_run(
 
 
 def progress_line(registry: Registry, record: RunRecord) -> str:
-    """How far a run is, in one line: its step or its trials, and a measurement; of a pipeline its newest stage."""
+    """Progress of a run in one line: its step or its trials, and a measurement; of a pipeline its newest stage's."""
     stages = registry.runs(f"tag = 'pipeline:{record.id}'", sort="-created_at", limit=1, trials=False)["id"]
     for stage_id in stages:
         return progress_line(registry, registry.run(stage_id))
@@ -74,7 +74,7 @@ def progress_line(registry: Registry, record: RunRecord) -> str:
 
 
 def outcome_line(record: RunRecord) -> str:
-    """How a run has ended, in one line."""
+    """Outcome of a run, with its reason, in one line."""
     spent = f" after {duration(record.seconds)}" if record.seconds else ""
     reason = f": {record.error}" if record.error else ""
     return f"run {record.id} is {record.state}{spent}{reason}"
