@@ -21,6 +21,7 @@ from bert_core.errors import BertCoreError
 from orchestrator import __version__
 from orchestrator.cli.commands import ALL
 from orchestrator.cli.frame import GlobalOptionsGroup
+from orchestrator.cli.last_words import say_last_words
 from orchestrator.cli.output import printable, write_message
 from orchestrator.errors import InputError, OrchestratorError
 from orchestrator.progress import send_nowhere, show_progress
@@ -98,7 +99,11 @@ def run_command_line(arguments: Sequence[str]) -> int:
         send_nowhere(sys.stdout)
         return 0
     except (click.Abort, KeyboardInterrupt) as error:
-        return _fail(str(error) or "interrupted", 128 + getattr(error, "number", signal.SIGINT), debug)
+        if debug:
+            traceback.print_exc()
+        message = str(error) or "interrupted"
+        write_message(printable(message[0].upper() + message[1:]) + "\n")  # what was asked for is no error
+        return getattr(error, "exit_status", 128 + getattr(error, "number", signal.SIGINT))
     except OSError as error:
         if error.errno == errno.ENOSPC:
             place = error.filename or "the output"
@@ -136,6 +141,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
     def leave(second: int, frame: FrameType | None) -> None:
         if time.monotonic() - first_at > SAME_SIGNAL_S:
+            say_last_words()
             os._exit(128 + second)
 
     for again in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

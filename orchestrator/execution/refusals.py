@@ -2,6 +2,8 @@
 
 import os
 import socket
+from contextlib import suppress
+from pathlib import Path
 from uuid import uuid4
 
 from orchestrator.errors import InputError
@@ -49,13 +51,15 @@ def has_died_here(record: RunRecord) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this machine is there."""
+    """Whether a process of this machine is there; one that has ended and that its parent has not asked about is not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         return True
+    with suppress(OSError):  # where there is no /proc
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return True
 
 

@@ -88,7 +88,8 @@ def logged_run(run_folder: str) -> Iterator[None]:
             yield
             log.write("completed")
         except BaseException as error:
-            log.write(f"ended: {str(error).strip() or type(error).__name__}")
+            interrupted = isinstance(error, KeyboardInterrupt)
+            log.write(f"ended: {str(error).strip() or ('interrupted' if interrupted else type(error).__name__)}")
             raise
         finally:
             _current.reset(outer)

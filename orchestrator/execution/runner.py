@@ -20,8 +20,10 @@ from orchestrator.cluster.addresses import names_no_cluster
 from orchestrator.cluster.capacity import check_processes, check_resources, cluster_resources, local_resources
 from orchestrator.cluster.connection import connect
 from orchestrator.errors import RegistryUnavailableError, SpecError
+from orchestrator.execution.origin import save_origin, working_at_origin
 from orchestrator.execution.refusals import check_run_folder, check_storage, refuse_if_alive
 from orchestrator.execution.run_log import logged_run
+from orchestrator.execution.stopping import StopWatch
 from orchestrator.kinds import kind_of, resolved_inputs
 from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.resolved import Resolved
@@ -102,7 +104,10 @@ def resume_run(
     check_run_folder(record)
     spec = override_execution(parse_spec(record.spec), overrides)
     on_started(record.id)
-    with _session(spec, resolved_inputs(spec, settings), allow_drift=allow_drift) as session:
+    with (
+        working_at_origin(record.storage_path, settings) as there,
+        _session(spec, resolved_inputs(spec, there), allow_drift=allow_drift) as session,
+    ):
         return session.resume(record, spec)
 
 
@@ -140,6 +145,7 @@ class _Session:
     inputs: Resolved
     registry: Registry
     recorder: Recorder
+    stop_watch: StopWatch
     allow_drift: bool = False
     """Whether runs may go on although what they read has changed since their last attempt."""
 
@@ -172,7 +178,10 @@ class _Session:
                 self.recorder.heartbeating(record.id) as superseded,
                 show_progress() as progress,
                 logged_run(run_folder),
+                self.stop_watch.heeding(record, run_folder),
             ):
+                if record.attempt == 1:
+                    save_origin(run_folder, spec)
                 logger.info(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
                 for change in execution_changes(parse_spec(record.spec), spec):
                     logger.info(f"this attempt changes {change}")
@@ -255,7 +264,8 @@ def _session(spec: Spec, inputs: Resolved, *, allow_drift: bool = False) -> Iter
         registry.open()  # a registry that cannot be reached now is refused; later on it is waited for
         with connect(settings, num_cpus=_needed_cpus(spec)):
             _check_room(spec, settings)
-            yield _Session(inputs, registry, Recorder(registry), allow_drift)
+            recorder = Recorder(registry)
+            yield _Session(inputs, registry, recorder, StopWatch(recorder), allow_drift)
 
 
 def _needed_cpus(spec: Spec) -> float:

@@ -144,7 +144,8 @@ def build_listener(spec: PretrainSpec, context: RunContext) -> PretrainListener:
         context.refuse_if_superseded()
         context.recorder.record_events(context.run_id, [event])
         if isinstance(event, MetricEvent):
-            (context.progress.status if event.split == "train" else logger.info)(status.line(event))
+            is_transient = event.split == "train" and not status.is_milestone(event)
+            (context.progress.status if is_transient else logger.info)(status.line(event))
         elif isinstance(event, MessageEvent):
             log_message(event)
         elif isinstance(event, DriftEvent):
@@ -153,6 +154,6 @@ def build_listener(spec: PretrainSpec, context: RunContext) -> PretrainListener:
     def on_dataset(dataset: DatasetResult) -> None:
         context.recorder.record_dataset(context.run_id, dataset)
         log_dataset(dataset)
-        context.progress.status("starting the training workers")
+        logger.info("starting the training workers")
 
     return PretrainListener(on_event, on_dataset, report_tokenizing(context.progress))

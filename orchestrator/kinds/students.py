@@ -115,7 +115,7 @@ class OnTask(StudentTraining):
         """Fine-tune the student in a process of its own."""
         from orchestrator.distillation.launch import run_distillation  # Ray is loaded when a run starts
 
-        context.progress.status("the teacher answers the training split")
+        logger.info("the teacher answers the training split")
         result = run_distillation(
             self.spec,
             task=inputs.task(self.task),
@@ -204,7 +204,7 @@ def _event_callback(context: RunContext) -> Callable[[Event], None]:
         context.recorder.record_events(context.run_id, [event])
         if isinstance(event, MetricEvent) and event.split == "validation":
             scores = "  ".join(f"{name} {value:.4f}" for name, value in event.values.items())
-            context.progress.status(f"step {event.step:,}  {scores}")
+            logger.info(f"step {event.step:,}  {scores}")
         elif isinstance(event, MessageEvent):
             log_message(event)
         elif isinstance(event, DriftEvent):

@@ -234,7 +234,7 @@ class Recorder:
     def fail(self, run_id: str, exception: BaseException) -> None:
         """Record why a run ended without its result: STOPPED where somebody wanted that, FAILED otherwise."""
         stopped = isinstance(exception, RunStoppedError | KeyboardInterrupt)
-        message = str(exception).strip() or type(exception).__name__
+        message = str(exception).strip() or ("interrupted" if stopped else type(exception).__name__)
         self.registry.lifecycle.finish(
             run_id, RunState.STOPPED if stopped else RunState.FAILED, error=message, attempt=self._attempts.get(run_id)
         )

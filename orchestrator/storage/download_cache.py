@@ -212,11 +212,12 @@ def _trim(root: Path) -> None:
         sizes = {entry: sum(file.lstat().st_size for file in entry.rglob("*")) for entry in entries}
         excess = sum(sizes.values()) - MAX_CACHE_BYTES
         for entry in entries:
-            if excess > 0 and _remove_unless_held(entry):
+            if excess > 0 and remove_unless_held(entry):
                 excess -= sizes[entry]
 
 
-def _remove_unless_held(entry: Path) -> bool:
+def remove_unless_held(entry: Path) -> bool:
+    """Remove a version's folder; returns False where a living process works with it, or it cannot be removed."""
     descriptor = os.open(entry, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

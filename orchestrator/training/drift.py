@@ -28,7 +28,7 @@ def check_drift(saved: Mapping[str, Any], identity: Mapping[str, Any], details: 
     """List what has changed since a checkpoint was saved, a line for each field or file; empty where nothing has.
 
     Args:
-        saved: the checkpoint's JSON, with its `identity` and `details`; a part it has not recorded is not compared.
+        saved: the checkpoint's JSON, with its `identity` and `details`. A part that it lacks is not compared.
         identity: digests of the attempt, by part.
         details: plain values of some of these parts.
     """

@@ -53,6 +53,7 @@ def show(run_id: str, form: str | None, output: str | None) -> None:
         spec = record.pop("spec")
         record["tags"] = registry.tags(run.id)
         record["attempts"] = len(registry.attempts(run.id))
+        record["last_step"] = registry.metrics.last_step(run.id)
         checkpoints = registry.checkpoints.of_run(run.id)
         record["last_checkpoint"] = checkpoints[-1].path if checkpoints else None
         data = records_of(registry.datasets.frame(run.id))

@@ -101,7 +101,9 @@ def running(work: str, folder: Path, *arguments: str) -> Iterator["tuple[subproc
     ) as process:
         try:
             assert process.stdout is not None
+            assert process.stderr is not None
             run_id = process.stdout.readline().strip()
+            assert run_id, process.stderr.read()
             log = folder / "home" / "storage" / "runs" / run_id / "log.txt"
             wait_until(lambda: log.is_file() and "waiting" in log.read_text(), "the run does not begin its work")
             yield process, run_id

@@ -22,7 +22,7 @@ from orchestrator.registry.recorder import RunOutcome
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs import CorpusSpec
-from orchestrator.storage import delete
+from orchestrator.storage import delete, read_json
 from orchestrator.training.drift import accept_drift
 
 SPEC = "kind: corpus\ncorpus: {files: [text.txt]}\ntokenizer: words\n"
@@ -160,3 +160,20 @@ def test_a_drift_is_refused_until_it_is_allowed_and_then_tagged(laboratory: Labo
     assert warning in laboratory.log(run_id)
     with Registry(laboratory.settings.registry) as registry:
         assert registry.tags(run_id) == ["drift"]
+
+
+def test_a_run_goes_on_in_the_folder_that_its_paths_are_meant_from(
+    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = laboratory.start(fail)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    found: list[bool] = []
+    laboratory.work = lambda spec, context: found.append(Path(spec.corpus.files[0]).is_file())
+    status, said = laboratory.command("resume", run_id, "--registry", "../home/registry.sqlite")
+    assert status == 0, said
+    assert found == [True]
+    assert Path.cwd() == tmp_path / "elsewhere"
+    origin = read_json(f"{laboratory.settings.storage}/runs/{run_id}/origin.json")
+    assert origin["folder"] == str(tmp_path)
+    assert origin["spec"]["corpus"]["files"] == [f"{tmp_path}/text.txt"]

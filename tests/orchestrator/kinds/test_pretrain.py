@@ -133,13 +133,22 @@ def test_gpus_that_auto_takes_must_lie_beside_cpus() -> None:
 
 def test_training_is_recorded_and_shown_as_it_goes(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
     book = Notebook()
-    listener = build_listener(PretrainSpec.model_validate(PRETRAIN), context_of(settings, book))
-    events = [MetricEvent(1, "train", {"mlm_loss": 9.0, "tokens_per_s": 7.0}), MessageEvent("diverging", "warning")]
+    listener = build_listener(PretrainSpec.model_validate({**PRETRAIN, "steps": 100}), context_of(settings, book))
+    caplog.set_level(logging.INFO)
+    values = {"mlm_loss": 9.0, "tokens_per_s": 7.0}
+    events = [*(MetricEvent(step, "train", values) for step in (1, 2)), MessageEvent("diverging", "warning")]
     for event in events:
         listener.on_event(event)
     assert book.recorded == [("record_events", ("r1", [event])) for event in events]
-    assert "mlm" in book.shown[0]
-    assert caplog.record_tuples == [("orchestrator.kinds.messages", logging.WARNING, "diverging")]
+    (shown,) = book.shown
+    assert shown.startswith("step 2/")
+    first, warning = caplog.records
+    assert first.message.startswith("step 1/"), "the run's log has the first line of a tenth of the steps"
+    assert (warning.name, warning.levelno, warning.message) == (
+        "orchestrator.kinds.messages",
+        logging.WARNING,
+        "diverging",
+    )
 
 
 def test_a_superseded_pretraining_stops_at_its_next_event(settings: Settings) -> None:
