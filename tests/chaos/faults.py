@@ -157,7 +157,8 @@ def interrupted_twice(episode: Episode) -> None:
     if driver.poll() is None:
         number = _send_a_signal(episode, driver)
     status = driver.wait(PATIENCE_S)
-    assert status == 128 + number, f"status {status} after signal {number}:\n{episode.laboratory.messages()}"
+    # Python ends by the signal itself where that comes while it shuts down; a shell shows 128 + number for both.
+    assert status in (128 + number, -number), f"status {status} after {number}:\n{episode.laboratory.messages()}"
     episode.resume(place)
 
 
