@@ -14,7 +14,10 @@ TREES = {
     str(path.relative_to(ROOT)): ast.parse(path.read_text(encoding="utf-8"), str(path))
     for path in sorted((ROOT / "tests").rglob("*.py"))
 }
-MAY_SLEEP = {"tests/waiting.py": "another process gives no event to wait for"}
+MAY_SLEEP = {
+    "tests/chaos/faults.py": "a fault lasts for a time",
+    "tests/waiting.py": "another process gives no event to wait for",
+}
 """Files that may sleep, with the reason."""
 
 TRAINERS = {
