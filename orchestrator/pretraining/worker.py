@@ -10,6 +10,7 @@ import torch
 
 from orchestrator.corpus.feed import ray_batches
 from orchestrator.errors import OWN_ERRORS, RunStoppedError
+from orchestrator.pretraining.batch_trace import is_traced, traced
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
@@ -27,6 +28,8 @@ def run_worker(config: dict[str, Any]) -> None:
     worker = Worker(context.get_world_rank(), context.get_world_size(), ray.train.torch.get_device())
     if worker.device.type == "cuda":
         torch.set_float32_matmul_precision("high")
+        if is_traced():
+            torch.use_deterministic_algorithms(True, warn_only=True)
 
     def emit(event: Event) -> None:
         if ray.get(event_queue.put.remote(event)):
@@ -43,7 +46,7 @@ def run_worker(config: dict[str, Any]) -> None:
     )
     try:
         loop = TrainingLoop(job, worker, emit, lambda: ray.get(event_queue.num_confirmed.remote()) - already_there)
-        loop.train(batches)
+        loop.train(traced(batches, worker, job.attempt))
         if worker.rank == 0:
             save_model(loop, job)
         ray.get(event_queue.num_put.remote())
