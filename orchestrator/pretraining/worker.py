@@ -14,6 +14,7 @@ import torch
 
 from orchestrator.corpus.feed import ray_batches
 from orchestrator.errors import OWN_ERRORS, RunStoppedError
+from orchestrator.pretraining.batch_trace import is_traced, traced
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
@@ -59,6 +60,8 @@ def _train(order: WorkerOrder, worker: Worker) -> None:
     job, event_queue = order.job, order.event_queue
     if worker.device.type == "cuda":
         torch.set_float32_matmul_precision("high")
+        if is_traced():
+            torch.use_deterministic_algorithms(True, warn_only=True)
 
     def emit(event: Event) -> None:
         if ray.get(event_queue.put.remote(event)):
@@ -82,7 +85,7 @@ def _train(order: WorkerOrder, worker: Worker) -> None:
             num_confirmed=lambda: ray.get(event_queue.num_confirmed.remote()) - already_there,
             note_step=reports.note,
         )
-        is_complete = loop.train(batches)
+        is_complete = loop.train(traced(batches, worker, job.attempt))
     if is_complete and worker.rank == 0:
         save_model(loop, job)
     ray.get(event_queue.num_put.remote())

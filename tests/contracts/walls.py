@@ -84,6 +84,7 @@ NEVER: dict[str, frozenset[str]] = {
     "orchestrator.planning": frozenset({"click", "orchestrator.execution"}),
     "orchestrator.execution": frozenset({"click"}),
     "orchestrator.demo": frozenset({"click"}),
+    "orchestrator.verification": frozenset({"click"}),
 }
 
 NEVER_AT_IMPORT: dict[str, frozenset[str]] = {

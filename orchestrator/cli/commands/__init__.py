@@ -15,6 +15,7 @@ from orchestrator.cli.commands.running import demo, plan, resume, run, submit
 from orchestrator.cli.commands.runs import runs
 from orchestrator.cli.commands.searching import search
 from orchestrator.cli.commands.text import corpus, tokenizer
+from orchestrator.cli.commands.verifying import verify_resume
 
 ALL: tuple[click.Command, ...] = (
     demo,
@@ -24,6 +25,7 @@ ALL: tuple[click.Command, ...] = (
     resume,
     stop,
     wait,
+    verify_resume,
     runs,
     query,
     leaderboard,

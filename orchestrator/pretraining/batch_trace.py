@@ -1,0 +1,75 @@
+"""Trace of the batches that a pretraining consumes: a line per step and worker, with the digest of each example.
+
+`orchestrator verify-resume` asks for it by environment variables, which Ray hands on to its workers; a run without them
+neither writes nor computes anything. The digests of all workers, laid end to end, do not depend on their number.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bert_core.examples.packing import PackedBatch
+from orchestrator.pretraining.batch_digests import combine_digests, example_digests
+from orchestrator.pretraining.collectives import Worker
+
+TRACE_VARIABLE = "ORCHESTRATOR_BATCH_TRACE"
+"""Folder that traces are written to."""
+HOLD_VARIABLE = "ORCHESTRATOR_BATCH_TRACE_HOLD_AFTER"
+"""Number of steps after which a worker waits, the next batch in its hands, to be killed there."""
+_HOLD_S = 600.0
+"""Time that a worker waits at most: who asked for it may have died."""
+_HOLDING = "holding"
+
+Batches = Callable[[int], Iterator[tuple[int, PackedBatch]]]
+
+
+def is_traced() -> bool:
+    """Whether this process was asked for a trace."""
+    return TRACE_VARIABLE in os.environ
+
+
+def traced(batches: Batches, worker: Worker, attempt: int) -> Batches:
+    """Return the same batches, which are written down as they are taken; the function itself without a trace."""
+    if not is_traced():
+        return batches
+    folder = Path(os.environ[TRACE_VARIABLE]) / f"attempt-{attempt}"
+    hold_after = int(os.environ.get(HOLD_VARIABLE, "-1"))
+
+    def taken(first_step: int) -> Iterator[tuple[int, PackedBatch]]:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / f"rank-{worker.rank}.jsonl").open("a", encoding="utf-8") as file:
+            for step, batch in batches(first_step):
+                file.write(json.dumps({"step": step + 1, "examples": list(example_digests(batch))}) + "\n")
+                file.flush()
+                if step == hold_after:
+                    (folder / f"rank-{worker.rank}.{_HOLDING}").touch()
+                    threading.Event().wait(_HOLD_S)
+                yield step, batch
+
+    return taken
+
+
+def num_holding(folder: Path) -> int:
+    """Return how many workers wait to be killed."""
+    return len(list(folder.glob(f"attempt-*/rank-*.{_HOLDING}")))
+
+
+def read_trace(folder: Path) -> dict[int, str]:
+    """Return the digest of each batch that a run consumed, by step counted from 1.
+
+    Where attempts came by a step again, the last one counts: only its update is part of the model.
+    """
+    by_step: dict[int, dict[int, list[str]]] = {}
+    for attempt in sorted(folder.glob("attempt-*"), key=lambda path: int(path.name.removeprefix("attempt-"))):
+        own: dict[int, dict[int, list[str]]] = {}
+        for path in attempt.glob("rank-*.jsonl"):
+            for line in path.read_text(encoding="utf-8").splitlines():
+                entry = json.loads(line)
+                own.setdefault(entry["step"], {})[int(path.stem.removeprefix("rank-"))] = entry["examples"]
+        by_step |= own
+    return {
+        step: combine_digests(digest for rank in sorted(parts) for digest in parts[rank])
+        for step, parts in sorted(by_step.items())
+    }

@@ -1,0 +1,177 @@
+"""Comparison of a run that nothing interrupts with one that is killed and resumed, and with other numbers of workers.
+
+| kind | killed | compared |
+| --- | --- | --- |
+| pretraining, and a distillation on a corpus | after K of 2 K steps | batches, weights, optimizer |
+| the same with another number of workers | never | batches |
+| a distillation on a task | after its first checkpoint | scores, weights, predictions |
+| a sweep | after its first trial, or a trial's first checkpoint | scores of all trials, weights, predictions |
+
+Batches are compared by digests of the tokens, masks and labels of each example, in the order of the global batch.
+"""
+
+import logging
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from orchestrator.errors import SpecError
+from orchestrator.kinds import resolved_inputs
+from orchestrator.planning.checks import check_inputs
+from orchestrator.pretraining.batch_trace import num_holding
+from orchestrator.registry import Registry
+from orchestrator.run_states import RunState
+from orchestrator.settings import Settings
+from orchestrator.specs import DistillSpec, PretrainSpec, Spec, SweepSpec
+from orchestrator.specs.references import replace_names
+from orchestrator.training.checkpoints import POINTER
+from orchestrator.verification.child_runs import ChildRuns
+from orchestrator.verification.outcomes import BATCHES, Outcome, pretraining_outcome, task_outcome
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Comparison of one thing that two runs consumed or left."""
+
+    run: str
+    """Name of the run that is compared with the one that nothing interrupts."""
+    what: str
+    equal: bool
+    straight: str
+    """Digest of the run that nothing interrupts."""
+    other: str
+
+
+@dataclass(frozen=True)
+class Verification:
+    """All comparisons of a spec, and where its runs lie."""
+
+    comparisons: Sequence[Comparison]
+    home: Path
+    """Folder of the runs; deleted unless something differs, or it is to be kept."""
+
+    @property
+    def all_equal(self) -> bool:
+        """Whether nothing differs."""
+        return all(comparison.equal for comparison in self.comparisons)
+
+
+def verify_resume(
+    spec: Spec, settings: Settings, *, num_steps: int = 5, worker_counts: Sequence[int] = (), keep: bool = False
+) -> Verification:
+    """Carry a spec out several times on this machine, and compare.
+
+    Args:
+        settings: names of models and tokenizers are looked up by them; the runs lie in a new folder of their home.
+        num_steps: K: a pretraining is shortened to 2 K steps.
+        worker_counts: further numbers of workers to compare; one other than the spec's when left out.
+        keep: whether to keep the runs when nothing differs.
+
+    Raises: SpecError for a kind that is not resumed in its midst; InputErrors of the spec; RunFailedError.
+    """
+    if not isinstance(spec, PretrainSpec | DistillSpec | SweepSpec):
+        raise SpecError(
+            f"verify-resume compares runs of kind pretrain, distill and sweep, and this is of kind {spec.kind}; "
+            "give it the spec of one stage"
+        )
+    inputs = resolved_inputs(spec, settings)
+    check_inputs(spec, inputs)
+    named = replace_names(spec, inputs.folder)  # the children have another registry
+    home = settings.home.absolute() / "verify" / uuid4().hex[:8]
+    home.mkdir(parents=True)
+    runs = ChildRuns(home)
+    compare = _compare_pretraining if _pretraining_of(named) is not None else _compare_task
+    verification = Verification(tuple(compare(named, runs, num_steps, worker_counts)), home)
+    if verification.all_equal and not keep:
+        shutil.rmtree(home, ignore_errors=True)
+    return verification
+
+
+def _compare_pretraining(
+    spec: Spec, runs: ChildRuns, num_steps: int, worker_counts: Sequence[int]
+) -> Iterator[Comparison]:
+    short = _with_pretraining(spec, _shortened(_of(spec), num_steps))
+    num_workers, total = _of(short).execution.num_workers, 2 * num_steps
+    logger.info(f"{total} steps without interruption, {_workers(num_workers)}")
+    straight = pretraining_outcome(runs.run("straight", short), runs.settings, total)
+    logger.info(f"{num_steps} steps, kill -9, and {num_steps} more")
+    killed = runs.run_killed(
+        "killed", short, lambda trace, run_id: num_holding(trace) == num_workers, hold_after=num_steps
+    )
+    yield from _compared(
+        f"killed after step {num_steps}, resumed", straight, pretraining_outcome(killed, runs.settings, total)
+    )
+    for count in worker_counts or _another_count(_of(short)):
+        logger.info(f"{total} steps without interruption, {_workers(count)}")
+        other = _with_pretraining(short, _with_execution(_of(short), num_workers=count))
+        outcome = pretraining_outcome(runs.run(f"workers-{count}", other), runs.settings, total)
+        yield from _compared(_workers(count), {BATCHES: straight[BATCHES]}, {BATCHES: outcome[BATCHES]})
+
+
+def _compare_task(spec: Spec, runs: ChildRuns, num_steps: int, worker_counts: Sequence[int]) -> Iterator[Comparison]:
+    logger.info("the run without interruption")
+    straight = task_outcome(runs.run("straight", spec), runs.settings)
+    logger.info("the run again: kill -9 when there is something to go on from, and resumed")
+    killed = runs.run_killed("killed", spec, lambda trace, run_id: _can_go_on(run_id, runs.settings))
+    yield from _compared("killed, resumed", straight, task_outcome(killed, runs.settings))
+
+
+def _can_go_on(run_id: str, settings: Settings) -> bool:
+    """Whether a run on a task has left a checkpoint, or an ended trial."""
+    if any((Path(settings.storage) / "runs" / run_id).rglob(POINTER)):
+        return True
+    with Registry(settings.registry) as registry:
+        return bool((registry.trials.frame(run_id)["state"] == RunState.COMPLETED).any())
+
+
+def _compared(run: str, straight: Outcome, other: Outcome) -> Iterator[Comparison]:
+    for what in {**straight, **other}:
+        mine, theirs = straight.get(what, "none"), other.get(what, "none")
+        yield Comparison(run, what, mine == theirs, mine, theirs)
+
+
+def _shortened(spec: PretrainSpec, num_steps: int) -> PretrainSpec:
+    """Return a spec of twice the steps, with a checkpoint in the middle: the spec of all runs that are compared."""
+    return _with_execution(
+        spec.model_copy(update={"steps": 2 * num_steps}),
+        checkpoint_every_steps=num_steps,
+        checkpoint_every_minutes=None,
+        evaluate_every_steps=num_steps,
+        snapshot_steps=(),
+    )
+
+
+def _with_execution(spec: PretrainSpec, **values: object) -> PretrainSpec:
+    return spec.model_copy(update={"execution": spec.execution.model_copy(update=values)})
+
+
+def _pretraining_of(spec: Spec) -> PretrainSpec | None:
+    """Return the pretraining of a spec that consumes a corpus; None for one on a task."""
+    if isinstance(spec, DistillSpec):
+        return spec.pretraining
+    return spec if isinstance(spec, PretrainSpec) else None
+
+
+def _of(spec: Spec) -> PretrainSpec:
+    pretraining = _pretraining_of(spec)
+    assert pretraining is not None
+    return pretraining
+
+
+def _with_pretraining(spec: Spec, pretraining: PretrainSpec) -> Spec:
+    return pretraining if isinstance(spec, PretrainSpec) else spec.model_copy(update={"pretraining": pretraining})
+
+
+def _another_count(spec: PretrainSpec) -> Sequence[int]:
+    """Return a number of workers that can share the batch, other than the spec's; none where there is none."""
+    return [count for count in (1, 2, 3) if count != spec.execution.num_workers and not spec.global_batch_size % count][
+        :1
+    ]
+
+
+def _workers(count: int) -> str:
+    return "1 worker" if count == 1 else f"{count} workers"

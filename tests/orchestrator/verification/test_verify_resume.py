@@ -1,0 +1,95 @@
+"""Comparison of killed and resumed runs with straight ones: what is carried out, what counts as equal.
+
+A fake stands for the runs. Run alone: pytest tests/orchestrator/verification/test_verify_resume.py
+"""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import NotFoundError, SpecError
+from orchestrator.settings import Settings
+from orchestrator.specs import DistillSpec, PretrainSpec
+from orchestrator.specs.loading import parse_spec
+from orchestrator.verification.verify_resume import verify_resume
+from tests.orchestrator.small_specs import DISTILL, EVALUATE, PRETRAIN, SWEEP, write_inputs
+from tests.orchestrator.verification.fake_runs import SAME, FakeRuns
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeRuns:
+    return FakeRuns(monkeypatch)
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.chdir(tmp_path)
+    return write_inputs(tmp_path)
+
+
+def test_a_pretraining_is_killed_in_its_middle_and_shared_among_other_workers(
+    fake: FakeRuns, settings: Settings, tmp_path: Path
+) -> None:
+    spec = parse_spec({**PRETRAIN, "steps": 1000, "execution": {"snapshot_steps": [500], "num_workers": 2}})
+    found = verify_resume(spec, settings, num_steps=7)
+    assert [(each.run, each.what, each.equal) for each in found.comparisons] == [
+        ("killed after step 7, resumed", "batches", True),
+        ("killed after step 7, resumed", "weights", True),
+        ("killed after step 7, resumed", "optimizer", True),
+        ("1 worker", "batches", True),
+    ]
+    assert fake.hold_after == 7
+    straight, alone = fake.specs["straight"], fake.specs["workers-1"]
+    assert isinstance(straight, PretrainSpec)
+    assert isinstance(alone, PretrainSpec)
+    assert fake.specs["killed"] == straight
+    assert (straight.steps, straight.execution.checkpoint_every_steps, straight.execution.num_workers) == (14, 7, 2)
+    assert straight.tokenizer == str(tmp_path / "words")
+    assert (alone.execution.num_workers, alone.fingerprint()) == (1, straight.fingerprint())
+    assert not found.home.exists()
+
+
+def test_what_differs_is_said_and_its_runs_are_kept(fake: FakeRuns, settings: Settings) -> None:
+    fake.outcomes = {"killed": SAME | {"optimizer": "d" * 64}, "workers-3": SAME | {"weights": "e" * 64}}
+    found = verify_resume(parse_spec({**PRETRAIN, "global_batch_size": 12}), settings, worker_counts=[3, 4])
+    assert not found.all_equal
+    assert [(each.run, each.what) for each in found.comparisons if not each.equal] == [
+        ("killed after step 5, resumed", "optimizer")
+    ]
+    assert [each.run for each in found.comparisons][-2:] == ["3 workers", "4 workers"]
+    assert found.home.exists()
+
+
+@pytest.mark.parametrize("values", [SWEEP, DISTILL], ids=["sweep", "distill"])
+def test_what_trains_on_a_task_is_carried_out_whole(
+    fake: FakeRuns, settings: Settings, values: dict[str, object]
+) -> None:
+    found = verify_resume(parse_spec(values), settings, keep=True)
+    assert list(fake.specs) == ["straight", "killed"]
+    assert fake.hold_after is None
+    assert {each.run for each in found.comparisons} == {"killed, resumed"}
+    assert found.home.exists()
+
+
+def test_a_distillation_on_a_corpus_is_compared_as_a_pretraining(fake: FakeRuns, settings: Settings) -> None:
+    pretraining = {key: value for key, value in PRETRAIN.items() if key != "kind"}
+    spec = parse_spec(
+        {"kind": "distill", "teacher": "short", "pretraining": {**pretraining, "phases": [{"max_seq_length": 40}]}}
+    )
+    verify_resume(spec, settings, num_steps=3)
+    straight = fake.specs["straight"]
+    assert isinstance(straight, DistillSpec)
+    assert straight.pretraining is not None
+    assert (straight.pretraining.steps, fake.hold_after) == (6, 3)
+    assert list(fake.specs) == ["straight", "killed", "workers-2"]
+
+
+def test_a_kind_that_is_not_resumed_in_its_midst_is_refused(fake: FakeRuns, settings: Settings) -> None:
+    with pytest.raises(SpecError, match="this is of kind evaluate; give it the spec of one stage"):
+        verify_resume(parse_spec(EVALUATE), settings)
+
+
+def test_a_spec_that_cannot_run_is_refused_before_anything_starts(fake: FakeRuns, settings: Settings) -> None:
+    with pytest.raises(NotFoundError, match="nothing at elsewhere"):
+        verify_resume(parse_spec({**PRETRAIN, "tokenizer": "elsewhere"}), settings)
+    assert not fake.specs
