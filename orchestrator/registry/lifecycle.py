@@ -97,7 +97,10 @@ class RunLifecycle:
                 return number
             number = run.attempt + 1 if number is None else number
             died_at = run.heartbeat_at or utc_now()
-            _end_attempts(session, run_id, RunState.LOST, "another attempt took over", before=number, at=died_at)
+            message = "another attempt took over"
+            lost = _end_attempts(session, run_id, RunState.LOST, message, before=number, at=died_at)
+            if lost:
+                run.seconds = (run.seconds or 0.0) + sum(lost)
             session.add(AttemptRow(run_id=run_id, number=number, host=host, pid=pid))
             run.state, run.attempt, run.host, run.pid = RunState.RUNNING, number, host, pid
             run.error, run.finished_at = None, None
@@ -129,6 +132,7 @@ class RunLifecycle:
         *,
         error: str | None = None,
         attempt: int | None = None,
+        seconds: float | None = None,
         model_folder: str | None = None,
         predictions_path: str | None = None,
     ) -> bool:
@@ -137,6 +141,7 @@ class RunLifecycle:
         Args:
             state: COMPLETED, FAILED or STOPPED.
             attempt: number of the attempt that ends; the newest when left out. An older one ends itself alone.
+            seconds: duration of that attempt by a clock that never jumps; by the database's clock when left out.
 
         Raises: NotFoundError.
         """
@@ -149,8 +154,9 @@ class RunLifecycle:
                 return False
             if not run.state.may_become(state):
                 return run.state == state
-            _end_attempts(session, run_id, state, error, before=run.attempt + 1)
-            run.state, run.error, run.seconds = state, error, _seconds_spent(session, run_id)
+            ended = _end_attempts(session, run_id, state, error, before=run.attempt + 1)
+            spent = seconds if ended and seconds is not None else sum(ended)
+            run.state, run.error, run.seconds = state, error, (run.seconds or 0.0) + spent
             run.model_folder, run.predictions_path = model_folder, predictions_path
             run.finished_at = utc_now()
             session.execute(
@@ -191,26 +197,24 @@ def _refuse_others(attempt: AttemptRow | None, host: str | None, pid: int | None
 
 def _end_attempts(
     session: Session, run_id: str, state: RunState, error: str | None, *, before: int, after: int = 0, at: Any = None
-) -> None:
+) -> list[float]:
     """End the open attempts whose numbers lie between `after` and `before`, both excluded.
+
+    Returns their durations in seconds, by the database's clock.
 
     Args:
         at: when they ended; now when left out.
     """
-    session.execute(
+    times = session.execute(
         update(AttemptRow)
         .where(AttemptRow.run_id == run_id, AttemptRow.number < before, AttemptRow.number > after)
         .where(AttemptRow.state == RunState.RUNNING)
         .values(state=state, error=error, finished_at=utc_now() if at is None else at)
+        .returning(AttemptRow.started_at, AttemptRow.finished_at)
         .execution_options(synchronize_session=False)
-    )
-
-
-def _seconds_spent(session: Session, run_id: str) -> float:
-    """Duration of all attempts of a run together."""
-    times = select(AttemptRow.started_at, AttemptRow.finished_at).where(AttemptRow.run_id == run_id)
-    return sum(
+    ).all()
+    return [
         max(0.0, (finished_at - started_at).total_seconds())
-        for started_at, finished_at in session.execute(times)
+        for started_at, finished_at in times
         if finished_at is not None
-    )
+    ]

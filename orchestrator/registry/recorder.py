@@ -88,6 +88,7 @@ class Recorder:
         self.given_up = threading.Event()
         """Set when the driver must end: what trials and events still have to write is then tried once."""
         self._attempts: dict[str, int] = {}
+        self._started_at: dict[str, float] = {}
 
     def start(
         self,
@@ -135,6 +136,7 @@ class Recorder:
         Raises: NotFoundError; InputError where the run has completed, or another process has just resumed it.
         """
         number = self.read_run(run_id).attempt + 1
+        self._started_at[run_id] = time.monotonic()
         self._attempts[run_id] = retry_while_unavailable(
             lambda: self.registry.lifecycle.start_attempt(
                 run_id, number=number, host=socket.gethostname(), pid=os.getpid()
@@ -227,7 +229,7 @@ class Recorder:
         """Record that a run has completed, after all of its result."""
         retry_while_unavailable(
             lambda: self.registry.lifecycle.finish(
-                run_id, RunState.COMPLETED, attempt=self._attempts.get(run_id), **asdict(outcome)
+                run_id, RunState.COMPLETED, **self._own_attempt(run_id), **asdict(outcome)
             )
         )
 
@@ -236,8 +238,14 @@ class Recorder:
         stopped = isinstance(exception, RunStoppedError | KeyboardInterrupt)
         message = str(exception).strip() or ("interrupted" if stopped else type(exception).__name__)
         self.registry.lifecycle.finish(
-            run_id, RunState.STOPPED if stopped else RunState.FAILED, error=message, attempt=self._attempts.get(run_id)
+            run_id, RunState.STOPPED if stopped else RunState.FAILED, error=message, **self._own_attempt(run_id)
         )
+
+    def _own_attempt(self, run_id: str) -> dict[str, Any]:
+        """Number and duration of this process's attempt at a run, as `finish` takes them."""
+        if run_id not in self._attempts:
+            return {}
+        return {"attempt": self._attempts[run_id], "seconds": time.monotonic() - self._started_at[run_id]}
 
     @contextmanager
     def heartbeating(self, run_id: str, interval_s: float = HEARTBEAT_INTERVAL_S) -> Iterator[threading.Event]:

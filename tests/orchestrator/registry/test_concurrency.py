@@ -3,10 +3,18 @@
 pytest tests/orchestrator/registry/test_concurrency.py
 """
 
-from orchestrator.registry import Registry
-from orchestrator.registry.revisions import NEWEST_REVISION
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from orchestrator.errors import RegistryError
+from orchestrator.registry import Registry, revisions
+from orchestrator.registry.revisions import MIGRATIONS, NEWEST_REVISION
 from tests.orchestrator.registry.samples import new_run
-from tests.orchestrator.registry.writers import NUM_ROUNDS, create, run_together, write
+from tests.orchestrator.registry.writers import NUM_ROUNDS, create, kill_writers, migrate, run_together, write
 
 NUM_PROCESSES = 16
 
@@ -28,3 +36,63 @@ def test_sixteen_writers_lose_nothing(location: str) -> None:
         for run_id in own:
             assert len(registry.metrics.history(run_id)) == NUM_ROUNDS * 2
             assert registry.metrics.latest(run_id) == {"train.loss": 0.5, "train.rate": 1.0}
+
+
+SEED = 20261122
+
+
+def test_killed_writers_lose_nothing_that_was_acknowledged(location: str) -> None:
+    generator = random.Random(SEED)
+    with Registry(location) as registry:
+        runs = {new_run(registry, name=f"seed {SEED}"): generator.randint(1, 20) for _ in range(6)}
+    taken = kill_writers(location, runs)
+    with Registry(location) as registry:
+        for run_id, num_acknowledged in taken.items():
+            steps = list(registry.metrics.history(run_id).step)
+            assert steps == list(range(len(steps)))
+            assert len(steps) - num_acknowledged in (0, 1)  # one may be written whose answer never came
+        with registry._database.session(writing=False) as session:
+            if session.get_bind().dialect.name == "sqlite":
+                assert session.scalar(text("PRAGMA integrity_check")) == "ok"
+
+
+@pytest.fixture
+def next_revision(tmp_path: Path) -> Path:
+    """Migrations with a second revision, which makes a table: doing so twice is an error."""
+    folder = tmp_path / "migrations"
+    shutil.copytree(MIGRATIONS, folder)
+    (folder / "versions" / "0002_marks.py").write_text(
+        "import sqlalchemy as sa\nfrom alembic import op\n\nrevision = '0002'\ndown_revision = '0001'\n\n\n"
+        "def upgrade() -> None:\n    op.create_table('marks', sa.Column('mark', sa.Text()))\n"
+    )
+    return folder
+
+
+def test_of_processes_that_migrate_at_once_one_does_the_work(location: str, next_revision: Path) -> None:
+    with Registry(location) as registry:
+        run_id = new_run(registry)
+    assert set(run_together(migrate, location, str(next_revision), 4)) == {"0002"}
+    with Registry(location, read_only=True) as registry:
+        assert registry.current_revision() == "0002"
+        with pytest.raises(RegistryError, match="revision 0002, newer than this version knows; upgrade"):
+            registry.run(run_id)
+
+
+def test_an_older_schema_waits_for_a_person_and_keeps_its_runs(
+    location: str, next_revision: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Registry(location) as registry:
+        run_id = new_run(registry)
+    monkeypatch.setattr(revisions, "MIGRATIONS", next_revision)
+    monkeypatch.setattr(revisions, "NEWEST_REVISION", "0002")
+    for read_only in (True, False):
+        with (
+            Registry(location, read_only=read_only) as registry,
+            pytest.raises(
+                RegistryError, match=r"older revision \(0001\); back it up, then run: orchestrator db upgrade"
+            ),
+        ):
+            registry.run(run_id)
+    with Registry(location) as registry:
+        assert registry.upgrade() == "0002"
+        assert registry.run(run_id).id == run_id

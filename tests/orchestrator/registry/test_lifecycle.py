@@ -71,6 +71,22 @@ def test_a_runs_seconds_are_those_of_its_attempts_together(registry: Registry, m
     assert registry.run(run_id).seconds == pytest.approx(37)
 
 
+def test_seconds_of_all_attempts_count_whether_their_clock_is_their_own_or_the_databases(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = new_run(registry)
+    registry.lifecycle.start_attempt(run_id)
+    started_at = registry.attempts(run_id)[0].started_at
+    with monkeypatch.context() as patched:
+        patched.setattr(CLOCK, lambda: started_at + timedelta(seconds=40))
+        registry.lifecycle.heartbeat(run_id)
+    registry.lifecycle.start_attempt(run_id)  # the first one died, 40 s after its start
+    for _ in range(2):  # a report that is repeated
+        registry.lifecycle.finish(run_id, RunState.FAILED, seconds=5.0)
+    registry.lifecycle.finish(run_id, RunState.COMPLETED, seconds=6.0)  # of an attempt that has ended
+    assert registry.run(run_id).seconds == pytest.approx(45.0)
+
+
 def test_an_attempt_that_died_silently_ended_at_its_last_heartbeat(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

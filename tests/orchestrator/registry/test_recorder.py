@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,8 @@ import pytest
 from orchestrator.errors import InputError, RegistryError, RegistryUnavailableError, RunStoppedError, SpecError
 from orchestrator.registry import Registry
 from orchestrator.registry import recorder as recorder_module
-from orchestrator.registry.recorder import Recorder, retry_while_unavailable
+from orchestrator.registry.database import Database
+from orchestrator.registry.recorder import Recorder, RunOutcome, retry_while_unavailable
 from orchestrator.results import (
     CheckpointEvent,
     Event,
@@ -208,6 +210,66 @@ def test_of_two_processes_that_resume_a_run_at_once_one_is_refused(
         recorder.resume(run.id)
     owner = recorder.registry.run(run.id)
     assert (owner.attempt, owner.host, owner.state) == (2, "elsewhere", "RUNNING")
+
+
+@dataclass
+class Clock:
+    """Stands for the module `time`: nobody waits."""
+
+    now_s: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+@pytest.mark.parametrize("jump", [timedelta(days=-1), timedelta(hours=3)])
+def test_a_runs_seconds_are_counted_by_a_clock_that_does_not_jump(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, jump: timedelta
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(recorder_module, "time", clock)
+    run = recorder.start({"kind": "pretrain"}, "f")
+    clock.sleep(90.0)
+    after_jump = datetime.now(UTC) + jump
+    monkeypatch.setattr("orchestrator.registry.lifecycle.utc_now", lambda: after_jump)
+    recorder.complete(run.id, RunOutcome())
+    assert recorder.registry.run(run.id).seconds == 90.0
+
+
+def test_a_driver_whose_clock_jumps_stays_alive(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heartbeats and their age are by the database's clock."""
+    run, now_s = recorder.start({"kind": "pretrain"}, "f"), time.time()
+    for shift_s in (-86_400.0, 86_400.0):
+        monkeypatch.setattr(time, "time", lambda shift_s=shift_s: now_s + shift_s)
+        assert recorder.registry.lifecycle.heartbeat(run.id, 1)
+        assert recorder.registry.run(run.id).state == "RUNNING"
+
+
+def test_a_registry_that_is_away_for_a_minute_loses_nothing(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run, clock, session = recorder.start({"kind": "pretrain"}, "f"), Clock(), Database.session
+
+    def away_for_a_minute(database: Database, *, writing: bool) -> Any:
+        if 10.0 <= clock.now_s < 70.0:
+            raise RegistryUnavailableError("The registry cannot be reached.")
+        return session(database, writing=writing)
+
+    monkeypatch.setattr(recorder_module, "time", clock)
+    monkeypatch.setattr(Database, "session", away_for_a_minute)
+    for step in range(100):
+        clock.sleep(1.0)
+        events: list[Event] = [MetricEvent(step, "train", {"mlm_loss": 1 / (step + 1)})]
+        recorder.record_events(run.id, [*events, CheckpointEvent(step, f"checkpoints/{step}", "d", 10)])
+    history = recorder.registry.metrics.history(run.id)
+    assert list(history.step) == list(range(100))
+    assert list(history.value) == [1 / (step + 1) for step in range(100)]
+    assert [checkpoint.step for checkpoint in recorder.registry.checkpoints.of_run(run.id)] == list(range(100))
+    assert clock.now_s >= 160.0
+    assert caplog.text.count("cannot be reached") == 1
 
 
 def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
