@@ -3,13 +3,13 @@
 A single huge compressed file is read by one task but tokenized by all CPUs. Ray Data's backpressure holds the reader
 back, so that memory stays bounded. Readers reserve no CPU: they are many times faster than the tokenizer, and a reader
 that waits must not keep a tokenizer from running. Only facts about shards travel to the driver, in any order, and are
-sorted there. An error in a task travels as a message, so that a person sees the message alone.
+sorted there; they also lie beside the shards, so that a build that was killed goes on (`finished_units.py`). An error
+in a task travels as a message, so that a person sees the message alone.
 """
 
-import json
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,16 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context
 from orchestrator.corpus.document_batches import Bundle, DocumentBatch, plan_bundles, read_batches
 from orchestrator.corpus.document_readers import Document
+from orchestrator.corpus.finished_units import (
+    FinishedUnit,
+    Place,
+    delete_units,
+    in_order,
+    read_units,
+    stem,
+    unfinished,
+    write_unit,
+)
 from orchestrator.corpus.input_files import InputFile, find_files
 from orchestrator.corpus.shard_tokenization import write_documents
 from orchestrator.corpus.store_folder import store_folder, store_options
@@ -63,10 +73,10 @@ def build_token_store(
     folder = store_folder(storage, options, files)
     if exists(join(folder, MANIFEST)):
         return _result(TokenStore.open(folder), source, reused=True)
-    # The files of an interrupted build are not deleted: the same shards are written over them, and another process
-    # that builds the same store right now loses nothing.
+    # The files of an interrupted build are not deleted: what it finished is used, the same shards are written over the
+    # rest, and another process that builds the same store right now loses nothing.
     tokenize = partial(tokenize_batch, folder=folder, tokenizer=tokenizer, validation_fraction=validation_fraction)
-    shards, counts = _run(files, source, shard_bytes, tokenize, num_cpus, progress)
+    shards, counts = _run(files, source, shard_bytes, folder, tokenize, num_cpus, progress)
     manifest = Manifest(tokenizer.fingerprint, tokenizer.vocab_size, options, shards, counts)
     if not shards:
         hold = "holds" if len(source.files) == 1 else "hold"
@@ -77,6 +87,7 @@ def build_token_store(
         )
     store = TokenStore(folder, manifest).write_lengths()
     store.manifest.save(folder)
+    delete_units(folder)
     return _result(store, source, reused=False)
 
 
@@ -95,49 +106,58 @@ def _run(
     files: tuple[InputFile, ...],
     source: TextSource,
     shard_bytes: int,
+    folder: str,
     tokenize: Callable[[pa.Table], pa.Table],
     num_cpus: int | None,
     progress: OnBytesRead,
 ) -> tuple[tuple[ShardInfo, ...], tuple[FileCount, ...]]:
-    """All shards and all counts of files, in the order of the corpus."""
+    """All shards and all counts of files, in the order of the corpus; only what no earlier build has finished is done.
+
+    A bundle that was finished in part is read again up to there, which is quick; its units are not tokenized again.
+    """
     bundles = plan_bundles(files, source)
-    done_bytes, total_bytes = 0, sum(file.num_bytes for file in files)
-    units: dict[tuple[int, int], Any] = {}
+    units = read_units(folder)
+    todo = unfinished(len(bundles), units)
+    read = partial(
+        read_bundle, bundles=bundles, todo=todo, finished=frozenset(units), source=source, shard_bytes=shard_bytes
+    )
+    done_bytes, total_bytes = sum(unit.num_bytes_read for unit in units.values()), sum(file.num_bytes for file in files)
     try:
-        for row in _pipeline(bundles, source, shard_bytes, tokenize, num_cpus).iter_rows():
+        for row in _rows(len(todo), read, tokenize, shard_bytes, num_cpus) if todo else ():
             if row["error"]:
                 raise CorpusError(row["error"])
-            units[row["bundle"], row["sequence"]] = json.loads(row["facts"])
-            done_bytes += row["num_bytes_read"]
+            unit = FinishedUnit.from_json(row["facts"])
+            units[row["bundle"], row["sequence"]] = unit
+            done_bytes += unit.num_bytes_read
             progress(done_bytes, total_bytes)
     except RayError as error:
         raise ClusterError(
             f"tokenizing failed: {_reason(error)}; where memory ran out, lower shard_bytes, then run again"
         ) from error
-    ordered = [units[place] for place in sorted(units)]
-    shards = tuple(ShardInfo(**shard) for unit in ordered for shard in unit["shards"])
-    return shards, tuple(FileCount(**file) for unit in ordered for file in unit["files"])
+    shards = tuple(shard for unit in in_order(units) for shard in unit.shards)
+    return shards, tuple(file for unit in in_order(units) for file in unit.files)
 
 
-def _pipeline(
-    bundles: tuple[Bundle, ...],
-    source: TextSource,
-    shard_bytes: int,
+def _rows(
+    num_bundles: int,
+    read: Callable[[dict[str, Any]], Iterator[pa.Table]],
     tokenize: Callable[[pa.Table], pa.Table],
+    shard_bytes: int,
     num_cpus: int | None,
-) -> ray.data.Dataset:
+) -> Iterator[dict[str, Any]]:
+    """The rows that `tokenize` returns for the batches of the bundles, in any order."""
     cpus = num_cpus or int(ray.cluster_resources().get("CPU", 1))
-    read = partial(read_bundle, bundles=bundles, source=source, shard_bytes=shard_bytes)
     object_store_memory = (1 + cpus * _BATCHES_IN_FLIGHT) * max(shard_bytes, 1 << 20) * 2
     with data_context(cpus, object_store_memory) as context:
         context.target_max_block_size = 1  # every batch is a block, and so a task, of its own
         # With a pool of its own for reading, Ray Data does not fuse it with tokenizing.
         readers = TaskPoolStrategy(size=1 + cpus // 8)
-        return (
-            ray.data.range(len(bundles), override_num_blocks=len(bundles))
+        pipeline = (
+            ray.data.range(num_bundles, override_num_blocks=num_bundles)
             .map_batches(read, batch_size=None, num_cpus=0, compute=readers, max_retries=MAX_RETRIES)
             .map_batches(tokenize, batch_size=None, batch_format="pyarrow", num_cpus=1, max_retries=MAX_RETRIES)
         )
+    yield from pipeline.iter_rows()
 
 
 def _reason(error: RayError) -> str:
@@ -147,14 +167,21 @@ def _reason(error: RayError) -> str:
 
 
 def read_bundle(
-    batch: dict[str, Any], *, bundles: tuple[Bundle, ...], source: TextSource, shard_bytes: int
+    batch: dict[str, Any],
+    *,
+    bundles: tuple[Bundle, ...],
+    todo: Sequence[int],
+    finished: frozenset[Place],
+    source: TextSource,
+    shard_bytes: int,
 ) -> Iterator[pa.Table]:
     """Read bundles of files, in a Ray task: one row for each batch of documents; an error is a row, too."""
-    for bundle in batch["id"].tolist():
+    for bundle in (todo[number] for number in batch["id"].tolist()):
         sequence = 0
         try:
             for unit in read_batches(bundles[bundle], source, shard_bytes):
-                yield _to_row(bundle, sequence, unit, "")
+                if (bundle, sequence) not in finished:
+                    yield _to_row(bundle, sequence, unit, "")
                 sequence += 1
         except CorpusError as error:
             yield _to_row(bundle, sequence, DocumentBatch((), 0, ()), str(error))
@@ -166,9 +193,8 @@ def _to_row(bundle: int, sequence: int, unit: DocumentBatch, error: str) -> pa.T
         {
             "bundle": [bundle],
             "sequence": [sequence],
-            "num_bytes_read": [unit.num_bytes_read],
             "error": [error],
-            "files": [json.dumps([asdict(file) for file in unit.files])],
+            "facts": [FinishedUnit((), tuple(unit.files), unit.num_bytes_read, unit.is_last).to_json()],
             "ids": pa.array([[document.id for document in unit.documents]], strings),
             "texts": pa.array([[document.text for document in unit.documents]], strings),
         }
@@ -176,19 +202,21 @@ def _to_row(bundle: int, sequence: int, unit: DocumentBatch, error: str) -> pa.T
 
 
 def tokenize_batch(table: pa.Table, *, folder: str, tokenizer: Tokenizer, validation_fraction: float) -> pa.Table:
-    """Tokenize batches, in a Ray task: write a shard of each split for each row, and return the facts about them."""
+    """Tokenize batches, in a Ray task: write a shard of each split for each row, and give and note the facts."""
     facts, errors = [], []
     for row in table.to_batches(max_chunksize=1):
         ids, texts = row["ids"].flatten().to_pylist(), row["texts"].flatten().to_pylist()
         documents = [Document(name, text) for name, text in zip(ids, texts, strict=True)]
-        stem = f"{row['bundle'][0].as_py():06d}-{row['sequence'][0].as_py():06d}"
-        shards, error = [], row["error"][0].as_py()
+        place = row["bundle"][0].as_py(), row["sequence"][0].as_py()
+        unit, error = FinishedUnit.from_json(row["facts"][0].as_py()), row["error"][0].as_py()
         try:
-            shards = write_documents(documents, folder, stem, tokenizer, validation_fraction)
+            shards = write_documents(documents, folder, stem(place), tokenizer, validation_fraction)
+            unit = replace(unit, shards=tuple(shards))
+            if not error and (shards or place[1]):  # a bundle without text is read again in no time
+                write_unit(folder, place, unit)
         except OSError as problem:
             error = f"the token store {folder} cannot be written: {problem}; make room or choose another storage"
-        files = json.loads(row["files"][0].as_py())
-        facts.append(json.dumps({"shards": [asdict(shard) for shard in shards], "files": files}))
+        facts.append(unit.to_json())
         errors.append(error)
-    kept = table.select(["bundle", "sequence", "num_bytes_read"])
+    kept = table.select(["bundle", "sequence"])
     return kept.append_column("facts", pa.array(facts)).append_column("error", pa.array(errors))

@@ -33,6 +33,8 @@ class DocumentBatch:
     """Bytes that were read since the batch before, as the files are stored."""
     files: Sequence[FileCount]
     """Counts of the files that ended within the batch."""
+    is_last: bool = False
+    """Whether it is the bundle's last batch."""
 
 
 def plan_bundles(files: Sequence[InputFile], source: TextSource) -> tuple[Bundle, ...]:
@@ -102,4 +104,4 @@ def read_batches(bundle: Bundle, source: TextSource, shard_bytes: int) -> Iterat
         bytes_before -= file.num_bytes
         if remaining is not None:
             remaining -= reader.num_documents
-    yield DocumentBatch(tuple(documents), -bytes_before, tuple(counts))
+    yield DocumentBatch(tuple(documents), -bytes_before, tuple(counts), is_last=True)

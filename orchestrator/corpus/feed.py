@@ -22,7 +22,7 @@ from ray.exceptions import RayError
 
 from bert_core.examples.packing import PackedBatch
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context, own_error
-from orchestrator.corpus.stream import ExampleStream
+from orchestrator.corpus.stream import ExampleStream, StreamConfig
 
 BLOCK_TOKENS = 1 << 18
 """Tokens of a block, at most or one step: 2 to 3 MB with labels and lengths."""
@@ -46,15 +46,13 @@ def ray_batches(
 
     Raises: CorpusError, DataError and the like as the tasks raised them; RayError when Ray loses the work.
     """
-    config = stream.config
-    longest = max(max_seq_length for max_seq_length, _ in config.phases)
-    block_steps = max(1, BLOCK_TOKENS * num_workers // (config.global_batch_size * longest))
-    starts = range(first_step, config.num_steps, block_steps * BLOCKS_PER_PREFETCH)
-    windows = [range(start, min(start + block_steps * BLOCKS_PER_PREFETCH, config.num_steps)) for start in starts]
-    build = partial(_build_block, stream=stream, block_steps=block_steps, rank=rank, workers=num_workers)
+    build = partial(_build_block, stream=stream, rank=rank, workers=num_workers)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="prefetch") as ahead:
         # A generator: it begins a window only when it is asked for the next one.
-        begun = (ahead.submit(_build_blocks, build, window, block_steps, num_cpus) for window in windows)
+        begun = (
+            ahead.submit(_build_blocks, build, window, block_steps, num_cpus)
+            for window, block_steps in prefetch_windows(stream.config, first_step, num_workers)
+        )
         current = next(begun, None)
         while current is not None:
             tables = current.result()
@@ -63,17 +61,31 @@ def ray_batches(
                 yield from from_table(ray.get(table))
 
 
+def prefetch_windows(config: StreamConfig, first_step: int, num_workers: int) -> Iterator[tuple[range, int]]:
+    """Yield the steps of each prefetch window, and how many of them are a block, to the end of the run.
+
+    A window ends where its phase does: short sequences come in blocks of as many tokens as long ones.
+    """
+    start = first_step
+    while start < config.num_steps:
+        phase, first = config.phase_of(start)
+        max_seq_length, num_steps = config.phases[phase]
+        block_steps = max(1, BLOCK_TOKENS * num_workers // (config.global_batch_size * max_seq_length))
+        stop = min(start + block_steps * BLOCKS_PER_PREFETCH, first + num_steps)
+        yield range(start, stop), block_steps
+        start = stop
+
+
 def _build_blocks(build: Any, steps: range, block_steps: int, num_cpus: float) -> list["ray.ObjectRef[pa.Table]"]:
     """Build all blocks of consecutive steps. Returns references to them, in order."""
     num_blocks = -(-len(steps) // block_steps)
+    build = partial(build, steps=steps, block_steps=block_steps)
     try:
         with data_context(num_cpus) as context:
             context.execution_options.preserve_order = True
             # No task that reads: it would want a whole CPU, whatever share of one this pipeline has.
             blocks = ray.data.from_arrow([pa.table({"id": [number]}) for number in range(num_blocks)])
-            blocks = blocks.map_batches(
-                partial(build, steps=steps), batch_size=None, num_cpus=min(num_cpus, 1.0), max_retries=MAX_RETRIES
-            )
+            blocks = blocks.map_batches(build, batch_size=None, num_cpus=min(num_cpus, 1.0), max_retries=MAX_RETRIES)
             tables: list[ray.ObjectRef[pa.Table]] = blocks.to_arrow_refs()
             return tables
     except RayError as error:

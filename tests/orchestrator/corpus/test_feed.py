@@ -1,5 +1,7 @@
 """The stream through Ray Data. Alone: pytest tests/orchestrator/corpus/test_feed.py"""
 
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import ray.remote_function
 
 from bert_core.examples.packing import PackedBatch
 from orchestrator.corpus import feed
-from orchestrator.corpus.feed import from_table, ray_batches, to_table
+from orchestrator.corpus.feed import from_table, prefetch_windows, ray_batches, to_table
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.errors import CorpusError
 from tests.orchestrator.corpus.batch_digests import digests
@@ -31,6 +33,20 @@ def test_batches_without_some_labels_survive_the_table(tmp_path: Path, token: st
     assert digests(again) == digests(batches)
     assert all(len(batch.sentence_labels) == 0 for _, batch in again)
     assert all((len(batch.masked_positions) > 0) == has_masks for _, batch in again)
+
+
+def test_prefetch_windows_are_sized_by_the_phase_that_runs(tmp_path: Path) -> None:
+    config = make_job(tmp_path).stream.config
+    phases = ((128, 900_000), (512, 100_000))
+    config = replace(config, phases=phases, global_batch_size=256)
+    windows = list(prefetch_windows(config, 0, 1))
+    assert [block_steps for _, block_steps in (windows[0], windows[-1])] == [8, 2]
+    assert len(windows) == 900_000 // 64 + 1 + 100_000 // 16 == 20_313, "by the longest phase alone they were 62,500"
+    for first_step in (0, 13, 899_990, 999_999):
+        steps = [window for window, _ in prefetch_windows(config, first_step, 1)]
+        assert (steps[0].start, steps[-1].stop) == (first_step, 1_000_000)
+        assert all(before.stop == after.start for before, after in pairwise(steps))
+        assert all(window.stop <= 900_000 or window.start >= 900_000 for window in steps)
 
 
 def collect(stream: ExampleStream, first_step: int, num_workers: int) -> list[tuple[int, PackedBatch]]:
