@@ -40,7 +40,7 @@ def test_attempts_append_and_say_how_they_end(folder: str) -> None:
         interrupted()
     with logged_run(folder):
         logging.getLogger("bert_core.anywhere").warning("attempt %d", 2)
-    assert lines(folder) == ["attempt 1, 100 %", "ended: KeyboardInterrupt", "warning: attempt 2", "completed"]
+    assert lines(folder) == ["attempt 1, 100 %", "ended: interrupted", "warning: attempt 2", "completed"]
 
 
 def test_a_line_goes_to_the_innermost_run_and_an_unowned_one_to_all(tmp_path: Path) -> None:
