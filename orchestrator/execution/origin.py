@@ -25,7 +25,9 @@ _SQLITE = "sqlite:///"
 
 
 def save_origin(run_folder: str, spec: Spec) -> None:
-    """Write the current folder, and the spec with its paths resolved, into a run's folder."""
+    """Write the current folder, and the spec with its paths resolved, into a run's folder, unless they are there."""
+    if exists(join(run_folder, ORIGIN_FILE)):
+        return
     origin = {"folder": str(Path.cwd()), "spec": with_absolute_paths(spec_values(spec))}
     write_json(join(run_folder, ORIGIN_FILE), origin)
 

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from orchestrator.errors import InputError
 from orchestrator.registry.records import RunRecord
+from orchestrator.registry.registry import Registry
 from orchestrator.run_states import RunState
 from orchestrator.storage import delete, exists, join, write_bytes
 from orchestrator.storage.uris import is_local
@@ -30,17 +31,25 @@ def refuse_if_alive(record: RunRecord) -> None:
     )
 
 
-def check_run_folder(record: RunRecord) -> None:
-    """Check that a run to go on with has its folder, and that it can be written. Raises: InputError."""
+def check_run_folder(record: RunRecord, registry: Registry) -> None:
+    """Check that a run to go on with has what it left in its folder, and that it can be written. Raises: InputError.
+
+    A run that ended before it had left anything begins anew, with or without a folder.
+    """
     folder = record.storage_path
     if folder is None:
         return
-    if is_local(folder) and not exists(folder):
+    if is_local(folder) and not exists(folder) and _has_left_something(record, registry):
         raise InputError(
-            f"run {record.id} has its checkpoints in {folder}, which is not there; "
-            "mount that storage again, or start a new run"
+            f"run {record.id} goes on from {folder}, which is not there; mount that storage again, or start a new run"
         )
     _probe(folder, f"{folder}, where run {record.id} lies,", "mount it writable, then resume")
+
+
+def _has_left_something(record: RunRecord, registry: Registry) -> bool:
+    """Whether the registry knows of checkpoints, trials or stages of a run."""
+    stages = registry.runs(f"tag = 'pipeline:{record.id}'", limit=1)
+    return bool(registry.checkpoints.of_run(record.id)) or len(registry.trials.frame(record.id)) + len(stages) > 0
 
 
 def has_died_here(record: RunRecord) -> bool:

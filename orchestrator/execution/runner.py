@@ -96,12 +96,12 @@ def resume_run(
         record = registry.run(run_id)
         if record.parent_id is not None:
             record = registry.run(record.parent_id)
-    if record.state == RunState.COMPLETED:
-        logger.info(f"run {record.id} has completed; there is nothing to resume")
-        on_started(record.id)
-        return record
-    refuse_if_alive(record)
-    check_run_folder(record)
+        if record.state == RunState.COMPLETED:
+            logger.info(f"run {record.id} has completed; there is nothing to resume")
+            on_started(record.id)
+            return record
+        refuse_if_alive(record)
+        check_run_folder(record, registry)
     spec = override_execution(parse_spec(record.spec), overrides)
     on_started(record.id)
     with (
@@ -180,8 +180,7 @@ class _Session:
                 logged_run(run_folder),
                 self.stop_watch.heeding(record, run_folder),
             ):
-                if record.attempt == 1:
-                    save_origin(run_folder, spec)
+                save_origin(run_folder, spec)
                 logger.info(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
                 for change in execution_changes(parse_spec(record.spec), spec):
                     logger.info(f"this attempt changes {change}")

@@ -19,6 +19,7 @@ from orchestrator.kinds.corpus import CorpusKind
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import RunOutcome
+from orchestrator.results import CheckpointEvent
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs import CorpusSpec
@@ -127,10 +128,19 @@ def test_a_run_at_work_is_named_with_its_host_and_process(laboratory: Laboratory
 
 def test_a_storage_that_is_gone_is_named(laboratory: Laboratory) -> None:
     run_id = laboratory.start(fail)
+    with Registry(laboratory.settings.registry) as registry:
+        registry.checkpoints.record(run_id, [CheckpointEvent(5, "p", "d", 1)])
     delete(f"{laboratory.settings.storage}/runs/{run_id}")
     status, said = laboratory.command("resume", run_id)
     assert status == 2
     assert f"runs/{run_id}, which is not there; mount that storage again" in said
+
+
+def test_a_run_that_was_killed_before_it_left_anything_begins_anew(laboratory: Laboratory) -> None:
+    run_id = laboratory.start(fail)
+    delete(f"{laboratory.settings.storage}/runs")
+    laboratory.work = lambda spec, context: None
+    assert laboratory.command("resume", run_id)[0] == 0
 
 
 def test_a_storage_that_cannot_be_written_is_named(laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def test_attempts_append_and_say_how_they_end(folder: str) -> None:
         interrupted()
     with logged_run(folder):
         logging.getLogger("bert_core.anywhere").warning("attempt %d", 2)
-    assert lines(folder) == ["attempt 1, 100 %", "ended: KeyboardInterrupt", "warning: attempt 2", "completed"]
+    assert lines(folder) == ["attempt 1, 100 %", "ended: interrupted", "warning: attempt 2", "completed"]
 
 
 def test_a_last_line_reaches_an_object_store_though_none_follows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,7 @@ def test_events_become_metrics_and_checkpoints(recorder: Recorder) -> None:
         (SpecError("spec.yaml: steps: must be at least 1"), "FAILED", "spec.yaml: steps: must be at least 1"),
         (MemoryError(), "FAILED", "MemoryError"),
         (RunStoppedError("stopped on request"), "STOPPED", "stopped on request"),
-        (KeyboardInterrupt(), "STOPPED", "KeyboardInterrupt"),
+        (KeyboardInterrupt(), "STOPPED", "interrupted"),
     ],
 )
 def test_a_failure_is_recorded_with_its_reason(
