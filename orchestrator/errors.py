@@ -9,7 +9,7 @@
     │   └── TaskDataError               2   labeled data that breaks its layout
     ├── NotFoundError                   3   no such run, model or task
     ├── RegistryError                   4   the SQL record cannot be opened, read or written
-    │   └── RegistryUnavailableError    4   it may answer again: server down, file locked, disk full
+    │   └── RegistryUnavailableError    4   it may answer again by itself: server down, file locked
     └── ClusterError                    5   Ray cannot be reached or cannot give what was asked
 
 `bert_core.errors.BertCoreError` stands beside it (that package knows nothing of this one) and counts as an InputError.
@@ -64,7 +64,7 @@ class RegistryError(OrchestratorError):
 
 
 class RegistryUnavailableError(RegistryError):
-    """The SQL record does not answer now and may do so later: its server is down, its file locked, its disk full."""
+    """The SQL record does not answer now and may do so later by itself: its server is down, its file locked."""
 
 
 class ClusterError(OrchestratorError):

@@ -6,8 +6,8 @@ Each epoch permutes the shards, lays them out in windows of `window_shards`, and
 Random B segments, and the documents that a sequence goes on into, come from the same window, so a process holds one
 window and never the corpus. A section is a document, or a shard where sequences cross documents. Everything is a
 function of (corpus digest, seed, phase, epoch, example). Step s of a phase uses the phase's examples [s·B, (s + 1)·B),
-and rank r of W workers takes the r-th of W equal parts of them: the sequence of global batches does not depend on the
-number of workers, on blocks or on restarts.
+and rank r of W workers takes the r-th of W parts, equal up to one example: the sequence of global batches does not
+depend on the number of workers, on blocks or on restarts.
 """
 
 from collections.abc import Iterator
@@ -130,13 +130,19 @@ class ExampleStream:
         return epochs
 
     def batches(self, steps: range, rank: int = 0, num_workers: int = 1) -> Iterator[tuple[int, PackedBatch]]:
-        """A rank's parts of the batches of consecutive steps, which are built together."""
-        share = self.config.global_batch_size // num_workers
+        """A rank's parts of the batches of consecutive steps, which are built together.
+
+        Parts differ by one example where the workers do not divide the batch; none come for a rank without examples.
+        """
+        size = self.config.global_batch_size
+        share = range(size * rank // num_workers, size * (rank + 1) // num_workers)
+        if not share:
+            return
         for part in self._by_phase(steps):
             phase, first = self.config.phase_of(part.start)
-            begins = (np.arange(part.start, part.stop) - first) * self.config.global_batch_size + rank * share
-            numbers = (begins[:, None] + np.arange(share)).reshape(-1)
-            yield from zip(part, self.examples(phase, numbers).split(share), strict=True)
+            begins = (np.arange(part.start, part.stop) - first) * size
+            numbers = (begins[:, None] + np.array(share)).reshape(-1)
+            yield from zip(part, self.examples(phase, numbers).split(len(share)), strict=True)
 
     def _by_phase(self, steps: range) -> Iterator[range]:
         start = steps.start

@@ -58,6 +58,8 @@ class DistillJob:
     unlabeled: tuple[str, ...] = ()
     """Files of texts that only the teacher answers"""
     attempt: int = 1
+    allow_drift: bool = False
+    """Whether to go on from a checkpoint although what the run reads has changed since"""
 
 
 def distill(job: DistillJob, report: Callable[[Sequence[Event]], None]) -> DistillResult:
@@ -161,7 +163,13 @@ def _train(
         "the data": [part.fingerprint for part in (pair.train, pair.validation, *unlabeled)],
         "the teacher": describe_model(str(pair.teacher_folder), pair.task.head).digest,
     }
-    checkpoint = CheckpointedTraining(Checkpoints(job.run_folder, job.attempt, keep=1), identity, report)
+    checkpoint = CheckpointedTraining(
+        Checkpoints(job.run_folder, job.attempt),
+        identity,
+        report,
+        details={"the spec": job.spec.identity_values()},
+        allow_drift=job.allow_drift,
+    )
     return train_and_save(
         pair.student,
         teacher.tokenizer,

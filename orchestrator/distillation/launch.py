@@ -29,6 +29,7 @@ def run_distillation(
     storage: str,
     resolve_name: Callable[[str, str], str],
     on_event: Callable[[Event], None],
+    allow_drift: bool = False,
 ) -> DistillResult:
     """Carry out a distillation on the connected Ray. A process that dies goes on from its last evaluation; so does a
     resumed run.
@@ -52,6 +53,7 @@ def run_distillation(
         cache=join(absolute(storage), "tasks"),
         unlabeled=tuple(map(absolute, spec.unlabeled)),
         attempt=attempt,
+        allow_drift=allow_drift,
     )
     event_queue = EventQueueActor.remote()
     execution = spec.execution

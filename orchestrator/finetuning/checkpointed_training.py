@@ -7,14 +7,15 @@ learning rate and dropout are functions of the step, so that nothing else decide
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bert_core.errors import CheckpointError
 from orchestrator.results import Event, MessageEvent, MetricEvent
 from orchestrator.training.checkpoints import Checkpoints
+from orchestrator.training.drift import accept_drift, check_drift, versions
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class CheckpointedTraining:
 
     Args:
         identity: what decides the weights beside the step, by name; a checkpoint of other values is refused.
+        details: plain values of some of these names, which tell what has changed where an identity differs.
+        allow_drift: whether to go on from such a checkpoint all the same.
         report: called with events; a training that goes on reports those before its checkpoint again.
         is_due: decides after which evaluations a checkpoint is written; after all, when left out.
     """
@@ -45,9 +48,13 @@ class CheckpointedTraining:
         checkpoints: Checkpoints,
         identity: Mapping[str, object],
         report: Callable[[Sequence[Event]], None],
+        *,
+        details: Mapping[str, object] = MappingProxyType({}),
+        allow_drift: bool = False,
         is_due: Callable[[TrainingSnapshot], bool] = lambda snapshot: True,
     ) -> None:
-        self._checkpoints, self._identity, self._report, self._is_due = checkpoints, dict(identity), report, is_due
+        self._checkpoints, self._report, self._is_due = checkpoints, report, is_due
+        self._identity, self._details, self._allow_drift = {**identity, **versions()}, dict(details), allow_drift
         self._reported: list[MetricEvent] = []
 
     def report(self, events: Sequence[MetricEvent]) -> None:
@@ -60,15 +67,12 @@ class CheckpointedTraining:
         self._reported += events
 
     def save(self, model: nn.Module, optimizer: Optimizer, snapshot: TrainingSnapshot) -> None:
-        """Write a checkpoint in place of the one before, where one is due.
-
-        Raises: RunStoppedError when a later attempt has begun.
-        """
+        """Write a checkpoint, where one is due. Raises: RunStoppedError when a later attempt has begun."""
         if not self._is_due(snapshot):
             return
         values = {name: getattr(snapshot, name) for name in ("is_last", "num_bad_evaluations", "best")}
         reported = [asdict(event) for event in self._reported]
-        extra = {"identity": self._identity, "snapshot": values, "reported": reported}
+        extra = {"identity": self._identity, "details": self._details, "snapshot": values, "reported": reported}
         self._checkpoints.save(snapshot.step, _with_best(model, snapshot.best_weights), optimizer, extra)
 
     def restore(self, model: nn.Module, optimizer: Optimizer) -> TrainingSnapshot | None:
@@ -82,12 +86,8 @@ class CheckpointedTraining:
         if found is None:
             return None
         event, extra = found
-        for name, value in self._identity.items():
-            if extra["identity"].get(name) != value:
-                raise CheckpointError(
-                    f"cannot resume: {name} has changed since step {event.step}; "
-                    "put the old one back, or start a new run"
-                )
+        changes = check_drift(extra, self._identity, self._details)
+        self._report(accept_drift(changes, event.step, allowed=self._allow_drift))
         self.report([MetricEvent(**values) for values in extra["reported"]])
         self._report([MessageEvent(f"goes on after step {event.step:,}")])
         return TrainingSnapshot(event.step, best_weights=both[1].state_dict(), **extra["snapshot"])

@@ -36,12 +36,12 @@ class TrialPlan:
     @cached_property
     def parameters(self) -> dict[str, object]:
         """Every field of the recipe, as plain values."""
-        return self.recipe.identity_values()
+        return self.recipe.model_dump(mode="json")
 
     @cached_property
     def key(self) -> str:
-        """The trial's natural key within its sweep: a digest of all its parameters."""
-        return _digest(self.parameters)
+        """The trial's natural key within its sweep: a digest of what makes up its recipe's fingerprint."""
+        return _digest(self.recipe.identity_values())
 
 
 def _digest(values: Mapping[str, object]) -> str:

@@ -160,7 +160,7 @@ def _train_from_checkpoint(job: TrialJob, plan: TrialPlan, report: Report) -> tu
         Checkpoints(folder, job.attempt, keep=1),
         {"the device": device.type, "the data": [train.fingerprint, validation.fingerprint]},
         partial(_report_again, report, task.metric),
-        saves_at_intervals(job.checkpoint_every_s),
+        is_due=saves_at_intervals(job.checkpoint_every_s),
     )
 
     def report_evaluation(events: Sequence[MetricEvent], score: float | None, number: int) -> None:

@@ -13,6 +13,7 @@ an interruption: it goes on where the earlier attempt ended. `record` writes the
 called twice.
 """
 
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +31,8 @@ from orchestrator.settings import Settings
 from orchestrator.specs import Spec
 from orchestrator.specs.parts import task_of, text_sources_of
 from orchestrator.specs.references import Product
+
+logger = logging.getLogger(__name__)
 
 S = TypeVar("S", bound=Spec)
 R = TypeVar("R")
@@ -76,7 +79,13 @@ class RunContext:
     superseded: threading.Event
     """Set when a later attempt, on whatever machine, works on the same run."""
     allow_drift: bool = False
-    """Whether to go on although what the run reads is no longer what an earlier attempt has read."""
+    """Whether this attempt may go on although what the run reads has changed since an earlier one."""
+
+    def mark_drift(self, step: int, differences: Sequence[str]) -> None:
+        """Warn that the attempt goes on with something else than before, and tag the run `drift`."""
+        for difference in differences:
+            logger.warning(f"goes on from step {step:,} although this has changed: {difference}")
+        self.recorder.record_drift(self.run_id)
 
     def refuse_if_superseded(self) -> None:
         """Raise RunStoppedError when this attempt has been superseded: what it would still do is another's by now."""

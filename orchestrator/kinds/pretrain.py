@@ -17,7 +17,7 @@ from orchestrator.models.parameter_counts import count_pretraining_parameters
 from orchestrator.pretraining.job import PretrainListener, PretrainRequest
 from orchestrator.pretraining.progress_line import TrainingStatus
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.results import DatasetResult, Event, MessageEvent, MetricEvent, PretrainResult, Split
+from orchestrator.results import DatasetResult, DriftEvent, Event, MessageEvent, MetricEvent, PretrainResult, Split
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.references import RANDOM, Product
 
@@ -122,6 +122,7 @@ def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> 
         tokenizer=inputs.tokenizer(spec.tokenizer),
         init_folder=None if spec.init_from == RANDOM else inputs.folder("init_from", spec.init_from),
         use_gpu=takes_gpus(spec, cluster_resources()),
+        allow_drift=context.allow_drift,
     )
 
 
@@ -148,6 +149,8 @@ def build_listener(spec: PretrainSpec, context: RunContext) -> PretrainListener:
             (context.progress.status if event.split == "train" else logger.info)(status.line(event))
         elif isinstance(event, MessageEvent):
             log_message(event)
+        elif isinstance(event, DriftEvent):
+            context.mark_drift(event.step, event.differences)
 
     def on_dataset(dataset: DatasetResult) -> None:
         context.recorder.record_dataset(context.run_id, dataset)

@@ -26,7 +26,7 @@ from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.start_checks import check_layer_pooling, check_positions, check_tokenizer
 from orchestrator.kinds.teachers import check_teacher
 from orchestrator.progress import duration
-from orchestrator.results import DistillResult, Event, MessageEvent, MetricEvent, PretrainResult
+from orchestrator.results import DistillResult, DriftEvent, Event, MessageEvent, MetricEvent, PretrainResult
 from orchestrator.specs import DistillSpec, PretrainSpec, TaskSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.specs.task import Head
@@ -124,6 +124,7 @@ class OnTask(StudentTraining):
             storage=context.settings.storage,
             resolve_name=inputs.folder,
             on_event=_event_callback(context),
+            allow_drift=context.allow_drift,
         )
         found, metric = result.metrics, result.metric
         scores = f"the student has {metric} {found[metric]:.4f}, its teacher {found[f'teacher.{metric}']:.4f}"
@@ -206,5 +207,7 @@ def _event_callback(context: RunContext) -> Callable[[Event], None]:
             context.progress.status(f"step {event.step:,}  {scores}")
         elif isinstance(event, MessageEvent):
             log_message(event)
+        elif isinstance(event, DriftEvent):
+            context.mark_drift(event.step, event.differences)
 
     return on_event

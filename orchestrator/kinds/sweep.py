@@ -155,7 +155,8 @@ def begin_journal(spec: SweepSpec, inputs: Resolved, context: RunContext) -> Tri
                 f"and their scores would be ranked with others:{listed}\nPut the old back, or start a new run; "
                 "`resume --allow-drift` goes on, and runs the trials that have ended again"
             )
-        logger.warning(f"all trials run again, since what they read has changed:{listed}")
+        logger.warning("the trials that have ended are dropped, and run again on what there is now")
+        context.mark_drift(0, changes)
         context.recorder.drop_trials(context.run_id)
         journal = drop_trials(context.run_folder)
     journal.begin(identity)

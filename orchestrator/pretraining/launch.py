@@ -29,6 +29,8 @@ from orchestrator.storage import delete, join
 from orchestrator.training.event_queue import EventQueueActor
 
 _POLL_S = 0.3
+_MAX_FILES = 1000
+"""Text files whose sizes a checkpoint carries at most."""
 ENDING_S = 30.0
 """Time that a failed run waits for its workers to end."""
 
@@ -82,6 +84,9 @@ def build_job(request: PretrainRequest, dataset: DatasetResult) -> PretrainJob:
         validation=build_validation(request.spec, SplitShards(store, "validation"), request.tokenizer),
         loss=request.loss,
         num_hidden_layers=request.num_hidden_layers,
+        text_sizes={file.path: f"{file.num_bytes} bytes" for file in dataset.files[:_MAX_FILES]},
+        teacher_digest=request.teacher_digest,
+        allow_drift=request.allow_drift,
     )
 
 

@@ -13,30 +13,26 @@ from typing import Any
 
 import torch
 
-from bert_core.errors import CheckpointError
 from bert_core.examples.packing import PackedBatch
 from bert_core.objectives import active_objectives
 from bert_core.optimization import build_optimizer, linear_warmup_decay
 from orchestrator.errors import RunFailedError
 from orchestrator.pretraining.collectives import Worker, all_reduce_sum, refuse_if_unequal
+from orchestrator.pretraining.divergence import REMEDY, DivergedStepError, Divergences, StepWatch, max_loss
 from orchestrator.pretraining.job import Emit, PretrainJob, build_model
 from orchestrator.pretraining.loss import label_loss, pretraining_sums
 from orchestrator.pretraining.meter import Meter, add_sums, empty_totals, named_metrics
+from orchestrator.pretraining.micro_batches import MicroBatches
 from orchestrator.pretraining.step import StepContext, training_step
 from orchestrator.results import Event, MessageEvent, MetricEvent
 from orchestrator.training.checkpoints import Checkpoints
+from orchestrator.training.drift import accept_drift, check_drift
 from orchestrator.training.snapshots import Snapshots
 
 Batches = Callable[[int], Iterator[tuple[int, PackedBatch]]]
 """A function from the first step to the worker's numbered batches, up to the end of the run."""
 EVALUATION_BATCH_SIZE = 64
 EVALUATIONS_BY_DEFAULT = 10
-_CHANGED = {
-    "spec": ("the spec, or what this version reads in it,", "put the old one back"),
-    "tokenizer": ("the tokenizer", "put the old one back"),
-    "corpus": ("the text under corpus.files", "put the old files back"),
-}
-"""Names and remedies by part of a job's identity; the corpus comes last, as another tokenizer makes another corpus."""
 
 
 class TrainingLoop:
@@ -63,6 +59,8 @@ class TrainingLoop:
         )
         self.checkpoints = Checkpoints(job.run_folder, job.attempt, self.spec.execution.keep_checkpoints)
         self.snapshots = Snapshots(job.run_folder, job.attempt)
+        self.micro_batches = MicroBatches(worker, self.spec.micro_batch_size, self._warn)
+        self.divergences = Divergences(job, worker)
         self._emit_to = emit
         self._num_confirmed = num_confirmed
         self._num_emitted = 0
@@ -70,25 +68,45 @@ class TrainingLoop:
         self._checkpoint_at = time.monotonic()
 
     def train(self, batches: Batches) -> None:
-        """Train from the last checkpoint to the end.
+        """Train from the last checkpoint to the end; where the spec says so, go back to it when a step diverges.
 
-        Raises: RunFailedError when the loss is not finite; CheckpointError when a checkpoint belongs to another job.
+        Raises: RunFailedError when a step diverges, or memory runs out; CheckpointError when a checkpoint belongs to
+            another job.
         """
-        first_step = self.restore()
-        refuse_if_unequal(first_step, self.worker)
-        if self.worker.rank == 0 and self.spec.execution.snapshot_steps:
-            self.snapshots.claim(first_step)
-        if first_step == 0:
-            self._save_snapshot_if_due(0)
+        while True:
+            first_step = self.restore()
+            refuse_if_unequal(first_step, self.worker)
+            if self.worker.rank == 0 and self.spec.execution.snapshot_steps:
+                self.snapshots.claim(first_step)
+            if first_step == 0:
+                self._save_snapshot_if_due(0)
+            try:
+                self._train_from(first_step, batches)
+                return
+            except DivergedStepError as diverged:
+                self._warn(self.divergences.stop_or_pass_over(diverged))
+                self._unconfirmed.clear()  # those before the checkpoint are in it, the others will be told again
+
+    def _train_from(self, first_step: int, batches: Batches) -> None:
+        """Train from a step to the end. Raises: DivergedStepError before anything of such a step is kept."""
         loss = self.job.loss or label_loss
-        context = StepContext(self.model, self.optimizer, self.spec, self.worker, self.objectives, loss)
+        context = StepContext(
+            self.model, self.optimizer, self.spec, self.worker, self.objectives, loss, self.micro_batches
+        )
         meter = Meter(self.worker, self.objectives)
+        watch = StepWatch(self.worker, len(self.objectives), max_loss(self.spec, self.model.config.vocab_size))
         self.model.train()
         for step, batch in batches(first_step):
-            meter.add(*training_step(context, step, batch, self.learning_rate(step)))
             done = step + 1
+            if done not in self.divergences.passed_over:
+                totals, norm = training_step(context, step, batch, self.learning_rate(step))
+                meter.add(totals, norm)
+                watch.add(done, totals, norm)
             is_logged = self._is_due(done, self.spec.execution.log_every_steps) or self._is_checkpoint_step(done)
+            if is_logged or self.spec.on_divergence == "rollback":
+                watch.look()
             if is_logged:
+                self.micro_batches.agree()
                 self._log_training(done, meter)
             meter.pause()
             if self.job.validation is not None and self._is_due(done, self._evaluation_interval()):
@@ -107,28 +125,21 @@ class TrainingLoop:
 
     def restore(self) -> int:
         """Load the last whole checkpoint. Returns the step to go on from: 0 where there is no checkpoint."""
-        found = self.checkpoints.load(
-            self.model, self.optimizer, lambda text: self._emit(MessageEvent(text, "warning"))
-        )
+        found = self.checkpoints.load(self.model, self.optimizer, self._warn)
         if self.worker.rank == 0:
-            self.checkpoints.tidy()
+            self.checkpoints.tidy(self._warn)
         if found is None:
+            if self.divergences.passed_over:  # the step that diverged has changed model and optimizer
+                self.model.load_state_dict(build_model(self.job).state_dict())
+                self.optimizer.state.clear()
+                self.micro_batches.size = self.spec.micro_batch_size
             return 0
         event, extra = found
-        identity = self.job.identity()
-        for name, (what, remedy) in _CHANGED.items():
-            if extra["identity"].get(name) != identity[name]:
-                raise CheckpointError(
-                    f"cannot resume: {what} has changed since step {event.step}; {remedy}, or start a new run"
-                )
-        if extra["torch"] != str(torch.__version__):
-            self._emit(
-                MessageEvent(
-                    f"the checkpoint of step {event.step} comes from torch {extra['torch']}, this is "
-                    f"{torch.__version__}: weights may differ in the last bits from a run that was not interrupted",
-                    "warning",
-                )
-            )
+        changes = check_drift(extra, self.job.identity(), self.job.identity_details())
+        for drift in accept_drift(changes, event.step, allowed=self.job.allow_drift):
+            self._emit(drift)
+        self.divergences.passed_over.update(extra.get("passed_over", ()))
+        self.micro_batches.size = extra.get("micro_batch_size", self.spec.micro_batch_size)
         for values in extra["metrics"]:
             self._emit(MetricEvent(**values))
         self._emit(event)
@@ -144,10 +155,12 @@ class TrainingLoop:
         self._unconfirmed = [(number, event) for number, event in self._unconfirmed if number >= confirmed]
         extra: dict[str, Any] = {
             "identity": self.job.identity(),
+            "details": self.job.identity_details(),
             "metrics": [dataclasses.asdict(event) for _, event in self._unconfirmed],
-            "torch": str(torch.__version__),
+            "passed_over": sorted(self.divergences.passed_over),
+            "micro_batch_size": self.micro_batches.size,
         }
-        self._emit(self.checkpoints.save(step, self.model, self.optimizer, extra))
+        self._emit(self.checkpoints.save(step, self.model, self.optimizer, extra, self._warn))
 
     def write_model(self, folder: Path) -> None:
         """Write the model as it is, with its tokenizer, in Hugging Face's layout."""
@@ -167,14 +180,13 @@ class TrainingLoop:
         self.model.train()
         all_reduce_sum(totals, self.worker)
         metrics = named_metrics(totals, self.objectives)
-        _refuse_infinite(metrics["loss"], "held-out loss", step)
+        if not math.isfinite(metrics["loss"]):
+            raise RunFailedError(f"the held-out loss is {metrics['loss']} at step {step}; {REMEDY}")
         return metrics
 
     def _log_training(self, step: int, meter: Meter) -> None:
-        values = meter.read() | {"learning_rate": self.learning_rate(step - 1)}
-        for name in ("loss", "grad_norm"):
-            _refuse_infinite(values[name], f"training {name}", step)
-        self._measure(step, "train", values)
+        if meter.num_steps:  # all of them may have been passed over
+            self._measure(step, "train", meter.read() | {"learning_rate": self.learning_rate(step - 1)})
 
     def _measure(self, step: int, split: Any, values: dict[str, float]) -> None:
         self._emit(MetricEvent(step, split, values, round(self.job.stream.epoch_after(step), 6)))
@@ -197,6 +209,9 @@ class TrainingLoop:
         minutes = self.spec.execution.checkpoint_every_minutes
         return minutes is not None and time.monotonic() - self._checkpoint_at > 60 * minutes
 
+    def _warn(self, text: str) -> None:
+        self._emit(MessageEvent(text, "warning"))
+
     def _emit(self, event: Event) -> None:
         if self.worker.rank != 0:
             return
@@ -204,11 +219,3 @@ class TrainingLoop:
             self._unconfirmed.append((self._num_emitted, event))
         self._num_emitted += 1
         self._emit_to(event)
-
-
-def _refuse_infinite(value: float, name: str, step: int) -> None:
-    if not math.isfinite(value):
-        raise RunFailedError(
-            f"the {name} is {value} at step {step}; lower learning_rate, raise warmup_ratio or lower max_grad_norm, "
-            f"and start a new run"
-        )

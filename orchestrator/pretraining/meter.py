@@ -49,9 +49,12 @@ class Meter:
         self._norm = torch.zeros((), device=worker.device)
         self._seconds = 0.0
         self._started_at = time.perf_counter()
+        self.num_steps = 0
+        """Number of steps since the last reading."""
 
     def add(self, totals: Tensor, norm: Tensor) -> None:
         """Count one step."""
+        self.num_steps += 1
         self._totals += totals
         self._norm = norm
 
@@ -72,5 +75,6 @@ class Meter:
         values["grad_norm"] = float(self._norm)
         self._totals.zero_()
         self._seconds = 0.0
+        self.num_steps = 0
         self.resume()
         return values

@@ -2,9 +2,10 @@
 
 The loss is the sum over the global batch divided by its global counts, so it does not depend on how the batch is cut
 into workers and micro-batches. Dropout is seeded from (seed, step, rank, micro-batch): a step computes the same
-whenever and wherever it runs.
+whenever and wherever it runs. Where memory runs out, a step is computed again in smaller micro-batches.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +21,7 @@ from bert_core.optimization import set_learning_rate
 from orchestrator.pretraining.collectives import Worker, all_reduce_gradients, all_reduce_sum
 from orchestrator.pretraining.loss import GlobalCounts, StepLoss
 from orchestrator.pretraining.meter import add_sums, empty_totals
+from orchestrator.pretraining.micro_batches import MicroBatches
 from orchestrator.specs import PretrainSpec
 
 
@@ -34,19 +36,14 @@ class StepContext:
     objectives: tuple[str, ...]
     """Names of the objectives of the run."""
     loss: StepLoss
+    micro_batches: MicroBatches
 
 
 def training_step(context: StepContext, step: int, batch: PackedBatch, learning_rate: float) -> tuple[Tensor, Tensor]:
     """Train on a worker's part of a step. Returns this worker's totals, as `meter` has them, and the gradient norm."""
     worker, spec = context.worker, context.spec
     counts = count_globally(batch, context.objectives, worker)
-    totals = empty_totals(context.objectives, worker.device)
-    parts = batch.split(spec.micro_batch_size or batch.num_sequences)
-    for micro, part in enumerate(parts):
-        torch.manual_seed(derive_key(spec.seed, "dropout", step, worker.rank, micro) >> 1)
-        sums, loss = context.loss(context.model, part, spec, counts)
-        loss.backward()  # type: ignore[no-untyped-call]
-        add_sums(totals, sums, len(part.input_ids))
+    totals = _add_up_gradients(context, step, batch, counts)
     parameters = [parameter for parameter in context.model.parameters() if parameter.grad is not None]
     all_reduce_gradients(parameters, worker)
     norm = nn.utils.clip_grad_norm_(parameters, spec.max_grad_norm)
@@ -54,6 +51,37 @@ def training_step(context: StepContext, step: int, batch: PackedBatch, learning_
     context.optimizer.step()
     context.optimizer.zero_grad(set_to_none=True)
     return totals, norm
+
+
+def _add_up_gradients(context: StepContext, step: int, batch: PackedBatch, counts: GlobalCounts) -> Tensor:
+    """Forward and backward over a worker's part of a step, in micro-batches; returns its totals.
+
+    Raises: RunFailedError where memory runs out with a single example.
+    """
+    while True:
+        size = context.micro_batches.size_for(batch)
+        try:
+            return _forward_and_backward(context, step, batch.split(size), counts)
+        except torch.OutOfMemoryError as error:
+            reason = str(error)
+        # Outside of `except`, which holds on to the failed forward's tensors.
+        context.optimizer.zero_grad(set_to_none=True)
+        context.micro_batches.halve(size, step + 1, reason)
+        if context.worker.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+def _forward_and_backward(
+    context: StepContext, step: int, parts: Sequence[PackedBatch], counts: GlobalCounts
+) -> Tensor:
+    worker, spec = context.worker, context.spec
+    totals = empty_totals(context.objectives, worker.device)
+    for micro, part in enumerate(parts):
+        torch.manual_seed(derive_key(spec.seed, "dropout", step, worker.rank, micro) >> 1)
+        sums, loss = context.loss(context.model, part, spec, counts)
+        loss.backward()  # type: ignore[no-untyped-call]
+        add_sums(totals, sums, len(part.input_ids))
+    return totals
 
 
 def count_globally(batch: PackedBatch, objectives: tuple[str, ...], worker: Worker) -> GlobalCounts:

@@ -57,7 +57,10 @@ def build_masking(spec: PretrainSpec, tokenizer: Tokenizer) -> MaskingConfig:
 
 
 def build_validation(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokenizer) -> ExampleStream | None:
-    """One batch of validation examples, the same at every evaluation; None with fewer than two documents."""
+    """One batch of validation examples, the same at every evaluation and for any number of workers.
+
+    None with fewer than two documents, or none that is long enough.
+    """
     longest = max(phase.max_seq_length for phase in spec.phases)
     one_phase = (spec.phases[0].model_copy(update={"max_seq_length": longest, "share": 1.0}),)
     # All shards are one window: how training is shuffled must not decide whether there are documents to draw from.
@@ -66,7 +69,6 @@ def build_validation(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokeniz
         return None
     stream = build_stream(whole, shards, tokenizer)
     size = min(spec.execution.evaluation_examples, stream.examples_per_epoch())
-    size -= size % spec.execution.num_workers
     if size == 0:
         return None
     return build_stream(whole.model_copy(update={"steps": 1, "global_batch_size": size}), shards, tokenizer)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from orchestrator.errors import RegistryError, RegistryUnavailableError, RunStoppedError
 from orchestrator.registry.records import RunRecord
@@ -33,6 +34,7 @@ from orchestrator.run_states import RunState
 
 logger = logging.getLogger(__name__)
 
+DRIFT_TAG = "drift"
 HEARTBEAT_INTERVAL_S = 10.0
 PATIENCE_S = 3600.0
 """Longest wait of a run for a registry that does not answer."""
@@ -50,10 +52,11 @@ class RunOutcome:
     predictions_path: str | None = None
 
 
-def retry_while_unavailable(write: Callable[[], _T], given_up: threading.Event | None = None) -> _T:
-    """Write to the registry; while it does not answer, say so once and try again, for PATIENCE_S at most.
+def retry_while_unavailable(use: Callable[[], _T], given_up: threading.Event | None = None) -> _T:
+    """Write to the registry, or read it; while it does not answer, say so once and try again, for PATIENCE_S at most.
 
-    Once `given_up` is set, by another thread, nothing is tried again.
+    What it is given may be done twice: a broken connection leaves open whether the first try was committed. Once
+    `given_up` is set, by another thread, nothing is tried again.
 
     Training goes on meanwhile: measurements wait in the event queue, and checkpoints carry what is not recorded, so
     that nothing is lost even when the driver ends before the registry is back.
@@ -62,7 +65,7 @@ def retry_while_unavailable(write: Callable[[], _T], given_up: threading.Event |
     has_said = False
     while True:
         try:
-            return write()
+            return use()
         except RegistryUnavailableError as error:
             if time.monotonic() > give_up_at or (given_up is not None and given_up.is_set()):
                 raise
@@ -104,26 +107,42 @@ class Recorder:
         """
         task = spec.get("task") or {}
         experiment = str(spec.get("name") or spec["kind"])
-        run_id = self.registry.lifecycle.create(
-            kind=str(spec["kind"]),
-            name=name or experiment,
-            experiment=experiment,
-            fingerprint=fingerprint,
-            spec=spec,
-            task=task.get("id"),
-            metric=metric or task.get("metric"),
-            seed=spec.get("seed"),
-            tags=spec.get("tags") or (),
-            storage_path=storage_path,
-            run_id=run_id,
+        new_id = run_id or uuid4().hex[:12]  # known before the first try, so that a second one makes no second run
+        retry_while_unavailable(
+            lambda: self.registry.lifecycle.create(
+                kind=str(spec["kind"]),
+                name=name or experiment,
+                experiment=experiment,
+                fingerprint=fingerprint,
+                spec=spec,
+                task=task.get("id"),
+                metric=metric or task.get("metric"),
+                seed=spec.get("seed"),
+                tags=spec.get("tags") or (),
+                storage_path=storage_path,
+                run_id=new_id,
+            )
         )
-        return self.resume(run_id)
+        return self.resume(new_id)
 
     def resume(self, run_id: str) -> RunRecord:
-        """Record another attempt of a run that is there. Raises: NotFoundError; InputError where it has completed."""
-        number = self.registry.lifecycle.start_attempt(run_id, host=socket.gethostname(), pid=os.getpid())
-        self._attempts[run_id] = number
-        return self.registry.run(run_id)
+        """Record another attempt of a run that is there.
+
+        Of two processes that do so at once, one is refused.
+
+        Raises: NotFoundError; InputError where the run has completed, or another process has just resumed it.
+        """
+        number = self.read_run(run_id).attempt + 1
+        self._attempts[run_id] = retry_while_unavailable(
+            lambda: self.registry.lifecycle.start_attempt(
+                run_id, number=number, host=socket.gethostname(), pid=os.getpid()
+            )
+        )
+        return self.read_run(run_id)
+
+    def read_run(self, run_id: str) -> RunRecord:
+        """Read a run's record, however long the registry takes to answer."""
+        return retry_while_unavailable(lambda: self.registry.run(run_id))
 
     def record_events(self, run_id: str, events: Iterable[Event]) -> None:
         """Record what happened since the last call: measurements in one transaction, and checkpoints."""
@@ -176,6 +195,10 @@ class Recorder:
     def record_ranking(self, run_id: str, task: str, metric: str) -> None:
         """Record the task that a run's models are for, and the score that ranks them."""
         retry_while_unavailable(lambda: self.registry.trials.set_metric(run_id, task, metric))
+
+    def record_drift(self, run_id: str) -> None:
+        """Tag a run whose attempts did not all read the same data, models or versions."""
+        retry_while_unavailable(lambda: self.registry.tag(run_id, DRIFT_TAG))
 
     def complete(self, run_id: str, outcome: RunOutcome) -> None:
         """Record that a run has completed, after all of its result."""

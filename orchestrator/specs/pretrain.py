@@ -51,6 +51,9 @@ class ExecutionSpec(Section):
     )
     evaluation_examples: int = execution(512, "Held-out examples of an evaluation at most.", unit="examples", ge=1)
     max_failures: int = execution(3, "Worker failures survived before the run fails.", ge=0)
+    max_rollbacks: int = execution(
+        3, "Batches that `on_divergence: rollback` passes over before the run fails.", unit="batches", ge=0
+    )
 
 
 class PretrainSpec(Spec):
@@ -109,6 +112,19 @@ class PretrainSpec(Spec):
     adam_betas: tuple[float, float] = identity((0.9, 0.999), "AdamW's moment decays.")
     adam_epsilon: float = identity(1e-6, "AdamW's epsilon.", gt=0.0)
     max_grad_norm: float = identity(1.0, "Gradients are clipped to this norm.", gt=0.0)
+    max_loss: float | None = identity(
+        None,
+        "Loss of a step above which it has diverged, as it has with NaN; ten times that of guessing, ln(vocabulary), "
+        "when left out.",
+        gt=0.0,
+        before=None,
+    )
+    on_divergence: Literal["stop", "rollback"] = identity(
+        "stop",
+        "What follows a step that diverged: the run fails, or goes back to its last checkpoint and passes the step's "
+        "batch over.",
+        before="stop",
+    )
     precision: Precision = identity("fp32", "Arithmetic of forward and backward.")
     threads_per_worker: int = identity(1, "Threads of a CPU worker; changes rounding, hence part of identity.", ge=1)
 

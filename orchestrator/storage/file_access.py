@@ -8,11 +8,9 @@ import hashlib
 import json
 from typing import IO, Any
 
-import fsspec
-
 from bert_core.checkpoints.atomic_files import atomic_write
 from bert_core.checkpoints.manifest import digest_stream, json_text
-from orchestrator.storage.uris import is_local, local_path
+from orchestrator.storage.uris import filesystem_of, is_local, local_path
 
 
 def write_bytes(path: str, data: bytes | memoryview) -> str:
@@ -22,7 +20,8 @@ def write_bytes(path: str, data: bytes | memoryview) -> str:
         target.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(target, lambda temporary: temporary.write_bytes(data))
     else:
-        with fsspec.open(path, "wb") as file:
+        filesystem, plain = filesystem_of(path)
+        with filesystem.open(plain, "wb") as file:
             file.write(data)
     return hashlib.sha256(data).hexdigest()
 
@@ -36,7 +35,8 @@ def open_read(path: str) -> IO[bytes]:
     """Open a file for reading bytes."""
     if is_local(path):
         return local_path(path).open("rb")
-    file: IO[bytes] = fsspec.open(path, "rb").open()
+    filesystem, plain = filesystem_of(path)
+    file: IO[bytes] = filesystem.open(plain, "rb")
     return file
 
 

@@ -4,6 +4,7 @@ The pointer file is replaced after a checkpoint is complete, so that it never na
 by listing folders. One that does not match its digests is skipped with a warning, and the one before it is used.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -30,12 +31,15 @@ from orchestrator.training.attempts import refuse_if_superseded
 
 POINTER = "checkpoints.json"
 FOLDER = "checkpoints"
+Warn = Callable[[str], None]
+"""A function that is told, in one line, of a problem that stops nothing."""
+logger = logging.getLogger(__name__)
 
 
 def delete_checkpoints(run_folder: str) -> None:
-    """Delete all checkpoints of a run that has ended, the pointer file first."""
-    delete(join(run_folder, POINTER))
-    delete(join(run_folder, FOLDER))
+    """Delete all checkpoints of a run that has ended, the pointer file first; warns of what cannot be deleted."""
+    for name in (POINTER, FOLDER):
+        _delete_or_warn(join(run_folder, name), logger.warning)
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,12 @@ class Checkpoints:
         """Complete checkpoints of the run, newest first."""
         return [CheckpointEvent(**entry) for entry in self._pointer()["checkpoints"]]
 
-    def save(self, step: int, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any]) -> CheckpointEvent:
+    def save(
+        self, step: int, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any], warn: Warn = logger.warning
+    ) -> CheckpointEvent:
         """Write a checkpoint, then the pointer file, then delete the checkpoints that are too old.
+
+        `warn` is told of one that cannot be deleted: the new one is good, and `tidy` will try again.
 
         Raises: RunStoppedError where a newer attempt of the run has superseded this one.
         """
@@ -72,12 +80,10 @@ class Checkpoints:
         write_json(join(self.run_folder, POINTER), {"attempt": self.attempt, "checkpoints": kept})
         for entry in known:
             if entry not in kept:
-                delete(entry["path"])
+                _delete_or_warn(entry["path"], warn)
         return event
 
-    def load(
-        self, model: nn.Module, optimizer: Optimizer, warn: Callable[[str], None]
-    ) -> tuple[CheckpointEvent, dict[str, Any]] | None:
+    def load(self, model: nn.Module, optimizer: Optimizer, warn: Warn) -> tuple[CheckpointEvent, dict[str, Any]] | None:
         """Restore the newest complete checkpoint; None where the run has none yet.
 
         Raises: CheckpointError where there are some and none of them can be read.
@@ -96,12 +102,12 @@ class Checkpoints:
             )
         return None
 
-    def tidy(self) -> None:
-        """Delete folders that the pointer file does not name, which a killed process left behind."""
+    def tidy(self, warn: Warn = logger.warning) -> None:
+        """Delete folders that the pointer file does not name: a killed process, or a failed deletion, left them."""
         known = {entry["path"].rstrip("/").rpartition("/")[2] for entry in self._refuse_if_superseded()}
         for name in names_in(join(self.run_folder, FOLDER)):
             if name not in known:
-                delete(join(self.run_folder, FOLDER, name))
+                _delete_or_warn(join(self.run_folder, FOLDER, name), warn)
 
     @staticmethod
     def _load(event: CheckpointEvent, model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
@@ -127,3 +133,11 @@ class Checkpoints:
             return {"attempt": int(pointer["attempt"]), "checkpoints": list(pointer["checkpoints"])}
         except (ValueError, KeyError, TypeError):
             raise CheckpointError(f"{path} is cut short or altered; delete it to begin this run anew") from None
+
+
+def _delete_or_warn(path: str, warn: Warn) -> None:
+    """Delete a file or folder that nobody needs any more; where that fails, its bytes are all that is lost."""
+    try:
+        delete(path)
+    except OSError as error:
+        warn(f"{path} cannot be deleted ({error.strerror or error}); it is not used any more: delete it by hand")

@@ -1,5 +1,6 @@
 """Commands that carry a spec out: `demo`, `run`, `plan`, `submit`, `resume`."""
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,7 +15,8 @@ from orchestrator.cli.frame import (
     reading_options,
     spec_argument,
 )
-from orchestrator.cli.output import notify, show_rows, show_text
+from orchestrator.cli.output import notify, show_rows, show_text, write_message
+from orchestrator.progress import reader_may_leave
 
 if TYPE_CHECKING:
     from orchestrator.registry import RunRecord
@@ -101,20 +103,24 @@ def submit(spec_path: str, overrides: tuple[str, ...], name: str | None, no_wait
     show_text(job.id)
     if no_wait:
         return 0
-    return follow(job, lambda text: click.echo(text, nl=False, err=True))
+    return follow(job, write_message)
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator resume 7f3a")
+@click.command(cls=GlobalOptionsCommand, example="orchestrator resume 7f3a execution.num_workers=2")
 @click.argument("run_id", metavar="RUN")
-def resume(run_id: str) -> int:
+@overrides_argument
+@click.option("--allow-drift", is_flag=True, help="Go on although data, models or versions changed; tags the run.")
+def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool) -> int:
     """Go on with a run that was interrupted.
 
     Pretraining continues from its last checkpoint, a sweep with its unfinished trials; the id stays. RUN is an id or
-    the beginning of one.
+    the beginning of one. KEY=VALUE changes a field of `execution` for this attempt (a stage's is
+    stages.NAME.execution.…); what shapes the result cannot change.
     """
     from orchestrator.execution.runner import resume_run
 
-    return _carried_out(partial(resume_run, run_id, settings=current_settings()))
+    settings = current_settings()
+    return _carried_out(partial(resume_run, run_id, overrides, settings=settings, allow_drift=allow_drift))
 
 
 def _carried_out(carry_out: Callable[..., "RunRecord"]) -> int:
@@ -123,7 +129,8 @@ def _carried_out(carry_out: Callable[..., "RunRecord"]) -> int:
 
     def on_started(run_id: str) -> None:
         started.append(run_id)
-        show_text(run_id)
+        with reader_may_leave(sys.stdout):
+            show_text(run_id)
 
     try:
         carry_out(on_started=on_started)

@@ -103,6 +103,15 @@ def test_state_before_the_first_step_can_be_saved(tmp_path: Path) -> None:
     assert load_training_state(tmp_path / "state", *fresh(1)) == {"rates": [0.1, 1e-17], "name": "é"}
 
 
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux lists a process's mapped files")
+def test_loaded_state_holds_no_file_open(folder: Path) -> None:
+    """A mapped file that is deleted leaves its bytes on the disk, and on NFS a folder that cannot be deleted."""
+    model, optimizer = fresh()
+    load_training_state(folder, model, optimizer)
+    assert str(folder) not in Path("/proc/self/maps").read_text()
+    assert digest(model, optimizer)  # model and optimizer are still there
+
+
 def test_digest_names_the_state(folder: Path, tmp_path: Path) -> None:
     model, optimizer = fresh()
     load_training_state(folder, model, optimizer)

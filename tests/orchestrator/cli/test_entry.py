@@ -143,7 +143,10 @@ def test_control_characters_in_a_message_do_not_reach_the_terminal(command: Comm
 
 
 def test_global_options_stand_before_or_after_the_command(command: Command, tmp_path: Path) -> None:
-    for arguments in (["--home", str(tmp_path / "a"), "runs", "list"], ["runs", "list", "--home", str(tmp_path / "b")]):
+    for arguments in (
+        ["--home", str(tmp_path / "a"), "db", "upgrade"],
+        ["db", "upgrade", "--home", str(tmp_path / "b")],
+    ):
         assert command(*arguments).status == 0
     assert (tmp_path / "a" / "registry.sqlite").exists()
     assert (tmp_path / "b" / "registry.sqlite").exists()

@@ -4,6 +4,7 @@ Run alone: pytest tests/orchestrator/distillation/test_resuming.py
 """
 
 import random
+from pathlib import Path
 
 import pytest
 
@@ -119,9 +120,28 @@ def test_a_distillation_killed_after_its_training_does_not_train_again(
     assert (digest_of(result), scores_of(result), measured(bench)) == straight
 
 
+def test_a_distillation_whose_newest_checkpoint_is_damaged_goes_on_from_the_one_before(
+    bench: Bench, straight: tuple[str, dict[str, float], list[MetricEvent]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.events.clear()
+    run_until(bench, monkeypatch, 1, "save", 3)
+    newest, before = Checkpoints(str(bench.folder / "run")).newest_first()
+    weights = Path(newest.path) / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[len(data) // 2] ^= 1
+    weights.write_bytes(data)
+    result = bench.run(attempt=2, **FIELDS)
+    told = [event.text for event in bench.events if isinstance(event, MessageEvent)]
+    assert any(f"step {newest.step} is passed over" in text and "model.safetensors is altered" in text for text in told)
+    assert f"goes on after step {before.step}" in told
+    assert (digest_of(result), scores_of(result), measured(bench)) == straight
+
+
 def test_what_has_changed_since_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     run_until(bench, monkeypatch, 1, "save", 1)
-    with pytest.raises(CheckpointError, match="cannot resume: the spec has changed since step 7; put the old one back"):
+    with pytest.raises(
+        CheckpointError, match=r"cannot resume from step 7.*: spec\.objective\.labels_weight: .* → 0\.25"
+    ):
         bench.run(attempt=2, **{**FIELDS, "objective": {"labels_weight": 0.25}})
 
 

@@ -1,13 +1,16 @@
 """Streams of examples as a spec asks for them. Alone: pytest tests/orchestrator/pretraining/test_streams.py"""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from bert_core.examples.packing import PackedBatch
 from bert_core.examples.segments import TokenizedDocuments
 from orchestrator.errors import CorpusError
 from orchestrator.pretraining.streams import build_masking, build_stream, build_validation
 from orchestrator.specs import PretrainSpec
-from tests.orchestrator.pretraining.small_run import make_tokenizer
+from tests.orchestrator.pretraining.small_run import make_job, make_tokenizer
 
 
 class FewDocuments:
@@ -64,3 +67,21 @@ def test_the_table_of_words_is_made_where_a_unit_needs_it() -> None:
     pieces = [tokenizer.token(number) for number in np.flatnonzero(word_boundaries.joined)]
     assert len(pieces) > 5
     assert all(piece.startswith("##") for piece in pieces)
+
+
+@pytest.mark.parametrize("num_workers", [2, 3, 7, 40])
+def test_workers_share_all_validation_examples_whatever_their_number(tmp_path: Path, num_workers: int) -> None:
+    job = make_job(tmp_path, execution={"num_workers": num_workers}, global_batch_size=7 * 40 * 3)
+    one = make_job(tmp_path).validation
+    assert one is not None
+    assert job.validation is not None
+    assert job.validation.config.global_batch_size == one.config.global_batch_size == 40
+    (whole,) = [batch for _, batch in one.batches(range(1))]
+    shares = [
+        [batch for _, batch in job.validation.batches(range(1), rank, num_workers)] for rank in range(num_workers)
+    ]
+    sizes = [sum(batch.num_sequences for batch in share) for share in shares]
+    assert max(sizes) - min(sizes) <= 1
+    together = PackedBatch.concatenate([batch for share in shares for batch in share])
+    for name in PackedBatch.__dataclass_fields__:
+        assert np.array_equal(getattr(together, name), getattr(whole, name)), name

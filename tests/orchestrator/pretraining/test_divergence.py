@@ -1,0 +1,176 @@
+"""Steps that diverge: what a run says and keeps of them, stops at, passes over. In plain processes.
+
+Run alone: pytest tests/orchestrator/pretraining/test_divergence.py
+"""
+
+import json
+import math
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from bert_core.examples.packing import PackedBatch
+from bert_core.heads import BertForPreTraining
+from orchestrator.errors import RunFailedError
+from orchestrator.pretraining import divergence
+from orchestrator.pretraining.batch_digests import combine_digests, example_digests, global_batch_digest
+from orchestrator.pretraining.collectives import Worker
+from orchestrator.pretraining.divergence import DivergedStepError, StepWatch, max_loss
+from orchestrator.pretraining.job import PretrainJob
+from orchestrator.pretraining.loop import TrainingLoop
+from orchestrator.pretraining.loss import GlobalCounts, Sums, label_loss
+from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEvent
+from orchestrator.specs import PretrainSpec
+from orchestrator.storage import digest_file
+from orchestrator.training.checkpoints import Checkpoints
+from tests.orchestrator.pretraining.small_run import make_job, run
+
+training = pytest.mark.training
+
+
+@dataclass(frozen=True)
+class PoisonedLoss:
+    """The loss of the labels, but that of some batches is multiplied, as by a fault of data or arithmetic."""
+
+    digests: frozenset[str]
+    factor: float
+
+    def __call__(
+        self, model: BertForPreTraining, batch: PackedBatch, spec: PretrainSpec, counts: GlobalCounts
+    ) -> tuple[Sums, torch.Tensor]:
+        sums, loss = label_loss(model, batch, spec, counts)
+        if combine_digests(example_digests(batch)) not in self.digests:
+            return sums, loss
+        return {name: replace(each, loss=each.loss * self.factor) for name, each in sums.items()}, loss * self.factor
+
+
+def poisoned(folder: Path, *steps: int, factor: float = math.nan, **changes: object) -> PretrainJob:
+    """A small run whose loss is poisoned at some steps, counted from 1."""
+    job = make_job(folder, **changes)
+    return replace(job, loss=PoisonedLoss(frozenset(global_batch_digest(job.stream, s - 1) for s in steps), factor))
+
+
+def final_digest(folder: Path) -> list[str]:
+    newest = Checkpoints(str(folder / "run")).newest_first()[0]
+    assert newest.step == 24
+    return [digest_file(f"{newest.path}/{name}.safetensors") for name in ("model", "optimizer")]
+
+
+@pytest.fixture(scope="module")
+def without_step_13(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Digests of a run that never saw the batch of step 13."""
+    folder = tmp_path_factory.mktemp("without")
+    job = make_job(folder)
+
+    def batches(first_step: int) -> Iterator[tuple[int, PackedBatch]]:
+        for step in range(first_step, job.spec.steps):
+            if step != 12:
+                yield from job.stream.batches(range(step, step + 1))
+
+    TrainingLoop(job, Worker(), lambda event: None).train(batches)
+    return final_digest(folder)
+
+
+@training
+@pytest.mark.parametrize(("factor", "loss"), [(math.nan, "nan"), (1e6, r"\d+\.?\d*e\+06")])
+def test_a_diverged_step_stops_the_run_and_is_kept_with_its_batch(tmp_path: Path, factor: float, loss: str) -> None:
+    job = poisoned(tmp_path, 13, factor=factor)
+    batch = global_batch_digest(job.stream, 12)
+    with pytest.raises(RunFailedError, match=rf"step 13 diverged: its loss is {loss}.*batch {batch[:12]}.*; lower "):
+        run(job, lambda event: None)
+    (entry,) = json.loads((tmp_path / "run" / "divergences.json").read_text())
+    assert (entry["step"], entry["batch_sha256"], entry["action"]) == (13, batch, "stopped")
+    assert [event.step for event in Checkpoints(job.run_folder).newest_first()] == [10, 5]
+
+
+@training
+@pytest.mark.parametrize("checkpoints", [{"checkpoint_every_steps": 5}, {"checkpoint_every_steps": 4}, {}])
+def test_a_batch_that_is_passed_over_leaves_no_trace_wherever_the_checkpoint_was(
+    tmp_path: Path, without_step_13: list[str], checkpoints: dict[str, int]
+) -> None:
+    events: list[Event] = []
+    execution = {"log_every_steps": 2, "evaluate_every_steps": 8, **checkpoints}
+    run(poisoned(tmp_path, 13, on_divergence="rollback", execution=execution), events.append)
+    assert final_digest(tmp_path) == without_step_13
+    (warning,) = [e.text for e in events if isinstance(e, MessageEvent) and e.level == "warning"]
+    assert "step 13 diverged: its loss is nan" in warning
+    assert "goes back to its last checkpoint" in warning
+    (entry,) = json.loads((tmp_path / "run" / "divergences.json").read_text())
+    assert (entry["step"], entry["loss"], entry["action"]) == (13, "nan", "passed over")
+    logged = {e.step: e.values["loss"] for e in events if isinstance(e, MetricEvent)}
+    assert all(map(math.isfinite, logged.values()))
+
+
+@training
+@pytest.mark.parametrize("stop_at", [10, 15])
+def test_a_run_that_passed_a_batch_over_resumes_to_the_same_bits(
+    tmp_path: Path, without_step_13: list[str], stop_at: int
+) -> None:
+    """Whether it is stopped before it comes by the batch again, or after a checkpoint that remembers it."""
+    job = poisoned(tmp_path, 13, on_divergence="rollback")
+    seen: list[Event] = []
+
+    def stop(event: Event) -> None:
+        seen.append(event)
+        has_gone_back = any("goes back" in e.text for e in seen if isinstance(e, MessageEvent))
+        if has_gone_back and isinstance(event, CheckpointEvent) and event.step == stop_at:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        run(job, stop)
+    events: list[Event] = []
+    run(replace(job, attempt=2), events.append)
+    assert final_digest(tmp_path) == without_step_13
+    told = [event.text for event in events if isinstance(event, MessageEvent) and "diverged" in event.text]
+    assert len(told) == (1 if stop_at == 10 else 0)
+
+
+@training
+def test_a_run_that_diverges_again_and_again_fails(tmp_path: Path) -> None:
+    job = poisoned(tmp_path, 7, 8, 9, on_divergence="rollback", execution={"max_rollbacks": 2, "log_every_steps": 1})
+    with pytest.raises(RunFailedError, match=r"step 9 diverged.*2 batches were passed over.*execution\.max_rollbacks"):
+        run(job, lambda event: None)
+    entries = json.loads((tmp_path / "run" / "divergences.json").read_text())
+    assert [(entry["step"], entry["action"]) for entry in entries] == [
+        (7, "passed over"), (8, "passed over"), (9, "stopped"),
+    ]  # fmt: skip
+
+
+def test_the_first_of_several_bad_steps_is_named_with_the_loss_of_all_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reduce_with_an_equal_one(values: torch.Tensor, worker: Worker) -> None:
+        values *= worker.num_workers
+
+    monkeypatch.setattr(divergence, "all_reduce_sum", reduce_with_an_equal_one)
+    watch = StepWatch(Worker(1, 2), 2, max_loss=5.0)
+    watch.look()
+    for step, loss in ((1, 1.0), (2, 9.0), (3, math.nan)):
+        watch.add(step, torch.tensor([3 * loss, 0.0, 3.0, 4.0, 1.0, 4.0, 50.0]), torch.tensor(0.5))
+    with pytest.raises(
+        DivergedStepError, match=r"step 2 diverged: its loss is 10 and its gradient's norm 0\.5"
+    ) as told:
+        watch.look()
+    assert str(pickle.loads(pickle.dumps(told.value))) == str(told.value)
+    watch.look()
+    watch.add(4, torch.tensor([3.0, 0.0, 3.0, 4.0, 1.0, 4.0, 50.0]), torch.tensor(math.inf))
+    with pytest.raises(DivergedStepError, match=r"step 4 .* norm inf"):
+        watch.look()
+
+
+def test_the_largest_loss_is_that_of_the_spec_or_ten_times_guessing() -> None:
+    spec = PretrainSpec(corpus={"files": ["x"]}, tokenizer="x", steps=1)
+    assert max_loss(spec, 1000) == pytest.approx(10 * math.log(1000))
+    assert max_loss(spec.model_copy(update={"max_loss": 7.5}), 1000) == 7.5
+
+
+def test_the_digest_of_a_batch_is_that_of_its_workers_parts(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    whole = global_batch_digest(job.stream, 3)
+    for num_workers in (2, 3):
+        parts = [dict(job.stream.batches(range(3, 4), rank, num_workers))[3] for rank in range(num_workers)]
+        assert combine_digests(digest for part in parts for digest in example_digests(part)) == whole
+    assert global_batch_digest(job.stream, 4) != whole
+    assert global_batch_digest(make_job(tmp_path, seed=1).stream, 3) != whole
