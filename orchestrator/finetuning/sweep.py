@@ -19,6 +19,7 @@ from typing import Any
 
 from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.cluster.capacity import cluster_resources, has_gpus
 from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.building import check_fit
 from orchestrator.finetuning.evaluation import evaluate_model
@@ -74,6 +75,7 @@ def run_sweep(
         trial completes; KeyboardInterrupt after a SIGINT.
     """
     begun_at = time.monotonic()
+    spec = decide_gpus(spec)
     # Tune gives each trial a working folder of its own.
     run_folder, storage = absolute(run_folder), absolute(storage)
     check_space(spec, task.head, task.objective)
@@ -94,6 +96,14 @@ def run_sweep(
     return SweepResult(task.id, task.metric, trials, best, test_metrics, [dataset], time.monotonic() - begun_at)
 
 
+def decide_gpus(spec: SweepSpec) -> SweepSpec:
+    """Return the spec with a number of GPUs per trial, which `auto` leaves to the connected Ray."""
+    asked = spec.execution.gpus_per_trial
+    if asked == "auto":
+        asked = float(has_gpus({"GPU": 1.0}, cluster_resources()))
+    return spec.model_copy(update={"execution": spec.execution.model_copy(update={"gpus_per_trial": asked})})
+
+
 def _prepare(
     spec: SweepSpec,
     task: Task,
@@ -112,7 +122,7 @@ def _prepare(
         run_folder=run_folder,
         cache=cache,
         num_threads=spec.threads_per_trial,
-        use_gpu=spec.execution.gpus_per_trial > 0,
+        use_gpu=spec.execution.gpus_per_trial != 0,
         checkpoint_every_s=60 * spec.execution.checkpoint_every_minutes,
     )
     return job, dataset

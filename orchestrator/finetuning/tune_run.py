@@ -161,6 +161,7 @@ def _build_tuner(
 ) -> tune.Tuner:
     """Make Tune's object for a sweep: the queue's trials, their shares of the machine, the scheduler."""
     metric, execution = progress.metric, spec.execution
+    assert execution.gpus_per_trial != "auto", "the sweep has looked at the cluster"
 
     def trainable(config: dict[str, Any]) -> None:
         os.environ[_PATIENCE] = "60"
@@ -175,7 +176,7 @@ def _build_tuner(
         tune.with_resources(trainable, {"cpu": execution.cpus_per_trial, "gpu": execution.gpus_per_trial}),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
-            scheduler=build_scheduler(spec.scheduler, max_evaluations),
+            scheduler=build_scheduler(spec, max_evaluations),
             num_samples=progress.queue.num_trials,
             reuse_actors=True,
             trial_name_creator=_trial_name,
@@ -194,10 +195,16 @@ def _trial_name(trial: Trial) -> str:
     return f"{trial.config[PLAN].number:05d}-{trial.config[PLAN].key}"
 
 
-def build_scheduler(name: str, max_evaluations: int) -> tune_schedulers.TrialScheduler:
-    """Tune's object for a scheduler of the list; a trial's time is counted in evaluations."""
-    scheduler = SCHEDULERS[name]
-    options = scheduler.options(score=SCORE, evaluation=EVALUATION, max_evaluations=max_evaluations)
+def build_scheduler(spec: SweepSpec, max_evaluations: int) -> tune_schedulers.TrialScheduler:
+    """Tune's object for the spec's scheduler; a trial's time is counted in evaluations."""
+    scheduler = SCHEDULERS[spec.scheduler]
+    options = scheduler.options(
+        score=SCORE,
+        evaluation=EVALUATION,
+        max_evaluations=max_evaluations,
+        reduction_factor=spec.reduction_factor,
+        grace_evaluations=spec.grace_evaluations,
+    )
     return getattr(tune_schedulers, scheduler.tune_class)(**options)
 
 

@@ -15,7 +15,7 @@ from orchestrator.errors import SpecError
 from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
 from orchestrator.kinds.facts import size_text, task_facts
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.kinds.sweep import SweepKind, most_parameters, trial_facts
+from orchestrator.kinds.sweep import SweepKind, most_parameters, trial_facts, trial_resources
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import MetricEvent, SweepResult, TrialResult
 from orchestrator.run_states import RunState
@@ -72,7 +72,7 @@ class ProbeKind(Kind[ProbeSpec, ProbeResult]):
 
     def resources(self, spec: ProbeSpec) -> Resources:
         """Return what one trial takes; more run at a time where there is room."""
-        return Resources.of_one_process(spec.execution.cpus_per_trial, spec.execution.gpus_per_trial)
+        return trial_resources(spec.execution)
 
     def run(self, spec: ProbeSpec, inputs: Resolved, context: RunContext) -> ProbeResult:
         """Run the trials that no earlier attempt finished, and show the curve as a table."""

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 from bert_core.config import BertConfig
@@ -21,6 +22,7 @@ from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import SweepResult
 from orchestrator.specs import SweepSpec
 from orchestrator.specs.references import RANDOM, Product
+from orchestrator.specs.sweep import SweepExecutionSpec
 from orchestrator.training.batch_order import Schedule
 
 logger = logging.getLogger(__name__)
@@ -53,7 +55,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
 
     def resources(self, spec: SweepSpec) -> Resources:
         """Return what one trial takes; more run at a time where there is room."""
-        return Resources.of_one_process(spec.execution.cpus_per_trial, spec.execution.gpus_per_trial)
+        return trial_resources(spec.execution)
 
     def run(self, spec: SweepSpec, inputs: Resolved, context: RunContext) -> SweepResult:
         """Run the trials that no earlier attempt finished, and score the best one's model on the test split."""
@@ -108,6 +110,14 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
                 yield None if vocab_size is None else BertConfig.from_size(str(size), str(family), **changes)
 
 
+def trial_resources(execution: SweepExecutionSpec) -> Resources:
+    """Return what one trial takes, with a GPU where `auto` finds one."""
+    cpus, gpus = execution.cpus_per_trial, execution.gpus_per_trial
+    if gpus != "auto":
+        return Resources.of_one_process(cpus, gpus)
+    return replace(Resources.of_one_process(cpus), with_gpus=Resources.of_one_process(cpus, 1.0))
+
+
 def trial_facts(spec: SweepSpec, inputs: Resolved) -> Iterator[Fact]:
     """Yield what a trial takes: steps, parameters, memory; and how many run at a time, where the spec says it."""
     task = inputs.task(spec.task)
@@ -158,7 +168,8 @@ def begin_journal(spec: SweepSpec, inputs: Resolved, context: RunContext) -> Tri
                 f"and their scores would be ranked with others:{listed}\nPut the old back, or start a new run; "
                 "`resume --allow-drift` goes on, and runs the trials that have ended again"
             )
-        logger.warning(f"all trials run again, since what they read has changed:{listed}")
+        logger.warning("the trials that have ended are dropped, and run again on what there is now")
+        context.mark_drift(0, changes)
         context.recorder.drop_trials(context.run_id)
         journal = drop_trials(context.run_folder)
     journal.begin(identity)

@@ -58,8 +58,6 @@ def retry_while_unavailable(use: Callable[[], _T], given_up: threading.Event | N
     What it is given may be done twice: a broken connection leaves open whether the first try was committed. Once
     `given_up` is set, by another thread, nothing is tried again.
 
-    Once `given_up` is set, by another thread, nothing is tried again.
-
     Training goes on meanwhile: measurements wait in the event queue, and checkpoints carry what is not recorded, so
     that nothing is lost even when the driver ends before the registry is back.
     """

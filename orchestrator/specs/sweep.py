@@ -1,8 +1,8 @@
 """Fine-tuning: a task, a recipe, and the space of variations to try."""
 
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
-from pydantic import ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from orchestrator.search import SEARCHES
 from orchestrator.search.axes import AnyAxis, Axis, Choices, Scalar
@@ -24,7 +24,11 @@ class SweepExecutionSpec(Section):
     """Execution of a sweep: the trials' shares of the machine."""
 
     cpus_per_trial: float = execution(1.0, "Ray CPUs of a trial; fractions allowed.", unit="CPUs", gt=0.0)
-    gpus_per_trial: float = execution(0.0, "Ray GPUs of a trial; fractions share one.", unit="GPUs", ge=0.0)
+    gpus_per_trial: Annotated[float, Field(ge=0.0)] | Literal["auto"] = execution(
+        "auto",
+        "Ray GPUs of a trial; fractions share one. `auto` is 1 on a cluster that has GPUs, and 0 elsewhere.",
+        unit="GPUs",
+    )
     max_concurrent_trials: int | None = execution(None, "Trials at a time; as many as fit when left out.", ge=1)
     checkpoint_every_minutes: float = execution(
         1.0,
@@ -59,6 +63,12 @@ class SweepSpec(Spec):
         0, "Decides the points that a search draws at random; a grid draws none.", ge=0, lt=2**32
     )
     scheduler: SchedulerName = identity("none", "Whether weak trials are ended early.")
+    reduction_factor: int = identity(
+        3, "One in so many trials, the best, goes on at each decision of a scheduler that prunes.", ge=2, before=3
+    )
+    grace_evaluations: int = identity(
+        1, "Evaluations of a trial before its scheduler may end it.", unit="evaluations", ge=1, before=1
+    )
     threads_per_trial: int = identity(1, "Threads of a trial on CPUs; changes rounding, hence part of identity.", ge=1)
     execution: SweepExecutionSpec = execution(SweepExecutionSpec(), "Trials' shares of the machine.")
 
@@ -90,6 +100,10 @@ class SweepSpec(Spec):
                     ) from None
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds {list(self.seeds)} repeat a value; a trial is made once per seed")
+        if not SCHEDULERS[self.scheduler].prunes:
+            for name in ("reduction_factor", "grace_evaluations"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"{name}: scheduler {self.scheduler} ends no trial early; leave {name} out")
         if search.needs_max_points and self.trials is None:
             raise ValueError(f"search: {self.search} needs `trials`, the number of points to try")
         models = axes["init_from"].written if "init_from" in axes else (self.recipe.init_from,)

@@ -58,7 +58,8 @@ class Laboratory:
     def spec(self, **fields: object) -> SweepSpec:
         recipe = {**tiny_tasks.RECIPE.model_dump(), "tokenizer": self.tokenizer, "epochs": 2.0}
         recipe |= fields.pop("recipe", {})  # type: ignore[operator,arg-type]
-        execution = {"cpus_per_trial": 1.0, "max_concurrent_trials": 2, "checkpoint_every_minutes": 0.0}
+        execution = {"cpus_per_trial": 1.0, "gpus_per_trial": 0, "max_concurrent_trials": 2}
+        execution |= {"checkpoint_every_minutes": 0.0}
         return SweepSpec.model_validate({"task": self.task, "recipe": recipe, "execution": execution, **fields})
 
     def run(

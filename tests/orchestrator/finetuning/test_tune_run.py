@@ -31,7 +31,7 @@ def sweep(num_trials: int, **fields: object) -> SweepSpec:
         "task": {"id": "own", "head": "classification"},
         "recipe": {"tokenizer": "own"},
         "space": {"batch_size": list(range(num_trials, 0, -1))},
-        "execution": {"max_concurrent_trials": 1},
+        "execution": {"max_concurrent_trials": 1, "gpus_per_trial": 0},
     }
     return SweepSpec.model_validate(values | fields)
 
@@ -88,7 +88,9 @@ def test_trials_report_and_only_the_best_is_kept(ray_cluster: None, tmp_path: Pa
 
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_every_scheduler_is_one_of_tunes(name: str) -> None:
-    assert type(build_scheduler(name, max_evaluations=3)) is getattr(schedulers, SCHEDULERS[name].tune_class)
+    assert type(build_scheduler(sweep(1, scheduler=name), max_evaluations=3)) is getattr(
+        schedulers, SCHEDULERS[name].tune_class
+    )
 
 
 def test_asha_prunes_weak_trials_and_keeps_their_scores(ray_cluster: None, tmp_path: Path) -> None:
@@ -114,7 +116,7 @@ def test_trial_whose_process_dies_is_tried_again_and_then_fails(ray_cluster: Non
             os._exit(7)
         return pretend(plan, report)
 
-    run = Run(sweep(3, execution={"max_concurrent_trials": 1, "max_failures": 1}))
+    run = Run(sweep(3, execution={"max_concurrent_trials": 1, "gpus_per_trial": 0, "max_failures": 1}))
     results = run(die, tmp_path / "storage")
     assert [result.state for result in results] == ["COMPLETED", "FAILED", "COMPLETED"]
     assert "the trial's process died" in str(results[1].error)

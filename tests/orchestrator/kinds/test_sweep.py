@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from orchestrator.errors import InputError, SpecError
 from orchestrator.finetuning import sweep as sweep_module
@@ -146,9 +147,9 @@ def test_a_sweep_does_not_go_on_with_other_data(
     left.parent.mkdir(parents=True)
     left.touch()
     assert finished_of_next_attempt(settings, monkeypatch, book, allow_drift=True) == {}
-    assert [name for name, _ in book.recorded] == ["drop_trials"]
+    assert [name for name, _ in book.recorded] == ["record_drift", "drop_trials"]
     assert not left.exists()
-    assert any("all trials run again, since what they read has changed:" in text for text in caplog.messages)
+    assert any("2 examples" in text and "3 examples" in text for text in caplog.messages)
 
     Path("task.csv").write_text(before)
     with pytest.raises(InputError, match=r"3 examples, .* → 2 examples"):
@@ -162,3 +163,29 @@ def test_trials_of_an_earlier_version_do_not_stand(settings: Settings, monkeypat
         finished_of_next_attempt(settings, monkeypatch, Notebook())
     assert finished_of_next_attempt(settings, monkeypatch, Notebook(), allow_drift=True) == {}
     assert finished_of_next_attempt(settings, monkeypatch, Notebook()) == {}
+
+
+def test_a_scheduler_that_prunes_nothing_refuses_what_would_say_nothing() -> None:
+    for name in ("reduction_factor", "grace_evaluations"):
+        with pytest.raises(ValidationError, match=f"{name}: scheduler none ends no trial early; leave {name} out"):
+            SweepSpec.model_validate({**SWEEP, name: 4})
+        assert SweepSpec.model_validate({**SWEEP, "scheduler": "asha", name: 4}).fingerprint() != SPEC.fingerprint()
+    assert not {"reduction_factor", "grace_evaluations"} & SPEC.identity_values().keys(), "old fingerprints stand"
+
+
+def test_trials_take_a_gpu_where_there_is_one() -> None:
+    kind = SweepKind()
+    asked = kind.resources(SPEC)
+    assert asked.on({"CPU": 4.0}).total == {"CPU": 1.0}
+    assert asked.on({"CPU": 4.0, "GPU": 1.0}).total == {"CPU": 1.0, "GPU": 1.0}
+    on_cpus = SweepSpec.model_validate({**SWEEP, "execution": {"gpus_per_trial": 0}})
+    assert kind.resources(on_cpus).on({"CPU": 4.0, "GPU": 1.0}).total == {"CPU": 1.0}
+
+
+@pytest.mark.parametrize(("given", "found", "expected"), [("auto", 0.0, 0), ("auto", 8.0, 1), (0.25, 8.0, 0.25)])
+def test_gpus_of_a_trial_are_decided_by_the_cluster(
+    monkeypatch: pytest.MonkeyPatch, given: object, found: float, expected: float
+) -> None:
+    monkeypatch.setattr(sweep_module, "cluster_resources", lambda: {"CPU": 8.0, "GPU": found})
+    spec = SweepSpec.model_validate({**SWEEP, "execution": {"gpus_per_trial": given}})
+    assert sweep_module.decide_gpus(spec).execution.gpus_per_trial == expected
