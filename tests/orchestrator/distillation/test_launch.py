@@ -8,9 +8,11 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray
 
 from orchestrator.distillation import launch
 from orchestrator.errors import RunFailedError, RunStoppedError, SpecError
@@ -23,7 +25,10 @@ from orchestrator.settings import Settings
 from orchestrator.specs import DistillSpec
 from orchestrator.specs.loading import parse_spec
 from orchestrator.tasks import load_task
+from orchestrator.training.event_queue import EventQueue
+from orchestrator.training.storage_mark import marked_storage
 from tests.orchestrator.finetuning import tiny_tasks
+from tests.orchestrator.training.local_actor import LocalActor
 
 
 def pipeline(folder: Path) -> dict[str, Any]:
@@ -105,6 +110,28 @@ def test_an_unforeseen_error_is_told_in_a_line(
     monkeypatch.setattr(launch, "_work", fail)
     with pytest.raises(RunFailedError, match="the student's process failed: in here; "):
         follow(tmp_path)
+
+
+@pytest.mark.parametrize(("asked", "message"), [("before", "before it began"), ("meanwhile", "after step 7")])
+def test_work_that_is_asked_to_stop_ends_after_its_next_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, message: str
+) -> None:
+    queue = EventQueue()
+
+    def distill(job: object, report: object, on_saved: Callable[[int], None]) -> None:
+        on_saved(3)
+        queue.stop()
+        on_saved(7)
+
+    monkeypatch.setattr(ray, "get", lambda value: value)
+    monkeypatch.setattr(launch, "distill", distill)
+    if asked == "before":
+        queue.stop()
+    job: Any = SimpleNamespace(run_folder=str(tmp_path), attempt=1)
+    with marked_storage(str(tmp_path), 1) as mark:
+        outcome = launch._work(job, LocalActor(queue), mark)
+    assert isinstance(outcome, RunStoppedError)
+    assert str(outcome) == f"the run was stopped {message}"
 
 
 @pytest.mark.ray

@@ -110,6 +110,26 @@ def test_a_killed_distillation_goes_on_to_the_same_bits(
     assert any(isinstance(event, MessageEvent) and "goes on after step" in event.text for event in bench.events)
 
 
+def test_a_stopped_distillation_goes_on_to_the_same_bits(
+    bench: Bench, straight: tuple[str, dict[str, float], list[MetricEvent]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.events.clear()
+    saved: list[int] = []
+
+    def stop(step: int) -> None:
+        saved.append(step)
+        if len(saved) == 2:
+            raise RunStoppedError("stopped on request")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench, "on_saved", stop)
+        with pytest.raises(RunStoppedError, match="on request"):
+            bench.run(**FIELDS)
+    assert Checkpoints(str(bench.folder / "run")).newest_first()[0].step == saved[-1]
+    result = bench.run(attempt=2, **FIELDS)
+    assert (digest_of(result), scores_of(result), measured(bench)) == straight
+
+
 def test_a_distillation_killed_after_its_training_does_not_train_again(
     bench: Bench, straight: tuple[str, dict[str, float], list[MetricEvent]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

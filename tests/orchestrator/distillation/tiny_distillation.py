@@ -1,6 +1,6 @@
 """A teacher of a tiny task, and a bench that distils it in this process."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from orchestrator.distillation.job import DistillJob, distill
@@ -33,6 +33,7 @@ class Bench:
     def __init__(self, task: TaskSpec, teacher: str, folder: Path) -> None:
         self.task, self.teacher, self.folder = task, teacher, folder
         self.events: list[Event] = []
+        self.on_saved: Callable[[int], None] = lambda step: None
 
     def spec(self, **fields: object) -> DistillSpec:
         recipe = {**tiny_tasks.RECIPE.model_dump(), "epochs": 6.0, **fields.pop("recipe", {})}  # type: ignore[dict-item]
@@ -53,7 +54,7 @@ class Bench:
             unlabeled=spec.unlabeled,
             attempt=attempt,
         )
-        return distill(job, self.report)
+        return distill(job, self.report, self.on_saved)
 
     def report(self, events: Sequence[Event]) -> None:
         """Keep what a distillation reports."""
