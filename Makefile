@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test-fast test test-all check coverage docs bench clean
+.PHONY: demo test-fast test test-all chaos check coverage docs bench clean
 
 demo: $(INSTALLED)  ## the whole life cycle on generated text, minutes on two CPU cores
 	$(BIN)/orchestrator demo
@@ -17,6 +17,10 @@ test: $(INSTALLED)  ## the tests, near 15 minutes on two cores
 
 test-all: $(INSTALLED)  ## the long checks too
 	$(BIN)/pytest
+
+# MINUTES=30 SEED=1, and ONLY="worker killed" for one fault; a seed that is left out is drawn and told.
+chaos: $(INSTALLED)  ## faults inflicted on real runs on several Ray nodes, with exact accounts afterwards
+	$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only "$(ONLY)")
 
 check: $(INSTALLED)  ## lint, format, strict types, import walls
 	$(BIN)/ruff check .

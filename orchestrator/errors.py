@@ -9,11 +9,12 @@
     │   └── TaskDataError               2   labeled data that breaks its layout
     ├── NotFoundError                   3   no such run, model or task
     ├── RegistryError                   4   the SQL record cannot be opened, read or written
-    │   └── RegistryUnavailableError    4   it may answer again: server down, file locked, disk full
+    │   └── RegistryUnavailableError    4   it may answer again by itself: server down, file locked
     └── ClusterError                    5   Ray cannot be reached or cannot give what was asked
 
 `bert_core.errors.BertCoreError` stands beside it (that package knows nothing of this one) and counts as an InputError.
-`OWN_ERRORS` are both. Every message is whole in itself: it names the field, file and line or value, and what to do.
+`OWN_ERRORS` are both. `StopRequested` is no error but a `KeyboardInterrupt`, which no `except Exception` holds back.
+Every message is whole in itself: it names the field, file and line or value, and what to do.
 """
 
 from bert_core.errors import BertCoreError
@@ -64,13 +65,27 @@ class RegistryError(OrchestratorError):
 
 
 class RegistryUnavailableError(RegistryError):
-    """The SQL record does not answer now and may do so later: its server is down, its file locked, its disk full."""
+    """The SQL record does not answer now and may do so later by itself: its server is down, its file locked."""
 
 
 class ClusterError(OrchestratorError):
     """Ray cannot be reached, or cannot give what was asked."""
 
     exit_status = 5
+
+
+class StopRequested(KeyboardInterrupt):
+    """Somebody asked a run to stop, by `orchestrator stop`. `step` is the step that it saved, where it saved one."""
+
+    exit_status = 1
+
+    def __init__(self, run_id: str, step: int | None = None) -> None:
+        super().__init__(run_id, step)
+        self.run_id, self.step = run_id, step
+
+    def __str__(self) -> str:
+        """The command that stopped the run."""
+        return f"stopped by `orchestrator stop {self.run_id}`"
 
 
 OwnError = OrchestratorError | BertCoreError

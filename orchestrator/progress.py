@@ -4,6 +4,8 @@
     logger.warning(…)     the same, with "warning: " before it
     progress.status(…)    the status line; where stderr is no terminal, a line that stays every few seconds
 
+Whoever reads stderr may leave (`2>&1 | head`, a closed terminal): what is said later goes to the run's log alone.
+
 Each module has a logger of its own, `logging.getLogger(__name__)`. Handlers are attached to the project's loggers only
 and only for the length of a block: who uses the packages as a library decides what becomes of their records.
 """
@@ -13,7 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -51,16 +53,18 @@ class Progress(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record's line; the status line moves below it."""
         line = self.format(record)
-        if self._live is not None:
-            self._live.console.out(line, highlight=False)
-        elif self._stream is not None:
-            self._stream.write(line + "\n")
-            self._stream.flush()
+        with self._reader_may_leave():
+            if self._live is not None:
+                self._live.console.out(line, highlight=False)
+            elif self._stream is not None:
+                self._stream.write(line + "\n")
+                self._stream.flush()
 
     def status(self, line: str) -> None:
         """Replace the status line."""
         if self._can_overwrite:
-            self._overwrite(line)
+            with self._reader_may_leave():
+                self._overwrite(line)
         elif time.monotonic() - self._plain_at > PLAIN_INTERVAL_S:
             self._plain_at = time.monotonic()
             logger.info(line)
@@ -86,13 +90,24 @@ class Progress(logging.Handler):
     def clear(self) -> None:
         """Remove the status line."""
         if self._live is not None:
-            self._live.stop()
+            with self._reader_may_leave():
+                self._live.stop()
             self._live = None
 
     def close(self) -> None:
         """Remove the status line for good."""
         self.clear()
         super().close()
+
+    @contextmanager
+    def _reader_may_leave(self) -> Iterator[None]:
+        """Go on where the stream cannot be written any more: from then on status lines are log lines."""
+        try:
+            yield
+        except OSError:
+            assert self._stream is not None
+            send_nowhere(self._stream)
+            self._live, self._stream, self._can_overwrite = None, None, False
 
 
 @contextmanager
@@ -124,6 +139,22 @@ def attached(handler: logging.Handler) -> Iterator[None]:
             own.removeHandler(handler)
         for own in without_level:
             own.setLevel(logging.NOTSET)
+
+
+@contextmanager
+def reader_may_leave(stream: TextIO | None) -> Iterator[None]:
+    """Go on after the block where the one who reads a stream of this process has left."""
+    try:
+        yield
+    except BrokenPipeError:
+        assert stream is not None
+        send_nowhere(stream)
+
+
+def send_nowhere(stream: TextIO) -> None:
+    """Let what is written to a stream of this process go nowhere: its reader has left, and Python complains at exit."""
+    with suppress(OSError):  # a stream that is no file has no descriptor
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def duration(seconds: float) -> str:

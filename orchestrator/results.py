@@ -43,7 +43,17 @@ class MessageEvent:
     level: Literal["info", "warning", "error"] = "info"
 
 
-Event = MetricEvent | CheckpointEvent | MessageEvent
+@dataclass(frozen=True)
+class DriftEvent:
+    """An attempt that was allowed to go on although what the run reads has changed since its last checkpoint."""
+
+    step: int
+    """Step of the checkpoint."""
+    differences: tuple[str, ...]
+    """A line for each field, file or version that has changed, as `spec.learning_rate: 0.01 → 0.003`."""
+
+
+Event = MetricEvent | CheckpointEvent | MessageEvent | DriftEvent
 
 
 @dataclass(frozen=True)

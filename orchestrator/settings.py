@@ -1,11 +1,12 @@
 """Settings: home, storage, registry, Ray's address, cache; from options, the environment, or defaults."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from orchestrator.errors import InputError
 
@@ -14,6 +15,14 @@ STORAGE_VARIABLE = "ORCHESTRATOR_STORAGE"
 REGISTRY_VARIABLE = "ORCHESTRATOR_REGISTRY"
 ADDRESS_VARIABLE = "RAY_ADDRESS"
 CACHE_VARIABLE = "ORCHESTRATOR_CACHE"
+SCHEMES = ("file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hdfs", "local", "memory")
+"""Schemes of the URIs that are read and written. A list, as a spec that comes from someone else must not reach what the
+machine alone can reach: a cloud's metadata address by http, a host by ssh, an archive through another file system.
+`local` and `memory` stand for a remote store in tests."""
+
+_PASSWORD = re.compile(r"(?<=://)(?P<user>[^:/@]*):[^@/?#]+@")
+_PASSWORD_OF_DATABASE = re.compile(r"(?<=://)(?P<user>[^:/@]*):[^@]+@")
+"""Password in a URL as the database's driver reads it: it may hold `/`, `?` and `#`."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +33,7 @@ class Settings:
     """Folder of this machine alone; holds the default registry and the default storage."""
     storage: str
     """A folder or URI that every node reaches."""
-    registry: str
+    registry: str = field(repr=False)
     """A path, a database URL, or `file:PATH` of a file with mode 0600 that holds one."""
     address: str | None = None
     """Address of the Ray to run on; None: a local one is started."""
@@ -42,7 +51,7 @@ class Settings:
     ) -> Self:
         """Each setting from its option, else its environment variable, else its default.
 
-        Raises: InputError for a storage whose URI has a password.
+        Raises: InputError for a storage whose URI has a password, or a scheme that is not in `SCHEMES`.
         """
         environ = os.environ if environ is None else environ
         given = {
@@ -55,6 +64,7 @@ class Settings:
         place = str(given["storage"] or home_path / "storage")
         if "://" not in place:
             place = str(Path(place).expanduser().absolute())
+        check_scheme(place)
         _refuse_password(place)
         return cls(
             home=home_path,
@@ -74,8 +84,36 @@ def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
 
 def has_password(url: str) -> bool:
     """Whether a URL has a password, as `user:password@` or as a parameter."""
-    parts = urlsplit(url)
-    return bool(parts.password) or any("pass" in key.lower() for key in parse_qs(parts.query))
+    return without_password(url) != url
+
+
+def without_password(url: str) -> str:
+    """The URL with `***` in place of each password; a path or `file:PATH` stays as it is.
+
+    >>> without_password("postgresql://lab:s3cret@db/lab?sslpassword=canary")
+    'postgresql://lab:***@db/lab?sslpassword=***'
+    """
+    password = _PASSWORD_OF_DATABASE if url.startswith("postgres") else _PASSWORD
+    address, mark, query = password.sub(r"\g<user>:***@", url).partition("?")
+    return address + mark + "&".join(map(_without_secret, query.split("&")))
+
+
+def _without_secret(parameter: str) -> str:
+    """A query's `name=value`, with `***` for the value where the name says that it is a password."""
+    name, equals, _ = parameter.partition("=")
+    return f"{name}=***" if equals and "pass" in unquote(name).lower() else parameter
+
+
+def check_scheme(place: str) -> None:
+    """Check that a URI has one of the `SCHEMES`; a path of this machine passes. Raises: InputError."""
+    scheme, mark, rest = place.partition("://")
+    if not mark or scheme == "file":
+        return
+    if scheme not in SCHEMES or "::" in rest:
+        shown = f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
+        problem = "chains file systems by '::'" if "::" in place else f"has the scheme {scheme}, which is not read here"
+        allowed = ", ".join(f"{name}://" for name in SCHEMES if name not in ("file", "local", "memory"))
+        raise InputError(f"{shown} {problem}; fetch it to a folder, or name a path or a URI with {allowed}")
 
 
 def _refuse_password(storage: str) -> None:

@@ -23,6 +23,8 @@ _MODEL = "model.safetensors"
 _OPTIMIZER = "optimizer.safetensors"
 _STATE = "state.json"
 _REMEDY = "use an older one"
+_FORMAT = 1
+"""Number of the layout of the files; a state without one has the first."""
 
 
 def save_training_state(folder: Path, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any]) -> str:
@@ -41,7 +43,9 @@ def write_training_state(folder: Path, model: nn.Module, optimizer: Optimizer, e
     """
     save_file(_stored(model.state_dict()), folder / _MODEL)
     save_file(_stored(_optimizer_tensors(model, optimizer)), folder / _OPTIMIZER)
-    write_json(folder / _STATE, {"param_groups": _named_groups(model, optimizer), "extra": dict(extra)})
+    write_json(
+        folder / _STATE, {"format": _FORMAT, "param_groups": _named_groups(model, optimizer), "extra": dict(extra)}
+    )
     return write_manifest(folder, (_MODEL, _OPTIMIZER, _STATE))
 
 
@@ -57,6 +61,11 @@ def load_training_state(folder: Path, model: nn.Module, optimizer: Optimizer) ->
         state = json.loads((folder / _STATE).read_bytes())
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(f"{folder} cannot be read ({error}); {_REMEDY}") from None
+    if state.get("format", _FORMAT) > _FORMAT:
+        raise CheckpointError(
+            f"{folder} was written by a newer version of this package (format {state['format']}, this one reads "
+            f"{_FORMAT}); go on with that version"
+        )
     groups = _named_groups(model, optimizer)
     if [group["names"] for group in state["param_groups"]] != [group["names"] for group in groups]:
         raise CheckpointError(f"{folder / _STATE} belongs to another model or optimizer; use the run's own settings")

@@ -21,9 +21,10 @@ from bert_core.errors import BertCoreError
 from orchestrator import __version__
 from orchestrator.cli.commands import ALL
 from orchestrator.cli.frame import GlobalOptionsGroup
-from orchestrator.cli.output import printable
+from orchestrator.cli.last_words import say_last_words
+from orchestrator.cli.output import printable, write_message
 from orchestrator.errors import InputError, OrchestratorError
-from orchestrator.progress import show_progress
+from orchestrator.progress import send_nowhere, show_progress
 
 
 @click.group(
@@ -67,10 +68,10 @@ def main() -> NoReturn:
         if sys.stdout is not None:  # None: the shell closed it (`>&-`)
             sys.stdout.flush()
     except BrokenPipeError:
-        _forget_stdout()
+        send_nowhere(sys.stdout)
     except OSError as error:
         status = _fail(f"the output cannot be written: {error.strerror}", 1, debug=False)
-        _forget_stdout()
+        send_nowhere(sys.stdout)
     sys.exit(status)
 
 
@@ -84,7 +85,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
+        write_message(error.format_message() + "\n")
         return 2
     except click.ClickException as error:
         usage = error.ctx if isinstance(error, click.UsageError) else None
@@ -95,10 +96,14 @@ def run_command_line(arguments: Sequence[str]) -> int:
     except BertCoreError as error:
         return _fail(str(error), InputError.exit_status, debug)
     except BrokenPipeError:
-        _forget_stdout()
+        send_nowhere(sys.stdout)
         return 0
     except (click.Abort, KeyboardInterrupt) as error:
-        return _fail(str(error) or "interrupted", 128 + getattr(error, "number", signal.SIGINT), debug)
+        if debug:
+            traceback.print_exc()
+        message = str(error) or "interrupted"
+        write_message(printable(message[0].upper() + message[1:]) + "\n")  # what was asked for is no error
+        return getattr(error, "exit_status", 128 + getattr(error, "number", signal.SIGINT))
     except OSError as error:
         if error.errno == errno.ENOSPC:
             place = error.filename or "the output"
@@ -123,7 +128,7 @@ def _fail_unexpectedly(error: Exception, debug: bool) -> int:
 def _fail(message: str, status: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    click.echo(click.style("Error: ", fg="red", bold=True) + printable(message), err=True)
+    write_message(click.style("Error: ", fg="red", bold=True) + printable(message) + "\n")
     return status
 
 
@@ -136,13 +141,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
     def leave(second: int, frame: FrameType | None) -> None:
         if time.monotonic() - first_at > SAME_SIGNAL_S:
+            say_last_words()
             os._exit(128 + second)
 
     for again in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(again, leave)
     raise Interrupted(number)
-
-
-def _forget_stdout() -> None:
-    """Send what is left of stdout nowhere: its reader has ended (`| head`), and Python would complain at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

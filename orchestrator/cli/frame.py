@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
-from orchestrator.settings import Settings
+from orchestrator.cli.output import notify
+from orchestrator.settings import Settings, has_password, without_password
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -19,9 +20,17 @@ _GLOBAL_OPTIONS = {
 }
 
 
+_SHOWN_PASSWORD = (
+    "the password in --registry stands in this machine's list of processes and in your shell's history; put the URL "
+    "into a file with mode 0600 and give --registry file:PATH"
+)
+
+
 def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     if value:
         context.meta.setdefault(_META, {})[parameter.name] = value
+        if parameter.name == "registry" and has_password(value):
+            notify(_SHOWN_PASSWORD)
 
 
 def _global_options(*, hidden: bool) -> list[click.Parameter]:
@@ -49,9 +58,14 @@ def current_settings() -> Settings:
 
 
 def given_options() -> str:
-    """Global options of the command that is running, as a person would type them again: ` --home DIR`, or nothing."""
+    """Global options of the command that is running, as a person would type them again: ` --home DIR`, or nothing.
+
+    A password is never repeated: `***` stands in its place.
+    """
     given = click.get_current_context().meta.get(_META, {})
-    return "".join(f" --{name} {shlex.quote(given[name])}" for name in _GLOBAL_OPTIONS if given.get(name))
+    return "".join(
+        f" --{name} {shlex.quote(without_password(given[name]))}" for name in _GLOBAL_OPTIONS if given.get(name)
+    )
 
 
 class GlobalOptionsCommand(click.Command):

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from orchestrator.progress import reader_may_leave, show_progress
+
 if TYPE_CHECKING:
     from rich.text import Text
 
@@ -90,8 +92,14 @@ def chosen_form(form: str | None, output: str | None) -> str:
 
 
 def notify(message: str) -> None:
-    """Write a message for a person to stderr."""
-    click.echo(printable(message), err=True)
+    """Write a message for a person to stderr, if somebody still reads it."""
+    write_message(printable(message) + "\n")
+
+
+def write_message(text: str) -> None:
+    """Write text to stderr as it is, if somebody still reads it."""
+    with reader_may_leave(sys.stderr):
+        click.echo(text, nl=False, err=True)
 
 
 def printable(text: str, *, keep_lines: bool = True) -> str:
@@ -251,7 +259,5 @@ def counted(number: int, noun: str) -> str:
 @contextmanager
 def status_line() -> Iterator[Callable[[str], None]]:
     """Function that replaces the status line of long work, on stderr."""
-    from orchestrator.progress import show_progress
-
     with show_progress() as progress:
         yield progress.status

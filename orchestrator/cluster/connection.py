@@ -4,11 +4,13 @@ Environment variables that Ray and its workers read are set here, before Ray is 
 A local Ray takes only connections with a token that this user alone can read.
 """
 
+import logging
 import os
 import secrets
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +21,9 @@ from orchestrator.cluster.capacity import logical_cpus
 from orchestrator.errors import ClusterError
 from orchestrator.settings import Settings
 
+logger = logging.getLogger(__name__)
+LOCAL_TRIES = 3
+"""Number of times that a local Ray is started before that counts as trouble."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -69,7 +74,7 @@ def connect(settings: Settings, *, num_cpus: float = 0.0) -> Iterator[None]:
         options["address"] = settings.address
     try:
         with _own_signal_handlers():
-            ray.init(**options)
+            _init(options, tries=LOCAL_TRIES if local else 1)
     except Exception as error:  # a node that starts too slowly raises no narrower class
         where = "a local Ray could not be started" if local else f"Ray at {settings.address} cannot be used"
         raise ClusterError(f"{where}: {_first_line(error)}; {_remedy(local, error)}") from error
@@ -77,6 +82,31 @@ def connect(settings: Settings, *, num_cpus: float = 0.0) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _init(options: dict[str, Any], tries: int) -> None:
+    """Start or join a Ray. A local one that did not start in Ray's 30 s, as on a busy machine, is tried again."""
+    import ray
+
+    for tries_left in reversed(range(tries)):
+        try:
+            ray.init(**options)
+            return
+        except Exception as error:  # a node that starts too slowly raises no narrower class
+            if not tries_left or "timed out during startup" not in str(error):
+                raise
+            logger.info("the local Ray did not start in time; trying again")
+            _end_half_started(error)
+
+
+def _end_half_started(error: Exception) -> None:
+    """End the processes of a local Ray that did not start in time: nothing else holds its node any more."""
+    from ray._private.node import Node
+
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        node = frame.f_locals.get("self")
+        if isinstance(node, Node):
+            node.kill_all_processes(check_alive=False, allow_graceful=False)
 
 
 def _use_private_token(home: Path) -> None:

@@ -178,15 +178,15 @@ def _storage(settings: Settings) -> Finding:
 def _registry(settings: Settings) -> Finding:
     from orchestrator.registry import Registry
 
-    with Registry(settings.registry) as registry:
+    with Registry(settings.registry, read_only=True) as registry:
         try:
             revision = registry.current_revision()
         except OrchestratorError as error:
             return Finding("registry", "problem", str(error), "as the message says, or give --registry")
         if revision is None:
-            return Finding("registry", "ok", f"{registry}: empty; the first run makes its tables")
+            return Finding("registry", "ok", f"{registry.place}: empty; the first run makes its tables")
         registry.runs(limit=1)
-        return Finding("registry", "ok", f"{registry}: revision {revision}")
+        return Finding("registry", "ok", f"{registry.place}: revision {revision}")
 
 
 def _cluster(settings: Settings) -> Finding:

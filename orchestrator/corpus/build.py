@@ -75,8 +75,9 @@ def build_token_store(
         raise CorpusError(
             f"validation_fraction {validation_fraction} leaves no document for training; lower it or add text"
         )
-    manifest.save(folder)
-    return _result(TokenStore(folder, manifest), source, reused=False)
+    store = TokenStore(folder, manifest).write_lengths()
+    store.manifest.save(folder)
+    return _result(store, source, reused=False)
 
 
 def _result(store: TokenStore, source: TextSource, reused: bool) -> DatasetResult:

@@ -28,6 +28,10 @@ from orchestrator.specs import TextSource
 
 MAX_RECORD_BYTES = 16 << 20
 """Largest size of a line; a longer line is a bad record. A longer document of plain text is split into several."""
+MAX_EXPANSION = 64
+"""Times its stored size that a compressed Parquet file may have unpacked. Parquet is compressed in itself."""
+MIN_UNPACKED_BYTES = 64 << 20
+"""Unpacked size that any compressed Parquet file may have."""
 ID_FIELD = "id"
 """Key or column that holds a document's name, if the file has it."""
 _ROWS_AT_ONCE = 64
@@ -136,10 +140,26 @@ class DocumentReader:
         """Open a Parquet file, or a decompressed temporary copy of it: Parquet is read from its end."""
         if not self.file.compression:
             return open_raw(self.file)
+        limit = max(MIN_UNPACKED_BYTES, MAX_EXPANSION * self.file.num_bytes)
         unpacked: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the caller
-        for chunk in read_chunks(self.file):
-            unpacked.write(chunk)
-        unpacked.seek(0)
+        try:
+            for chunk in read_chunks(self.file):
+                if unpacked.tell() + len(chunk) > limit:
+                    raise CorpusError(
+                        f"{self.file.path} has {self.file.num_bytes} bytes and unpacks to more than {limit}, which no "
+                        "Parquet file of text does; unpack it yourself if it is what it should be"
+                    )
+                unpacked.write(chunk)
+            unpacked.seek(0)
+        except OSError as error:
+            unpacked.close()
+            raise CorpusError(
+                f"{self.file.path} cannot be unpacked into {tempfile.gettempdir()}: {error.strerror}; make room there "
+                "or name another folder in TMPDIR"
+            ) from None
+        except BaseException:
+            unpacked.close()
+            raise
         return unpacked
 
     def _check_column(self, schema: pa.Schema) -> None:

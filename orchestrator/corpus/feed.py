@@ -69,7 +69,8 @@ def _build_blocks(build: Any, steps: range, block_steps: int, num_cpus: float) -
     try:
         with data_context(num_cpus) as context:
             context.execution_options.preserve_order = True
-            blocks = ray.data.range(num_blocks, override_num_blocks=num_blocks)
+            # No task that reads: it would want a whole CPU, whatever share of one this pipeline has.
+            blocks = ray.data.from_arrow([pa.table({"id": [number]}) for number in range(num_blocks)])
             blocks = blocks.map_batches(
                 partial(build, steps=steps), batch_size=None, num_cpus=min(num_cpus, 1.0), max_retries=MAX_RETRIES
             )

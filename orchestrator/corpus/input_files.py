@@ -1,10 +1,11 @@
 """Files that a source names: found, told apart, opened.
 
-A name is a local path, or a URI that fsspec or pyarrow knows. Patterns keep their order, files of one pattern are
-sorted by path, and a file that is found twice (links, loops, overlapping patterns) is used once.
+A name is a local path, or a URI of an allowed scheme that fsspec or pyarrow knows. Patterns keep their order, files of
+one pattern are sorted by path, and a file that is found twice (links, loops, overlapping patterns) is used once.
 """
 
 import glob
+import logging
 import os
 import stat
 from collections.abc import Iterator
@@ -12,17 +13,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal
 
-import fsspec
 import pyarrow as pa
 import pyarrow.fs
 from fsspec.implementations.arrow import ArrowFSWrapper
 
+from bert_core.checkpoints.manifest import digest_stream
 from orchestrator.corpus.sampling import mean_copies
-from orchestrator.errors import CorpusError
+from orchestrator.errors import CorpusError, InputError
 from orchestrator.specs import TextSource
 from orchestrator.storage.compression import COMPRESSIONS
-from orchestrator.storage.uris import is_local, local_path
+from orchestrator.storage.uris import filesystem_of, is_local, local_path
+from orchestrator.storage.versions import version_of
 
+logger = logging.getLogger(__name__)
 Format = Literal["text", "jsonl", "parquet"]
 
 FORMATS: dict[str, Format] = {
@@ -135,27 +138,35 @@ def _find_remote(pattern: str, source: TextSource) -> Iterator[tuple[str, InputF
             for info in sorted(infos, key=lambda info: str(info["name"])):
                 path = info["name"] if "://" in info["name"] else f"{scheme}://{info['name']}"
                 if info["name"] == name or _wanted(path, source):
-                    version = info.get("ETag") or info.get("mtime") or info.get("LastModified") or info.get("created")
-                    yield path, _input_file(path, source, int(info["size"] or 0), str(version))
+                    version = version_of(info) or _digest(filesystem, info["name"], path)
+                    yield path, _input_file(path, source, int(info["size"] or 0), version)
     except FileNotFoundError:
         return
     except OSError as error:
         raise CorpusError(f"corpus.files: {pattern} cannot be listed: {error}; check address and access") from None
 
 
+def _digest(filesystem: Any, name: str, path: str) -> str:
+    """SHA-256 of a remote file, in place of a version; says that the file had to be read for it."""
+    logger.warning(f"{path}: its store lists no version of it, so all of it is read to notice whether it has changed")
+    with filesystem.open(name, "rb") as file:
+        return digest_stream(file)
+
+
 def _filesystem(uri: str) -> tuple[Any, str]:
     """File system of a URI, and the path in it: fsspec's, or pyarrow's where fsspec lacks a package."""
     try:
-        filesystem, plain = fsspec.core.url_to_fs(uri)
+        return filesystem_of(uri)
+    except InputError as refused:
+        raise CorpusError(f"corpus.files: {refused}") from None
     except (ImportError, ValueError) as missing:
         try:
             arrow, plain = pyarrow.fs.FileSystem.from_uri(uri)
         except (pa.ArrowException, OSError):
             raise CorpusError(
-                f"corpus.files: {uri}: {missing}; give a local path, or a URI such as s3://, gs://, https://"
+                f"corpus.files: {uri}: {missing}; install it, or give a local path or another URI"
             ) from None
         return ArrowFSWrapper(arrow), plain
-    return filesystem, str(plain)
 
 
 def _wanted(path: str, source: TextSource) -> bool:

@@ -12,6 +12,7 @@ depend on the number of workers, on blocks or on restarts.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from bert_core.masking import MaskingConfig
 from bert_core.objectives.packed_batches import SegmentConfig, build_packed_batch, build_segments, count_examples
 from bert_core.ragged_rows import Int64Array
 from bert_core.text.segment_layout import SegmentLayout
+from orchestrator.corpus.document_lengths import DocumentLengths
 from orchestrator.corpus.shuffle_windows import (
     EpochLayout,
     ShardReader,
@@ -42,6 +44,10 @@ class SplitShards:
     store: TokenStore
     split: StoreSplit
 
+    def __getstate__(self) -> dict[str, object]:
+        """What is pickled: the store and the split, without the lengths."""
+        return {"store": self.store, "split": self.split}
+
     @property
     def fingerprint(self) -> str:
         """The corpus digest and the split; random numbers are derived from it."""
@@ -54,11 +60,15 @@ class SplitShards:
 
     def document_lengths(self, shard: int) -> Int64Array:
         """Tokens of each document of a shard."""
-        return self.store.read_document_lengths(self.store.shards(self.split)[shard])
+        return self._lengths.of_shard(shard)
 
     def read_documents(self, shard: int) -> TokenizedDocuments:
         """Read a shard's documents."""
         return self.store.read_shard(self.store.shards(self.split)[shard])
+
+    @cached_property
+    def _lengths(self) -> DocumentLengths:
+        return self.store.document_lengths(self.split)
 
 
 @dataclass(frozen=True)
@@ -105,12 +115,14 @@ class ExampleStream:
     @staticmethod
     def open(store: ShardReader, config: StreamConfig) -> "ExampleStream":
         """Number the examples of a store, whose documents' lengths are read for it."""
-        lengths = [store.document_lengths(shard) for shard in range(store.num_shards)]
-        counts = tuple(
-            np.array([count_examples(each, width, config.layout, config.segments).sum() for each in lengths], np.int64)
-            for width, _ in config.phases
-        )
-        return ExampleStream(store, config, counts, np.array([len(shard) for shard in lengths], np.int64))
+        counts = np.zeros((len(config.phases), store.num_shards), np.int64)
+        num_documents = np.zeros(store.num_shards, np.int64)
+        for shard in range(store.num_shards):
+            lengths = store.document_lengths(shard)
+            num_documents[shard] = len(lengths)
+            for phase, (width, _) in enumerate(config.phases):
+                counts[phase, shard] = count_examples(lengths, width, config.layout, config.segments).sum()
+        return ExampleStream(store, config, tuple(counts), num_documents)
 
     def examples_per_epoch(self, phase: int = 0) -> int:
         """Number of examples with which each token of the corpus is seen about once."""

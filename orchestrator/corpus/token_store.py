@@ -8,7 +8,8 @@ Opening and reading need no Ray.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bert_core.examples.segments import TokenArray, TokenizedDocuments
+from orchestrator.corpus.document_lengths import DocumentLengths, ReadLengths, open_lengths, read_lengths, write_lengths
 from orchestrator.errors import CorpusError
 from orchestrator.results import FileCount
 from orchestrator.storage import join, open_read, read_bytes, read_json, write_bytes, write_json
@@ -54,8 +56,15 @@ class Manifest:
     shards: Sequence[ShardInfo]
     """All shards, in the order of the corpus."""
     files: Sequence[FileCount] = ()
+    lengths: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of the side file with the lengths of each split's documents, by the split's name in manifests. Empty in
+    stores of versions that wrote none."""
 
-    @property
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: the fields, and nothing that was computed from them."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @cached_property
     def digest(self) -> str:
         """The corpus digest: SHA-256 over the shards' digests in order."""
         lines = (f"{STORED_NAMES[shard.split]} {shard.sha256}\n" for shard in self.shards)
@@ -66,9 +75,14 @@ class Manifest:
         """SHA-256 over the content and the tokenizer; where the files lie does not matter."""
         return hashlib.sha256(f"{STORE_FORMAT} {self.tokenizer_fingerprint} {self.digest}".encode()).hexdigest()
 
+    @cached_property
+    def by_split(self) -> Mapping[StoreSplit, tuple[ShardInfo, ...]]:
+        """The shards of each split, in the order of the corpus."""
+        return {split: tuple(shard for shard in self.shards if shard.split == split) for split in STORED_NAMES}
+
     def counts(self, split: StoreSplit | None = None) -> dict[str, int]:
         """Numbers of documents, sentences and tokens of a split, or of both."""
-        shards = [shard for shard in self.shards if split in (None, shard.split)]
+        shards = self.shards if split is None else self.by_split[split]
         return {name: sum(getattr(shard, name) for shard in shards) for name in COUNT_NAMES}
 
     def save(self, folder: str) -> None:
@@ -125,7 +139,29 @@ class TokenStore:
 
     def shards(self, split: StoreSplit) -> tuple[ShardInfo, ...]:
         """The shards of a split, in the order of the corpus."""
-        return tuple(shard for shard in self.manifest.shards if shard.split == split)
+        return self.manifest.by_split[split]
+
+    def document_lengths(self, split: StoreSplit) -> DocumentLengths:
+        """Lengths of all documents of a split: from the side file, or from the shards where there is none."""
+        shards = self.shards(split)
+        num_documents = [shard.num_documents for shard in shards]
+        flat = open_lengths(self.folder, STORED_NAMES[split], self.manifest.lengths, sum(num_documents))
+        if flat is not None:
+            return DocumentLengths(flat, num_documents)
+        return DocumentLengths.join(read_lengths(len(shards), self._reader(split)))
+
+    def write_lengths(self) -> Self:
+        """Write the side files of all splits; returns the store with a manifest that names them and is not saved."""
+        digests = {
+            STORED_NAMES[split]: write_lengths(self.folder, STORED_NAMES[split], len(shards), self._reader(split))
+            for split, shards in self.manifest.by_split.items()
+            if shards
+        }
+        return replace(self, manifest=replace(self.manifest, lengths=digests))
+
+    def _reader(self, split: StoreSplit) -> ReadLengths:
+        shards = self.shards(split)
+        return lambda shard: self.read_document_lengths(shards[shard])
 
     def read_shard(self, shard: ShardInfo) -> TokenizedDocuments:
         """Documents of a shard, checked against its digest. Raises: CorpusError when it is missing, cut or altered."""

@@ -45,7 +45,7 @@ def run_demo(settings: Settings) -> int:
 
 def show_results(settings: Settings, run_id: str, data: DemoData) -> None:
     """Print what a demo's pipeline found."""
-    with Registry(settings.registry) as registry:
+    with Registry(settings.registry, read_only=True) as registry:
         stages = registry.runs(f"tag = 'pipeline:{run_id}'", trials=False)
         runs = dict(zip(stages["name"].str.removeprefix("demo/"), stages["id"], strict=True))
         table = comparison(registry, {task: runs[task] for task in HEAD_TITLES})

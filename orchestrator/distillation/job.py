@@ -58,16 +58,22 @@ class DistillJob:
     unlabeled: tuple[str, ...] = ()
     """Files of texts that only the teacher answers"""
     attempt: int = 1
+    allow_drift: bool = False
+    """Whether to go on from a checkpoint although what the run reads has changed since"""
 
 
-def distill(job: DistillJob, report: Callable[[Sequence[Event]], None]) -> DistillResult:
+def distill(
+    job: DistillJob, report: Callable[[Sequence[Event]], None], on_saved: Callable[[int], None] = lambda step: None
+) -> DistillResult:
     """Train the student and compare it with its teacher; calls `report` after each evaluation.
+
+    `on_saved` is told the step of each checkpoint; raising ends the distillation, which goes on from there.
 
     The same job gives the same weights, bit by bit, as fine-tuning does; measured speeds differ. A job that was
     interrupted goes on from its last evaluation, and ends with the same weights as well.
 
     Raises: SpecError, CheckpointError, TokenizerError, TaskDataError where teacher, student and task do not go
-        together; DivergedError; what `report` raises.
+        together; DivergedError; what `report` and `on_saved` raise.
     """
     begun_at = perf_counter()
     torch.set_num_threads(job.spec.threads)
@@ -81,7 +87,7 @@ def distill(job: DistillJob, report: Callable[[Sequence[Event]], None]) -> Disti
         teacher.record.options.with_recipe(job.spec.recipe),
         calibrates=False,
     )
-    best, predictions_path = _train(job, pair, report)
+    best, predictions_path = _train(job, pair, report, on_saved)
     own = best.evaluation.scored
     return DistillResult(
         task=task.id,
@@ -148,7 +154,7 @@ def _read_unlabeled(job: DistillJob, texts: Task, tokenizer: Tokenizer) -> tuple
 
 
 def _train(
-    job: DistillJob, pair: _Pair, report: Callable[[Sequence[Event]], None]
+    job: DistillJob, pair: _Pair, report: Callable[[Sequence[Event]], None], on_saved: Callable[[int], None]
 ) -> tuple[BestEvaluation[ScoredSplit], str]:
     """Train the student; returns the best evaluation and where its predictions lie. Raises: DivergedError."""
     unlabeled = [features for features, _ in pair.unlabeled]
@@ -161,7 +167,14 @@ def _train(
         "the data": [part.fingerprint for part in (pair.train, pair.validation, *unlabeled)],
         "the teacher": describe_model(str(pair.teacher_folder), pair.task.head).digest,
     }
-    checkpoint = CheckpointedTraining(Checkpoints(job.run_folder, job.attempt), identity, report)
+    checkpoint = CheckpointedTraining(
+        Checkpoints(job.run_folder, job.attempt),
+        identity,
+        report,
+        on_saved,
+        details={"the spec": job.spec.identity_values()},
+        allow_drift=job.allow_drift,
+    )
     return train_and_save(
         pair.student,
         teacher.tokenizer,

@@ -1,13 +1,19 @@
 """The driver's side of a distillation: one Ray task, whose measurements arrive while it runs."""
 
+import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import ray
 
+from orchestrator.cluster.capacity import Processes
+from orchestrator.cluster.head_watch import watch_head
+from orchestrator.cluster.shortage import describe_shortage
 from orchestrator.distillation.job import DistillJob, distill
-from orchestrator.errors import OWN_ERRORS, OwnError, RunFailedError, last_line
+from orchestrator.errors import OWN_ERRORS, OwnError, RunFailedError, RunStoppedError, last_line
+from orchestrator.pretraining.failures import how_to_go_on
 from orchestrator.results import DistillResult, Event
 from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.references import RANDOM
@@ -15,9 +21,11 @@ from orchestrator.storage import join
 from orchestrator.storage.uris import absolute
 from orchestrator.tasks import Task
 from orchestrator.training.checkpoints import delete_checkpoints
-from orchestrator.training.event_queue import EventQueueActor
-
-_POLL_S = 0.2
+from orchestrator.training.event_queue import EventReader, WorkerPlace, launch_event_queue
+from orchestrator.training.following import Follower
+from orchestrator.training.storage_mark import marked_storage, refuse_without_mark
+from orchestrator.training.worker_log import kept_output
+from orchestrator.training.worker_watch import Expectation, WorkerWatch
 
 
 def run_distillation(
@@ -29,6 +37,7 @@ def run_distillation(
     storage: str,
     resolve_name: Callable[[str, str], str],
     on_event: Callable[[Event], None],
+    allow_drift: bool = False,
 ) -> DistillResult:
     """Carry out a distillation on the connected Ray. A process that dies goes on from its last evaluation; so does a
     resumed run.
@@ -52,20 +61,43 @@ def run_distillation(
         cache=join(absolute(storage), "tasks"),
         unlabeled=tuple(map(absolute, spec.unlabeled)),
         attempt=attempt,
+        allow_drift=allow_drift,
     )
-    event_queue = EventQueueActor.remote()
+    run_id = job.run_folder.rstrip("/").rpartition("/")[2]
+    event_queue = launch_event_queue()
     execution = spec.execution
-    work = (
-        ray.remote(_work)
-        .options(num_cpus=execution.cpus, num_gpus=execution.gpus, max_retries=execution.max_failures)
-        .remote(job, event_queue)
-    )
-    with waiting_for(work, "the student's process failed", "; if memory ran out, lower recipe.batch_size"):
-        outcome = _follow(work, event_queue, on_event)
+    with marked_storage(job.run_folder, attempt) as mark:
+        work = (
+            ray.remote(_work)
+            .options(num_cpus=execution.cpus, num_gpus=execution.gpus, max_retries=execution.max_failures)
+            .remote(job, event_queue, mark)
+        )
+        follower = Follower(
+            event_queue,
+            EventReader(event_queue, on_event),
+            _build_watch(spec, run_id),
+            watch_head(how_to_go_on(run_id)).look,
+            has_ended=lambda: bool(ray.wait([work], timeout=0)[0]),
+            run_folder=job.run_folder,
+            safe_place="after the next evaluation",
+        )
+        with waiting_for(work, "the student's process failed", "; if memory ran out, lower recipe.batch_size"):
+            follower.follow()
+            outcome: DistillResult | OwnError = ray.get(work)
     if isinstance(outcome, Exception):
         raise outcome
     delete_checkpoints(job.run_folder)
     return outcome
+
+
+def _build_watch(spec: DistillSpec, run_id: str) -> WorkerWatch:
+    execution = spec.execution
+    needed = {"CPU": execution.cpus} | ({"GPU": execution.gpus} if execution.gpus else {})
+    return WorkerWatch(
+        Expectation(1, 60 * execution.max_wait_minutes, reports_steps=False),
+        lambda: describe_shortage(Processes(1, needed)),
+        how_to_go_on(run_id),
+    )
 
 
 @contextmanager
@@ -81,24 +113,21 @@ def waiting_for(work: Any, problem: str, remedy: str = "") -> Iterator[None]:
         raise
 
 
-def _work(job: DistillJob, event_queue: Any) -> DistillResult | OwnError:
-    """Run the distillation; return errors that a retry would repeat."""
+def _work(job: DistillJob, event_queue: Any, mark: str) -> DistillResult | OwnError:
+    """Run the distillation; return errors that a retry would repeat, and the one of a stop that was asked for."""
 
     def report(events: Sequence[Event]) -> None:
         ray.get([event_queue.put.remote(event) for event in events])
 
+    def stop_if_asked(step: int) -> None:
+        if ray.get(event_queue.is_stopping.remote()):
+            raise RunStoppedError(f"the run was stopped after step {step:,}")
+
     try:
-        return distill(job, report)
+        if not ray.get(event_queue.begin.remote(WorkerPlace(0, socket.gethostname(), os.getpid()))):
+            raise RunStoppedError("the run was stopped before it began")
+        refuse_without_mark(mark)
+        with kept_output(job.run_folder, job.attempt, rank=0):
+            return distill(job, report, stop_if_asked)
     except OWN_ERRORS as error:
         return error
-
-
-def _follow(work: Any, event_queue: Any, on_event: Callable[[Event], None]) -> DistillResult | Exception:
-    """Pass on what arrives until the work has ended; returns what it returned."""
-    ended: list[Any] = []
-    while not ended:
-        ended, _ = ray.wait([work], timeout=_POLL_S)
-        for event in ray.get(event_queue.take.remote()):
-            on_event(event)
-    outcome: DistillResult | Exception = ray.get(work)
-    return outcome

@@ -14,6 +14,7 @@ import ray
 import torch
 from torch import Tensor
 
+from bert_core.checkpoints.pretrained import WEIGHTS_FILE
 from bert_core.distillation import hidden_cosine_loss, last_hidden_states, soft_target_loss
 from bert_core.errors import CheckpointError
 from bert_core.examples.packing import PackedBatch
@@ -30,7 +31,7 @@ from orchestrator.pretraining.streams import build_validation
 from orchestrator.results import PretrainResult
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.distill import DistillSpec, LossWeightsSpec
-from orchestrator.storage import join, local_copy
+from orchestrator.storage import digest_file, join, local_copy
 
 _PART_SIZE = 32
 """Examples that are compared and timed at a time."""
@@ -109,6 +110,7 @@ def distill_on_corpus(
         loss=MaskedTokenLoss(teacher_folder, spec.objective),
         init_folder=teacher_folder if from_teacher else request.init_folder,
         num_hidden_layers=spec.num_hidden_layers,
+        teacher_digest=digest_file(join(teacher_folder, WEIGHTS_FILE)),
     )
     result = run_pretraining(request, listener)
     shards = SplitShards(TokenStore.open(result.datasets[0].path), "validation")

@@ -19,13 +19,11 @@ from urllib.parse import urlsplit
 
 from orchestrator.cluster.addresses import check_listening
 from orchestrator.errors import ClusterError, InputError
-from orchestrator.models.resolve import is_place
+from orchestrator.execution.origin import with_absolute_paths
 from orchestrator.settings import HOME_VARIABLE, Settings, has_password
 from orchestrator.specs import AnySpec
 from orchestrator.specs.loading import spec_values
-from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK
-from orchestrator.storage import exists, write_json
-from orchestrator.storage.uris import absolute
+from orchestrator.storage import write_json
 
 API_ADDRESS_VARIABLE = "RAY_API_SERVER_ADDRESS"
 _SPEC_FILE = "spec.yaml"
@@ -35,7 +33,6 @@ _CHATTY_LOGGERS = (
     "ray.dashboard.modules.job.sdk",
     "ray._private.runtime_env.packaging",
 )
-_PATH_FIELDS = ("files", "folder", *NAME_FIELDS)
 
 
 class JobDetails(Protocol):
@@ -138,27 +135,6 @@ def entrypoint(spec: AnySpec, settings: Settings) -> str:
     command = shlex.join(["orchestrator", *options, "run", _SPEC_FILE, "--name", spec.name])
     home = "" if "home" in settings.given else f'{HOME_VARIABLE}="${{{HOME_VARIABLE}:-$HOME/.orchestrator}}" '
     return home + command
-
-
-def with_absolute_paths(values: Any, field: str = "") -> Any:
-    """Make those relative paths absolute that lead to something here: a job runs in another folder."""
-    if isinstance(values, dict):
-        return {key: with_absolute_paths(value, _field(field, key)) for key, value in values.items()}
-    if isinstance(values, list):
-        return [with_absolute_paths(value, field) for value in values]
-    if field in _PATH_FIELDS and isinstance(values, str) and "://" not in values and not values.startswith(STAGE_MARK):
-        is_glob = any(sign in values for sign in "*?[")
-        is_there = is_place(field, values) if field in NAME_FIELDS else exists(values)
-        if is_there or (is_glob and field == "files"):
-            return absolute(values)
-    return values
-
-
-def _field(above: str, key: str) -> str:
-    """Name of the field whose value stands at a key: splits of `files` and an axis's `choice` are no fields."""
-    if above == "stages":  # a stage may be called like a field
-        return ""
-    return above if above == "files" or key == "choice" else key
 
 
 def _client(address: str) -> Any:

@@ -2,40 +2,72 @@
 
 import os
 import socket
+from contextlib import suppress
+from pathlib import Path
 from uuid import uuid4
 
 from orchestrator.errors import InputError
 from orchestrator.registry.records import RunRecord
 from orchestrator.run_states import RunState
-from orchestrator.storage import delete, join, write_bytes
+from orchestrator.storage import delete, exists, join, write_bytes
+from orchestrator.storage.uris import is_local
 
 
 def check_storage(storage: str) -> None:
     """Check that results can be written. Raises: InputError."""
-    probe = join(storage, f".probe-{uuid4().hex[:8]}")
-    try:
-        write_bytes(probe, b"")
-        delete(probe)
-    except OSError as error:
-        raise InputError(f"--storage {storage} cannot be written: {error.strerror or error}; give another") from error
+    _probe(storage, f"--storage {storage}", "give another")
 
 
 def refuse_if_alive(record: RunRecord) -> None:
     """Refuse a second driver beside one that lives: they would work against each other. Raises: InputError."""
     if record.state != RunState.RUNNING:
         return
-    here = record.host == socket.gethostname()
-    if here and (record.pid in (None, os.getpid()) or not _is_alive(record.pid)):
+    if has_died_here(record):
         return
-    what_to_do = f"end process {record.pid}" if here else "wait until it is shown as LOST, or end it there"
-    raise InputError(f"run {record.id} is still running on {record.host}; {what_to_do}, then resume")
+    raise InputError(
+        f"run {record.id} is still running on {record.host}, process {record.pid}; "
+        f"wait for it, or end it with `orchestrator stop {record.id}`, then resume"
+    )
 
 
-def _is_alive(pid: int) -> bool:
+def check_run_folder(record: RunRecord) -> None:
+    """Check that a run to go on with has its folder, and that it can be written. Raises: InputError."""
+    folder = record.storage_path
+    if folder is None:
+        return
+    if is_local(folder) and not exists(folder):
+        raise InputError(
+            f"run {record.id} has its checkpoints in {folder}, which is not there; "
+            "mount that storage again, or start a new run"
+        )
+    _probe(folder, f"{folder}, where run {record.id} lies,", "mount it writable, then resume")
+
+
+def has_died_here(record: RunRecord) -> bool:
+    """Whether the driver of a running run was a process of this machine, and has ended."""
+    if record.host != socket.gethostname():
+        return False
+    return record.pid in (None, os.getpid()) or not is_alive(record.pid)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of this machine is there; one that has ended and that its parent has not asked about is not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         return True
+    with suppress(OSError):  # where there is no /proc
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return True
+
+
+def _probe(folder: str, what: str, remedy: str) -> None:
+    """Write a file and delete it. Raises: InputError."""
+    probe = join(folder, f".probe-{uuid4().hex[:8]}")
+    try:
+        write_bytes(probe, b"")
+        delete(probe)
+    except OSError as error:
+        raise InputError(f"{what} cannot be written: {error.strerror or error}; {remedy}") from error

@@ -1,7 +1,7 @@
 """A run's own log on the storage: the log lines of the project while the run goes on, with times, over all attempts."""
 
 import logging
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
@@ -22,7 +22,8 @@ logger = logging.getLogger(__name__)
 class RunLog(logging.Handler):
     """Handler that appends log lines to a file; an object store cannot append, so all is put again from time to time.
 
-    A log that cannot be written ends no run; one warning says so.
+    There no line waits for longer than `_UPLOAD_INTERVAL_S`, also when none follows it: a run that dies leaves its last
+    words. A log that cannot be written ends no run; one warning says so.
     """
 
     def __init__(self, run_folder: str) -> None:
@@ -32,7 +33,8 @@ class RunLog(logging.Handler):
         self._path = join(run_folder, LOG_FILE)
         self._is_local = is_local(self._path)
         self._text = b"" if self._is_local or not exists(self._path) else read_bytes(self._path)
-        self._uploaded_at = 0.0
+        self._upload_timer: threading.Timer | None = None
+        self._upload_lock = threading.Lock()
         self._has_warned = False
         if self._is_local:
             local_path(self._path).parent.mkdir(parents=True, exist_ok=True)
@@ -46,21 +48,25 @@ class RunLog(logging.Handler):
         stamped = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {line}\n".encode(errors="replace")
         if not self._is_local:
             self._text += stamped
-            if time.monotonic() - self._uploaded_at > _UPLOAD_INTERVAL_S:
-                self._upload()
+            if self._upload_timer is None:
+                self._upload_timer = threading.Timer(_UPLOAD_INTERVAL_S, self._upload)
+                self._upload_timer.daemon = True
+                self._upload_timer.start()
             return
         with self._errors_as_warning(), local_path(self._path).open("ab") as file:
             file.write(stamped)
 
     def close(self) -> None:
         """Put everything on the storage."""
+        if self._upload_timer is not None:
+            self._upload_timer.cancel()
         if not self._is_local:
             self._upload()
         super().close()
 
     def _upload(self) -> None:
-        self._uploaded_at = time.monotonic()
-        with self._errors_as_warning():
+        with self._upload_lock, self._errors_as_warning():
+            self._upload_timer = None  # first: a line that comes now may be too late for this upload
             write_bytes(self._path, self._text)
 
     @contextmanager
@@ -82,7 +88,8 @@ def logged_run(run_folder: str) -> Iterator[None]:
             yield
             log.write("completed")
         except BaseException as error:
-            log.write(f"ended: {str(error).strip() or type(error).__name__}")
+            interrupted = isinstance(error, KeyboardInterrupt)
+            log.write(f"ended: {str(error).strip() or ('interrupted' if interrupted else type(error).__name__)}")
             raise
         finally:
             _current.reset(outer)

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,21 +20,25 @@ from orchestrator.cluster.addresses import names_no_cluster
 from orchestrator.cluster.capacity import check_processes, check_resources, cluster_resources, local_resources
 from orchestrator.cluster.connection import connect
 from orchestrator.errors import RegistryUnavailableError, SpecError
-from orchestrator.execution.refusals import check_storage, refuse_if_alive
+from orchestrator.execution.origin import save_origin, working_at_origin
+from orchestrator.execution.refusals import check_run_folder, check_storage, refuse_if_alive
 from orchestrator.execution.run_log import logged_run
+from orchestrator.execution.stopping import StopWatch
 from orchestrator.kinds import kind_of, resolved_inputs
 from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.planning.checks import check_inputs
-from orchestrator.planning.plan import PlanRow, needed_resources, plan_rows
+from orchestrator.planning.plan import PlanRow, needed_resources, plan_rows, unused_gpu_notes
 from orchestrator.progress import show_progress
-from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.registry.recorder import Recorder, RunOutcome, retry_while_unavailable
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs import PipelineSpec, Spec
+from orchestrator.specs.execution_overrides import execution_changes, override_execution
 from orchestrator.specs.loading import load_spec, parse_spec, spec_values
+from orchestrator.specs.overrides import Overrides
 from orchestrator.specs.parts import task_of
 from orchestrator.specs.pipeline import stages_of
 from orchestrator.specs.references import resolve_references
@@ -72,22 +77,37 @@ def run_spec(spec: Spec, *, settings: Settings, on_started: Callable[[str], None
 
 
 def resume_run(
-    run_id: str, *, settings: Settings, on_started: Callable[[str], None] = lambda run_id: None
+    run_id: str,
+    overrides: Overrides = (),
+    *,
+    settings: Settings,
+    allow_drift: bool = False,
+    on_started: Callable[[str], None] = lambda run_id: None,
 ) -> RunRecord:
     """Go on with a run that did not complete, from its last checkpoint; a completed one is left as it is.
 
-    Raises: InputError while the run's driver is alive, beside what `run_spec` raises.
+    Args:
+        overrides: execution fields that this attempt changes; the run's recorded spec stays.
+        allow_drift: whether to go on although data, tokenizer, models or versions have changed; the run is tagged.
+
+    Raises: InputError while the run's driver is alive or where its folder is gone, beside what `run_spec` raises.
     """
-    with Registry(settings.registry) as registry:
+    with Registry(settings.registry, read_only=True) as registry:
         record = registry.run(run_id)
         if record.parent_id is not None:
             record = registry.run(record.parent_id)
-    on_started(record.id)
     if record.state == RunState.COMPLETED:
+        logger.info(f"run {record.id} has completed; there is nothing to resume")
+        on_started(record.id)
         return record
     refuse_if_alive(record)
-    spec = parse_spec(record.spec)
-    with _session(spec, resolved_inputs(spec, settings)) as session:
+    check_run_folder(record)
+    spec = override_execution(parse_spec(record.spec), overrides)
+    on_started(record.id)
+    with (
+        working_at_origin(record.storage_path, settings) as there,
+        _session(spec, resolved_inputs(spec, there), allow_drift=allow_drift) as session,
+    ):
         return session.resume(record, spec)
 
 
@@ -106,9 +126,16 @@ def check_room(spec: Spec, settings: Settings) -> None:
     if names_no_cluster(settings):
         here = local_resources(_needed_cpus(spec))
         _check_room(spec, settings, here, [here])
+        _say_unused_gpus(spec, here)
         return
     with connect(settings):
         _check_room(spec, settings)
+        _say_unused_gpus(spec, cluster_resources())
+
+
+def _say_unused_gpus(spec: Spec, have: Mapping[str, float]) -> None:
+    for note in unused_gpu_notes(spec, have):
+        logger.warning(note)
 
 
 @dataclass(frozen=True)
@@ -118,6 +145,9 @@ class _Session:
     inputs: Resolved
     registry: Registry
     recorder: Recorder
+    stop_watch: StopWatch
+    allow_drift: bool = False
+    """Whether runs may go on although what they read has changed since their last attempt."""
 
     @property
     def settings(self) -> Settings:
@@ -127,7 +157,7 @@ class _Session:
         self, spec: Spec, tags: Sequence[str] = (), on_started: Callable[[str], None] = lambda run_id: None
     ) -> RunRecord:
         """Record a new run and carry it out."""
-        spec = self.inputs.pin(spec)
+        spec = retry_while_unavailable(partial(self.inputs.pin, spec))
         values = spec_values(spec) | {"tags": [*spec.tags, *tags]}
         run_id = uuid4().hex[:12]
         folder = join(self.settings.storage, "runs", run_id)
@@ -148,10 +178,22 @@ class _Session:
                 self.recorder.heartbeating(record.id) as superseded,
                 show_progress() as progress,
                 logged_run(run_folder),
+                self.stop_watch.heeding(record, run_folder),
             ):
+                if record.attempt == 1:
+                    save_origin(run_folder, spec)
                 logger.info(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
+                for change in execution_changes(parse_spec(record.spec), spec):
+                    logger.info(f"this attempt changes {change}")
                 context = RunContext(
-                    record.id, record.attempt, run_folder, self.settings, self.recorder, progress, superseded
+                    record.id,
+                    record.attempt,
+                    run_folder,
+                    self.settings,
+                    self.recorder,
+                    progress,
+                    superseded,
+                    self.allow_drift,
                 )
                 work = self._run_stages if isinstance(spec, PipelineSpec) else self._run_kind
                 record_result = work(spec, context)
@@ -161,7 +203,7 @@ class _Session:
             with suppress(RegistryUnavailableError):  # the run will read LOST; why it ended is said all the same
                 self.recorder.fail(record.id, error)
             raise
-        return self.registry.run(record.id)
+        return self.recorder.read_run(record.id)
 
     def _run_kind(self, spec: Spec, context: RunContext) -> Callable[[], RunOutcome]:
         """Carry out a spec of any kind; returns the function that writes its result."""
@@ -177,32 +219,36 @@ class _Session:
         outputs: dict[str, str] = {}
         for name, asked in stages_of(spec).items():
             ready = resolve_references(asked, outputs).named(f"{spec.name}/{name}")
-            record = self._stage(ready, f"inputs:{self._stage_key(ready)}", context)
+            key = retry_while_unavailable(partial(self._stage_key, ready))
+            record = self._stage(ready, f"inputs:{key}", context)
             outputs[name] = self._output(record)
             self.inputs.drop_examples()
         return RunOutcome
 
     def _stage(self, spec: Spec, key: str, context: RunContext) -> RunRecord:
         tags = (f"pipeline:{context.run_id}", key)
-        completed = self.registry.runs(f"tag = '{key}' and state = '{RunState.COMPLETED}'", sort="-created_at", limit=1)
-        for run_id in completed["id"]:
-            record = self.registry.run(run_id)
+        for run_id in self._newest(f"tag = '{key}' and state = '{RunState.COMPLETED}'"):
+            record = self.recorder.read_run(run_id)
             if exists(record.model_folder or self._output(record)):
                 logger.info(f"{spec.name}: run {run_id} did this already")
-                self.registry.tag(run_id, tags[0])
+                retry_while_unavailable(partial(self.registry.tag, record.id, tags[0]))
                 return record
-        unfinished = f"tag = '{key}' and tag = '{tags[0]}' and state != '{RunState.COMPLETED}'"
-        for run_id in self.registry.runs(unfinished, sort="-created_at", limit=1)["id"]:
-            return self.resume(self.registry.run(run_id), spec)
+        for run_id in self._newest(f"tag = '{key}' and tag = '{tags[0]}' and state != '{RunState.COMPLETED}'"):
+            return self.resume(self.recorder.read_run(run_id), spec)
         return self.start(spec, tags)
+
+    def _newest(self, query: str) -> list[str]:
+        """Id of the newest run that a query selects, or none."""
+        return list(retry_while_unavailable(lambda: self.registry.runs(query, sort="-created_at", limit=1))["id"])
 
     def _output(self, record: RunRecord) -> str:
         """Name of a result in later stages: a model with its version, else the folder of a tokenizer or token store."""
-        for model in self.registry.models.of_run(record.id):
+        for model in retry_while_unavailable(lambda: self.registry.models.of_run(record.id)):
             return model.label
         if record.model_folder:
             return record.model_folder
-        paths = [str(path) for path in self.registry.datasets.frame(record.id)["path"]]
+        data = retry_while_unavailable(lambda: self.registry.datasets.frame(record.id))
+        paths = [str(path) for path in data["path"]]
         return paths[0] if paths else record.storage_path or ""
 
     def _stage_key(self, spec: Spec) -> str:
@@ -212,11 +258,14 @@ class _Session:
 
 
 @contextmanager
-def _session(spec: Spec, inputs: Resolved) -> Iterator[_Session]:
+def _session(spec: Spec, inputs: Resolved, *, allow_drift: bool = False) -> Iterator[_Session]:
     settings = inputs.settings
-    with show_progress(), Registry(settings.registry) as registry, connect(settings, num_cpus=_needed_cpus(spec)):
-        _check_room(spec, settings)
-        yield _Session(inputs, registry, Recorder(registry))
+    with show_progress(), Registry(settings.registry) as registry:
+        registry.open()  # a registry that cannot be reached now is refused; later on it is waited for
+        with connect(settings, num_cpus=_needed_cpus(spec)):
+            _check_room(spec, settings)
+            recorder = Recorder(registry)
+            yield _Session(inputs, registry, recorder, StopWatch(recorder), allow_drift)
 
 
 def _needed_cpus(spec: Spec) -> float:

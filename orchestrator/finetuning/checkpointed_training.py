@@ -7,14 +7,15 @@ learning rate and dropout are functions of the step, so that nothing else decide
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bert_core.errors import CheckpointError
 from orchestrator.results import Event, MessageEvent, MetricEvent
 from orchestrator.training.checkpoints import Checkpoints
+from orchestrator.training.drift import accept_drift, check_drift, versions
 
 
 @dataclass(frozen=True)
@@ -36,26 +37,50 @@ class CheckpointedTraining:
 
     Args:
         identity: what decides the weights beside the step, by name; a checkpoint of other values is refused.
+        details: plain values of some of these names, which tell what has changed where an identity differs.
+        allow_drift: whether to go on from such a checkpoint all the same.
         report: called with events; a training that goes on reports those before its checkpoint again.
+        on_saved: told the step of each checkpoint; raising ends the training, which goes on from there.
+        is_due: decides after which evaluations a checkpoint is written; after all, when left out.
     """
 
     def __init__(
-        self, checkpoints: Checkpoints, identity: Mapping[str, object], report: Callable[[Sequence[Event]], None]
+        self,
+        checkpoints: Checkpoints,
+        identity: Mapping[str, object],
+        report: Callable[[Sequence[Event]], None],
+        on_saved: Callable[[int], None] = lambda step: None,
+        *,
+        is_due: Callable[[TrainingSnapshot], bool] = lambda snapshot: True,
+        details: Mapping[str, object] = MappingProxyType({}),
+        allow_drift: bool = False,
     ) -> None:
-        self._checkpoints, self._identity, self._report = checkpoints, dict(identity), report
+        self._checkpoints, self._report, self._on_saved = checkpoints, report, on_saved
+        self._is_due, self._allow_drift = is_due, allow_drift
+        self._identity, self._details = {**identity, **versions()}, dict(details)
         self._reported: list[MetricEvent] = []
 
     def report(self, events: Sequence[MetricEvent]) -> None:
         """Report an evaluation."""
-        self._reported += events
+        self.note(events)
         self._report(events)
 
+    def note(self, events: Sequence[MetricEvent]) -> None:
+        """Take an evaluation into later checkpoints that the caller reports itself."""
+        self._reported += events
+
     def save(self, model: nn.Module, optimizer: Optimizer, snapshot: TrainingSnapshot) -> None:
-        """Write a checkpoint. Raises: RunStoppedError when a later attempt has begun."""
+        """Write a checkpoint where one is due.
+
+        Raises: RunStoppedError when a later attempt has begun.
+        """
+        if not self._is_due(snapshot):
+            return
         values = {name: getattr(snapshot, name) for name in ("is_last", "num_bad_evaluations", "best")}
         reported = [asdict(event) for event in self._reported]
-        extra = {"identity": self._identity, "snapshot": values, "reported": reported}
+        extra = {"identity": self._identity, "details": self._details, "snapshot": values, "reported": reported}
         self._checkpoints.save(snapshot.step, _with_best(model, snapshot.best_weights), optimizer, extra)
+        self._on_saved(snapshot.step)
 
     def restore(self, model: nn.Module, optimizer: Optimizer) -> TrainingSnapshot | None:
         """Load the checkpoint into model and optimizer; None when there is none.
@@ -68,12 +93,8 @@ class CheckpointedTraining:
         if found is None:
             return None
         event, extra = found
-        for name, value in self._identity.items():
-            if extra["identity"].get(name) != value:
-                raise CheckpointError(
-                    f"cannot resume: {name} has changed since step {event.step}; "
-                    "put the old one back, or start a new run"
-                )
+        changes = check_drift(extra, self._identity, self._details)
+        self._report(accept_drift(changes, event.step, allowed=self._allow_drift))
         self.report([MetricEvent(**values) for values in extra["reported"]])
         self._report([MessageEvent(f"goes on after step {event.step:,}")])
         return TrainingSnapshot(event.step, best_weights=both[1].state_dict(), **extra["snapshot"])

@@ -1,10 +1,12 @@
 """A sweep from its spec to its result: data once, trials by Ray Tune, the best model, its one look at the test split.
 
 Files, in the run's folder:
-    points.json                      what a search that learns from scores proposed, in order: tried again when resumed
+    trials.jsonl                     journal of the trials that have ended (`trial_journal`)
+    points.jsonl                     what a search that learns from scores proposed, in order: tried again when resumed
     trials/<key>/predictions.jsonl   a row per validation example, of every completed trial
+    leader.json                      score of the best trial so far: only a better one writes its weights (`leader`)
+    trials/<key>/checkpoints.json    where a trial goes on that was interrupted or has failed, until it has ended
     trials/<key>/model               the weights of the best trial so far; those of others go as they are superseded
-    model                            the best trial's model, when all trials have ended
     predictions/test.jsonl           that model's predictions on the test split, where there is one
 """
 
@@ -20,16 +22,19 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.building import check_fit
 from orchestrator.finetuning.evaluation import evaluate_model
+from orchestrator.finetuning.leader import write_leader
 from orchestrator.finetuning.search_space import check_space, listed_values, most_evaluations
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress, first_reason
 from orchestrator.finetuning.trial import TrialJob, baseline_metrics, prepare_trial_features, run_trial, trial_folder
+from orchestrator.finetuning.trial_journal import POINTS
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.finetuning.tune_run import run_with_tune
 from orchestrator.models.info import describe_model
 from orchestrator.results import DatasetResult, Split, SweepResult, TrialResult
+from orchestrator.run_states import RunState
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.references import RANDOM
-from orchestrator.storage import delete, exists, join, local_copy, move_folder, read_json, write_json
+from orchestrator.storage import AppendLog, delete, exists, join, local_copy
 from orchestrator.storage.uris import absolute
 from orchestrator.tasks import (
     Features,
@@ -39,6 +44,7 @@ from orchestrator.tasks import (
     prediction_rows,
     write_prediction_rows,
 )
+from orchestrator.training.checkpoints import delete_checkpoints
 
 
 def run_sweep(
@@ -50,6 +56,7 @@ def run_sweep(
     resolve_name: Callable[[str, str], str],
     listener: SweepListener,
     finished: Mapping[str, TrialResult] | None = None,
+    attempt: int = 1,
 ) -> SweepResult:
     """Run a sweep's trials on the connected Ray; `finished` are trials of an earlier attempt, which stand as they are.
 
@@ -61,6 +68,7 @@ def run_sweep(
         run_folder: where an earlier attempt, if any, left its files.
         storage: for what runs share.
         resolve_name: the folder of a model or tokenizer that a recipe's field names, from field and name.
+        attempt: number of this attempt; what an earlier one still writes is refused.
 
     Raises: SpecError, TaskDataError, CheckpointError, TokenizerError before any trial runs; RunFailedError when no
         trial completes; KeyboardInterrupt after a SIGINT.
@@ -72,12 +80,16 @@ def run_sweep(
     task = task.at_absolute_paths()
     task.file("train")  # a task without one cannot be learned
     job, dataset = _prepare(spec, task, run_folder, join(storage, "tasks"), resolve_name, listener.on_progress)
+    job = replace(job, attempt=attempt)
     progress = _run_trials(spec, job, storage, listener, finished or {})
     if progress.best is None:
         raise RunFailedError(
             f"none of the sweep's {len(progress.results)} trials completed; the first: {first_reason(progress.results)}"
         )
-    best, test_metrics = _publish(progress.best, job)
+    best, test_metrics = _score_best(progress.best, job)
+    for result in progress.results.values():
+        if result.state == RunState.FAILED:  # it kept its checkpoints for an attempt that will not come
+            delete_checkpoints(trial_folder(run_folder, result.key))
     trials = sorted((best if r.key == best.key else r for r in progress.results.values()), key=lambda r: r.number)
     return SweepResult(task.id, task.metric, trials, best, test_metrics, [dataset], time.monotonic() - begun_at)
 
@@ -101,6 +113,7 @@ def _prepare(
         cache=cache,
         num_threads=spec.threads_per_trial,
         use_gpu=spec.execution.gpus_per_trial > 0,
+        checkpoint_every_s=60 * spec.execution.checkpoint_every_minutes,
     )
     return job, dataset
 
@@ -109,19 +122,21 @@ def _run_trials(
     spec: SweepSpec, job: TrialJob, storage: str, listener: SweepListener, finished: Mapping[str, TrialResult]
 ) -> SweepProgress:
     """Run the trials that are not finished yet; returns what is known of all when the last one has ended."""
-    points_file = join(job.run_folder, "points.json")
+    points = AppendLog(join(job.run_folder, POINTS))
     progress = SweepProgress(
         queue=TrialQueue(
             spec,
             job.task.metric,
             finished,
-            proposed=read_json(points_file) if exists(points_file) else (),
-            on_proposed=partial(write_json, points_file),
+            proposed=points.read(),
+            on_proposed=points.append,
         ),
         metric=job.task.metric,
         baseline=job.baseline,
         listener=listener,
+        on_leading=lambda result: write_leader(job.run_folder, result, job.task.metric),
         on_superseded=lambda result: delete(join(trial_folder(job.run_folder, result.key), "model")),
+        on_ended=lambda result: delete_checkpoints(trial_folder(job.run_folder, result.key)),
         results=dict(finished),
     )
     run_with_tune(spec, partial(run_trial, job), progress, storage, most_evaluations(spec))
@@ -176,22 +191,20 @@ def _listed_recipes(spec: SweepSpec, window_fields: Sequence[str]) -> Iterator[R
         yield spec.recipe.model_copy(update=dict(zip(names, combination, strict=True)))
 
 
-def _publish(best: TrialResult, job: TrialJob) -> tuple[TrialResult, dict[str, float]]:
-    """Make the best trial's model the run's, and score it on the test split where there is one.
+def _score_best(best: TrialResult, job: TrialJob) -> tuple[TrialResult, dict[str, float]]:
+    """Describe the best trial's model, and score it on the test split where there is one.
 
-    Doing so again, after a driver that died in between, gives the same.
+    The model stays where its trial wrote it, and the result names that folder: object stores cannot move a folder in
+    one piece, and an end in the middle would leave half of it in each place.
     """
-    task, run_folder = job.task, job.run_folder
-    source, folder = join(trial_folder(run_folder, best.key), "model"), join(run_folder, "model")
-    if exists(source):
-        move_folder(source, folder)
+    task, folder = job.task, join(trial_folder(job.run_folder, best.key), "model")
     if not exists(folder):
-        raise RunFailedError(f"the weights of the best trial, number {best.number}, are gone from {source}")
+        raise RunFailedError(f"the weights of the best trial, number {best.number}, are gone from {folder}")
     model = describe_model(folder, task.head)
     test_metrics: dict[str, float] = {}
     if "test" in task.files:
         tested = evaluate_model(folder, task, "test", batch_size=64, cache=job.cache)
         test_metrics = tested.metrics | baseline_metrics(majority_baseline(task, "test"))
         rows = prediction_rows(tested.task, "test", tested.predictions)
-        write_prediction_rows(join(run_folder, "predictions/test.jsonl"), rows)
+        write_prediction_rows(join(job.run_folder, "predictions/test.jsonl"), rows)
     return replace(best, model=model), test_metrics

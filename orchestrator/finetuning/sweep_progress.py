@@ -1,9 +1,10 @@
 """Progress of a sweep: events in, each result recorded once, best trial kept."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from orchestrator.finetuning.leader import rank
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.trial import baseline_metrics
 from orchestrator.finetuning.trial_queue import TrialQueue
@@ -17,14 +18,9 @@ class SweepListener:
     """Callbacks that the driver calls; each may be called twice for a key."""
 
     on_trial_started: Callable[[TrialStart], object]
-    on_trial_event: Callable[[str, MetricEvent], None]
+    on_trial_events: Callable[[str, Sequence[MetricEvent]], None]
     on_trial_result: Callable[[TrialResult], None]
     on_progress: Callable[[str], None]
-
-
-def rank(result: TrialResult, metric: str) -> tuple[float, int]:
-    """Key that sorts trials, the best last: by score (all scores are higher-is-better), then the earlier number."""
-    return result.metrics[metric], -result.number
 
 
 @dataclass
@@ -36,10 +32,14 @@ class SweepProgress:
     baseline: Mapping[str, float]
     """The majority's validation scores."""
     listener: SweepListener
+    on_leading: Callable[[TrialResult], None]
+    """Called with each completed trial that is the best so far."""
     on_superseded: Callable[[TrialResult], None]
     """Called with each completed trial that is not, or no longer, the best: its weights may go."""
+    on_ended: Callable[[TrialResult], None]
+    """Called with each trial that need not run again: its checkpoints may go."""
     results: dict[str, TrialResult]
-    """Results by trial key, those of an earlier attempt included."""
+    """Results by trial key, first those of an earlier attempt in the order in which they ended."""
     best: TrialResult | None = None
     _best_event: dict[str, MetricEvent] = field(default_factory=dict)
     _started_at: dict[str, float] = field(default_factory=dict)
@@ -48,8 +48,14 @@ class SweepProgress:
 
     def __post_init__(self) -> None:
         self._num_earlier = len(self.results)
+        loser = None
         for result in self.results.values():
-            self._keep_best(result)
+            if result.state == RunState.COMPLETED:
+                loser = self._compare(result)
+        if self.best is not None:
+            self.on_leading(self.best)
+        if loser is not None:
+            self.on_superseded(loser)  # the earlier attempt may have ended before it did; earlier losers are gone
 
     def started(self, plan: TrialPlan) -> None:
         """Record the start or restart of a trial."""
@@ -57,19 +63,23 @@ class SweepProgress:
         self._best_event.pop(plan.key, None)
         self.listener.on_trial_started(TrialStart(plan.key, plan.number, plan.parameters, plan.seed))
 
-    def reported(self, plan: TrialPlan, event: MetricEvent) -> None:
+    def reported(self, plan: TrialPlan, events: Sequence[MetricEvent]) -> None:
         """Pass on what a trial measured, and note its best score."""
-        score, known = event.values.get(self.metric), self._best_event.get(plan.key)
-        if score is not None and (known is None or score > known.values[self.metric]):
-            self._best_event[plan.key] = event
-        self.listener.on_trial_event(plan.key, event)
+        for event in events:
+            score, known = event.values.get(self.metric), self._best_event.get(plan.key)
+            if score is not None and (known is None or score > known.values[self.metric]):
+                self._best_event[plan.key] = event
+        self.listener.on_trial_events(plan.key, events)
 
     def ended(self, plan: TrialPlan, result: TrialResult) -> None:
         """Record the result of a trial that has ended, in whatever way."""
         self.results[plan.key] = result
         self.queue.record(plan, result)
         self.listener.on_trial_result(result)
-        self._keep_best(result)  # once it is recorded: this deletes weights
+        if result.state == RunState.COMPLETED:
+            self._keep_best(result)  # once it is recorded: this deletes weights
+        if result.state != RunState.FAILED:
+            self.on_ended(result)
         self.listener.on_progress(self.line(result))
 
     def pruned(self, plan: TrialPlan) -> TrialResult:
@@ -102,12 +112,27 @@ class SweepProgress:
         return time.monotonic() - self._started_at.get(key, self._begun_at)
 
     def _keep_best(self, result: TrialResult) -> None:
-        if result.state != RunState.COMPLETED:
-            return
-        if self.best is None or rank(result, self.metric) > rank(self.best, self.metric):
-            result, self.best = self.best or result, result
-        if result is not self.best:
-            self.on_superseded(result)
+        """Take a completed trial in: a better one leads before the weights of the one before may go."""
+        loser = self._compare(result)
+        if self.best is result:
+            self.on_leading(result)
+        if loser is not None:
+            self.on_superseded(loser)
+
+    def _compare(self, result: TrialResult) -> TrialResult | None:
+        """Keep the better one of the best and another completed trial; returns the other one of the two."""
+        best, self.best = self.best, result
+        if best is not None and self._rank(result) <= self._rank(best):
+            best, self.best = result, best
+        return best
+
+    def _rank(self, result: TrialResult) -> tuple[float, int]:
+        return rank(result.metrics[self.metric], result.number)
+
+    def standing(self) -> str:
+        """Return how many trials need not run again when an interrupted sweep goes on."""
+        num_ended = sum(result.state != RunState.FAILED for result in self.results.values())
+        return f"{num_ended} of {self.queue.num_trials} trials have ended and stand; resuming goes on with the others"
 
     def line(self, last: TrialResult) -> str:
         """One line for a person: how many are done, how the last one ended, the best so far, the time left."""

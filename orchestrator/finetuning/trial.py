@@ -3,8 +3,11 @@
 A trial's process runs many trials, so what they share (task, tokenizer, features, pretrained encoder) is read once.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
@@ -12,23 +15,26 @@ from uuid import uuid4
 
 import torch
 
+from bert_core.errors import CheckpointError
 from bert_core.layerwise import unfreeze_top_layers
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import OWN_ERRORS
 from orchestrator.finetuning.building import build_model
-from orchestrator.finetuning.checkpointed_training import CheckpointedTraining
+from orchestrator.finetuning.checkpointed_training import CheckpointedTraining, TrainingSnapshot
 from orchestrator.finetuning.evaluation import ScoredSplit, score_model
 from orchestrator.finetuning.frozen import freeze
 from orchestrator.finetuning.heads import HeadModel
+from orchestrator.finetuning.leader import may_lead
 from orchestrator.finetuning.model_folder import record_of, save_model_folder
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.training import BestEvaluation, Evaluation, Loss, fine_tune
-from orchestrator.results import MetricEvent, Split, TrialResult
+from orchestrator.results import Event, MetricEvent, Split, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM
-from orchestrator.storage import join, local_copy
+from orchestrator.storage import exists, join, local_copy
 from orchestrator.tasks import Features, Task, prediction_rows, prepare_features, write_prediction_rows
+from orchestrator.training.checkpoints import POINTER, Checkpoints, delete_checkpoints
 
 Report = Callable[[Sequence[MetricEvent], float | None, int], None]
 """Function that is told of each evaluation: its events, the best score so far, its number.
@@ -55,6 +61,10 @@ class TrialJob:
     """Folder of tokenized features on the storage."""
     num_threads: int
     use_gpu: bool
+    attempt: int = 1
+    """Number of the sweep's attempt; a later one's checkpoints stop a trial."""
+    checkpoint_every_s: float = 0.0
+    """Training time, at least, between two checkpoints of a trial."""
     id: str = field(default_factory=lambda: uuid4().hex)
     """Tells jobs apart in the cache of a process"""
 
@@ -115,7 +125,25 @@ def _reason(error: Exception) -> str:
 
 
 def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluation[ScoredSplit], str]:
-    """Train a plan; return its best evaluation and the path of its predictions, with the weights beside them."""
+    """Train a plan, or go on with it; return its best evaluation and the path of its predictions.
+
+    A trial whose checkpoint cannot be used, since it is damaged or of another device, begins anew.
+    """
+    try:
+        return _train_from_checkpoint(job, plan, report)
+    except CheckpointError:
+        folder = trial_folder(job.run_folder, plan.key)
+        if not exists(join(folder, POINTER)):
+            raise
+        delete_checkpoints(folder)
+        return _train_from_checkpoint(job, plan, report)
+
+
+def _train_from_checkpoint(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluation[ScoredSplit], str]:
+    """Train a plan from its checkpoint on, where it has one; write its weights where it leads.
+
+    Raises: CheckpointError where the checkpoint cannot be used.
+    """
     recipe = plan.recipe
     device = torch.device("cuda" if job.use_gpu else "cpu")
     task = _cached(job, ("task",), lambda: job.task)
@@ -128,7 +156,50 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluati
         train, validation = freeze((train, validation), model, recipe.precision, job.cache)
         unfreeze_top_layers(model, 0)
     folder = trial_folder(job.run_folder, plan.key)
-    return train_and_save(model, tokenizer, task, train, validation, recipe, folder, report)
+    checkpoint = CheckpointedTraining(
+        Checkpoints(folder, job.attempt, keep=1),
+        {"the device": device.type, "the data": [train.fingerprint, validation.fingerprint]},
+        partial(_report_again, report, task.metric),
+        is_due=saves_at_intervals(job.checkpoint_every_s),
+    )
+
+    def report_evaluation(events: Sequence[MetricEvent], score: float | None, number: int) -> None:
+        checkpoint.note(events)
+        report(events, score, number)
+
+    def leads(score: float) -> bool:
+        return may_lead(job.run_folder, score, plan.number)
+
+    return train_and_save(
+        model, tokenizer, task, train, validation, recipe, folder, report_evaluation, None, checkpoint, leads
+    )
+
+
+def _report_again(report: Report, metric: str, events: Sequence[Event]) -> None:
+    """Report the evaluations before a checkpoint one by one: a scheduler decides on them as it did before."""
+    measured = [event for event in events if isinstance(event, MetricEvent)]
+    best_score = -math.inf
+    for number, (_, pair) in enumerate(groupby(measured, key=lambda event: event.step), start=1):
+        evaluation = tuple(pair)
+        best_score = max(best_score, *(event.values[metric] for event in evaluation if event.split == "validation"))
+        report(evaluation, best_score, number)
+
+
+def saves_at_intervals(interval_s: float) -> Callable[[TrainingSnapshot], bool]:
+    """Return a rule by which checkpoints are due, so long after the last one or after now.
+
+    None is due at the end of a training: all that is left to do then is to write its results.
+    """
+    last_at = perf_counter()
+
+    def is_due(snapshot: TrainingSnapshot) -> bool:
+        nonlocal last_at
+        if snapshot.is_last or perf_counter() - last_at < interval_s:
+            return False
+        last_at = perf_counter()
+        return True
+
+    return is_due
 
 
 def train_and_save(
@@ -142,8 +213,12 @@ def train_and_save(
     report: Report,
     loss: Loss | None = None,
     checkpoint: CheckpointedTraining | None = None,
+    leads: Callable[[float], bool] = lambda score: True,
 ) -> tuple[BestEvaluation[ScoredSplit], str]:
     """Train a model by its recipe; the best step's weights go to `folder`/model, the predictions beside them.
+
+    Args:
+        leads: decides by the best score whether anybody may want the weights; where not, they are not written.
 
     Returns the best evaluation and where its predictions lie. Raises: DivergedError; what `report` raises;
     CheckpointError when the `checkpoint` of an interrupted training cannot be used.
@@ -160,7 +235,9 @@ def train_and_save(
         report(_events(evaluation, steps_per_epoch), None if evaluation.is_last else best_score, evaluation.number)
 
     best = fine_tune(model, train, recipe, evaluate, on_evaluation, loss, checkpoint)
-    save_model_folder(model.cpu(), tokenizer, record_of(task, best.evaluation.scored.options), join(folder, "model"))
+    if leads(best.evaluation.score):
+        record = record_of(task, best.evaluation.scored.options)
+        save_model_folder(model.cpu(), tokenizer, record, join(folder, "model"))
     predictions_path = join(folder, "predictions.jsonl")
     rows = prediction_rows(task, "validation", best.evaluation.scored.predictions)
     write_prediction_rows(predictions_path, rows)

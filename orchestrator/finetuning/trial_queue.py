@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from orchestrator.finetuning.search_space import TrialPlan, build_search, plan_trials
 from orchestrator.results import TrialResult
@@ -25,8 +26,8 @@ class TrialQueue:
         metric: the score that ranks trials; a search learns from its mean over a point's seeds.
         finished: results of an earlier attempt by trial key.
         proposed: the points of an earlier attempt of a search that learns; they come again first, under their numbers.
-        on_proposed: given all points so far of a search that learns, before a trial of a new one is handed out: without
-            them a later attempt could not propose the same.
+        on_proposed: given each new point of a search that learns, before a trial of it is handed out: without them a
+            later attempt could not propose the same.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class TrialQueue:
         finished: Mapping[str, TrialResult],
         *,
         proposed: Sequence[Point] = (),
-        on_proposed: Callable[[Sequence[Point]], object] = lambda points: None,
+        on_proposed: Callable[[Point], object] = lambda point: None,
     ) -> None:
         self._spec = spec
         self._metric = metric
@@ -45,12 +46,12 @@ class TrialQueue:
         self._on_proposed = on_proposed
         self._search = build_search(spec, proposed)
         self._proposals = self._search.propose()
-        self._points: list[Point] = []
+        self._num_points = 0
         self._open: dict[int, _OpenPoint] = {}
         self._waiting: deque[TrialPlan] = deque()
         self._num_running = 0
 
-    @property
+    @cached_property
     def num_trials(self) -> int:
         """Largest number of trials, finished ones included."""
         return self._search.num_points * len(self._spec.seeds)
@@ -72,11 +73,11 @@ class TrialQueue:
             point = next(self._proposals, None)
             if point is None:
                 return False
-            plans = plan_trials(self._spec, point, len(self._points))
-            self._open[len(self._points)] = _OpenPoint(len(plans))
-            self._points.append(point)
-            if self._search.learns and len(self._points) > self._num_saved:
-                self._on_proposed(self._points)
+            plans = plan_trials(self._spec, point, self._num_points)
+            self._open[self._num_points] = _OpenPoint(len(plans))
+            self._num_points += 1
+            if self._search.learns and self._num_points > self._num_saved:
+                self._on_proposed(point)
             for plan in plans:
                 if plan.key in self._finished:
                     self._close(plan, self._finished[plan.key])

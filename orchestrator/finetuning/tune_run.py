@@ -9,7 +9,6 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,6 +18,7 @@ from ray.tune import schedulers as tune_schedulers
 from ray.tune.experiment import Trial
 from ray.tune.search import ConcurrencyLimiter, Searcher
 
+from orchestrator.finetuning.interrupts import HeldInterrupt, held_interrupts
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepProgress
 from orchestrator.finetuning.trial import Report
@@ -36,13 +36,15 @@ _ENVIRONMENT = {
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
 }
-"""Environment in which Tune writes no logs, prints nothing, accepts reports without a score."""
+"""Environment in which Tune writes no logs, prints nothing, accepts reports without a score, leaves SIGINT alone."""
 
 _PATIENCE = "TUNE_FUNCTION_THREAD_TIMEOUT_S"
 """Seconds that a pruned trial's thread gets to end before its process is used again; 2 unless set, few when busy."""
 
 RunTrial = Callable[[TrialPlan, Report], TrialResult]
+logger = logging.getLogger(__name__)
 
 
 class _Searcher(Searcher):  # type: ignore[misc]
@@ -66,11 +68,15 @@ class _Searcher(Searcher):  # type: ignore[misc]
         return object, ()
 
 
+class _InterruptedError(Exception):
+    """Ends Tune's loop, with its trials, after a signal; Tune does not clean up after a KeyboardInterrupt."""
+
+
 class _Callback(tune.Callback):  # type: ignore[misc]
     """Tells the sweep's progress. An error in there ends the sweep; Tune would have turned it into a failed trial."""
 
-    def __init__(self, progress: SweepProgress) -> None:
-        self._progress = progress
+    def __init__(self, progress: SweepProgress, interrupt: HeldInterrupt) -> None:
+        self._progress, self._interrupt = progress, interrupt
         self._error: Exception | None = None
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
@@ -79,8 +85,8 @@ class _Callback(tune.Callback):  # type: ignore[misc]
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: Mapping[str, Any], **info: Any
     ) -> None:
-        for event in result.get(EVENTS, ()):
-            self._guard(partial(self._progress.reported, trial.config[PLAN], event))
+        if EVENTS in result:
+            self._guard(lambda: self._progress.reported(trial.config[PLAN], result[EVENTS]))
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         plan, last = trial.config[PLAN], trial.last_result
@@ -99,6 +105,9 @@ class _Callback(tune.Callback):  # type: ignore[misc]
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         if self._error is not None:
             raise self._error
+        if self._interrupt.error is not None:
+            logger.info(f"stopping; {self._progress.standing()}")
+            raise _InterruptedError
 
     def _guard(self, tell: Callable[[], None]) -> None:
         try:
@@ -124,11 +133,34 @@ def run_with_tune(
 ) -> None:
     """Run the queue's trials to their end; results are in `progress`. A local `storage` is an absolute path.
 
-    Raises: KeyboardInterrupt when a SIGINT ended it; what the listener raised.
+    Raises: KeyboardInterrupt when a signal ended it, the one of the signal's handler; what the listener raised.
     """
     if progress.queue.is_done():
         return
-    metric = progress.metric
+    folder, name = join(storage, "tmp"), f"tune-{uuid4().hex}"
+    with _quietly(), held_interrupts() as interrupt:
+        run_config = tune.RunConfig(
+            name=name,
+            storage_path=folder,
+            failure_config=tune.FailureConfig(max_failures=spec.execution.max_failures),
+            callbacks=[_Callback(progress, interrupt)],
+            verbose=0,
+        )
+        try:
+            _build_tuner(spec, run_trial, progress, max_evaluations, run_config).fit()
+        except _InterruptedError:
+            assert interrupt.error is not None, "the callback has seen it"
+        finally:
+            delete(join(folder, name))
+    if interrupt.error is not None or not progress.queue.is_done():
+        raise interrupt.error or KeyboardInterrupt
+
+
+def _build_tuner(
+    spec: SweepSpec, run_trial: RunTrial, progress: SweepProgress, max_evaluations: int, run_config: tune.RunConfig
+) -> tune.Tuner:
+    """Make Tune's object for a sweep: the queue's trials, their shares of the machine, the scheduler."""
+    metric, execution = progress.metric, spec.execution
 
     def trainable(config: dict[str, Any]) -> None:
         os.environ[_PATIENCE] = "60"
@@ -136,13 +168,10 @@ def run_with_tune(
         scores = {SCORE: result.metrics[metric], EVALUATION: max_evaluations} if metric in result.metrics else {}
         tune.report({RESULT: result, **scores})
 
-    execution = spec.execution
     searcher: Searcher = _Searcher(progress.queue)
     if execution.max_concurrent_trials is not None:
         searcher = ConcurrencyLimiter(searcher, max_concurrent=execution.max_concurrent_trials)
-    folder = join(storage, "tmp")
-    name = f"tune-{uuid4().hex}"
-    tuner = tune.Tuner(
+    return tune.Tuner(
         tune.with_resources(trainable, {"cpu": execution.cpus_per_trial, "gpu": execution.gpus_per_trial}),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
@@ -152,21 +181,8 @@ def run_with_tune(
             trial_name_creator=_trial_name,
             trial_dirname_creator=_trial_name,
         ),
-        run_config=tune.RunConfig(
-            name=name,
-            storage_path=folder,
-            failure_config=tune.FailureConfig(max_failures=execution.max_failures),
-            callbacks=[_Callback(progress)],
-            verbose=0,
-        ),
+        run_config=run_config,
     )
-    try:
-        with _quietly():
-            tuner.fit()
-    finally:
-        delete(join(folder, name))
-    if not progress.queue.is_done():
-        raise KeyboardInterrupt
 
 
 def _report(events: Sequence[MetricEvent], score: float | None, evaluation: int) -> None:
@@ -187,21 +203,20 @@ def build_scheduler(name: str, max_evaluations: int) -> tune_schedulers.TrialSch
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Keep Tune's tables, log files and log lines away, and give the signal handlers back that it replaces."""
-    logger = logging.getLogger("ray.tune")
-    level, environment = logger.level, {name: os.environ.get(name) for name in _ENVIRONMENT}
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGUSR1)}
+    """Keep Tune's tables, log files and log lines away, and give the signal handler back that it replaces."""
+    tune_logger = logging.getLogger("ray.tune")
+    level, environment = tune_logger.level, {name: os.environ.get(name) for name in _ENVIRONMENT}
+    handler = signal.getsignal(signal.SIGUSR1)
     os.environ.update(_ENVIRONMENT)
-    logger.setLevel(logging.CRITICAL)
+    tune_logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        logger.setLevel(level)
+        tune_logger.setLevel(level)
         for name, value in environment.items():
             if value is None:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-        for number, handler in handlers.items():
-            if signal.getsignal(number) is not handler:
-                signal.signal(number, handler)
+        if signal.getsignal(signal.SIGUSR1) is not handler:
+            signal.signal(signal.SIGUSR1, handler)

@@ -13,6 +13,7 @@ an interruption: it goes on where the earlier attempt ended. `record` writes the
 called twice.
 """
 
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +31,8 @@ from orchestrator.settings import Settings
 from orchestrator.specs import Spec
 from orchestrator.specs.parts import task_of, text_sources_of
 from orchestrator.specs.references import Product
+
+logger = logging.getLogger(__name__)
 
 S = TypeVar("S", bound=Spec)
 R = TypeVar("R")
@@ -55,6 +58,17 @@ class Resources:
         """
         return self.with_gpus if self.with_gpus is not None and has_gpus(self.with_gpus.total, have) else self
 
+    def unused_gpus(self, have: Mapping[str, float]) -> str | None:
+        """Return what to tell a person where a place has GPUs, and the run takes none as there are too few; or None."""
+        if self.with_gpus is None or self.on(have) is not self or not have.get("GPU"):
+            return None
+        asked = self.with_gpus.total["GPU"]
+        return (
+            f"training on CPUs: execution.device auto takes a GPU for each worker, {asked:g} in all, and there "
+            f"{'is' if have['GPU'] == 1 else 'are'} {have['GPU']:g}; lower execution.num_workers to use "
+            f"{'it' if have['GPU'] == 1 else 'them'}"
+        )
+
     @classmethod
     def of_one_process(cls, cpus: float = 1.0, gpus: float = 0.0) -> "Resources":
         """The resources of a run that works in a single process, or in one process at a time at least."""
@@ -75,6 +89,14 @@ class RunContext:
     progress: Progress
     superseded: threading.Event
     """Set when a later attempt, on whatever machine, works on the same run."""
+    allow_drift: bool = False
+    """Whether this attempt may go on although what the run reads has changed since an earlier one."""
+
+    def mark_drift(self, step: int, differences: Sequence[str]) -> None:
+        """Warn that the attempt goes on with something else than before, and tag the run `drift`."""
+        for difference in differences:
+            logger.warning(f"goes on from step {step:,} although this has changed: {difference}")
+        self.recorder.record_drift(self.run_id)
 
     def refuse_if_superseded(self) -> None:
         """Raise RunStoppedError when this attempt has been superseded: what it would still do is another's by now."""

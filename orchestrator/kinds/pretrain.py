@@ -17,7 +17,7 @@ from orchestrator.models.parameter_counts import count_pretraining_parameters
 from orchestrator.pretraining.job import PretrainListener, PretrainRequest
 from orchestrator.pretraining.progress_line import TrainingStatus
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.results import DatasetResult, Event, MessageEvent, MetricEvent, PretrainResult, Split
+from orchestrator.results import DatasetResult, DriftEvent, Event, MessageEvent, MetricEvent, PretrainResult, Split
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.references import RANDOM, Product
 
@@ -113,7 +113,9 @@ def pretraining_config(spec: PretrainSpec, inputs: Resolved) -> BertConfig | Non
 
 
 def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> PretrainRequest:
-    """Build the request for one attempt on the connected Ray."""
+    """Build the request for one attempt on the connected Ray, and record the device that it trains on."""
+    use_gpu = takes_gpus(spec, cluster_resources())
+    context.recorder.record_device(context.run_id, "gpu" if use_gpu else "cpu")
     return PretrainRequest(
         spec=spec,
         storage=context.settings.storage,
@@ -121,20 +123,17 @@ def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> 
         attempt=context.attempt,
         tokenizer=inputs.tokenizer(spec.tokenizer),
         init_folder=None if spec.init_from == RANDOM else inputs.folder("init_from", spec.init_from),
-        use_gpu=takes_gpus(spec, cluster_resources()),
+        use_gpu=use_gpu,
+        allow_drift=context.allow_drift,
     )
 
 
 def takes_gpus(spec: PretrainSpec, have: Mapping[str, float]) -> bool:
     """Whether each worker gets a GPU of a cluster with these resources; says so where `auto` leaves GPUs unused."""
     asked = PretrainKind().resources(spec)
-    taken = asked.on(have)
-    if asked.with_gpus is not None and taken is asked and have.get("GPU"):
-        logger.info(
-            f"training on CPUs: execution.device auto takes a GPU for each worker, {asked.with_gpus.total['GPU']:g} in "
-            f"all, and the cluster has {have['GPU']:g}"
-        )
-    return "GPU" in taken.total
+    if note := asked.unused_gpus(have):
+        logger.warning(note)
+    return "GPU" in asked.on(have).total
 
 
 def build_listener(spec: PretrainSpec, context: RunContext) -> PretrainListener:
@@ -145,13 +144,16 @@ def build_listener(spec: PretrainSpec, context: RunContext) -> PretrainListener:
         context.refuse_if_superseded()
         context.recorder.record_events(context.run_id, [event])
         if isinstance(event, MetricEvent):
-            (context.progress.status if event.split == "train" else logger.info)(status.line(event))
+            is_transient = event.split == "train" and not status.is_milestone(event)
+            (context.progress.status if is_transient else logger.info)(status.line(event))
         elif isinstance(event, MessageEvent):
             log_message(event)
+        elif isinstance(event, DriftEvent):
+            context.mark_drift(event.step, event.differences)
 
     def on_dataset(dataset: DatasetResult) -> None:
         context.recorder.record_dataset(context.run_id, dataset)
         log_dataset(dataset)
-        context.progress.status("starting the training workers")
+        logger.info("starting the training workers")
 
     return PretrainListener(on_event, on_dataset, report_tokenizing(context.progress))

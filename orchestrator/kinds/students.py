@@ -26,7 +26,7 @@ from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.start_checks import check_layer_pooling, check_positions, check_tokenizer
 from orchestrator.kinds.teachers import check_teacher
 from orchestrator.progress import duration
-from orchestrator.results import DistillResult, Event, MessageEvent, MetricEvent, PretrainResult
+from orchestrator.results import DistillResult, DriftEvent, Event, MessageEvent, MetricEvent, PretrainResult
 from orchestrator.specs import DistillSpec, PretrainSpec, TaskSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.specs.task import Head
@@ -115,7 +115,7 @@ class OnTask(StudentTraining):
         """Fine-tune the student in a process of its own."""
         from orchestrator.distillation.launch import run_distillation  # Ray is loaded when a run starts
 
-        context.progress.status("the teacher answers the training split")
+        logger.info("the teacher answers the training split")
         result = run_distillation(
             self.spec,
             task=inputs.task(self.task),
@@ -124,6 +124,7 @@ class OnTask(StudentTraining):
             storage=context.settings.storage,
             resolve_name=inputs.folder,
             on_event=_event_callback(context),
+            allow_drift=context.allow_drift,
         )
         found, metric = result.metrics, result.metric
         scores = f"the student has {metric} {found[metric]:.4f}, its teacher {found[f'teacher.{metric}']:.4f}"
@@ -203,8 +204,10 @@ def _event_callback(context: RunContext) -> Callable[[Event], None]:
         context.recorder.record_events(context.run_id, [event])
         if isinstance(event, MetricEvent) and event.split == "validation":
             scores = "  ".join(f"{name} {value:.4f}" for name, value in event.values.items())
-            context.progress.status(f"step {event.step:,}  {scores}")
+            logger.info(f"step {event.step:,}  {scores}")
         elif isinstance(event, MessageEvent):
             log_message(event)
+        elif isinstance(event, DriftEvent):
+            context.mark_drift(event.step, event.differences)
 
     return on_event

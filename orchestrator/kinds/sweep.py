@@ -2,29 +2,26 @@
 
 import logging
 from collections.abc import Iterator
-from dataclasses import asdict
 from itertools import product
 
 from bert_core.config import BertConfig
+from orchestrator.errors import InputError
 from orchestrator.finetuning.search_space import build_search, check_space, listed_values, value_bounds
-from orchestrator.finetuning.sweep_progress import SweepListener
+from orchestrator.finetuning.trial_journal import TrialJournal, drop_trials
+from orchestrator.kinds.background_writer import background_writer
 from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
 from orchestrator.kinds.facts import estimate_prefix, memory_text, task_facts
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.start_checks import check_layer_pooling, check_positions
+from orchestrator.kinds.sweep_identity import sweep_identity
+from orchestrator.kinds.trial_recording import TrialRecording
 from orchestrator.models.parameter_counts import count_encoder_parameters, count_lstm_parameters
 from orchestrator.progress import duration
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.registry.trials import trial_id
-from orchestrator.results import MetricEvent, ModelResult, SweepResult, TrialResult
-from orchestrator.run_states import RunState
+from orchestrator.results import SweepResult
 from orchestrator.specs import SweepSpec
 from orchestrator.specs.references import RANDOM, Product
-from orchestrator.storage import exists, join, read_json, write_json
 from orchestrator.training.batch_order import Schedule
-
-FINISHED_TRIALS = "finished_trials.json"
-"""File in the run's folder: the results of the trials that need not run again."""
 
 logger = logging.getLogger(__name__)
 
@@ -62,18 +59,25 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         """Run the trials that no earlier attempt finished, and score the best one's model on the test split."""
         from orchestrator.finetuning.sweep import run_sweep  # Ray is loaded when a run starts
 
-        finished = read_finished_trials(context.run_folder)
-        if finished:
-            logger.info(f"{len(finished)} finished trials of an earlier attempt stand as they are")
-        result = run_sweep(
-            spec,
-            task=inputs.task(spec.task),
-            run_folder=context.run_folder,
-            storage=context.settings.storage,
-            resolve_name=inputs.folder,
-            listener=build_listener(context, dict(finished)),
-            finished=finished,
-        )
+        task = inputs.task(spec.task)
+        journal = begin_journal(spec, inputs, context)
+        digests: dict[str, str] = {split: task.fingerprint(split)[:16] for split in task.splits if split != "test"}
+        context.recorder.record_trial_data(context.run_id, digests)
+        if journal.trials:
+            logger.info(f"{len(journal.trials)} finished trials of an earlier attempt stand as they are")
+        with background_writer(context.recorder.given_up) as writer:
+            recording = TrialRecording(context, journal, writer)
+            recording.replay()
+            result = run_sweep(
+                spec,
+                task=task,
+                run_folder=context.run_folder,
+                storage=context.settings.storage,
+                resolve_name=inputs.folder,
+                listener=recording.listener(),
+                finished={trial.result.key: trial.result for trial in journal.trials},
+                attempt=context.attempt,
+            )
         logger.info(_result_line(result))
         return result
 
@@ -138,46 +142,27 @@ def _most_lstm_parameters(config: BertConfig, spec: SweepSpec) -> int:
     )
 
 
-def build_listener(context: RunContext, finished: dict[str, TrialResult]) -> SweepListener:
-    """Callbacks that record what trials do and show it; `finished` is added to and kept in the run's folder."""
-    recorder, run_id = context.recorder, context.run_id
+def begin_journal(spec: SweepSpec, inputs: Resolved, context: RunContext) -> TrialJournal:
+    """Open the sweep's journal, whose trials have all read what the inputs are now.
 
-    def on_trial_event(key: str, event: MetricEvent) -> None:
-        context.refuse_if_superseded()
-        recorder.record_events(trial_id(run_id, key), [event])
-
-    def on_result(result: TrialResult) -> None:
-        context.refuse_if_superseded()
-        recorder.record_trials(run_id, [result])
-        if result.state == RunState.FAILED:
-            logger.info(f"trial {result.number} failed: {result.error}")
-            return
-        if result.metrics.get("collapsed"):
-            logger.info(
-                f"trial {result.number} (seed {result.seed}) collapsed: it never left the majority baseline; "
-                "other seeds, a longer warm-up or a lower learning rate may help"
+    Raises: InputError where earlier ones have read something else, unless the context allows that; they are dropped
+    then, and run again.
+    """
+    journal, identity = TrialJournal(context.run_folder), sweep_identity(spec, inputs)
+    changes = journal.changes(identity)
+    if changes:
+        listed = "".join(f"\n  {change}" for change in changes)
+        if not context.allow_drift:
+            raise InputError(
+                f"run {context.run_id} cannot go on: what its trials read has changed since it began, "
+                f"and their scores would be ranked with others:{listed}\nPut the old back, or start a new run; "
+                "`resume --allow-drift` goes on, and runs the trials that have ended again"
             )
-        finished[result.key] = result
-        write_json(join(context.run_folder, FINISHED_TRIALS), [asdict(trial) for trial in finished.values()])
-
-    return SweepListener(
-        on_trial_started=lambda start: recorder.record_trial_start(run_id, start),
-        on_trial_event=on_trial_event,
-        on_trial_result=on_result,
-        on_progress=context.progress.status,
-    )
-
-
-def read_finished_trials(run_folder: str) -> dict[str, TrialResult]:
-    """The trials that an earlier attempt finished, by key."""
-    path = join(run_folder, FINISHED_TRIALS)
-    if not exists(path):
-        return {}
-    trials = []
-    for values in read_json(path):
-        state, model = RunState(values.pop("state")), values.pop("model")
-        trials.append(TrialResult(**values, state=state, model=ModelResult(**model) if model else None))
-    return {trial.key: trial for trial in trials}
+        logger.warning(f"all trials run again, since what they read has changed:{listed}")
+        context.recorder.drop_trials(context.run_id)
+        journal = drop_trials(context.run_folder)
+    journal.begin(identity)
+    return journal
 
 
 def _result_line(result: SweepResult) -> str:

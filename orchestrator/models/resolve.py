@@ -25,7 +25,7 @@ def resolve_model(name: str, settings: Settings) -> str:
     if name.startswith((".", "/", "~")) or "://" in name:
         what = f"{name} is no model folder: it has no {MODEL_FILE}" if exists(name) else f"there is no folder {name}"
         raise NotFoundError(what)
-    with Registry(settings.registry) as registry:
+    with Registry(settings.registry, read_only=True) as registry:
         try:
             folder: str = registry.models.get(name).folder
             return folder
@@ -97,7 +97,7 @@ def pin_names(spec: SpecT, settings: Settings, resolve: Callable[[str, str], str
 
     Raises: what `resolve` raises for a name that leads nowhere.
     """
-    with Registry(settings.registry) as registry:
+    with Registry(settings.registry, read_only=True) as registry:
         models = registry.models.frame()
         labels = {absolute(str(row.folder)): f"{row.name}@{row.version}" for row in models.itertuples()}
 

@@ -1,6 +1,6 @@
 """The plan of a spec: what each stage does and what it takes of the cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from orchestrator.corpus.input_files import find_files
@@ -43,6 +43,13 @@ def needed_resources(spec: Spec, have: Mapping[str, float]) -> Resources:
         {name: max(need.total.get(name, 0.0) for need in needs) for name in names},
         [processes for need in needs for processes in need.processes],
     )
+
+
+def unused_gpu_notes(spec: Spec, have: Mapping[str, float]) -> Iterator[str]:
+    """Yield what to tell a person of GPUs that are there, and that a stage does not take as they are too few."""
+    for name, stage in stages_of(spec).items():
+        if note := kind_of(stage).resources(stage).unused_gpus(have):
+            yield f"{name}: {note}" if name else note
 
 
 def _text_facts(spec: Spec) -> list[tuple[str, str]]:

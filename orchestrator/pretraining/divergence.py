@@ -94,9 +94,7 @@ class Divergences:
         """
         spec, num_before = self._job.spec, len(self.passed_over)
         stops = spec.on_divergence == "stop" or num_before >= spec.execution.max_rollbacks
-        told = (
-            self._record(diverged, "stopped" if stops else "passed over") if self._worker.rank == 0 else f"{diverged}"
-        )
+        told = self._record(diverged, "stopped" if stops else "passed over")
         if not stops:
             self.passed_over.add(diverged.step)
             return f"{told}; training goes back to its last checkpoint and passes this batch over"

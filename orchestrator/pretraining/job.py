@@ -3,8 +3,9 @@
 PretrainRequest (driver) ─► PretrainJob (workers) ─► streams, masks, model
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from bert_core.checkpoints.pretrained import WEIGHTS_FILE
 from bert_core.config import BertConfig
@@ -20,6 +21,7 @@ from orchestrator.pretraining.loss import StepLoss
 from orchestrator.results import DatasetResult, Event
 from orchestrator.specs import PretrainSpec
 from orchestrator.storage import local_copy
+from orchestrator.training.drift import versions
 
 Emit = Callable[[Event], None]
 """A function that takes the events of a run."""
@@ -41,6 +43,10 @@ class PretrainRequest:
     """Loss that a step makes smaller; the loss of the labels when None."""
     num_hidden_layers: int | None = None
     """Number of layers to take from the model to continue from, evenly spread; None takes all."""
+    teacher_digest: str | None = None
+    """SHA-256 of the weights of the teacher in `loss`; None for a loss without one."""
+    allow_drift: bool = False
+    """Whether to go on from a checkpoint although what the run reads has changed since."""
 
 
 @dataclass(frozen=True)
@@ -74,16 +80,27 @@ class PretrainJob:
     """The loss that a step makes smaller; the loss of the labels when None."""
     num_hidden_layers: int | None = None
     """Number of layers to take from the model to continue from, evenly spread; None takes all."""
+    text_sizes: Mapping[str, str] = field(default_factory=dict)
+    """Sizes of the corpus's first text files, by path."""
+    teacher_digest: str | None = None
+    """SHA-256 of the weights of the teacher in `loss`; None for a loss without one."""
+    allow_drift: bool = False
+    """Whether to go on from a checkpoint although what the run reads has changed since."""
 
     def identity(self) -> dict[str, str]:
         """Digests of everything that must not change between a checkpoint and the attempt that continues it."""
+        teacher = {} if self.teacher_digest is None else {"teacher": self.teacher_digest}
         return {
             "spec": self.spec.fingerprint(),
-            "corpus": self.stream.store.fingerprint,
             "tokenizer": self.tokenizer.fingerprint,
-            "loss": repr(self.loss),
-            "layers": repr(self.num_hidden_layers),
+            "corpus": self.stream.store.fingerprint,
+            **teacher,
+            **versions(),
         }
+
+    def identity_details(self) -> dict[str, Any]:
+        """Fields of the spec and sizes of the text files, which tell what has changed where a digest differs."""
+        return {"spec": self.spec.identity_values(), "corpus": dict(self.text_sizes)}
 
 
 def check_start(init_folder: str, tokenizer: Tokenizer) -> None:

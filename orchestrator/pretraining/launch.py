@@ -4,18 +4,21 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 from uuid import uuid4
 
 import ray
 import ray.train
 from ray.train.torch import TorchTrainer
 
+from orchestrator.cluster.capacity import Processes
+from orchestrator.cluster.head_watch import watch_head
+from orchestrator.cluster.shortage import describe_shortage
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
+from orchestrator.errors import ClusterError
 from orchestrator.models.info import describe_model
-from orchestrator.pretraining.failures import queue_error, stop_error, training_error
+from orchestrator.pretraining.failures import FailureReport, how_to_go_on, queue_error, stop_error, training_error
 from orchestrator.pretraining.job import (
     PretrainJob,
     PretrainListener,
@@ -23,12 +26,17 @@ from orchestrator.pretraining.job import (
     check_start,
 )
 from orchestrator.pretraining.streams import build_stream, build_validation
-from orchestrator.pretraining.worker import run_worker
+from orchestrator.pretraining.worker import WorkerOrder, run_worker
 from orchestrator.results import DatasetResult, Event, MetricEvent, PretrainResult
+from orchestrator.specs import PretrainSpec
 from orchestrator.storage import delete, join
-from orchestrator.training.event_queue import EventQueueActor
+from orchestrator.training.event_queue import EventReader, WorkerFailure, WorkersStatus, launch_event_queue
+from orchestrator.training.following import Follower
+from orchestrator.training.storage_mark import marked_storage
+from orchestrator.training.worker_watch import Expectation, WorkerWatch
 
-_POLL_S = 0.3
+_MAX_FILES = 1000
+"""Text files whose sizes a checkpoint carries at most."""
 ENDING_S = 30.0
 """Time that a failed run waits for its workers to end."""
 
@@ -82,32 +90,65 @@ def build_job(request: PretrainRequest, dataset: DatasetResult) -> PretrainJob:
         validation=build_validation(request.spec, SplitShards(store, "validation"), request.tokenizer),
         loss=request.loss,
         num_hidden_layers=request.num_hidden_layers,
+        text_sizes={file.path: f"{file.num_bytes} bytes" for file in dataset.files[:_MAX_FILES]},
+        teacher_digest=request.teacher_digest,
+        allow_drift=request.allow_drift,
     )
 
 
 def _train(job: PretrainJob, use_gpu: bool, on_event: Callable[[Event], None]) -> None:
     run_id = job.run_folder.rstrip("/").rpartition("/")[2]
-    event_queue = EventQueueActor.remote()
+    event_queue = launch_event_queue()
     scratch = join(job.run_folder, "ray")
     delete(scratch)  # of an earlier attempt that was killed
-    fit = _Fit(_build_trainer(job, use_gpu, event_queue, join(scratch, f"{job.attempt}-{uuid4().hex[:6]}")))
-    fit.start()
+    with marked_storage(job.run_folder, job.attempt) as mark:
+        order = WorkerOrder(job, event_queue, mark)
+        fit = _Fit(_build_trainer(order, use_gpu, join(scratch, f"{job.attempt}-{uuid4().hex[:6]}")))
+        follower = Follower(
+            event_queue,
+            EventReader(event_queue, on_event),
+            build_watch(job.spec, use_gpu, run_id),
+            watch_head(how_to_go_on(run_id)).look,
+            has_ended=lambda: not fit.is_alive(),
+            run_folder=job.run_folder,
+            safe_place="after this step",
+        )
+        fit.start()
+        try:
+            status = _follow(follower, run_id)
+            fit.raise_reason(run_id, status.failures)
+        except BaseException as error:
+            # Without this, workers of a Ray that outlives this call would train on.
+            with suppress(ray.exceptions.RayError):  # Ray may be gone as well
+                event_queue.put.remote(stop_error())
+            if isinstance(error, Exception) and not isinstance(error, ClusterError):
+                fit.join(ENDING_S)
+            raise
+        finally:
+            with suppress(OSError):  # Ray may still write there
+                delete(scratch)
+
+
+def build_watch(spec: PretrainSpec, use_gpu: bool, run_id: str) -> WorkerWatch:
+    """A watch over the workers of a spec."""
+    execution = spec.execution
+    needed = Processes(execution.num_workers, _worker_resources(spec, use_gpu))
+    return WorkerWatch(
+        Expectation(execution.num_workers, 60 * execution.max_wait_minutes),
+        lambda: describe_shortage(needed),
+        how_to_go_on(run_id),
+    )
+
+
+def _worker_resources(spec: PretrainSpec, use_gpu: bool) -> dict[str, float]:
+    return {"CPU": spec.execution.cpus_per_worker} | ({"GPU": 1.0} if use_gpu else {})
+
+
+def _follow(follower: Follower, run_id: str) -> WorkersStatus:
     try:
-        while fit.is_alive():
-            _drain(event_queue, on_event, run_id)
-            time.sleep(_POLL_S)
-        _drain(event_queue, on_event, run_id)
-        fit.raise_reason(run_id)
-    except BaseException as error:
-        # Without this, workers of a Ray that outlives this call would train on.
-        with suppress(ray.exceptions.RayError):  # Ray may be gone as well
-            event_queue.put.remote(stop_error())
-        if isinstance(error, Exception):
-            fit.join(ENDING_S)
-        raise
-    finally:
-        with suppress(OSError):  # Ray may still write there
-            delete(scratch)
+        return follower.follow()
+    except ray.exceptions.RayError as error:
+        raise queue_error(error, run_id) from error
 
 
 class _Fit(threading.Thread):
@@ -125,36 +166,26 @@ class _Fit(threading.Thread):
         except BaseException as error:
             self._error = error
 
-    def raise_reason(self, run_id: str) -> None:
+    def raise_reason(self, run_id: str, failures: tuple[WorkerFailure, ...] = ()) -> None:
         """Raise the error that was kept, in one line."""
         if self._error is not None:
-            raise training_error(self._error, run_id) from self._error
+            raise training_error(self._error, run_id, failures) from self._error
 
 
-def _build_trainer(job: PretrainJob, use_gpu: bool, event_queue: Any, scratch: str) -> TorchTrainer:
-    execution = job.spec.execution
+def _build_trainer(order: WorkerOrder, use_gpu: bool, scratch: str) -> TorchTrainer:
+    execution = order.job.spec.execution
     return TorchTrainer(
         run_worker,
-        train_loop_config={"job": job, "event_queue": event_queue},
+        train_loop_config={"order": order},
         scaling_config=ray.train.ScalingConfig(
             num_workers=execution.num_workers,
             use_gpu=use_gpu,
-            resources_per_worker={"CPU": execution.cpus_per_worker} | ({"GPU": 1} if use_gpu else {}),
+            resources_per_worker=_worker_resources(order.job.spec, use_gpu),
         ),
         run_config=ray.train.RunConfig(
             name="train",
             storage_path=scratch,
             failure_config=ray.train.FailureConfig(max_failures=execution.max_failures),
+            callbacks=[FailureReport(order.event_queue)],
         ),
     )
-
-
-def _drain(event_queue: Any, on_event: Callable[[Event], None], run_id: str) -> None:
-    try:
-        events = ray.get(event_queue.take.remote())
-    except ray.exceptions.RayError as error:
-        raise queue_error(error, run_id) from error
-    for event in events:
-        if isinstance(event, Exception):
-            raise event
-        on_event(event)

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from bert_core.errors import CheckpointError
 from bert_core.examples.packing import PackedBatch
 from bert_core.objectives import active_objectives
 from bert_core.optimization import build_optimizer, linear_warmup_decay
@@ -27,29 +26,32 @@ from orchestrator.pretraining.micro_batches import MicroBatches
 from orchestrator.pretraining.step import StepContext, training_step
 from orchestrator.results import Event, MessageEvent, MetricEvent
 from orchestrator.training.checkpoints import Checkpoints
+from orchestrator.training.drift import accept_drift, check_drift
 from orchestrator.training.snapshots import Snapshots
 
 Batches = Callable[[int], Iterator[tuple[int, PackedBatch]]]
 """A function from the first step to the worker's numbered batches, up to the end of the run."""
 EVALUATION_BATCH_SIZE = 64
 EVALUATIONS_BY_DEFAULT = 10
-_CHANGED = {
-    "spec": ("the spec, or what this version reads in it,", "put the old one back"),
-    "tokenizer": ("the tokenizer", "put the old one back"),
-    "corpus": ("the text under corpus.files", "put the old files back"),
-}
-"""Names and remedies by part of a job's identity; the corpus comes last, as another tokenizer makes another corpus."""
 
 
 class TrainingLoop:
     """One worker's run: model, optimizer, checkpoints. Only rank 0 emits events and writes files.
 
-    `num_confirmed` returns how many of the emitted events, from the first on, are recorded; a checkpoint carries the
-    others.
+    Args:
+        num_confirmed: returns how many of the emitted events, from the first on, are recorded; a checkpoint carries the
+            others.
+        note_step: told how many steps have ended, after each step; returns whether the run is to stop. Where it does so
+            for one worker, all of them stop after the same step, which is the next one.
     """
 
     def __init__(
-        self, job: PretrainJob, worker: Worker, emit: Emit, num_confirmed: Callable[[], int] = lambda: 0
+        self,
+        job: PretrainJob,
+        worker: Worker,
+        emit: Emit,
+        num_confirmed: Callable[[], int] = lambda: 0,
+        note_step: Callable[[int], bool] = lambda step: False,
     ) -> None:
         if worker.device.type == "cpu":
             torch.set_num_threads(job.spec.threads_per_worker)
@@ -67,14 +69,19 @@ class TrainingLoop:
         self.snapshots = Snapshots(job.run_folder, job.attempt)
         self.micro_batches = MicroBatches(worker, self.spec.micro_batch_size, self._warn)
         self.divergences = Divergences(job, worker)
+        self.meter = Meter(worker, self.objectives)
         self._emit_to = emit
-        self._num_confirmed = num_confirmed
+        self._num_confirmed, self._note_step = num_confirmed, note_step
         self._num_emitted = 0
         self._unconfirmed: list[tuple[int, MetricEvent]] = []
         self._checkpoint_at = time.monotonic()
 
-    def train(self, batches: Batches) -> None:
-        """Train from the last checkpoint to the end; where the spec says so, go back to it when a step diverges.
+    def train(self, batches: Batches) -> bool:
+        """Train from the last checkpoint to the end, or until the run is to stop, with a checkpoint there.
+
+        Where the spec says so, a step that diverges sends the training back to its last checkpoint.
+
+        Returns whether the training is complete.
 
         Raises: RunFailedError when a step diverges, or memory runs out; CheckpointError when a checkpoint belongs to
             another job.
@@ -87,42 +94,52 @@ class TrainingLoop:
             if first_step == 0:
                 self._save_snapshot_if_due(0)
             try:
-                self._train_from(first_step, batches)
-                return
+                return self._train_from(first_step, batches)
             except DivergedStepError as diverged:
                 self._warn(self.divergences.stop_or_pass_over(diverged))
                 self._unconfirmed.clear()  # those before the checkpoint are in it, the others will be told again
 
-    def _train_from(self, first_step: int, batches: Batches) -> None:
-        """Train from a step to the end. Raises: DivergedStepError before anything of such a step is kept."""
+    def _train_from(self, first_step: int, batches: Batches) -> bool:
+        """Train from a step on, as `train` does. Raises: DivergedStepError before anything of such a step is kept."""
         loss = self.job.loss or label_loss
         context = StepContext(
             self.model, self.optimizer, self.spec, self.worker, self.objectives, loss, self.micro_batches
         )
-        meter = Meter(self.worker, self.objectives)
         watch = StepWatch(self.worker, len(self.objectives), max_loss(self.spec, self.model.config.vocab_size))
         self.model.train()
+        self.meter.resume()
+        wants_to_stop = False
         for step, batch in batches(first_step):
             done = step + 1
+            sums = None
             if done not in self.divergences.passed_over:
-                totals, norm = training_step(context, step, batch, self.learning_rate(step))
-                meter.add(totals, norm)
-                watch.add(done, totals, norm)
+                sums = training_step(context, step, batch, self.learning_rate(step), wants_to_stop)
+                self.meter.add(sums.totals, sums.gradient_norm)
+                watch.add(done, sums.totals, sums.gradient_norm)
             is_logged = self._is_due(done, self.spec.execution.log_every_steps) or self._is_checkpoint_step(done)
-            if is_logged or self.spec.on_divergence == "rollback":
+            # Asking a GPU would wait for it, except where its totals are read anyway.
+            asks = is_logged or self.worker.device.type == "cpu"
+            stops = sums is not None and asks and bool(sums.num_stopping)
+            if is_logged or stops or self.spec.on_divergence == "rollback":
                 watch.look()
-            if is_logged:
+            if is_logged or stops:
                 self.micro_batches.agree()
-                self._log_training(done, meter)
-            meter.pause()
+            if is_logged:
+                self._log_training(done)
+            self.meter.pause()
             if self.job.validation is not None and self._is_due(done, self._evaluation_interval()):
                 self._measure(done, "validation", self.evaluate(done))
             # Before the checkpoint: an attempt that goes on from there does not come by this step again.
             self._save_snapshot_if_due(done)
+            if stops:
+                self.save_checkpoint(done, self.meter.state())  # added up since its last reading
+                return done == self.spec.steps
             # Only where the meter has just been read, as its totals are not saved.
             if is_logged and (self._is_checkpoint_step(done) or self._is_checkpoint_time()):
                 self.save_checkpoint(done)
-            meter.resume()
+            self.meter.resume()
+            wants_to_stop = self._note_step(done)
+        return True
 
     def learning_rate(self, step: int) -> float:
         """Learning rate of the update that a step, counted from 0, makes."""
@@ -131,6 +148,7 @@ class TrainingLoop:
 
     def restore(self) -> int:
         """Load the last whole checkpoint. Returns the step to go on from: 0 where there is no checkpoint."""
+        self.meter = Meter(self.worker, self.objectives)
         found = self.checkpoints.load(self.model, self.optimizer, self._warn)
         if self.worker.rank == 0:
             self.checkpoints.tidy(self._warn)
@@ -141,20 +159,11 @@ class TrainingLoop:
                 self.micro_batches.size = self.spec.micro_batch_size
             return 0
         event, extra = found
-        identity = self.job.identity()
-        for name, (what, remedy) in _CHANGED.items():
-            if extra["identity"].get(name) != identity[name]:
-                raise CheckpointError(
-                    f"cannot resume: {what} has changed since step {event.step}; {remedy}, or start a new run"
-                )
-        if extra["torch"] != str(torch.__version__):
-            self._emit(
-                MessageEvent(
-                    f"the checkpoint of step {event.step} comes from torch {extra['torch']}, this is "
-                    f"{torch.__version__}: weights may differ in the last bits from a run that was not interrupted",
-                    "warning",
-                )
-            )
+        changes = check_drift(extra, self.job.identity(), self.job.identity_details())
+        for drift in accept_drift(changes, event.step, allowed=self.job.allow_drift):
+            self._emit(drift)
+        if extra.get("meter") is not None:
+            self.meter.restore(extra["meter"])
         self.divergences.passed_over.update(extra.get("passed_over", ()))
         self.micro_batches.size = extra.get("micro_batch_size", self.spec.micro_batch_size)
         for values in extra["metrics"]:
@@ -163,8 +172,12 @@ class TrainingLoop:
         self._emit(MessageEvent(f"goes on at step {event.step:,} of {self.spec.steps:,}"))
         return event.step
 
-    def save_checkpoint(self, step: int) -> None:
-        """Save everything that decides the next steps, and the measurements that may not be recorded yet."""
+    def save_checkpoint(self, step: int, meter: dict[str, Any] | None = None) -> None:
+        """Save everything that decides the next steps, and the measurements that may not be recorded yet.
+
+        Args:
+            meter: state of the meter, where it was not read after this step.
+        """
         self._checkpoint_at = time.monotonic()
         if self.worker.rank != 0:
             return
@@ -172,10 +185,11 @@ class TrainingLoop:
         self._unconfirmed = [(number, event) for number, event in self._unconfirmed if number >= confirmed]
         extra: dict[str, Any] = {
             "identity": self.job.identity(),
+            "details": self.job.identity_details(),
             "metrics": [dataclasses.asdict(event) for _, event in self._unconfirmed],
-            "torch": str(torch.__version__),
             "passed_over": sorted(self.divergences.passed_over),
             "micro_batch_size": self.micro_batches.size,
+            "meter": meter,
         }
         self._emit(self.checkpoints.save(step, self.model, self.optimizer, extra, self._warn))
 
@@ -201,9 +215,9 @@ class TrainingLoop:
             raise RunFailedError(f"the held-out loss is {metrics['loss']} at step {step}; {REMEDY}")
         return metrics
 
-    def _log_training(self, step: int, meter: Meter) -> None:
-        if meter.num_steps:  # all of them may have been passed over
-            self._measure(step, "train", meter.read() | {"learning_rate": self.learning_rate(step - 1)})
+    def _log_training(self, step: int) -> None:
+        if self.meter.num_steps:  # all of them may have been passed over
+            self._measure(step, "train", self.meter.read() | {"learning_rate": self.learning_rate(step - 1)})
 
     def _measure(self, step: int, split: Any, values: dict[str, float]) -> None:
         self._emit(MetricEvent(step, split, values, round(self.job.stream.epoch_after(step), 6)))

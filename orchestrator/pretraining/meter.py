@@ -7,6 +7,7 @@ device before they are read.
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -65,6 +66,24 @@ class Meter:
     def resume(self) -> None:
         """Start the clock again."""
         self._started_at = time.perf_counter()
+
+    def state(self) -> dict[str, Any]:
+        """Totals of every worker and the time since the last reading, as JSON holds them exactly; all workers ask."""
+        totals = torch.zeros(self._worker.num_workers, len(self._totals), dtype=self._totals.dtype)
+        totals = totals.to(self._worker.device)
+        totals[self._worker.rank] = self._totals
+        all_reduce_sum(totals, self._worker)
+        return {"totals": totals.tolist(), "seconds": self._seconds, "num_steps": self.num_steps}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Count from a saved state on; where the number of workers has changed, the first one takes all totals."""
+        totals = torch.tensor(state["totals"], dtype=self._totals.dtype, device=self._worker.device)
+        if len(totals) != self._worker.num_workers:
+            totals = torch.cat(
+                [totals.sum(0, keepdim=True), totals.new_zeros(self._worker.num_workers - 1, totals.shape[1])]
+            )
+        self._totals = totals[self._worker.rank].clone()
+        self._seconds, self.num_steps = float(state["seconds"]), int(state["num_steps"])
 
     def read(self) -> dict[str, float]:
         """Measurements of all workers since the last reading, with `tokens_per_s` and `grad_norm`; then start anew."""

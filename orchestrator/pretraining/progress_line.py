@@ -9,6 +9,8 @@ from orchestrator.progress import duration
 from orchestrator.results import MetricEvent
 
 SETTLING_S = 1.0
+NUM_MILESTONES = 10
+"""Lines of a training that stay, in a run's log as well; those between them are written over on a terminal."""
 
 
 class TrainingStatus:
@@ -21,6 +23,7 @@ class TrainingStatus:
         self._phases = phases
         self._num_steps = sum(steps for _, steps in phases)
         self._first: tuple[int, float] | None = None
+        self._passed = -1
 
     def line(self, event: MetricEvent) -> str:
         """The line for a measurement: losses, and, in validation, accuracies in brackets.
@@ -44,6 +47,12 @@ class TrainingStatus:
             left = self._work(self._num_steps) - self._work(event.step)
             parts.append(f"{duration((now - self._first[1]) / done * left)} left")
         return "  ".join(parts)
+
+    def is_milestone(self, event: MetricEvent) -> bool:
+        """Whether an event is the first one of a run, or the first one in a tenth of its steps."""
+        reached = event.step * NUM_MILESTONES // self._num_steps
+        is_first, self._passed = reached > self._passed, max(reached, self._passed)
+        return is_first
 
     def _work(self, num_steps: int) -> int:
         """Cost of so many steps, in tokens of one sequence in each."""

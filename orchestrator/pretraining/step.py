@@ -39,10 +39,23 @@ class StepContext:
     micro_batches: MicroBatches
 
 
-def training_step(context: StepContext, step: int, batch: PackedBatch, learning_rate: float) -> tuple[Tensor, Tensor]:
-    """Train on a worker's part of a step. Returns this worker's totals, as `meter` has them, and the gradient norm."""
+@dataclass(frozen=True)
+class StepSums:
+    """Numbers that a step leaves on the device."""
+
+    totals: Tensor
+    """This worker's totals, as `meter` has them."""
+    gradient_norm: Tensor
+    num_stopping: Tensor
+    """Number of workers that wanted to stop when the step began: the same for all of them."""
+
+
+def training_step(
+    context: StepContext, step: int, batch: PackedBatch, learning_rate: float, wants_to_stop: bool = False
+) -> StepSums:
+    """Train on a worker's part of a step."""
     worker, spec = context.worker, context.spec
-    counts = count_globally(batch, context.objectives, worker)
+    counts, num_stopping = count_globally(batch, context.objectives, worker, wants_to_stop)
     totals = _add_up_gradients(context, step, batch, counts)
     parameters = [parameter for parameter in context.model.parameters() if parameter.grad is not None]
     all_reduce_gradients(parameters, worker)
@@ -50,7 +63,7 @@ def training_step(context: StepContext, step: int, batch: PackedBatch, learning_
     set_learning_rate(context.optimizer, learning_rate)
     context.optimizer.step()
     context.optimizer.zero_grad(set_to_none=True)
-    return totals, norm
+    return StepSums(totals, norm, num_stopping)
 
 
 def _add_up_gradients(context: StepContext, step: int, batch: PackedBatch, counts: GlobalCounts) -> Tensor:
@@ -84,10 +97,15 @@ def _forward_and_backward(
     return totals
 
 
-def count_globally(batch: PackedBatch, objectives: tuple[str, ...], worker: Worker) -> GlobalCounts:
-    """Predictions of each objective and tokens in the parts of all workers; `batch` is this worker's part."""
-    sizes = [*(OBJECTIVES[name].num_predictions(batch) for name in objectives), len(batch.input_ids)]
+def count_globally(
+    batch: PackedBatch, objectives: tuple[str, ...], worker: Worker, wants_to_stop: bool = False
+) -> tuple[GlobalCounts, Tensor]:
+    """Predictions of each objective and tokens in the parts of all workers, and the workers that want to stop, counted.
+
+    `batch` is this worker's part. One message carries all.
+    """
+    sizes = [*(OBJECTIVES[name].num_predictions(batch) for name in objectives), len(batch.input_ids), wants_to_stop]
     counts = torch.tensor(sizes, dtype=torch.float32, device=worker.device)
     all_reduce_sum(counts, worker)
-    *num_predictions, num_tokens = counts.unbind()
-    return GlobalCounts(dict(zip(objectives, num_predictions, strict=True)), num_tokens)
+    *num_predictions, num_tokens, num_stopping = counts.unbind()
+    return GlobalCounts(dict(zip(objectives, num_predictions, strict=True)), num_tokens), num_stopping

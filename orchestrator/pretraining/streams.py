@@ -5,6 +5,7 @@ from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES
 from bert_core.objectives.base import SentenceObjective
 from bert_core.objectives.packed_batches import SegmentConfig
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.corpus.held_out import choose_shards
 from orchestrator.corpus.shuffle_windows import ShardReader
 from orchestrator.corpus.stream import ExampleStream, StreamConfig
 from orchestrator.errors import CorpusError
@@ -61,6 +62,7 @@ def build_validation(spec: PretrainSpec, shards: ShardReader, tokenizer: Tokeniz
 
     None with fewer than two documents, or none that is long enough.
     """
+    shards = choose_shards(shards, spec.seed)
     longest = max(phase.max_seq_length for phase in spec.phases)
     one_phase = (spec.phases[0].model_copy(update={"max_seq_length": longest, "share": 1.0}),)
     # All shards are one window: how training is shuffled must not decide whether there are documents to draw from.

@@ -1,5 +1,9 @@
 """The function that runs in a Ray Train worker: it finds out its rank, opens its batches, trains, saves the model."""
 
+import os
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,18 +18,46 @@ from orchestrator.pretraining.batch_trace import is_traced, traced
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
+from orchestrator.pretraining.step_reports import StepReports, reporting_steps
 from orchestrator.results import Event
 from orchestrator.storage import join, write_folder
+from orchestrator.training.event_queue import WorkerPlace
+from orchestrator.training.storage_mark import refuse_without_mark
+from orchestrator.training.worker_log import kept_output
 
 
-def run_worker(config: dict[str, Any]) -> None:
-    """Train as one worker of Ray Train; `config` holds the `job` and the driver's `event_queue`."""
-    job: PretrainJob = config["job"]
-    event_queue = config["event_queue"]
-    if ray.get(event_queue.has_failed.remote()):
-        return
+@dataclass(frozen=True)
+class WorkerOrder:
+    """Order of the driver to each worker."""
+
+    job: PretrainJob
+    event_queue: Any
+    """The actor that takes events."""
+    mark: str
+    """The driver's mark on the storage."""
+
+
+def run_worker(config: dict[str, WorkerOrder]) -> None:
+    """Train as one worker of Ray Train; `config` holds the driver's `order`."""
+    order = config["order"]
     context = ray.train.get_context()
-    worker = Worker(context.get_world_rank(), context.get_world_size(), ray.train.torch.get_device())
+    rank, num_workers = context.get_world_rank(), context.get_world_size()
+    if not ray.get(order.event_queue.begin.remote(WorkerPlace(rank, socket.gethostname(), os.getpid()))):
+        return
+    try:
+        refuse_without_mark(order.mark)
+        with kept_output(order.job.run_folder, order.job.attempt, rank):
+            _train(order, Worker(rank, num_workers, ray.train.torch.get_device()))
+    except OWN_ERRORS as error:
+        # The driver gets the error and ends the run. Other ranks may be waiting for this one: raising makes Ray end the
+        # group, and the workers that it starts anew return at once.
+        ray.get(order.event_queue.put.remote(error))
+        if num_workers > 1:
+            raise
+
+
+def _train(order: WorkerOrder, worker: Worker) -> None:
+    job, event_queue = order.job, order.event_queue
     if worker.device.type == "cuda":
         torch.set_float32_matmul_precision("high")
         if is_traced():
@@ -44,18 +76,19 @@ def run_worker(config: dict[str, Any]) -> None:
         num_workers=worker.num_workers,
         num_cpus=job.spec.execution.data_cpus,
     )
-    try:
-        loop = TrainingLoop(job, worker, emit, lambda: ray.get(event_queue.num_confirmed.remote()) - already_there)
-        loop.train(traced(batches, worker, job.attempt))
-        if worker.rank == 0:
-            save_model(loop, job)
-        ray.get(event_queue.num_put.remote())
-    except OWN_ERRORS as error:
-        # The driver gets the error and ends the run. Other ranks may be waiting for this one: raising makes Ray end the
-        # group, and the workers that it starts anew return at once.
-        ray.get(event_queue.put.remote(error))
-        if worker.num_workers > 1:
-            raise
+    with ExitStack() as until_end:
+        reports = until_end.enter_context(reporting_steps(event_queue)) if worker.rank == 0 else StepReports()
+        loop = TrainingLoop(
+            job,
+            worker,
+            emit,
+            num_confirmed=lambda: ray.get(event_queue.num_confirmed.remote()) - already_there,
+            note_step=reports.note,
+        )
+        is_complete = loop.train(traced(batches, worker, job.attempt))
+    if is_complete and worker.rank == 0:
+        save_model(loop, job)
+    ray.get(event_queue.num_put.remote())
 
 
 def save_model(loop: TrainingLoop, job: PretrainJob) -> None:

@@ -1,7 +1,7 @@
 """Connection to one database: its engine, and the one context manager that commits, rolls back and translates errors.
 
-SQLite runs with a write-ahead log, and every writing transaction begins with `BEGIN IMMEDIATE`: it takes the write lock
-before it reads, so that no other writer can come between. With `synchronous = NORMAL` a killed process loses nothing; a
+On SQLite every writing transaction begins with `BEGIN IMMEDIATE` (`sqlite_engine.py`): it takes the write lock before
+it reads, so that no other writer can come between. With `synchronous = NORMAL` a killed process loses nothing; a
 power cut can lose the last transactions.
 """
 
@@ -10,14 +10,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from orchestrator.errors import RegistryError, RegistryUnavailableError
+from orchestrator.errors import RegistryError
+from orchestrator.registry.database_errors import translate
 from orchestrator.registry.dialects import open_engine
-from orchestrator.registry.error_messages import explain
 from orchestrator.registry.location import display_url, resolve_url
-from orchestrator.registry.revisions import current_revision, ensure_schema, upgrade_schema
+from orchestrator.registry.revisions import (
+    current_revision,
+    empty_schema,
+    ensure_schema,
+    has_tables,
+    upgrade_schema,
+)
 
 
 class Database:
@@ -25,10 +31,13 @@ class Database:
 
     Args:
         location: as `resolve_url` takes it.
+        read_only: whether it is opened for reading alone: nothing is created or changed, and a database that is not
+            there, or has no tables yet, reads as an empty one.
     """
 
-    def __init__(self, location: str) -> None:
+    def __init__(self, location: str, *, read_only: bool = False) -> None:
         self._url = resolve_url(location)
+        self._read_only = read_only
         self._lock = threading.Lock()
         self._engine: Engine | None = None
         self._checked: dict[bool, Engine] = {}
@@ -46,10 +55,10 @@ class Database:
         """Open a session in one transaction: committed at the end of the block, rolled back when the block raises.
 
         Args:
-            writing: whether the block writes; a session for reading refuses to on PostgreSQL and takes no lock on
-                SQLite.
+            writing: whether the block writes; the database refuses to write in a session for reading, and SQLite takes
+                no lock in it.
 
-        Raises: RegistryUnavailableError where the database does not answer now, RegistryError for its other errors.
+        Raises: RegistryUnavailableError where the database may answer again by itself, RegistryError for other errors.
         """
         with (
             self._translated_errors(),
@@ -58,8 +67,15 @@ class Database:
         ):
             yield session
 
+    def open(self) -> None:
+        """Connect, and create or check the tables, now rather than on first use."""
+        with self._translated_errors():
+            self._checked_engine(writing=not self._read_only)
+
     def upgrade(self) -> str:
         """Bring the tables to the newest revision and return it; of several processes one does the work."""
+        if self._read_only:
+            raise RegistryError(f"The registry {self} is open for reading only.")
         with self._translated_errors():
             return upgrade_schema(self._open(), str(self))
 
@@ -71,24 +87,28 @@ class Database:
     def close(self) -> None:
         """Close every connection; the next use opens new ones."""
         with self._lock:
-            if self._engine is not None:
-                self._engine.dispose()
+            for engine in (self._engine, *self._checked.values()):
+                if engine is not None:
+                    engine.dispose()
             self._engine, self._checked = None, {}
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
         try:
             yield
-        except (OperationalError, InterfaceError) as error:
-            raise RegistryUnavailableError(explain(error, self._url)) from error
         except SQLAlchemyError as error:
-            raise RegistryError(explain(error, self._url)) from error
+            raise translate(error, self._url) from error
 
     def _checked_engine(self, writing: bool) -> Engine:
         """Engine for reading or for writing; its tables are checked once, before the first use."""
+        if writing and self._read_only:
+            raise RegistryError(f"The registry {self} is open for reading only.")
         if not self._checked:
             engine = self._open()
-            ensure_schema(engine, str(self))
+            if not self._read_only:
+                ensure_schema(engine, str(self))
+            elif not has_tables(engine.execution_options(postgresql_readonly=True), str(self)):
+                engine = empty_schema()
             self._checked = {
                 writes: engine.execution_options(writing=writes, postgresql_readonly=not writes)
                 for writes in (True, False)
@@ -99,7 +119,7 @@ class Database:
         with self._lock:
             if self._engine is None:
                 try:
-                    self._engine = open_engine(self._url)
+                    self._engine = open_engine(self._url, read_only=self._read_only)
                 except OSError as error:
-                    raise RegistryError(explain(error, self._url)) from error
+                    raise translate(error, self._url) from error
             return self._engine

@@ -1,10 +1,12 @@
-"""Leaderboard of a task: recipes ranked by the mean score of their trials, which differ only in the seed."""
+"""Leaderboard of a task: recipes ranked by the mean score of their trials, which differ only in the seed.
+
+Scores on different validation data say nothing about one another: they are ranked apart.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from itertools import groupby
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ LEADERBOARD_COLUMNS = (
     "task",
     "rank",
     "metric",
+    "data",
     "mean",
     "sd",
     "n",
@@ -37,7 +40,10 @@ LEADERBOARD_COLUMNS = (
     "group",
 )
 _NUMBERS = ("mean", "sd", "best", "baseline", "test")
-_OWN_COLUMNS = ("recipe.init_from", "recipe.size", "recipe.seed")
+_VALIDATION_DATA = "data.validation_digest"
+_OWN_COLUMNS = ("recipe.init_from", "recipe.size", "recipe.seed", _VALIDATION_DATA)
+_SHOWN_DIGITS = 8
+_IDS_PER_STATEMENT = 5_000
 LeaderboardLine = dict[str, Any]
 
 
@@ -49,11 +55,21 @@ def leaderboard_frame(session: Session, task: str | None) -> pandas.DataFrame:
     lines = [_line(list(seeds.values())) for seeds in groups.values()]
     _add_recipes(session, lines)
     _add_models(session, lines)
-    lines.sort(key=lambda line: (line["task"], line["metric"], -line["mean"], line["run"]))
-    for _, ranked in groupby(lines, key=lambda line: (line["task"], line["metric"])):
-        for rank, line in enumerate(ranked, start=1):
-            line["rank"] = rank
+    lines.sort(key=lambda line: (-line["mean"], line["run"]))
+    for number, ranking in enumerate(_rankings(lines)):
+        for rank, line in enumerate(ranking, start=1):
+            line |= {"ranking": number, "rank": rank}
+    lines.sort(key=lambda line: (line["ranking"], line["rank"]))
     return make_frame(lines, list(LEADERBOARD_COLUMNS)).astype(dict.fromkeys(_NUMBERS, "float64"))
+
+
+def _rankings(lines: Iterable[LeaderboardLine]) -> list[list[LeaderboardLine]]:
+    """Lines that may be compared, each in their order: by task, metric and validation data, the newest data first."""
+    rankings: dict[tuple[str, str, str], list[LeaderboardLine]] = defaultdict(list)
+    for line in lines:
+        rankings[line["task"], line["metric"], line["data"] or ""].append(line)
+    newest_first = sorted(rankings.items(), key=lambda item: max(line["finished_at"] for line in item[1]), reverse=True)
+    return [ranking for _, ranking in sorted(newest_first, key=lambda item: item[0][:2])]
 
 
 def _scored_trials(task: str | None) -> Select[Any]:
@@ -64,6 +80,7 @@ def _scored_trials(task: str | None) -> Select[Any]:
         return and_(metric.run_id == RunRow.id, metric.split == split, metric.name == literal(prefix) + RunRow.metric)
 
     columns: list[Any] = [RunRow.task, RunRow.metric, RunRow.group_key, RunRow.seed, RunRow.id, RunRow.model_folder]
+    columns.append(RunRow.finished_at)
     columns += [score.value.label("score"), baseline.value.label("baseline"), test.value.label("test")]
     statement = (
         select(*columns)
@@ -90,29 +107,62 @@ def _line(trials: Sequence[Row[Any]]) -> LeaderboardLine:
         "best": best.score,
         "baseline": best.baseline,
         "test": max(tested, key=lambda trial: trial.score).test if tested else None,
+        "finished_at": max(trial.finished_at for trial in trials),
         "run": best.id,
         "model": best.model_folder,
     }
 
 
 def _add_recipes(session: Session, lines: Sequence[LeaderboardLine]) -> None:
-    """Add the recipe of each group: its start model and size, and the other values in which groups of a task differ."""
-    recipes: dict[str, dict[str, Any]] = {line["run"]: {} for line in lines}
-    columns = select(ParameterRow.run_id, ParameterRow.path, ParameterRow.kind, ParameterRow.text)
-    for run_id, path, kind, text in session.execute(columns.where(ParameterRow.run_id.in_(list(recipes)))):
-        recipes[run_id][path] = decode_parameter(kind, text)
+    """Add the recipe of each group: its start model, size and data, and what else tells groups of a task apart."""
+    recipes = _load_recipes(session, [line["run"] for line in lines])
     by_task: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for line in lines:
         by_task[line["task"]].append(recipes[line["run"]])
+    varying = {task: varying_paths(of_task) for task, of_task in by_task.items()}
     for line in lines:
-        recipe, others = recipes[line["run"]], by_task[line["task"]]
+        recipe = recipes[line["run"]]
         line["init_from"], line["size"] = recipe.get("recipe.init_from"), recipe.get("recipe.size")
+        line["data"] = (recipe.get(_VALIDATION_DATA) or "")[:_SHOWN_DIGITS] or None
         differing = [
             f"{path.removeprefix('recipe.')}={value}"
             for path, value in sorted(recipe.items())
-            if path not in _OWN_COLUMNS and any(other.get(path) != value for other in others)
+            if path not in _OWN_COLUMNS and path in varying[line["task"]]
         ]
         line["recipe"] = " ".join(differing)
+
+
+def _load_recipes(session: Session, run_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    recipes: dict[str, dict[str, Any]] = {run_id: {} for run_id in run_ids}
+    columns = select(ParameterRow.run_id, ParameterRow.path, ParameterRow.kind, ParameterRow.text)
+    for start in range(0, len(run_ids), _IDS_PER_STATEMENT):
+        some = run_ids[start : start + _IDS_PER_STATEMENT]
+        for run_id, path, kind, text in session.execute(columns.where(ParameterRow.run_id.in_(some))):
+            recipes[run_id][path] = decode_parameter(kind, text)
+    return recipes
+
+
+def varying_paths(recipes: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Paths whose values differ between recipes; a path that a recipe lacks counts as None.
+
+    >>> sorted(varying_paths([{"size": "tiny", "epochs": 3}, {"size": "mini", "epochs": 3.0}, {"epochs": 3}]))
+    ['size']
+    """
+    values: dict[str, set[Hashable]] = defaultdict(set)
+    num_having: Counter[str] = Counter()
+    for recipe in recipes:
+        num_having.update(recipe.keys())
+        for path, value in recipe.items():
+            values[path].add(_hashable(value))
+    for path, number in num_having.items():
+        if number < len(recipes):
+            values[path].add(None)
+    return {path for path, found in values.items() if len(found) > 1}
+
+
+def _hashable(value: Any) -> Hashable:
+    """Value, or a list's values as a tuple; equal where the values are."""
+    return tuple(map(_hashable, value)) if isinstance(value, list) else str(value) if isinstance(value, dict) else value
 
 
 def _add_models(session: Session, lines: Sequence[LeaderboardLine]) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, NotFoundError
-from orchestrator.registry.column_types import utc_now
+from orchestrator.registry.column_types import replace_unstorable, utc_now
 from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import upsert, upsert_rows
 from orchestrator.registry.parameter_values import flatten, group_digest, parameter_rows
@@ -82,16 +82,18 @@ class RunLifecycle:
         """Start an attempt of a run and return its number; older attempts are fenced off from then on.
 
         Args:
-            number: number of the attempt, where it was announced before: starting it twice changes nothing. The next
-                number when left out.
+            number: number of the attempt, where it was announced before: the same process may start it twice, which
+                changes nothing. The next number when left out.
 
-        Raises: InputError for a run that cannot run again, NotFoundError.
+        Raises: InputError for a run that cannot run again, or whose attempt of this number is another process's;
+            NotFoundError.
         """
         with self._database.session(writing=True) as session:
             run = _locked(session, run_id)
             if not run.state.may_become(RunState.RUNNING):
                 raise InputError(f"Run {run_id} has ended as {run.state}; there is nothing to resume.")
             if number is not None and number <= run.attempt:
+                _refuse_others(session.get(AttemptRow, (run_id, number)), host, pid)
                 return number
             number = run.attempt + 1 if number is None else number
             died_at = run.heartbeat_at or utc_now()
@@ -175,6 +177,16 @@ def _locked(session: Session, run_id: str) -> RunRow:
     if run is None:
         raise NotFoundError(f"No run {run_id} in the registry.")
     return run
+
+
+def _refuse_others(attempt: AttemptRow | None, host: str | None, pid: int | None) -> None:
+    """Refuse an attempt that another process has started. Raises: InputError."""
+    mine = (None if host is None else replace_unstorable(host), pid)
+    if attempt is not None and (attempt.host, attempt.pid) != mine:
+        raise InputError(
+            f"Run {attempt.run_id} was resumed by process {attempt.pid} on {attempt.host} just now; leave it to that "
+            "one, or end it, then resume."
+        )
 
 
 def _end_attempts(

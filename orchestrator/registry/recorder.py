@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from orchestrator.errors import RegistryError, RegistryUnavailableError, RunStoppedError
 from orchestrator.registry.records import RunRecord
@@ -33,6 +34,7 @@ from orchestrator.run_states import RunState
 
 logger = logging.getLogger(__name__)
 
+DRIFT_TAG = "drift"
 HEARTBEAT_INTERVAL_S = 10.0
 PATIENCE_S = 3600.0
 """Longest wait of a run for a registry that does not answer."""
@@ -50,8 +52,13 @@ class RunOutcome:
     predictions_path: str | None = None
 
 
-def retry_while_unavailable(write: Callable[[], _T]) -> _T:
-    """Write to the registry; while it does not answer, say so once and try again, for PATIENCE_S at most.
+def retry_while_unavailable(use: Callable[[], _T], given_up: threading.Event | None = None) -> _T:
+    """Write to the registry, or read it; while it does not answer, say so once and try again, for PATIENCE_S at most.
+
+    What it is given may be done twice: a broken connection leaves open whether the first try was committed. Once
+    `given_up` is set, by another thread, nothing is tried again.
+
+    Once `given_up` is set, by another thread, nothing is tried again.
 
     Training goes on meanwhile: measurements wait in the event queue, and checkpoints carry what is not recorded, so
     that nothing is lost even when the driver ends before the registry is back.
@@ -60,14 +67,17 @@ def retry_while_unavailable(write: Callable[[], _T]) -> _T:
     has_said = False
     while True:
         try:
-            return write()
+            return use()
         except RegistryUnavailableError as error:
-            if time.monotonic() > give_up_at:
+            if time.monotonic() > give_up_at or (given_up is not None and given_up.is_set()):
                 raise
             if not has_said:
                 logger.warning("%s Trying again for %.0f minutes.", error, PATIENCE_S / 60)
             has_said = True
-            time.sleep(RETRY_S)
+            if given_up is None:
+                time.sleep(RETRY_S)
+            else:
+                given_up.wait(RETRY_S)
 
 
 class Recorder:
@@ -75,6 +85,8 @@ class Recorder:
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
+        self.given_up = threading.Event()
+        """Set when the driver must end: what trials and events still have to write is then tried once."""
         self._attempts: dict[str, int] = {}
 
     def start(
@@ -97,50 +109,85 @@ class Recorder:
         """
         task = spec.get("task") or {}
         experiment = str(spec.get("name") or spec["kind"])
-        run_id = self.registry.lifecycle.create(
-            kind=str(spec["kind"]),
-            name=name or experiment,
-            experiment=experiment,
-            fingerprint=fingerprint,
-            spec=spec,
-            task=task.get("id"),
-            metric=metric or task.get("metric"),
-            seed=spec.get("seed"),
-            tags=spec.get("tags") or (),
-            storage_path=storage_path,
-            run_id=run_id,
+        new_id = run_id or uuid4().hex[:12]  # known before the first try, so that a second one makes no second run
+        retry_while_unavailable(
+            lambda: self.registry.lifecycle.create(
+                kind=str(spec["kind"]),
+                name=name or experiment,
+                experiment=experiment,
+                fingerprint=fingerprint,
+                spec=spec,
+                task=task.get("id"),
+                metric=metric or task.get("metric"),
+                seed=spec.get("seed"),
+                tags=spec.get("tags") or (),
+                storage_path=storage_path,
+                run_id=new_id,
+            )
         )
-        return self.resume(run_id)
+        return self.resume(new_id)
 
     def resume(self, run_id: str) -> RunRecord:
-        """Record another attempt of a run that is there. Raises: NotFoundError; InputError where it has completed."""
-        number = self.registry.lifecycle.start_attempt(run_id, host=socket.gethostname(), pid=os.getpid())
-        self._attempts[run_id] = number
-        return self.registry.run(run_id)
+        """Record another attempt of a run that is there.
+
+        Of two processes that do so at once, one is refused.
+
+        Raises: NotFoundError; InputError where the run has completed, or another process has just resumed it.
+        """
+        number = self.read_run(run_id).attempt + 1
+        self._attempts[run_id] = retry_while_unavailable(
+            lambda: self.registry.lifecycle.start_attempt(
+                run_id, number=number, host=socket.gethostname(), pid=os.getpid()
+            )
+        )
+        return self.read_run(run_id)
+
+    def read_run(self, run_id: str) -> RunRecord:
+        """Read a run's record, however long the registry takes to answer."""
+        return retry_while_unavailable(lambda: self.registry.run(run_id))
 
     def record_events(self, run_id: str, events: Iterable[Event]) -> None:
         """Record what happened since the last call: measurements in one transaction, and checkpoints."""
         events = list(events)
         metrics = [event for event in events if isinstance(event, MetricEvent)]
         checkpoints = [event for event in events if isinstance(event, CheckpointEvent)]
-        retry_while_unavailable(lambda: self.registry.metrics.record(run_id, metrics))
-        retry_while_unavailable(lambda: self.registry.checkpoints.record(run_id, checkpoints))
+        retry_while_unavailable(lambda: self.registry.metrics.record(run_id, metrics), self.given_up)
+        retry_while_unavailable(lambda: self.registry.checkpoints.record(run_id, checkpoints), self.given_up)
 
     def record_trial_start(self, run_id: str, start: TrialStart) -> str:
         """Record that a sweep's trial runs; returns the trial's own id, for `record_events`."""
         return retry_while_unavailable(
             lambda: self.registry.trials.start(
                 run_id, key=start.key, number=start.number, parameters=start.parameters, seed=start.seed
-            )
+            ),
+            self.given_up,
         )
 
     def record_trials(self, run_id: str, results: Sequence[TrialResult]) -> list[str]:
         """Record how trials of a sweep ended; returns the trials' own ids."""
-        return retry_while_unavailable(lambda: self.registry.trials.record(run_id, results))
+        return retry_while_unavailable(lambda: self.registry.trials.record(run_id, results), self.given_up)
+
+    def drop_trials(self, run_id: str) -> None:
+        """Delete the trials of a sweep, which run again on what they read now."""
+        retry_while_unavailable(lambda: self.registry.trials.drop(run_id))
 
     def record_dataset(self, run_id: str, result: DatasetResult) -> None:
         """Record data that a run uses."""
         retry_while_unavailable(lambda: self.registry.datasets.record(run_id, result))
+
+    def record_device(self, run_id: str, device: str) -> None:
+        """Record the kind of device that this attempt trains on, `cpu` or `gpu`, as a tag `device:…` of the run.
+
+        A warning says where an earlier attempt trained on another: its bits do not come again.
+        """
+        tag, prefix = f"device:{device}", "device:"
+        known = retry_while_unavailable(lambda: self.registry.tags(run_id))
+        if any(each.startswith(prefix) and each != tag for each in known) and tag not in known:
+            logger.warning(
+                f"this attempt trains on {device.upper()}s, an earlier one did not: weights will differ in the last "
+                "bits from those of a run on one kind of device"
+            )
+        retry_while_unavailable(lambda: self.registry.tag(run_id, tag))
 
     def record_tokenizer(self, run_id: str, result: TokenizerResult) -> None:
         """Record a tokenizer that a run has trained, among the run's data."""
@@ -161,9 +208,20 @@ class Recorder:
             lambda: self.registry.metrics.record(row, [MetricEvent(step, split, values)], final=True)
         )
 
+    def record_trial_data(self, run_id: str, digests: Mapping[str, str]) -> None:
+        """Record a digest of each split that a sweep's trials use, by the split's name, before its first trial.
+
+        The leaderboard takes trials on the same data together, and no others.
+        """
+        retry_while_unavailable(lambda: self.registry.trials.set_data(run_id, digests))
+
     def record_ranking(self, run_id: str, task: str, metric: str) -> None:
         """Record the task that a run's models are for, and the score that ranks them."""
         retry_while_unavailable(lambda: self.registry.trials.set_metric(run_id, task, metric))
+
+    def record_drift(self, run_id: str) -> None:
+        """Tag a run whose attempts did not all read the same data, models or versions."""
+        retry_while_unavailable(lambda: self.registry.tag(run_id, DRIFT_TAG))
 
     def complete(self, run_id: str, outcome: RunOutcome) -> None:
         """Record that a run has completed, after all of its result."""
@@ -176,7 +234,7 @@ class Recorder:
     def fail(self, run_id: str, exception: BaseException) -> None:
         """Record why a run ended without its result: STOPPED where somebody wanted that, FAILED otherwise."""
         stopped = isinstance(exception, RunStoppedError | KeyboardInterrupt)
-        message = str(exception).strip() or type(exception).__name__
+        message = str(exception).strip() or ("interrupted" if stopped else type(exception).__name__)
         self.registry.lifecycle.finish(
             run_id, RunState.STOPPED if stopped else RunState.FAILED, error=message, attempt=self._attempts.get(run_id)
         )

@@ -71,7 +71,7 @@ class Registry:
     Raises:
         RegistryError: from every method, where the database cannot be opened, read or written, or a run that a row
             belongs to is not there.
-        RegistryUnavailableError: a RegistryError that may go away: server down, file locked, disk full. Calls may be
+        RegistryUnavailableError: a RegistryError that may go away by itself: server down, file locked. Calls may be
             repeated until it does.
         NotFoundError: no run, sweep or model of that name or id; the message lists candidates.
         InputError: a query with an error, or an attempt of a run that has completed.
@@ -79,11 +79,13 @@ class Registry:
     Args:
         location: path of a .sqlite file, `sqlite:///PATH`, `postgresql://…`, or `file:PATH` of a private file that
             holds such a URL. Anything else raises RegistryError.
+        read_only: open it for reading alone: nothing is created, upgraded or written. A registry that is not there
+            reads as an empty one, and one in a folder that cannot be written can be read.
         lost_after_s: age in seconds at which the last heartbeat of a running run is too old, so that it reads as LOST.
     """
 
-    def __init__(self, location: str, *, lost_after_s: float = 60.0) -> None:
-        self._database = Database(location)
+    def __init__(self, location: str, *, read_only: bool = False, lost_after_s: float = 60.0) -> None:
+        self._database = Database(location, read_only=read_only)
         self._lost_after_s = lost_after_s
         self.lifecycle = RunLifecycle(self._database)
         self.trials = SweepTrials(self._database, lost_after_s)
@@ -120,7 +122,11 @@ class Registry:
             return runs_frame(session, self._state(), filter, sort, limit, trials=trials)
 
     def leaderboard(self, task: str | None = None) -> pandas.DataFrame:
-        """Groups of completed trials that differ only in their seed, best mean first, for each task and score.
+        """Groups of completed trials that differ only in their seed, best mean first, for each task, score and data.
+
+        Trials that were trained on other data or with another number of threads are another group. Groups that were
+        scored on other validation data are ranked apart, the newest data first; `data` is the beginning of its digest,
+        None for trials that were recorded without one.
 
         Columns: `mean`, `sd` (of a sample) and `best` over `n` seeds; `baseline`, the score of guessing the majority;
         `test`, the score of the group's trial that was scored on the test split; `recipe`, the values in which the
@@ -151,6 +157,10 @@ class Registry:
         with self._database.session(writing=True) as session:
             add_tags(session, run_id, tags)
 
+    def open(self) -> None:
+        """Connect, and create or check the tables, now rather than on first use: for who wants to know at once."""
+        self._database.open()
+
     def upgrade(self) -> str:
         """Bring the tables to the newest revision and return it; of several processes one does the work."""
         return self._database.upgrade()
@@ -158,6 +168,11 @@ class Registry:
     def current_revision(self) -> str | None:
         """Revision of the tables; None where there are no tables yet."""
         return self._database.current_revision()
+
+    @property
+    def place(self) -> str:
+        """Path of the file, or URL of the server without its password: for messages."""
+        return str(self._database)
 
     def close(self) -> None:
         """Close every connection; the next use opens new ones."""
@@ -167,7 +182,7 @@ class Registry:
         return state_as_read(self._lost_after_s)
 
     def __repr__(self) -> str:
-        return f"Registry({str(self._database)!r})"
+        return f"Registry({self.place!r})"
 
     def __enter__(self) -> Self:
         return self

@@ -6,12 +6,17 @@ start fast.
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine, Text, inspect, literal_column, select, table
 
 from orchestrator.errors import RegistryError
 from orchestrator.registry.dialects import lock_until_commit
+from orchestrator.registry.sqlite_engine import open_empty
 from orchestrator.registry.tables import BaseRow
+
+if TYPE_CHECKING:
+    from alembic.script import ScriptDirectory
 
 VERSION_TABLE = "registry_revision"
 NEWEST_REVISION = "0001"
@@ -33,19 +38,38 @@ def ensure_schema(engine: Engine, place: str) -> None:
 
     Raises: RegistryError.
     """
+    if not has_tables(engine, place):
+        upgrade_schema(engine, place)
+
+
+def has_tables(engine: Engine, place: str) -> bool:
+    """Whether there are tables. Raises: RegistryError where these are not at the newest revision."""
     with engine.connect() as connection:
         revision = current_revision(connection)
-    if revision is None:
-        upgrade_schema(engine, place)
-    elif revision != NEWEST_REVISION:
-        _refuse_unknown(revision, place)
-        raise RegistryError(
-            f"The registry {place} is at an older revision ({revision}); back it up, then run: orchestrator db upgrade"
-        )
+    if revision in (None, NEWEST_REVISION):
+        return revision is not None
+    _refuse_unknown(revision, place)
+    raise RegistryError(
+        f"The registry {place} is at an older revision ({revision}); back it up, then run: orchestrator db upgrade"
+    )
+
+
+def empty_schema() -> Engine:
+    """Make the tables of an empty registry in memory, for who reads where there is none."""
+    engine = open_empty()
+    BaseRow.metadata.create_all(engine.execution_options(writing=True))
+    return engine
 
 
 def upgrade_schema(engine: Engine, place: str) -> str:
-    """Bring the tables to the newest revision, one process at a time; returns that revision. Raises: RegistryError."""
+    """Bring the tables to the newest revision, one process at a time; returns that revision.
+
+    Alembic and its scripts are loaded before the lock is taken, which takes a second or more on a busy machine: all
+    other writers wait meanwhile.
+
+    Raises: RegistryError.
+    """
+    scripts = _load_scripts()
     with engine.execution_options(writing=True).begin() as connection:
         lock_until_commit(connection, VERSION_TABLE)
         revision = current_revision(connection)
@@ -53,16 +77,23 @@ def upgrade_schema(engine: Engine, place: str) -> str:
             _refuse_foreign(connection, place)
         if revision != NEWEST_REVISION:
             _refuse_unknown(revision, place)
-            _run_scripts(connection)
+            _run_scripts(connection, scripts)
     return NEWEST_REVISION
 
 
-def _run_scripts(connection: Connection) -> None:
-    from alembic.config import Config
-    from alembic.runtime.environment import EnvironmentContext
+def _load_scripts() -> "ScriptDirectory":
+    import alembic.runtime.environment  # noqa: F401
     from alembic.script import ScriptDirectory
 
     scripts = ScriptDirectory(str(MIGRATIONS))
+    scripts.get_heads()  # which imports every script
+    return scripts
+
+
+def _run_scripts(connection: Connection, scripts: "ScriptDirectory") -> None:
+    from alembic.config import Config
+    from alembic.runtime.environment import EnvironmentContext
+
     steps = EnvironmentContext(Config(), scripts, fn=lambda revision, _: scripts._upgrade_revs("head", revision))
     with steps:
         steps.configure(connection=connection, version_table=VERSION_TABLE, target_metadata=BaseRow.metadata)
@@ -70,9 +101,7 @@ def _run_scripts(connection: Connection) -> None:
 
 
 def _refuse_unknown(revision: str | None, place: str) -> None:
-    from alembic.script import ScriptDirectory
-
-    known = {script.revision for script in ScriptDirectory(str(MIGRATIONS)).walk_revisions()}
+    known = {script.revision for script in _load_scripts().walk_revisions()}
     if revision is not None and revision not in known:
         raise RegistryError(
             f"The registry {place} is at revision {revision}, newer than this version knows; upgrade bert-orchestrator."

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, and_, or_, select
+from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.column_types import replace_unstorable
@@ -50,6 +50,11 @@ class RunMetrics:
         with self._database.session(writing=False) as session:
             rows = session.execute(columns.order_by(MetricRow.split.desc(), MetricRow.name)).all()
         return {metric_name(split, name): float("nan") if value is None else value for split, name, value in rows}
+
+    def last_step(self, run_id: str) -> int | None:
+        """Highest step at which something was measured; None where nothing was."""
+        with self._database.session(writing=False) as session:
+            return session.scalar(select(func.max(MetricRow.step)).where(MetricRow.run_id == run_id))
 
     def history(self, run_id: str, name: str | None = None) -> pandas.DataFrame:
         """Measurements of a run, a row each, by split, name and step.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Insert, and_, literal_column, or_, update
+from sqlalchemy import ColumnElement, Insert, and_, delete, literal_column, or_, update
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import NotFoundError
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     import pandas
 
 _RECIPE = "recipe."
+_DATA = "data."
+"""Beginning of the parameters that say which data a sweep's trials learn from and are scored on."""
+_THREADS = "threads_per_trial"
 
 
 def trial_id(sweep_id: str, key: str) -> str:
@@ -82,6 +85,21 @@ class SweepTrials:
                 ids.append(str(row["id"]))
         return ids
 
+    def drop(self, sweep_id: str) -> None:
+        """Delete the trials of a sweep with all that is recorded of them: what they have read is no longer there."""
+        with self._database.session(writing=True) as session:
+            session.execute(delete(RunRow).where(RunRow.parent_id == sweep_id))
+
+    def set_data(self, sweep_id: str, digests: Mapping[str, str]) -> None:
+        """Set which data the trials of a sweep learn from and are scored on: a digest of each split by its name.
+
+        Trials that are recorded from then on have these as parameters, as the sweep does: `data.train_digest`. Trials
+        with different ones are no group, whatever the paths in the spec say.
+        """
+        data = {f"{_DATA}{split}_digest": value for split, value in digests.items()}
+        with self._database.session(writing=True) as session:
+            write_parameters(session, sweep_id, load_parameters(session, sweep_id) | data)
+
     def set_metric(self, sweep_id: str, task: str, metric: str) -> None:
         """Set the task of a sweep and of its trials, and the score that ranks them."""
         with self._database.session(writing=True) as session:
@@ -111,10 +129,14 @@ class _Sweep:
     def row(
         self, key: str, number: int, parameters: Mapping[str, Any], seed: int
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Row of a trial, and its whole recipe: the sweep's, with the trial's own values and seed in their places."""
+        """Row of a trial, and its parameters: the sweep's recipe, with the trial's own values and seed in their places.
+
+        The data and the number of threads are the sweep's; they change scores too, so that they are part of the group.
+        """
         recipe = {path: value for path, value in self._parameters.items() if path.startswith(_RECIPE)}
         recipe |= {path if "." in path else f"{_RECIPE}{path}": value for path, value in parameters.items()}
         recipe[f"{_RECIPE}seed"] = seed
+        recipe |= {path: value for path, value in self._parameters.items() if path.startswith((_DATA, _THREADS))}
         task = {path: value for path, value in self._parameters.items() if path.startswith("task.")}
         row = {
             "id": trial_id(self._run.id, key),

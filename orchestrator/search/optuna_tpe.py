@@ -4,6 +4,7 @@ TPE: tree-structured Parzen estimator (Bergstra et al. 2011, "Algorithms for hyp
 numpy are imported when the search begins: specs import this module, and stay light.
 """
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,9 @@ class OptunaSearch(Search):
 
     learns = True
     _study: "optuna.Study"
-    _asked: "list[tuple[optuna.Trial, Point]]"
+    _asked: "list[optuna.Trial]"
+    _numbers: dict[str, int]
+    """Number of each point that was asked, by its JSON, which tells 1 and true apart."""
     _scores: dict[int, float | None]
 
     @property
@@ -45,7 +48,7 @@ class OptunaSearch(Search):
         self._study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
         for point in self._proposed:
             self._study.enqueue_trial(dict(point))
-        self._asked, self._scores = [], {}
+        self._asked, self._numbers, self._scores = [], {}, {}
         distributions = {name: _distribution(axis) for name, axis in self._space.items()}
         while len(self._asked) < self.num_points and (new := self._ask_new(distributions)) is not None:
             yield new
@@ -54,17 +57,17 @@ class OptunaSearch(Search):
         """The next point that was not asked before; a known one is told its score again, and passed over."""
         for _ in range(_ASKS_PER_POINT):
             trial = self._study.ask(distributions)
-            known = next((number for number, (_, point) in enumerate(self._asked) if point == trial.params), None)
-            if known is None:
-                point: Point = trial.params
-                self._asked.append((trial, point))
+            point: Point = trial.params
+            known = self._numbers.setdefault(json.dumps(point, sort_keys=True), len(self._asked))
+            if known == len(self._asked):
+                self._asked.append(trial)
                 return point
             self._tell(trial, self._scores.get(known))
         return None
 
     def tell(self, number: int, score: float | None) -> None:
         self._scores[number] = score
-        self._tell(self._asked[number][0], score)
+        self._tell(self._asked[number], score)
 
     def _tell(self, trial: "optuna.Trial", score: float | None) -> None:
         import optuna

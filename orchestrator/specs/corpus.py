@@ -14,7 +14,7 @@ class TextSource(Section):
     """Files that hold documents."""
 
     files: tuple[str, ...] = identity(
-        doc="Files, folders or globs; local paths or URIs that pyarrow and fsspec read; `.gz`, `.xz`, `.zst` too.",
+        doc="Files, folders or globs: local paths or URIs (s3://, gs://, abfs://, hdfs://); `.gz`, `.xz`, `.zst` too.",
         min_length=1,
     )
     format: Literal["auto", "text", "jsonl", "parquet"] = identity(

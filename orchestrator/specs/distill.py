@@ -42,6 +42,9 @@ class DistillExecutionSpec(Section):
     cpus: float = execution(1.0, "Ray CPUs.", unit="CPUs", gt=0.0)
     gpus: float = execution(0.0, "Ray GPUs; a fraction shares one.", unit="GPUs", ge=0.0)
     max_failures: int = execution(1, "Times it goes on after its process died.", ge=0)
+    max_wait_minutes: float = execution(
+        30.0, "Time that its process may wait for a place before the run fails.", unit="minutes", gt=0.0
+    )
 
 
 class DistillSpec(Spec):

@@ -38,7 +38,7 @@ def load_spec(path: str | Path, overrides: Overrides = ()) -> AnySpec:
         apply_override(document, key, value, place)
     unfold_variants(document)
     _drop_axes_left_out(document.values)
-    spec = _validate(document)
+    spec = validate_document(document)
     return spec.named(Path(path).stem)
 
 
@@ -54,7 +54,7 @@ def load_task_spec(task: str, overrides: Sequence[str] = ()) -> TaskSpec:
         document = YamlDocument({"kind": "evaluate", "model": "-", "task": {"id": task}}, {})
         for key, value, place in parse_overrides(of_task):
             apply_override(document, key, value, place)
-        spec = _validate(document)
+        spec = validate_document(document)
     found = task_of(spec)
     if found is None:
         raise SpecError(f"{task} is a spec of kind {spec.kind}, which has no task; give one of kind sweep or evaluate")
@@ -63,7 +63,7 @@ def load_task_spec(task: str, overrides: Sequence[str] = ()) -> TaskSpec:
 
 def parse_spec(values: Mapping[str, Any]) -> AnySpec:
     """The spec that plain values describe, such as `spec_values` gives. Raises: SpecError."""
-    return _validate(YamlDocument(dict(values), {}))
+    return validate_document(YamlDocument(dict(values), {}))
 
 
 def spec_values(spec: Spec) -> dict[str, Any]:
@@ -124,7 +124,8 @@ def _drop_axes_left_out(values: dict[str, Any]) -> None:
             part["space"] = {name: axis for name, axis in space.items() if axis is not None}
 
 
-def _validate(document: YamlDocument) -> AnySpec:
+def validate_document(document: YamlDocument) -> AnySpec:
+    """The spec that a document describes. Raises: SpecError, naming file, line, field, value and what is allowed."""
     values, places = document.values, document.places
     kind = values.get("kind")
     if kind is None:

@@ -54,6 +54,12 @@ class ExecutionSpec(Section):
     max_rollbacks: int = execution(
         3, "Batches that `on_divergence: rollback` passes over before the run fails.", unit="batches", ge=0
     )
+    max_wait_minutes: float = execution(
+        30.0,
+        "Time that workers may wait for a place, or go without ending a step, before the run fails.",
+        unit="minutes",
+        gt=0.0,
+    )
 
 
 class PretrainSpec(Spec):

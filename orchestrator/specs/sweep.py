@@ -26,6 +26,13 @@ class SweepExecutionSpec(Section):
     cpus_per_trial: float = execution(1.0, "Ray CPUs of a trial; fractions allowed.", unit="CPUs", gt=0.0)
     gpus_per_trial: float = execution(0.0, "Ray GPUs of a trial; fractions share one.", unit="GPUs", ge=0.0)
     max_concurrent_trials: int | None = execution(None, "Trials at a time; as many as fit when left out.", ge=1)
+    checkpoint_every_minutes: float = execution(
+        1.0,
+        "Training time of a trial, at least, between two of its checkpoints, which are written after evaluations: "
+        "a trial that was interrupted goes on from there. 0 for one after each evaluation.",
+        unit="minutes",
+        ge=0.0,
+    )
     max_failures: int = execution(1, "Times a trial whose process died is tried again.", ge=0)
 
 

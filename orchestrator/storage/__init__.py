@@ -1,22 +1,32 @@
 """The storage that every node reaches: a folder or bucket, with files that are there whole or not at all."""
 
+from orchestrator.storage.append_log import AppendLog
 from orchestrator.storage.download_cache import local_copy
-from orchestrator.storage.file_access import digest_file, open_read, read_bytes, read_json, write_bytes, write_json
-from orchestrator.storage.folders import delete, exists, move_folder, names_in, write_folder
+from orchestrator.storage.file_access import (
+    digest_file,
+    open_read,
+    read_bytes,
+    read_json,
+    write_bytes,
+    write_chunks,
+    write_json,
+)
+from orchestrator.storage.folders import delete, exists, names_in, write_folder
 from orchestrator.storage.uris import join
 
 __all__ = [
+    "AppendLog",
     "delete",
     "digest_file",
     "exists",
     "join",
     "local_copy",
-    "move_folder",
     "names_in",
     "open_read",
     "read_bytes",
     "read_json",
     "write_bytes",
+    "write_chunks",
     "write_folder",
     "write_json",
 ]

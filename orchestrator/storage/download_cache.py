@@ -28,19 +28,16 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from uuid import uuid4
 
-import fsspec
-
 from bert_core.checkpoints.atomic_files import atomic_write
 from bert_core.checkpoints.manifest import MANIFEST_FILE
 from bert_core.errors import CheckpointError
 from orchestrator.errors import InputError
 from orchestrator.settings import CACHE_VARIABLE, cache_folder
 from orchestrator.storage.file_access import digest_file
-from orchestrator.storage.uris import is_local, local_path
+from orchestrator.storage.uris import filesystem_of, is_local, local_path
+from orchestrator.storage.versions import version_of
 
 MAX_CACHE_BYTES = 20 << 30
-_VERSION_FIELDS = ("ETag", "etag", "md5Hash", "blob_id", "mtime", "LastModified", "last_modified", "updated", "created")
-"""Names that fsspec's file systems have for a file's version; the first one that is there is used."""
 _HELD: dict[Path, int] = {}
 """Open descriptors of the cache's folders that this process works with: its shared locks."""
 
@@ -71,9 +68,10 @@ def local_copy(path: str, skip: Collection[str] = ()) -> Path:
     """
     if is_local(path):
         return local_path(path)
-    filesystem, plain = fsspec.core.url_to_fs(path)
-    filesystem.invalidate_cache()
-    files = _list_files(filesystem, str(plain), path)
+    filesystem, plain = filesystem_of(path)
+    if PurePosixPath(plain).name == "..":
+        raise InputError(f"{path} ends in '..', which no copy can be called; write the address without it")
+    files = _list_files(filesystem, plain, path)
     is_versioned = all(file.version is not None for file in files.values())
     root = cache_folder() if is_versioned else _process_folder()
     entry = root / _entry_key(path, files)
@@ -96,17 +94,29 @@ def _list_files(filesystem: Any, plain: str, path: str) -> dict[str, RemoteFile]
     root = plain.rstrip("/") + "/"
     found = filesystem.find(root, detail=True)
     files = {str(key).removeprefix(root): _remote_file(str(key), found[key]) for key in sorted(found)}
+    files.pop("", None)  # a marker that some tools write for the folder itself
     for name, file in files.items():
-        if name.startswith("/") or ".." in PurePosixPath(name).parts:
-            raise InputError(f"{path} has the key {file.key}, which leads out of its folder; remove or rename it there")
+        _check_key(name, file, files, path)
     if not files:
         raise CheckpointError(f"there is nothing at {path}; check the address")
     return files
 
 
+def _check_key(name: str, file: RemoteFile, files: Collection[str], path: str) -> None:
+    """Check that a key of an object store can be a file of the copy, inside its folder. Raises: InputError."""
+    place = PurePosixPath(name)
+    if name.startswith("/") or ".." in place.parts:
+        problem = "which leads out of its folder"
+    elif "\0" in name or name != str(place) or any(str(folder) in files for folder in place.parents):
+        problem = "which cannot be a file's name in a folder"
+    else:
+        return
+    shown = file.key.replace("\0", "\\0")
+    raise InputError(f"{path} has the key {shown}, {problem}; remove or rename it there")
+
+
 def _remote_file(key: str, info: Mapping[str, Any]) -> RemoteFile:
-    version = next((str(info[field]) for field in _VERSION_FIELDS if info.get(field)), None)
-    return RemoteFile(key, info.get("size"), version)
+    return RemoteFile(key, info.get("size"), version_of(info))
 
 
 def _entry_key(path: str, files: Mapping[str, RemoteFile]) -> str:
@@ -202,11 +212,12 @@ def _trim(root: Path) -> None:
         sizes = {entry: sum(file.lstat().st_size for file in entry.rglob("*")) for entry in entries}
         excess = sum(sizes.values()) - MAX_CACHE_BYTES
         for entry in entries:
-            if excess > 0 and _remove_unless_held(entry):
+            if excess > 0 and remove_unless_held(entry):
                 excess -= sizes[entry]
 
 
-def _remove_unless_held(entry: Path) -> bool:
+def remove_unless_held(entry: Path) -> bool:
+    """Remove a version's folder; returns False where a living process works with it, or it cannot be removed."""
     descriptor = os.open(entry, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

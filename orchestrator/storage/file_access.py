@@ -6,13 +6,14 @@ whole objects by their nature.
 
 import hashlib
 import json
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
 from typing import IO, Any
-
-import fsspec
 
 from bert_core.checkpoints.atomic_files import atomic_write
 from bert_core.checkpoints.manifest import digest_stream, json_text
-from orchestrator.storage.uris import is_local, local_path
+from orchestrator.storage.uris import filesystem_of, is_local, local_path
 
 
 def write_bytes(path: str, data: bytes | memoryview) -> str:
@@ -22,9 +23,33 @@ def write_bytes(path: str, data: bytes | memoryview) -> str:
         target.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(target, lambda temporary: temporary.write_bytes(data))
     else:
-        with fsspec.open(path, "wb") as file:
+        filesystem, plain = filesystem_of(path)
+        with filesystem.open(plain, "wb") as file:
             file.write(data)
     return hashlib.sha256(data).hexdigest()
+
+
+def write_chunks(path: str, chunks: Iterable[bytes]) -> str:
+    """Write a file of any size piece by piece; returns its SHA-256 as hexadecimal digits."""
+    digest = hashlib.sha256()
+
+    def write(target: Path) -> None:
+        with target.open("wb") as file:
+            for chunk in chunks:
+                digest.update(chunk)
+                file.write(chunk)
+
+    if is_local(path):
+        target = local_path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(target, write)
+    else:
+        filesystem, plain = filesystem_of(path)
+        with tempfile.TemporaryDirectory(prefix="orchestrator-") as folder:
+            scratch = Path(folder) / "file"
+            write(scratch)  # an upload that breaks off in the middle of the pieces would be kept as it is
+            filesystem.put_file(str(scratch), plain)
+    return digest.hexdigest()
 
 
 def write_json(path: str, value: Any) -> str:
@@ -36,7 +61,8 @@ def open_read(path: str) -> IO[bytes]:
     """Open a file for reading bytes."""
     if is_local(path):
         return local_path(path).open("rb")
-    file: IO[bytes] = fsspec.open(path, "rb").open()
+    filesystem, plain = filesystem_of(path)
+    file: IO[bytes] = filesystem.open(plain, "rb")
     return file
 
 

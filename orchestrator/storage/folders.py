@@ -1,4 +1,4 @@
-"""Folders, local or by URI: written as a whole, moved, deleted.
+"""Folders, local or by URI: written as a whole, deleted.
 
 What is true of a folder stands in its manifest; listing it serves only to find what can be removed.
 """
@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import fsspec
-
 from bert_core.checkpoints.atomic_files import atomic_folder
-from orchestrator.storage.uris import is_local, join, local_path
+from orchestrator.storage.uris import filesystem_of, is_local, join, local_path
 
 MANIFEST_NAME = "manifest.json"
 """Name of the file that describes a folder's other files; it is written last, so that they are complete where it is."""
@@ -22,16 +20,21 @@ def exists(path: str) -> bool:
     """Whether there is a file or folder of that name."""
     if is_local(path):
         return local_path(path).exists()
-    filesystem, plain = fsspec.core.url_to_fs(path)
+    filesystem, plain = filesystem_of(path)
     return bool(filesystem.exists(plain))
 
 
 def names_in(folder: str) -> list[str]:
     """Names of the files and folders in a folder, hidden ones too; none where there is no such folder."""
-    filesystem, plain = fsspec.core.url_to_fs(folder)
+    if is_local(folder):
+        path = local_path(folder)
+        return sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
+    filesystem, plain = filesystem_of(folder)
     if not filesystem.isdir(plain):
         return []
-    return sorted(Path(path).name for path in filesystem.ls(plain, detail=False))
+    # An object store may list the folder itself, by a marker, and keys that a person named `..`.
+    keys = {str(key).rstrip("/") for key in filesystem.ls(plain, detail=False)} - {plain.rstrip("/")}
+    return sorted({key.rpartition("/")[2] for key in keys} - {".", ".."})
 
 
 def delete(path: str) -> None:
@@ -43,7 +46,7 @@ def delete(path: str) -> None:
         else:
             target.unlink(missing_ok=True)
         return
-    filesystem, plain = fsspec.core.url_to_fs(path)
+    filesystem, plain = filesystem_of(path)
     if filesystem.exists(plain):
         filesystem.rm(plain, recursive=True)
 
@@ -52,18 +55,6 @@ def _raise_unless_gone(_: object, __: str, problem: tuple[object, BaseException,
     """Raise an error of `shutil.rmtree`, except that another process has deleted the same file before."""
     if not isinstance(problem[1], FileNotFoundError):
         raise problem[1]
-
-
-def move_folder(source: str, target: str) -> None:
-    """Move a folder to another name on the same storage, in place of a folder of that name."""
-    delete(target)
-    if is_local(source):
-        path = local_path(target)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        local_path(source).replace(path)
-        return
-    filesystem, plain = fsspec.core.url_to_fs(source)
-    filesystem.mv(plain.rstrip("/") + "/", fsspec.core.url_to_fs(target)[1].rstrip("/") + "/", recursive=True)
 
 
 @contextmanager
@@ -80,7 +71,7 @@ def write_folder(folder: str) -> Iterator[Path]:
         scratch = Path(name)
         yield scratch
         delete(folder)
-        filesystem, plain = fsspec.core.url_to_fs(folder)
+        filesystem, plain = filesystem_of(folder)
         files = {path.relative_to(scratch).as_posix(): path for path in scratch.rglob("*") if path.is_file()}
         for name in sorted(files, key=lambda name: (name == MANIFEST_NAME, name)):
             filesystem.put_file(str(files[name]), join(plain, name))  # in pieces: a file may exceed the memory

@@ -4,7 +4,7 @@ What differs between kinds of tasks is in `types`, an object for each.
 """
 
 from orchestrator.tasks.feature_building import build_features
-from orchestrator.tasks.feature_cache import dataset_result, keep_features, prepare_features
+from orchestrator.tasks.feature_cache import FEATURES_VERSION, dataset_result, keep_features, prepare_features
 from orchestrator.tasks.features import Features, join_features
 from orchestrator.tasks.loading import load_task
 from orchestrator.tasks.scoring import decode, majority_baseline, prediction_rows, score, write_prediction_rows
@@ -14,6 +14,7 @@ from orchestrator.tasks.types import TASK_TYPES
 from orchestrator.tasks.types.base import AnyTaskType, TaskDefinition, TaskType
 
 __all__ = [
+    "FEATURES_VERSION",
     "TASK_TYPES",
     "AnyTaskType",
     "Features",

@@ -24,13 +24,13 @@ from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.task import Task
 
 _MANIFEST = "manifest.json"
-_FEATURES_VERSION = 4
+FEATURES_VERSION = 4
 """Raised when the same examples would become other arrays."""
 
 
 def prepare_features(task: Task, split: Split, tokenizer: Tokenizer, options: TaskOptions, cache: str) -> Features[Any]:
     """A split's features, from the cache or made and kept there. Raises: TaskDataError, SpecError."""
-    values = [_FEATURES_VERSION, task.fingerprint(split), tokenizer.fingerprint, options.window_values()]
+    values = [FEATURES_VERSION, task.fingerprint(split), tokenizer.fingerprint, options.window_values()]
     fingerprint = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def make() -> Features[Any]:

@@ -1,12 +1,52 @@
-"""The one way from workers to the driver: an actor that holds events until the driver has recorded them.
+"""The one way between workers and their driver: an actor that holds events until the driver has recorded them, and
+the driver's request to stop until the workers have seen it.
 
 Nothing is lost when the driver dies: a checkpoint carries the metrics that the driver had not confirmed by then, and
-what comes after the checkpoint is computed again.
+what comes after the checkpoint is computed again. The actor lives on the driver's node, as a lost node elsewhere must
+not end the run.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.results import Event
+
+
+@dataclass(frozen=True)
+class WorkerPlace:
+    """Place of a worker that has begun."""
+
+    rank: int
+    host: str
+    pid: int
+
+
+@dataclass(frozen=True)
+class WorkerFailure:
+    """Failure of a worker, after which Ray starts all workers again or gives up."""
+
+    rank: int
+    cause: str
+    host: str = "an unknown host"
+
+    def __str__(self) -> str:
+        return f"training worker {self.rank} on {self.host} failed: {self.cause}"
+
+
+@dataclass(frozen=True)
+class WorkersStatus:
+    """State of the workers, as far as it is known beside their events."""
+
+    places: tuple[WorkerPlace, ...] = ()
+    """Workers that have begun since the last failure, by rank."""
+    step: int | None = None
+    """Number of steps that have ended; None before the first one of these workers."""
+    failures: tuple[WorkerFailure, ...] = ()
+    """Failures of this attempt, in order."""
 
 
 class EventQueue:
@@ -14,9 +54,12 @@ class EventQueue:
 
     def __init__(self) -> None:
         self._events: list[Event | Exception] = []
-        self._num_taken = 0
         self._num_confirmed = 0
         self._has_failed = False
+        self._is_stopping = False
+        self._places: dict[int, WorkerPlace] = {}
+        self._step: int | None = None
+        self._failures: list[WorkerFailure] = []
 
     def put(self, event: Event | Exception) -> bool:
         """Leave an event, or the reason why the work must end; returns whether there is such a reason."""
@@ -24,24 +67,91 @@ class EventQueue:
         self._has_failed |= isinstance(event, Exception)
         return self._has_failed
 
-    def has_failed(self) -> bool:
-        """Whether there was an error among the events."""
-        return self._has_failed
+    def take(self, num_recorded: int) -> list[Event | Exception]:
+        """All events but the first `num_recorded`, which are confirmed to be recorded and are forgotten here.
 
-    def take(self) -> list[Event | Exception]:
-        """All events since the last call, which confirms that the ones it returned are recorded."""
-        self._num_confirmed = self._num_taken
-        events, self._events = self._events, []
-        self._num_taken += len(events)
-        return events
+        Asking again with the same number gives the same events again: a driver that was interrupted loses none.
+        """
+        del self._events[: max(0, num_recorded - self._num_confirmed)]
+        self._num_confirmed = max(num_recorded, self._num_confirmed)
+        return list(self._events)
 
     def num_put(self) -> int:
         """Number of events that have arrived; the caller's own are among them, since its calls keep their order."""
-        return self._num_taken + len(self._events)
+        return self._num_confirmed + len(self._events)
 
     def num_confirmed(self) -> int:
         """Number of events, from the first on, that are recorded."""
         return self._num_confirmed
 
+    def stop(self) -> None:
+        """Ask the workers to save a checkpoint as soon as they can, and to end."""
+        self._is_stopping = True
 
-EventQueueActor = ray.remote(num_cpus=0)(EventQueue)
+    def is_stopping(self) -> bool:
+        """Whether the workers are asked to stop."""
+        return self._is_stopping
+
+    def begin(self, place: WorkerPlace) -> bool:
+        """Announce a worker; returns whether there is work for it: no error so far, and no request to stop."""
+        if place.rank in self._places:  # nobody has reported that it ended
+            self.report_failure(place.rank, "its process was killed or crashed")
+        self._places[place.rank] = place
+        self._step = None
+        return not (self._has_failed or self._is_stopping)
+
+    def report_step(self, step: int | None) -> bool:
+        """Say how many steps have ended, None before the first; returns whether the workers are asked to stop."""
+        self._step = step
+        return self._is_stopping
+
+    def report_failure(self, rank: int, cause: str) -> None:
+        """Say that a worker has failed; all of them begin again, or the work ends."""
+        place = self._places.get(rank)
+        self._failures.append(WorkerFailure(rank, cause) if place is None else WorkerFailure(rank, cause, place.host))
+        self._places.clear()
+        self._step = None
+
+    def status(self) -> WorkersStatus:
+        """State of the workers."""
+        places = tuple(self._places[rank] for rank in sorted(self._places))
+        return WorkersStatus(places, self._step, tuple(self._failures))
+
+
+_EventQueueActor = ray.remote(num_cpus=0)(EventQueue)
+
+
+def launch_event_queue() -> Any:
+    """Start an event queue as an actor on the driver's node, where it stays.
+
+    Ray puts an actor without resources on a random node, which may be a preemptible one.
+    """
+    here = ray.get_runtime_context().get_node_id()
+    return _EventQueueActor.options(scheduling_strategy=NodeAffinitySchedulingStrategy(here, soft=False)).remote()
+
+
+class EventReader:
+    """The driver's end of an event queue: passes events on in order, each at least once, interrupted or not.
+
+    Args:
+        queue: the actor.
+        on_event: records an event. An event during which it was interrupted comes again.
+    """
+
+    def __init__(self, queue: Any, on_event: Callable[[Event], None]) -> None:
+        self._queue, self._on_event = queue, on_event
+        self._num_recorded = 0
+
+    def read(self) -> WorkersStatus:
+        """Pass on what has arrived; returns what is known of the workers.
+
+        Raises: an error that a worker put into the queue; RayError when the queue is lost; what `on_event` raises.
+        """
+        status: WorkersStatus
+        events, status = ray.get([self._queue.take.remote(self._num_recorded), self._queue.status.remote()])
+        for event in events:
+            if isinstance(event, Exception):
+                raise event
+            self._on_event(event)
+            self._num_recorded += 1
+        return status

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import InputError
-from orchestrator.settings import Settings, cache_folder
+from orchestrator.settings import Settings, cache_folder, has_password, without_password
 
 
 def test_defaults_lie_in_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,17 +45,47 @@ def test_what_was_given_is_told_from_defaults(tmp_path: Path) -> None:
     assert settings.given == {"home", "storage"}
 
 
-@pytest.mark.parametrize("uri", ["ftp://me:secret@host/lab", "smb://host/lab?password=secret"])
+@pytest.mark.parametrize("uri", ["hdfs://me:secret@host/lab", "abfs://box/lab?password=secret"])
 def test_a_storage_with_a_password_is_refused_and_not_repeated(uri: str) -> None:
     for options in ({"storage": uri, "environ": {}}, {"environ": {"ORCHESTRATOR_STORAGE": uri}}):
-        with pytest.raises(InputError, match=r"FSSPEC_(FTP|SMB)_PASSWORD") as caught:
+        with pytest.raises(InputError, match=r"FSSPEC_(HDFS|ABFS)_PASSWORD") as caught:
             Settings.from_options(**options)
         assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("uri", ["s3://bucket/lab", "ftp://me@host/lab", "/mnt/a:b@c/lab", "data/passage?pass=1"])
+@pytest.mark.parametrize(
+    "uri",
+    ["s3://bucket/lab", "hdfs://node:8020/lab@2", "hdfs://me@host/lab", "/mnt/a:b@c/lab", "data/passage?pass=1"],
+)
 def test_a_storage_without_one_is_kept(uri: str) -> None:
     assert Settings.from_options(storage=uri, environ={}).storage.endswith(uri)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://lab:can/ary?1#2@db/lab", "postgresql://lab:***@db/lab"),
+        ("postgresql+psycopg://:canary@/lab", "postgresql+psycopg://:***@/lab"),
+        (
+            "postgresql://db/lab?user=me&PASSWORD=canary&sslmode=require",
+            "postgresql://db/lab?user=me&PASSWORD=***&sslmode=require",
+        ),
+        ("postgresql://db/lab?ssl%70assword=canary", "postgresql://db/lab?ssl%70assword=***"),
+    ],
+)
+def test_a_password_is_masked_wherever_a_url_holds_it(url: str, shown: str) -> None:
+    assert has_password(url)
+    assert without_password(url) == shown
+
+
+@pytest.mark.parametrize("url", ["postgresql://me@db:5432/lab", "sqlite:///a.sqlite", "file:/mnt/url", "a:b@c.sqlite"])
+def test_a_location_without_a_password_is_shown_whole(url: str) -> None:
+    assert not has_password(url)
+    assert without_password(url) == url
+
+
+def test_settings_show_no_password() -> None:
+    assert "canary" not in repr(Settings.from_options(registry="postgresql://me:canary@db/lab", environ={}))
 
 
 @pytest.mark.parametrize(

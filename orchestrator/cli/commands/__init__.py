@@ -3,6 +3,8 @@
 import click
 
 from orchestrator.cli.commands.evaluating import evaluate
+from orchestrator.cli.commands.garbage import gc
+from orchestrator.cli.commands.life_cycle import stop, wait
 from orchestrator.cli.commands.maintenance import db, doctor, schema
 from orchestrator.cli.commands.mining import mine
 from orchestrator.cli.commands.models import models
@@ -21,6 +23,8 @@ ALL: tuple[click.Command, ...] = (
     plan,
     submit,
     resume,
+    stop,
+    wait,
     verify_resume,
     runs,
     query,
@@ -36,6 +40,7 @@ ALL: tuple[click.Command, ...] = (
     corpus,
     tokenizer,
     schema,
+    gc,
     db,
     doctor,
 )

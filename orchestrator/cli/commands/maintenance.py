@@ -75,7 +75,7 @@ def current(form: str | None, output: str | None) -> None:
     """Show the revision of the tables."""
     from orchestrator.registry import Registry
 
-    with Registry(current_settings().registry) as registry:
+    with Registry(current_settings().registry, read_only=True) as registry:
         show_record({"revision": registry.current_revision() or "empty"}, form, output)
 
 

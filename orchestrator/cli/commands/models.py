@@ -25,10 +25,9 @@ def models() -> None:
 @reading_options
 def list_models(form: str | None, output: str | None) -> None:
     """Every registered model, newest first."""
-    from orchestrator.cli.commands.registry_reading import records_of
-    from orchestrator.registry import Registry
+    from orchestrator.cli.commands.registry_reading import open_registry, records_of
 
-    with Registry(current_settings().registry) as registry:
+    with open_registry() as registry:
         rows = records_of(registry.models.frame())
     for row in rows:
         row["model"] = f"{row['name']}@{row['version']}"
@@ -43,10 +42,10 @@ def list_models(form: str | None, output: str | None) -> None:
 @reading_options
 def show_model(model: str, form: str | None, output: str | None) -> None:
     """One model: where it lies, where it came from, its shape. MODEL is a name or name@version."""
-    from orchestrator.registry import Registry
+    from orchestrator.cli.commands.registry_reading import open_registry
     from orchestrator.storage import join, read_json
 
-    with Registry(current_settings().registry) as registry:
+    with open_registry() as registry:
         found = registry.models.get(model)
     record = asdict(found)
     try:

@@ -4,7 +4,7 @@ import click
 
 from orchestrator.cli.commands.registry_reading import NO_RUNS, open_registry, records_of
 from orchestrator.cli.frame import GlobalOptionsCommand, reading_options
-from orchestrator.cli.output import show_rows
+from orchestrator.cli.output import notify, show_rows
 
 _NO_TRIALS = "no fine-tuned trials yet; run a sweep: `orchestrator run experiments/sweep_sst2.yaml`"
 
@@ -52,8 +52,9 @@ def _is_named(column: str, text: str, sort: str | None) -> bool:
 def leaderboard(task: str | None, limit: int, form: str | None, output: str | None) -> None:
     """The best of each task, by the mean over seeds.
 
-    A lucky seed alone ranks nothing; `baseline` is the score of guessing the majority, `test` the score of a sweep's
-    best trial on the test split.
+    Trials on other data are never taken together, and scores on other validation data are ranked apart. A lucky seed
+    alone ranks nothing; `baseline` is the score of guessing the majority, `test` the score of a sweep's best trial on
+    the test split.
     """
     from orchestrator.errors import NotFoundError
 
@@ -64,5 +65,10 @@ def leaderboard(task: str | None, limit: int, form: str | None, output: str | No
     if task is not None and frame.empty:
         raise NotFoundError(f"no finished trial of task {task}; there are: {', '.join(sorted(known)) or 'none yet'}")
     rows = [row for row in records_of(frame) if row["rank"] <= limit]
-    spare = ["group", "run", "size", "best", "model", "test", "sd"]
-    show_rows(rows, list(frame.columns), form, output, empty=empty, spare=spare)
+    columns, spare = list(frame.columns), ["group", "run", "size", "best", "model", "test", "sd"]
+    if form in (None, "table") and not output:
+        if len({(row["task"], row["data"]) for row in rows}) > len({row["task"] for row in rows}):
+            notify("scores on other validation data are ranked apart: each `data` has its own first place")
+        else:
+            columns.remove("data")
+    show_rows(rows, columns, form, output, empty=empty, spare=spare)

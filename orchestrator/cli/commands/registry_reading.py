@@ -15,10 +15,21 @@ NO_RUNS = "no runs yet: `orchestrator demo`, or `orchestrator run experiments/sw
 
 
 def open_registry() -> "Registry":
-    """Open the registry that the command's options name."""
+    """Open the registry of the command's options for reading; before the first run it is empty.
+
+    Raises: RegistryError where a person named one that is not there: a slip of the pen should not read as empty.
+    """
+    from orchestrator.errors import RegistryError
     from orchestrator.registry import Registry
 
-    return Registry(current_settings().registry)
+    settings = current_settings()
+    registry = Registry(settings.registry, read_only=True)
+    if "registry" in settings.given and registry.current_revision() is None:
+        registry.close()
+        raise RegistryError(
+            f"There is no registry at {registry.place}; check the path, or let a first run make it: `orchestrator demo`"
+        )
+    return registry
 
 
 def records_of(frame: "pandas.DataFrame") -> list[dict[str, Any]]:

@@ -1,6 +1,9 @@
 """Commands that carry a spec out: `demo`, `run`, `plan`, `submit`, `resume`."""
 
+import shlex
+import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,7 +17,9 @@ from orchestrator.cli.frame import (
     reading_options,
     spec_argument,
 )
-from orchestrator.cli.output import notify, show_rows, show_text
+from orchestrator.cli.last_words import last_words
+from orchestrator.cli.output import notify, show_rows, show_text, write_message
+from orchestrator.progress import reader_may_leave
 
 if TYPE_CHECKING:
     from orchestrator.registry import RunRecord
@@ -101,35 +106,51 @@ def submit(spec_path: str, overrides: tuple[str, ...], name: str | None, no_wait
     show_text(job.id)
     if no_wait:
         return 0
-    return follow(job, lambda text: click.echo(text, nl=False, err=True))
+    return follow(job, write_message)
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator resume 7f3a")
+@click.command(cls=GlobalOptionsCommand, example="orchestrator resume 7f3a execution.num_workers=2")
 @click.argument("run_id", metavar="RUN")
-def resume(run_id: str) -> int:
+@overrides_argument
+@click.option("--allow-drift", is_flag=True, help="Go on although data, models or versions changed; tags the run.")
+def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool) -> int:
     """Go on with a run that was interrupted.
 
     Pretraining continues from its last checkpoint, a sweep with its unfinished trials; the id stays. RUN is an id or
-    the beginning of one.
+    the beginning of one. KEY=VALUE changes a field of `execution` for this attempt (a stage's is
+    stages.NAME.execution.…); what shapes the result cannot change.
     """
     from orchestrator.execution.runner import resume_run
 
-    return _carried_out(partial(resume_run, run_id, settings=current_settings()))
+    settings = current_settings()
+    return _carried_out(partial(resume_run, run_id, overrides, settings=settings, allow_drift=allow_drift), *overrides)
 
 
-def _carried_out(carry_out: Callable[..., "RunRecord"]) -> int:
-    """Show the run's id as soon as it is recorded; an interrupted person is told how to go on."""
+def _carried_out(carry_out: Callable[..., "RunRecord"], *again: str) -> int:
+    """Show the run's id as soon as it is recorded; an interrupted person is told how to go on.
+
+    `again` are words of the command that a person will want to type again when going on.
+    """
+    from orchestrator.execution.stopping import where_it_stopped
+
     started: list[str] = []
+    words = ExitStack()
+
+    def go_on(run_id: str) -> str:
+        return f"go on with: orchestrator{given_options()} {shlex.join(['resume', run_id, *again])}"
 
     def on_started(run_id: str) -> None:
         started.append(run_id)
-        show_text(run_id)
+        words.enter_context(last_words(go_on(run_id)))
+        with reader_may_leave(sys.stdout):
+            show_text(run_id)
 
     try:
-        carry_out(on_started=on_started)
-    except KeyboardInterrupt:
+        with words:
+            carry_out(on_started=on_started)
+    except KeyboardInterrupt as error:
         for run_id in started:
-            notify(f"go on with: orchestrator{given_options()} resume {run_id}")
+            notify(f"{where_it_stopped(run_id, error, current_settings())}; {go_on(run_id)}")
         raise
     for run_id in started:
         notify(f"completed; look at it with: orchestrator{given_options()} runs show {run_id}")

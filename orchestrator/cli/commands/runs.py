@@ -53,6 +53,7 @@ def show(run_id: str, form: str | None, output: str | None) -> None:
         spec = record.pop("spec")
         record["tags"] = registry.tags(run.id)
         record["attempts"] = len(registry.attempts(run.id))
+        record["last_step"] = registry.metrics.last_step(run.id)
         checkpoints = registry.checkpoints.of_run(run.id)
         record["last_checkpoint"] = checkpoints[-1].path if checkpoints else None
         data = records_of(registry.datasets.frame(run.id))
@@ -132,21 +133,49 @@ def plot(run_id: str, output: str) -> None:
     notify(f"wrote {output}")
 
 
-@runs.command(example="orchestrator runs logs 7f3a | tail")
+@runs.command(example="orchestrator runs logs 7f3a --worker 1 | tail")
 @click.argument("run_id", metavar="RUN")
-def logs(run_id: str) -> None:
-    """Print the log of a run."""
+@click.option(
+    "--worker",
+    "rank",
+    is_flag=False,
+    flag_value="all",
+    metavar="[RANK]",
+    help="What the training workers wrote, tracebacks included, in place of the run's log; of one worker or of all.",
+)
+def logs(run_id: str, rank: str | None) -> None:
+    """Print the log of a run, or of its workers."""
     from orchestrator.errors import NotFoundError
     from orchestrator.storage import join, read_bytes
 
+    if rank not in (None, "all") and not rank.isdecimal():
+        raise click.BadParameter(f"{rank!r} is no rank; give a number from 0 on, or --worker alone for all of them")
     with open_registry() as registry:
         run = registry.run(run_id)
     folder = run.storage_path or join(current_settings().storage, "runs", run.id)
+    if rank is not None:
+        _show_worker_logs(run.id, folder, None if rank == "all" else int(rank))
+        return
     path = join(folder, "log.txt")
     try:
         show_text(read_bytes(path).decode("utf-8", "replace"))
     except FileNotFoundError:
         raise NotFoundError(f"run {run.id} has no log at {path}; was it made with another --storage?") from None
+
+
+def _show_worker_logs(run_id: str, run_folder: str, rank: int | None) -> None:
+    """Print the logs of a run's workers, each under its name. Raises: NotFoundError."""
+    from orchestrator.errors import NotFoundError
+    from orchestrator.storage import read_bytes
+    from orchestrator.training.worker_log import worker_logs
+
+    logs = [log for log in worker_logs(run_folder) if rank in (None, log.rank)]
+    if not logs:
+        whose = "of its workers" if rank is None else f"of a worker of rank {rank}"
+        raise NotFoundError(f"run {run_id} has no log {whose} at {run_folder}; only trainings on Ray have such logs")
+    for log in logs:
+        show_text(f"== {log.path}")
+        show_text(read_bytes(log.path).decode("utf-8", "replace"))
 
 
 @runs.command(example="orchestrator runs export runs.csv --where \"task = 'sst2'\"")

@@ -26,6 +26,7 @@ from orchestrator.errors import (
     RunFailedError,
     RunStoppedError,
     SpecError,
+    StopRequested,
 )
 from tests.orchestrator.cli.laboratory import Command
 from tests.waiting import PATIENCE_S
@@ -101,9 +102,6 @@ def test_a_wrong_spelling_is_wrong_usage_and_names_the_nearest(
         (ImportError("surprise"), 1),
         (KeyError("surprise"), 1),
         (OSError("surprise"), 1),
-        (Interrupted(signal.SIGTERM), 143),
-        (KeyboardInterrupt(), 130),
-        (click.Abort(), 130),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
 )
@@ -143,7 +141,10 @@ def test_control_characters_in_a_message_do_not_reach_the_terminal(command: Comm
 
 
 def test_global_options_stand_before_or_after_the_command(command: Command, tmp_path: Path) -> None:
-    for arguments in (["--home", str(tmp_path / "a"), "runs", "list"], ["runs", "list", "--home", str(tmp_path / "b")]):
+    for arguments in (
+        ["--home", str(tmp_path / "a"), "db", "upgrade"],
+        ["db", "upgrade", "--home", str(tmp_path / "b")],
+    ):
         assert command(*arguments).status == 0
     assert (tmp_path / "a" / "registry.sqlite").exists()
     assert (tmp_path / "b" / "registry.sqlite").exists()
@@ -154,6 +155,32 @@ def test_a_registry_that_cannot_be_opened_is_registry_trouble(command: Command, 
     outcome = command("runs", "list", "--registry", str(tmp_path / "text"))
     assert (outcome.status, outcome.out) == (4, "")
     assert "not a SQLite database" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("interruption", "status", "said"),
+    [
+        (Interrupted(signal.SIGTERM), 143, "Interrupted by SIGTERM\n"),
+        (KeyboardInterrupt(), 130, "Interrupted\n"),
+        (click.Abort(), 130, "Interrupted\n"),
+        (StopRequested("7f3a"), 1, "Stopped by `orchestrator stop 7f3a`\n"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
+)
+def test_an_interruption_is_no_error_and_has_the_contracts_status(
+    interruption: BaseException,
+    status: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    @click.command(cls=GlobalOptionsCommand)
+    def leave() -> None:
+        raise interruption
+
+    monkeypatch.setitem(cli.commands, "leave", leave)
+    assert run_command_line(["leave"]) == status
+    assert capsys.readouterr().err == said
 
 
 SLEEPER = """
@@ -188,7 +215,7 @@ def test_a_signal_unwinds_and_ends_with_its_status(name: str, status: int) -> No
     done = run_python(SLEEPER, "wait", name)
     assert done.returncode == status
     assert done.stdout == "end state written\n"
-    assert done.stderr.strip().splitlines() == [f"Error: interrupted by {name}"]
+    assert done.stderr.strip().splitlines() == [f"Interrupted by {name}"]
 
 
 def test_a_second_signal_leaves_at_once() -> None:

@@ -44,7 +44,7 @@ def test_the_id_is_printed_however_the_run_ends(
 
 def test_an_interrupted_run_says_how_to_go_on(command: Command, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orchestrator.execution.runner, "run_spec", driver(Interrupted(2)))
-    assert "go on with: orchestrator resume id-of-words" in command("run", spec).err
+    assert "stopped; go on with: orchestrator resume id-of-words" in command("run", spec).err
     asked = command("run", spec, "--home", "my things").err
     assert "go on with: orchestrator --home 'my things' resume id-of-words" in asked
 

@@ -34,6 +34,31 @@ def test_an_empty_registry_is_no_error(command: Command, arguments: list[str]) -
     assert json.loads(command(*arguments, "-f", "json").out) == []
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["runs", "list"], ["query", "task = 'sst2'"], ["leaderboard"], ["models", "list"], ["runs", "show", "7"]],
+)
+@pytest.mark.parametrize("given_by", ["option", "environment"])
+def test_a_registry_that_was_named_and_is_not_there_is_registry_trouble(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], given_by: str
+) -> None:
+    path = tmp_path / "typo" / "registry.sqlite"
+    if given_by == "environment":
+        monkeypatch.setenv("ORCHESTRATOR_REGISTRY", str(path))
+    outcome = command(*arguments, *(["--registry", str(path)] if given_by == "option" else []))
+    assert (outcome.status, outcome.out) == (4, "")
+    assert f"There is no registry at {path}; check the path" in outcome.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [["runs", "list"], ["leaderboard"], ["models", "show", "m"], ["db", "current"], ["runs", "show", "7"]]
+)
+def test_reading_before_the_first_run_makes_nothing(command: Command, tmp_path: Path, arguments: list[str]) -> None:
+    assert command(*arguments).status in (0, 3)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_run_is_shown_by_the_beginning_of_its_id(command: Command, recorded_sweep: RecordedSweep) -> None:
     outcome = command("runs", "show", recorded_sweep.run_id[:6], "-f", "json")
     record = json.loads(outcome.out)
@@ -91,6 +116,25 @@ def test_logs_are_the_runs_own(command: Command, recorded_sweep: RecordedSweep, 
     outcome = command("runs", "logs", recorded_sweep.run_id)
     assert outcome.status == 3
     assert "--storage" in outcome.err
+
+
+def test_logs_of_workers_are_shown_by_rank(command: Command, recorded_sweep: RecordedSweep, home: Path) -> None:
+    folder = home / "storage" / "runs" / "r" / "workers"
+    outcome = command("runs", "logs", recorded_sweep.run_id, "--worker")
+    assert (outcome.status, outcome.out) == (3, "")
+    folder.mkdir()
+    for rank in (0, 1):
+        (folder / f"attempt-2-rank-{rank}.txt").write_text(f"traceback of rank {rank}\n")
+    every = command("runs", "logs", recorded_sweep.run_id, "--worker")
+    assert [line for line in every.out.splitlines() if line.startswith("traceback")] == [
+        "traceback of rank 0",
+        "traceback of rank 1",
+    ]
+    one = command("runs", "logs", recorded_sweep.run_id, "--worker", "1")
+    assert "rank 1" in one.out
+    assert "rank 0" not in one.out
+    assert command("runs", "logs", recorded_sweep.run_id, "--worker", "2").status == 3
+    assert command("runs", "logs", recorded_sweep.run_id, "--worker", "north").status == 2
 
 
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])

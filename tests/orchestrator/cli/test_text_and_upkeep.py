@@ -133,6 +133,7 @@ def test_doctor_has_a_remedy_for_each_problem_and_says_so_by_its_status(command:
     assert well.status == 0
     assert {"python", "torch", "ray", "storage", "registry", "memory", "disk", "gpu"} <= set(findings)
     assert all(finding["remedy"] for finding in findings.values() if finding["state"] != "ok")
+    assert findings["registry"]["found"] == f"{tmp_path}/home/registry.sqlite: empty; the first run makes its tables"
     attention = findings["attention"]["found"]
     assert "cpu: training takes grouped, scoring takes grouped; varlen runs on CUDA only" in attention
 

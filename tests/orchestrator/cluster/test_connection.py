@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import ray
+from ray._private.node import Node
 
 from orchestrator.cluster.connection import _use_private_token, connect
 from orchestrator.errors import ClusterError
@@ -49,11 +50,39 @@ def test_a_token_or_mode_of_ones_own_is_left_alone(tmp_path: Path, monkeypatch: 
     assert "RAY_AUTH_TOKEN_PATH" not in os.environ
 
 
-def test_a_local_ray_that_does_not_start_in_time_is_trouble_of_the_cluster(
+class SlowNode(Node):
+    """A node that Ray starts, and that does not come up in time."""
+
+    def __init__(self, ended: list[str]) -> None:
+        self.ended = ended
+        raise Exception("The current node timed out during startup.")  # as Ray says it
+
+    def kill_all_processes(self, *_: object, **__: object) -> None:
+        self.ended.append("its processes")
+
+
+@pytest.mark.parametrize("num_slow", [1, 2])
+def test_a_local_ray_that_does_not_start_in_time_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_slow: int
+) -> None:
+    ended: list[str] = []
+
+    def init(**options: object) -> None:
+        if len(ended) < num_slow:
+            SlowNode(ended)
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    with connect(Settings.from_options(home=str(tmp_path), environ={})):
+        assert ended == ["its processes"] * num_slow
+
+
+def test_a_local_ray_that_does_not_start_in_time_is_trouble_of_the_cluster_at_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def init(**options: object) -> None:
-        raise Exception("The current node timed out during startup.")  # as Ray says it
+        SlowNode([])
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", init)

@@ -4,6 +4,7 @@ Run alone: pytest tests/orchestrator/corpus/test_document_readers.py
 """
 
 import gzip
+import io
 import json
 import lzma
 import time
@@ -79,6 +80,26 @@ def test_parquet_is_read_packed_or_not(tmp_path: Path, ending: str) -> None:
     packer = {"": lambda data: data, ".gz": gzip.compress, ".xz": lzma.compress}[ending]
     packed = write(tmp_path / f"b.parquet{ending}", packer(path.read_bytes()))
     assert read(packed) == (["A", "B\nC"] * 100, 0)
+
+
+def test_packed_parquet_that_unpacks_to_far_more_than_it_stores_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document_readers, "MIN_UNPACKED_BYTES", 1 << 20)
+    bomb = write(tmp_path / "bomb.parquet.gz", gzip.compress(bytes(64 << 20)))
+    with pytest.raises(CorpusError, match=r"bomb\.parquet\.gz has \d+ bytes and unpacks to more than"):
+        read(bomb)
+
+
+def test_a_full_disk_while_parquet_is_unpacked_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class FullFile(io.BytesIO):
+        def write(self, data: object) -> int:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(document_readers.tempfile, "TemporaryFile", FullFile)
+    packed = write(tmp_path / "a.parquet.gz", gzip.compress(b"PAR1"))
+    with pytest.raises(CorpusError, match=r"cannot be unpacked into .*: No space left on device; make room there"):
+        read(packed)
 
 
 def test_parquet_without_the_column_names_those_it_has(tmp_path: Path) -> None:

@@ -1,8 +1,11 @@
 """The stream through Ray Data. Alone: pytest tests/orchestrator/corpus/test_feed.py"""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import ray
+import ray.remote_function
 
 from bert_core.examples.packing import PackedBatch
 from orchestrator.corpus import feed
@@ -45,6 +48,25 @@ def test_one_and_two_workers_see_the_same_sequence_of_batches(
     straight = digests(list(stream.batches(range(24))))
     assert digests(collect(stream, 0, 1)) == straight
     assert digests(collect(stream, 0, 2)) == straight
+
+
+@pytest.mark.ray
+def test_no_task_wants_more_than_its_share_of_a_cpu(
+    ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+    submit = ray.remote_function.RemoteFunction._remote
+
+    def note(function: Any, *args: Any, **options: Any) -> Any:
+        if function._function_name.startswith("ray.data"):
+            cpus = options.get("num_cpus", function._num_cpus)
+            asked.append(1.0 if cpus is None else cpus)
+        return submit(function, *args, **options)
+
+    monkeypatch.setattr(ray.remote_function.RemoteFunction, "_remote", note)
+    assert len(list(ray_batches(make_job(tmp_path).stream, 20, rank=0, num_workers=1, num_cpus=0.5))) == 4
+    assert asked
+    assert max(asked) <= 0.5
 
 
 @pytest.mark.ray

@@ -5,11 +5,15 @@ Run alone: pytest tests/orchestrator/corpus/test_input_files.py
 
 import gzip
 import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, ClassVar
 
 import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
+from orchestrator.corpus import input_files
 from orchestrator.corpus.decompression import read_chunks
 from orchestrator.corpus.input_files import find_files
 from orchestrator.errors import CorpusError
@@ -68,9 +72,71 @@ def test_a_pattern_without_files_is_named(tmp_path: Path, pattern: str) -> None:
     assert place in str(caught.value)
 
 
-def test_an_unknown_protocol_has_a_remedy() -> None:
-    with pytest.raises(CorpusError, match=r"odd.*; give a local path, or a URI such as s3://"):
-        find_files(TextSource(files=("odd://x/y.txt",)))
+@pytest.mark.parametrize("uri", ["http://169.254.169.254/meta.txt", "ssh://host/a.txt", "zip://a.txt::s3://b/c.zip"])
+def test_a_scheme_that_is_not_allowed_is_refused(uri: str) -> None:
+    with pytest.raises(
+        CorpusError, match=r"corpus\.files: .*; fetch it to a folder, or name a path or a URI with s3://"
+    ):
+        find_files(TextSource(files=(uri,)))
+
+
+def test_a_file_uri_is_decoded(tmp_path: Path) -> None:
+    (tmp_path / "my data").mkdir()
+    (tmp_path / "my data" / "50%.txt").touch()
+    (file,) = find_files(TextSource(files=(f"file://{tmp_path}/my%20data/50%25.txt",)))
+    assert file.path == str(tmp_path / "my data" / "50%.txt")
+
+
+class Listed(MemoryFileSystem):
+    """A store whose listing has the given facts about a version, and no others."""
+
+    facts: ClassVar[dict[str, object]] = {}
+
+    def info(self, path: str, **options: Any) -> dict[str, Any]:
+        plain = {key: value for key, value in super().info(path, **options).items() if key in ("name", "size", "type")}
+        return plain | self.facts
+
+
+NEWER = datetime(2026, 11, 22, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"ETag": '"a"', "LastModified": NEWER}, {"ETag": '"b"', "LastModified": NEWER}),
+        ({"etag": "CAE=", "generation": "1"}, {"etag": "CAI=", "generation": "2"}),
+        ({"generation": "1"}, {"generation": "2"}),
+        ({"etag": "0x8D1", "last_modified": NEWER}, {"etag": "0x8D2", "last_modified": NEWER}),
+        ({"last_modified": NEWER}, {"last_modified": NEWER + timedelta(seconds=1)}),
+    ],
+    ids=["s3", "gcs", "gcs by generation", "azure", "azure by time"],
+)
+def test_a_changed_object_of_the_same_size_has_another_version(
+    before: dict[str, object], after: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(input_files, "filesystem_of", lambda uri: (Listed(), uri.partition("://")[2]))
+    with fsspec.open("memory://versions/a.txt", "wb") as stream:
+        stream.write(b"one")
+    versions = []
+    for facts in (before, after, before):
+        monkeypatch.setattr(Listed, "facts", facts)
+        (file,) = find_files(TextSource(files=("az://versions/a.txt",)))
+        versions.append(file.version)
+    assert versions[0] == versions[2] != versions[1]
+
+
+def test_a_store_without_versions_is_said_and_its_files_are_read(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(input_files, "filesystem_of", lambda uri: (Listed(), uri.partition("://")[2]))
+    versions = []
+    for text in (b"one", b"two"):
+        with fsspec.open("memory://versions/a.txt", "wb") as stream:
+            stream.write(text)
+        (file,) = find_files(TextSource(files=("az://versions/a.txt",)))
+        versions.append(file.version)
+    assert versions[0] != versions[1]
+    assert "lists no version" in caplog.text
 
 
 def test_an_unknown_ending_asks_for_the_format(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def follow(folder: Path, on_event: Callable[[Event], None] = lambda event: None)
 def test_a_process_that_keeps_dying_is_named(
     ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def die(job: object, event_queue: object) -> None:
+    def die(job: object, event_queue: object, mark: str) -> None:
         os._exit(1)
 
     monkeypatch.setattr(launch, "_work", die)
@@ -99,7 +99,7 @@ def test_a_process_that_keeps_dying_is_named(
 def test_an_unforeseen_error_is_told_in_a_line(
     ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(job: object, event_queue: object) -> None:
+    def fail(job: object, event_queue: object, mark: str) -> None:
         raise RuntimeError("no room\nin here")
 
     monkeypatch.setattr(launch, "_work", fail)
@@ -109,7 +109,7 @@ def test_an_unforeseen_error_is_told_in_a_line(
 
 @pytest.mark.ray
 def test_a_driver_that_stops_ends_the_work(ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def go_on_for_ever(job: object, event_queue: Any) -> None:
+    def go_on_for_ever(job: object, event_queue: Any, mark: str) -> None:
         with (tmp_path / "working").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             event_queue.put.remote(MetricEvent(1, "train", {"loss": 1.0}))

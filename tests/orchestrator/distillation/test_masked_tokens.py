@@ -38,7 +38,7 @@ def first_batch(job: PretrainJob) -> PackedBatch:
 
 
 def counts_of(batch: PackedBatch) -> GlobalCounts:
-    return count_globally(batch, ("masked_lm", "next_sentence"), Worker())
+    return count_globally(batch, ("masked_lm", "next_sentence"), Worker())[0]
 
 
 def save_teacher(job: PretrainJob, folder: Path, **config: int) -> str:

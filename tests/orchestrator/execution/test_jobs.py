@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ClusterError, InputError
-from orchestrator.execution.jobs import dashboard_address, entrypoint, exit_status, refuse_password, with_absolute_paths
+from orchestrator.execution.jobs import dashboard_address, entrypoint, exit_status, refuse_password
+from orchestrator.execution.origin import with_absolute_paths
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
 from tests.waiting import PATIENCE_S, wait_until

@@ -4,6 +4,9 @@ Run alone: pytest tests/orchestrator/execution/test_run_log.py
 """
 
 import logging
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +17,8 @@ import pytest
 from orchestrator.execution import run_log
 from orchestrator.execution.run_log import LOG_FILE, RunLog, logged_run
 from orchestrator.progress import OWN_LOGGERS, attached
-from orchestrator.storage import join, read_bytes
+from orchestrator.storage import exists, join, read_bytes
+from tests.waiting import PATIENCE_S, wait_until
 
 logger = logging.getLogger("orchestrator.anywhere")
 
@@ -41,6 +45,30 @@ def test_attempts_append_and_say_how_they_end(folder: str) -> None:
     with logged_run(folder):
         logging.getLogger("bert_core.anywhere").warning("attempt %d", 2)
     assert lines(folder) == ["attempt 1, 100 %", "ended: KeyboardInterrupt", "warning: attempt 2", "completed"]
+
+
+def test_a_last_line_reaches_an_object_store_though_none_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_log, "_UPLOAD_INTERVAL_S", 0.01)
+    folder = f"memory://{uuid4().hex}"
+    log = RunLog(folder)
+    log.write("first words")
+    log.write("last words")
+    wait_until(lambda: exists(join(folder, LOG_FILE)) and lines(folder)[-1] == "last words", "the words are lost")
+    assert lines(folder) == ["first words", "last words"]
+
+
+def test_a_run_whose_process_is_killed_leaves_what_it_said(tmp_path: Path) -> None:
+    code = """
+import logging, os, signal, sys
+from orchestrator.execution.run_log import logged_run
+with logged_run(sys.argv[1]):
+    for number in range(500):
+        logging.getLogger("orchestrator.anywhere").info(f"line {number}")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    ended = subprocess.run([sys.executable, "-c", code, str(tmp_path)], timeout=PATIENCE_S, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert lines(str(tmp_path)) == [f"line {number}" for number in range(500)]
 
 
 def test_a_line_goes_to_the_innermost_run_and_an_unowned_one_to_all(tmp_path: Path) -> None:

@@ -2,14 +2,21 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 from orchestrator.finetuning.search_space import TrialPlan
+from orchestrator.finetuning.training import _Training
 from orchestrator.finetuning.trial import TrialJob, run_trial, trial_folder
 from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.storage import join
 from orchestrator.tasks import load_task, majority_baseline
 from tests.orchestrator.finetuning import tiny_tasks
+
+
+class Killed(BaseException):
+    """Stands for the end of a process."""
 
 
 class Bench:
@@ -31,7 +38,8 @@ class Bench:
         self.events: list[MetricEvent] = []
         self.scores: list[float | None] = []
 
-    def run(self, **changes: object) -> TrialResult:
+    def run(self, killed_at: int | None = None, **changes: object) -> TrialResult:
+        """Run one trial; `killed_at` is the number of the evaluation whose report its process does not survive."""
         recipe = RecipeSpec.model_validate({**tiny_tasks.RECIPE.model_dump(), "tokenizer": "own", **changes})
         plan = TrialPlan(0, {}, recipe)
         self.key = plan.key
@@ -40,8 +48,18 @@ class Bench:
         def report(events: object, score: float | None, number: int) -> None:
             self.events += events  # type: ignore[operator]
             self.scores.append(score)
+            if number == killed_at:
+                raise Killed
 
-        return run_trial(self.job, plan, report)
+        step = _Training.step
+        self.num_trained_steps = 0
+
+        def counted(training: _Training[Any], number: int, groups: Any) -> None:
+            self.num_trained_steps += 1
+            step(training, number, groups)
+
+        with patch.object(_Training, "step", counted):
+            return run_trial(self.job, plan, report)
 
     @property
     def model_folder(self) -> str:

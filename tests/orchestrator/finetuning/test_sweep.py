@@ -5,22 +5,33 @@ Run alone: pytest tests/orchestrator/finetuning/test_sweep.py
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from pydantic import ValidationError
 
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError
 from bert_core.heads import BertForPreTraining
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import RunFailedError, SpecError, TaskDataError
-from orchestrator.finetuning.search_space import plan_trials
+from orchestrator.finetuning.building import build_model
+from orchestrator.finetuning.model_folder import record_of, save_model_folder
+from orchestrator.finetuning.search_space import TrialPlan, plan_trials
 from orchestrator.finetuning.sweep import run_sweep
 from orchestrator.finetuning.sweep_progress import SweepListener
+from orchestrator.finetuning.trial import trial_folder
 from orchestrator.results import MetricEvent, SweepResult, TrialResult, TrialStart
+from orchestrator.run_states import RunState
 from orchestrator.specs import SweepSpec
+from orchestrator.storage import exists, join, names_in
 from orchestrator.tasks import load_task
 from tests.orchestrator.finetuning import tiny_tasks
+from tests.orchestrator.finetuning.bench import Killed
 
 
 @dataclass
@@ -47,25 +58,26 @@ class Laboratory:
     def spec(self, **fields: object) -> SweepSpec:
         recipe = {**tiny_tasks.RECIPE.model_dump(), "tokenizer": self.tokenizer, "epochs": 2.0}
         recipe |= fields.pop("recipe", {})  # type: ignore[operator,arg-type]
-        execution = {"cpus_per_trial": 1.0, "max_concurrent_trials": 2}
+        execution = {"cpus_per_trial": 1.0, "max_concurrent_trials": 2, "checkpoint_every_minutes": 0.0}
         return SweepSpec.model_validate({"task": self.task, "recipe": recipe, "execution": execution, **fields})
 
     def run(
         self,
         spec: SweepSpec,
         finished: Mapping[str, TrialResult] | None = None,
+        run_folder: str | None = None,
     ) -> tuple[SweepResult, Notebook]:
         self.notebook = book = Notebook()
 
         result = run_sweep(
             spec,
             task=load_task(spec.task),
-            run_folder=str(self.folder / "storage" / "runs" / "run-1"),
+            run_folder=run_folder or str(self.run_folder()),
             storage=str(self.folder / "storage"),
             resolve_name=lambda field, name: str(self.folder / name),
             listener=SweepListener(
                 on_trial_started=book.started.append,
-                on_trial_event=lambda key, event: book.events.append((key, event)),
+                on_trial_events=lambda key, events: book.events.extend((key, event) for event in events),
                 on_trial_result=book.results.append,
                 on_progress=book.lines.append,
             ),
@@ -114,10 +126,10 @@ def test_grid_sweep_survives_failing_trials_and_resumes(
 
     folder = laboratory.run_folder()
     assert result.best.model is not None
-    assert result.best.model.folder == str(folder / "model")
     assert result.best.model.num_parameters > 100_000
-    assert not list(folder.glob("trials/*/model")), "only the best weights are kept, as the run's model"
+    assert [str(kept) for kept in folder.glob("trials/*/model")] == [result.best.model.folder], "the best weights stay"
     assert len(list(folder.glob("trials/*/predictions.jsonl"))) == 2
+    assert not list(folder.glob("trials/*/checkpoints*")), "trials that have ended need none"
     assert len((folder / "predictions/test.jsonl").read_text().splitlines()) == 50
     assert not list((laboratory.folder / "storage/tmp").iterdir()), "nothing of Tune's is left behind"
     printed = capfd.readouterr()
@@ -172,6 +184,57 @@ def test_finished_sweep_whose_weights_are_gone_says_so(laboratory: Laboratory) -
     completed = TrialResult(plan.key, 0, plan.parameters, "COMPLETED", plan.seed, metrics={"accuracy": 0.9})
     with pytest.raises(RunFailedError, match="the weights of the best trial, number 0, are gone"):
         laboratory.run(spec, {plan.key: completed})
+
+
+def end_at_change(monkeypatch: pytest.MonkeyPatch, last: int) -> None:
+    """Raise Killed in place of the `last` copy or deletion of an object in memory, and of every later one."""
+    counted = count(1)
+    for name in ("rm_file", "cp_file"):
+        change = getattr(MemoryFileSystem, name)
+
+        def counting(*arguments: Any, _change: Any = change, **options: Any) -> Any:
+            if next(counted) >= last:
+                raise Killed
+            return _change(*arguments, **options)
+
+        monkeypatch.setattr(MemoryFileSystem, name, counting)
+
+
+def save_trial(laboratory: Laboratory, run_folder: str, plan: TrialPlan, score: float) -> TrialResult:
+    """A trial that has completed, with its weights where it has left them."""
+    task = load_task(laboratory.task)
+    tokenizer = Tokenizer.load(laboratory.folder / "tokenizer")
+    model = build_model(task, plan.recipe, None, tokenizer)
+    record = record_of(task, task.type.options_type.of_recipe(plan.recipe))
+    save_model_folder(model, tokenizer, record, join(trial_folder(run_folder, plan.key), "model"))
+    metrics = {"accuracy": score}
+    return TrialResult(plan.key, plan.number, plan.parameters, RunState.COMPLETED, plan.seed, metrics=metrics)
+
+
+def test_a_kill_at_any_change_of_an_object_store_leaves_the_best_model_whole(
+    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = laboratory.spec(seeds=[0, 1])
+    plans = plan_trials(spec, {}, 0)
+    for last in count(1):
+        run_folder = f"memory://{uuid4().hex}/run"
+        saved = [save_trial(laboratory, run_folder, plan, 0.7 + plan.number / 10) for plan in plans]
+        finished = {trial.key: trial for trial in saved}
+        whole = names_in(join(trial_folder(run_folder, plans[1].key), "model"))
+        was_killed = False
+        with monkeypatch.context() as patch:
+            end_at_change(patch, last)
+            try:
+                laboratory.run(spec, finished, run_folder=run_folder)
+            except Killed:
+                was_killed = True
+        result, _ = laboratory.run(spec, finished, run_folder=run_folder)
+        assert result.best.model is not None
+        assert names_in(result.best.model.folder) == whole
+        assert not exists(join(trial_folder(run_folder, plans[0].key), "model")), "the other trial's weights are gone"
+        if not was_killed:
+            break
+    assert last > 3, "the other trial's weights were deleted file by file"
 
 
 def test_random_weights_without_a_tokenizer_are_refused(laboratory: Laboratory) -> None:

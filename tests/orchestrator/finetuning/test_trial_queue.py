@@ -1,6 +1,6 @@
 """Which trial comes next. Run alone: pytest tests/orchestrator/finetuning/test_trial_queue.py"""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import log10
 
 import pytest
@@ -85,7 +85,7 @@ def closeness(plan: TrialPlan) -> float:
 def test_optuna_continues_from_an_earlier_attempt() -> None:
     spec = sweep(**{**OPTUNA, "trials": 6}, seeds=[0, 1])
     proposed: list[Point] = []
-    before = drain(TrialQueue(spec, "accuracy", {}, on_proposed=lambda points: proposed.append(points[-1])), closeness)
+    before = drain(TrialQueue(spec, "accuracy", {}, on_proposed=proposed.append), closeness)
     finished = {result.key: result for result in before[:5]}
     after = drain(TrialQueue(spec, "accuracy", finished, proposed=proposed[:3]), closeness)
     assert after[0].key == before[5].key, "the seed missing from the third point comes first"
@@ -96,14 +96,11 @@ def test_optuna_continues_from_an_earlier_attempt() -> None:
 def test_interrupted_optuna_trials_run_again_under_their_numbers() -> None:
     spec = sweep(**{**OPTUNA, "trials": 5})
     proposed: list[Point] = []
-
-    def keep(points: Sequence[Point]) -> None:
-        proposed[:] = points
-
-    queue = TrialQueue(spec, "accuracy", {}, on_proposed=keep)
+    queue = TrialQueue(spec, "accuracy", {}, on_proposed=proposed.append)
     begun = [plan for _ in range(3) if (plan := queue.next()) is not None]
     finished = {plan.key: ended(plan, 0.5) for plan in (begun[0], begun[2])}
-    after = drain(TrialQueue(spec, "accuracy", finished, proposed=list(proposed), on_proposed=keep), closeness)
+    later = TrialQueue(spec, "accuracy", finished, proposed=list(proposed), on_proposed=proposed.append)
+    after = drain(later, closeness)
     assert [result.number for result in after] == [1, 3, 4]
     assert after[0].key == begun[1].key
     assert len(proposed) == 5

@@ -3,14 +3,17 @@
 Run alone: pytest tests/orchestrator/finetuning/test_tune_run.py
 """
 
+import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from ray.tune import schedulers
 
+from orchestrator.cli.entry import Interrupted
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress
 from orchestrator.finetuning.trial import Report
@@ -54,15 +57,17 @@ class Run:
         self.events: list[tuple[str, int]] = []
         self.superseded: list[int] = []
 
-        def note_event(key: str, event: MetricEvent) -> None:
-            self.events.append((key, event.step))
+        def note_events(key: str, events: Sequence[MetricEvent]) -> None:
+            self.events += [(key, event.step) for event in events]
             on_event(key)
 
         self.progress = SweepProgress(
             queue=TrialQueue(spec, "f1", {}),
             metric="f1",
             baseline={"f1": 0.01},
-            listener=SweepListener(self.started.append, note_event, lambda result: None, lambda line: None),
+            listener=SweepListener(self.started.append, note_events, lambda result: None, lambda line: None),
+            on_leading=lambda result: None,
+            on_ended=lambda result: None,
             on_superseded=lambda result: self.superseded.append(result.number),
             results={},
         )
@@ -116,14 +121,33 @@ def test_trial_whose_process_dies_is_tried_again_and_then_fails(ray_cluster: Non
     assert [start.number for start in run.started] == [0, 0, 1, 1, 2]
 
 
-def test_interrupt_ends_the_sweep_and_leaves_nothing_behind(ray_cluster: None, tmp_path: Path) -> None:
+def test_interrupt_ends_the_sweep_and_leaves_nothing_behind(
+    ray_cluster: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "orchestrator")
     before = signal.getsignal(signal.SIGINT)
     run = Run(sweep(50), on_event=lambda key: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         run(pretend, tmp_path)
     assert len(run.progress.results) < 50
+    num_ended = len(run.progress.results)
+    assert caplog.messages == [
+        f"stopping; {num_ended} of 50 trials have ended and stand; resuming goes on with the others"
+    ]
     assert signal.getsignal(signal.SIGINT) is before
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_termination_is_told_from_an_interrupt(ray_cluster: None, tmp_path: Path) -> None:
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise Interrupted(number)
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        with pytest.raises(Interrupted, match="interrupted by SIGTERM"):
+            Run(sweep(50), on_event=lambda key: os.kill(os.getpid(), signal.SIGTERM))(pretend, tmp_path)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_error_of_the_listener_ends_the_sweep_as_it_is(ray_cluster: None, tmp_path: Path) -> None:

@@ -16,12 +16,13 @@ class Notebook:
 
     shown: list[str] = field(default_factory=list)
     recorded: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
+    given_up: threading.Event = field(default_factory=threading.Event)
 
     def status(self, line: str) -> None:
         self.shown.append(line)
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("record_"):
+        if not name.startswith(("record_", "drop_")):
             raise AttributeError(name)
         return lambda *arguments: self.recorded.append((name, arguments))
 

@@ -12,7 +12,7 @@ from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.cluster.capacity import Processes, check_processes
 from orchestrator.errors import ClusterError, RunStoppedError
 from orchestrator.kinds.pretrain import PretrainKind, build_listener, takes_gpus
-from orchestrator.planning.plan import needed_resources
+from orchestrator.planning.plan import needed_resources, unused_gpu_notes
 from orchestrator.registry.recorder import Recorder
 from orchestrator.results import MessageEvent, MetricEvent
 from orchestrator.settings import Settings
@@ -98,7 +98,12 @@ def test_workers_hold_a_gpu_each_beside_cpus_for_their_data(settings: Settings) 
     [
         ("auto", 2.0, True, []),
         ("auto", 3.0, True, []),
-        ("auto", 1.0, False, ["a GPU for each worker, 2 in all, and the cluster has 1"]),
+        (
+            "auto",
+            1.0,
+            False,
+            ["a GPU for each worker, 2 in all, and there is 1; lower execution.num_workers to use it"],
+        ),
         ("auto", 0.0, False, []),
         ("cpu", 2.0, False, []),
         ("gpu", 1.0, True, []),
@@ -112,6 +117,7 @@ def test_a_check_of_room_and_a_run_decide_alike_on_gpus(
     with caplog.at_level(logging.INFO):
         assert takes_gpus(spec, have) is takes
     assert [line.partition("auto takes ")[2] for line in caplog.messages] == said
+    assert [note.partition("auto takes ")[2] for note in unused_gpu_notes(spec, have)] == said, "a plan says so too"
     needed = needed_resources(spec, have)
     assert needed.total.get("GPU", 0.0) == 2.0 * takes
     assert needed.processes == [Processes(2, {"CPU": 1.0, "GPU": 1.0} if takes else {"CPU": 1.0})]
@@ -127,13 +133,22 @@ def test_gpus_that_auto_takes_must_lie_beside_cpus() -> None:
 
 def test_training_is_recorded_and_shown_as_it_goes(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
     book = Notebook()
-    listener = build_listener(PretrainSpec.model_validate(PRETRAIN), context_of(settings, book))
-    events = [MetricEvent(1, "train", {"mlm_loss": 9.0, "tokens_per_s": 7.0}), MessageEvent("diverging", "warning")]
+    listener = build_listener(PretrainSpec.model_validate({**PRETRAIN, "steps": 100}), context_of(settings, book))
+    caplog.set_level(logging.INFO)
+    values = {"mlm_loss": 9.0, "tokens_per_s": 7.0}
+    events = [*(MetricEvent(step, "train", values) for step in (1, 2)), MessageEvent("diverging", "warning")]
     for event in events:
         listener.on_event(event)
     assert book.recorded == [("record_events", ("r1", [event])) for event in events]
-    assert "mlm" in book.shown[0]
-    assert caplog.record_tuples == [("orchestrator.kinds.messages", logging.WARNING, "diverging")]
+    (shown,) = book.shown
+    assert shown.startswith("step 2/")
+    first, warning = caplog.records
+    assert first.message.startswith("step 1/"), "the run's log has the first line of a tenth of the steps"
+    assert (warning.name, warning.levelno, warning.message) == (
+        "orchestrator.kinds.messages",
+        logging.WARNING,
+        "diverging",
+    )
 
 
 def test_a_superseded_pretraining_stops_at_its_next_event(settings: Settings) -> None:

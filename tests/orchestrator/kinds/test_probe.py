@@ -14,9 +14,10 @@ from pydantic import ValidationError
 from orchestrator.errors import SpecError
 from orchestrator.execution.runner import run_spec
 from orchestrator.finetuning import sweep as sweep_module
+from orchestrator.finetuning.trial_journal import EndedTrial
 from orchestrator.kinds import resolved_inputs
-from orchestrator.kinds.probe import ProbeKind, curve_lines, learning_curve
-from orchestrator.kinds.sweep import build_listener
+from orchestrator.kinds.probe import ProbeKind, _sweep_of, chosen_snapshots, curve_lines, learning_curve
+from orchestrator.kinds.sweep import begin_journal
 from orchestrator.registry import Registry
 from orchestrator.registry.plots import plot_run
 from orchestrator.registry.recorder import Recorder
@@ -141,7 +142,8 @@ def test_an_interrupted_probe_goes_on_as_a_sweep_over_its_snapshots(
     caplog.set_level(logging.INFO)
     spec, book = probe_spec(seeds=[0, 1]), Notebook()
     inputs, context = resolved_inputs(spec, settings), context_of(settings, book)
-    build_listener(context, {}).on_trial_result(TRIALS[0])
+    sweep = _sweep_of(spec, chosen_snapshots(spec, inputs))
+    begin_journal(sweep, inputs, context).append(EndedTrial(TRIALS[0]))
     asked: dict[str, Any] = {}
 
     def run_sweep(sweep: Any, **arguments: Any) -> SweepResult:

@@ -4,19 +4,23 @@ pytest tests/orchestrator/kinds/test_sweep.py
 """
 
 import dataclasses
-import logging
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestrator.errors import SpecError
-from orchestrator.kinds.sweep import build_listener, read_finished_trials
+from orchestrator.errors import InputError, SpecError
+from orchestrator.finetuning import sweep as sweep_module
+from orchestrator.kinds import resolved_inputs
+from orchestrator.kinds.sweep import SweepKind
 from orchestrator.registry.recorder import Recorder
-from orchestrator.results import MetricEvent, TrialStart
+from orchestrator.results import MetricEvent, SweepResult, TrialStart
 from orchestrator.settings import Settings
+from orchestrator.specs import SweepSpec
+from orchestrator.storage import write_json
 from tests.orchestrator.kinds.contexts import Notebook, context_of
-from tests.orchestrator.kinds.samples import TRIALS, complete
+from tests.orchestrator.kinds.samples import SWEEP_RESULT, TRIALS, complete
 from tests.orchestrator.small_specs import (
     SWEEP,
     check,
@@ -85,19 +89,76 @@ def test_a_plan_of_a_sweep(settings: Settings) -> None:
     }
 
 
-def test_what_trials_report_is_recorded_and_those_that_ended_are_kept(
-    settings: Settings, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
+SPEC = SweepSpec.model_validate({**SWEEP, "seeds": [0, 1]})
+
+
+def run_until_interrupted(settings: Settings, monkeypatch: pytest.MonkeyPatch, book: Notebook) -> None:
+    """Run a sweep of which two trials end before somebody interrupts it."""
+
+    def run_sweep(spec: SweepSpec, **arguments: Any) -> SweepResult:
+        for trial in TRIALS:
+            arguments["listener"].on_trial_result(trial)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweep_module, "run_sweep", run_sweep)
+    with pytest.raises(KeyboardInterrupt):
+        SweepKind().run(SPEC, resolved_inputs(SPEC, settings), context_of(settings, book))
+
+
+def finished_of_next_attempt(settings: Settings, monkeypatch: pytest.MonkeyPatch, book: Notebook, **given: Any) -> Any:
+    """Run the sweep once more; returns the trials that need not run again, by key."""
+    asked: dict[str, Any] = {}
+
+    def run_sweep(spec: SweepSpec, **arguments: Any) -> SweepResult:
+        asked.update(arguments)
+        return SWEEP_RESULT
+
+    monkeypatch.setattr(sweep_module, "run_sweep", run_sweep)
+    context = dataclasses.replace(context_of(settings, book), **given)
+    SweepKind().run(SPEC, resolved_inputs(SPEC, settings), context)
+    return asked["finished"]
+
+
+def test_a_sweep_goes_on_with_the_trials_that_have_ended(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_until_interrupted(settings, monkeypatch, Notebook())
     book = Notebook()
-    context, finished = context_of(settings, book), {TRIALS[0].key: TRIALS[0]}
-    listener = build_listener(context, finished)
-    failed = dataclasses.replace(TRIALS[1], key="k2", number=2, state="FAILED", error="no memory")
-    collapsed = dataclasses.replace(TRIALS[1], metrics={"accuracy": 0.5, "collapsed": 1.0})
-    for result in (failed, collapsed):
-        listener.on_trial_result(result)
-    assert [name for name, _ in book.recorded] == ["record_trials", "record_trials"]
-    assert caplog.messages[0] == "trial 2 failed: no memory"
-    assert caplog.messages[1].startswith("trial 1 (seed 0) collapsed: it never left the majority baseline")
-    assert read_finished_trials(context.run_folder) == {"k0": TRIALS[0], "k1": collapsed}
-    assert read_finished_trials("elsewhere") == {}
+    finished = finished_of_next_attempt(settings, monkeypatch, book)
+    assert finished == {trial.key: trial for trial in TRIALS}
+    assert [arguments for name, arguments in book.recorded if name == "record_trials"] == [
+        ("r1", [trial]) for trial in TRIALS
+    ], "the registry may have been away when they ended"
+
+
+def test_a_sweep_does_not_go_on_with_other_data(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_until_interrupted(settings, monkeypatch, Notebook())
+    before = Path("task.csv").read_text()
+    Path("task.csv").write_text(before + "a cow,b\n")
+    with pytest.raises(InputError, match=r"r1 cannot go on") as refused:
+        finished_of_next_attempt(settings, monkeypatch, Notebook())
+    lines = re.findall(r"(?m)^  task\.files\.(\w+): 2 examples, \w{12}… → 3 examples, \w{12}…$", str(refused.value))
+    assert lines == ["train", "validation"]
+    assert str(refused.value).count("→") == 2
+
+    book = Notebook()
+    left = Path(context_of(settings, book).run_folder, "trials/k0/predictions.jsonl")
+    left.parent.mkdir(parents=True)
+    left.touch()
+    assert finished_of_next_attempt(settings, monkeypatch, book, allow_drift=True) == {}
+    assert [name for name, _ in book.recorded] == ["drop_trials"]
+    assert not left.exists()
+    assert any("all trials run again, since what they read has changed:" in text for text in caplog.messages)
+
+    Path("task.csv").write_text(before)
+    with pytest.raises(InputError, match=r"3 examples, .* → 2 examples"):
+        finished_of_next_attempt(settings, monkeypatch, Notebook())
+
+
+def test_trials_of_an_earlier_version_do_not_stand(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_folder = context_of(settings, Notebook()).run_folder
+    write_json(f"{run_folder}/finished_trials.json", [])
+    with pytest.raises(InputError, match="not written down by the earlier version"):
+        finished_of_next_attempt(settings, monkeypatch, Notebook())
+    assert finished_of_next_attempt(settings, monkeypatch, Notebook(), allow_drift=True) == {}
+    assert finished_of_next_attempt(settings, monkeypatch, Notebook()) == {}

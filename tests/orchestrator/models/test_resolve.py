@@ -11,7 +11,7 @@ import pytest
 from tokenizers import pre_tokenizers
 
 from orchestrator.errors import NotFoundError
-from orchestrator.execution.jobs import with_absolute_paths
+from orchestrator.execution.origin import with_absolute_paths
 from orchestrator.models.resolve import content_digest, pin_names, resolve_name
 from orchestrator.registry import Registry
 from orchestrator.results import ModelResult

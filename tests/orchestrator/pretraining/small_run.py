@@ -77,10 +77,14 @@ def make_job(folder: Path, attempt: int = 1, init_folder: str | None = None, **c
 
 
 def run(
-    job: PretrainJob, emit: Emit, worker: Worker | None = None, num_confirmed: Callable[[], int] = lambda: 0
+    job: PretrainJob,
+    emit: Emit,
+    worker: Worker | None = None,
+    num_confirmed: Callable[[], int] = lambda: 0,
+    note_step: Callable[[int], bool] = lambda step: False,
 ) -> TrainingLoop:
     worker = worker or Worker()
-    loop = TrainingLoop(job, worker, emit, num_confirmed)
+    loop = TrainingLoop(job, worker, emit, num_confirmed, note_step)
 
     def batches(first_step: int):
         for step in range(first_step, job.spec.steps):

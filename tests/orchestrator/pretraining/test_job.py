@@ -71,4 +71,4 @@ def test_phases_share_all_steps() -> None:
 
 
 def test_a_job_knows_what_it_is(tmp_path: Path) -> None:
-    assert set(make_job(tmp_path).identity()) == {"spec", "corpus", "tokenizer", "loss", "layers"}
+    assert set(make_job(tmp_path).identity()) == {"spec", "corpus", "tokenizer", "torch", "code"}

@@ -1,13 +1,20 @@
 """What a driver says when training ends badly. Alone: pytest tests/orchestrator/pretraining/test_launch.py"""
 
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 import ray.exceptions
 import ray.train
 
 from orchestrator.errors import ClusterError, OrchestratorError, RunFailedError
-from orchestrator.pretraining.launch import _drain, _Fit
+from orchestrator.pretraining.failures import FailureReport, failure_cause, root_failure
+from orchestrator.pretraining.launch import _Fit, _follow, _train
+from orchestrator.training.event_queue import EventQueue, WorkerFailure, WorkerPlace
+from tests.orchestrator.pretraining.small_run import make_job
+from tests.waiting import PATIENCE_S
 
 
 class Trainer:
@@ -18,13 +25,35 @@ class Trainer:
         raise self.error
 
 
+class DeathError(Exception):
+    """What Ray Train raises for a worker whose process or host has gone."""
+
+    def __init__(self, report: str) -> None:
+        super().__init__(f"A worker health check failed.\nWorker info: …\n{report}")
+        self.health_check_failure = ray.exceptions.RayActorError(error_msg=report)
+
+
+KILLED = DeathError(
+    "The actor died unexpectedly before finishing this task.\n\tclass_name: RayTrainWorker\nThe actor is dead because "
+    "its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a "
+    "connection error code 2. End of file. Some common causes include: (1) the process was killed by the OOM killer "
+    "due to high memory usage, …"
+)
+HOST_LOST = DeathError(
+    "The actor died unexpectedly.\nThe actor is dead because its node has died. Node Id: 7\n\tthe actor's"
+)
+NO_MEMORY = DeathError("The actor is dead because its worker process has died: the node was running low on memory.")
+PEER_GONE = RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1234")
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "message"),
     [
         (
             ray.train.WorkerGroupError("workers failed", {1: RuntimeError("Traceback\nout of memory")}),
             RunFailedError,
-            "a training worker failed: out of memory; see orchestrator runs logs 7f3a, then orchestrator resume 7f3a",
+            "training worker 1 on an unknown host failed: RuntimeError: out of memory; see orchestrator runs logs 7f3a "
+            "--worker 1, then orchestrator resume 7f3a",
         ),
         (ray.exceptions.RaySystemError("gone"), ClusterError, "Ray could not carry out the training: .*gone"),
         (ValueError("odd"), RunFailedError, "training failed: odd"),
@@ -40,15 +69,67 @@ def test_the_reason_is_one_line_and_says_how_to_go_on(
         fit.raise_reason("7f3a")
 
 
-def test_a_lost_event_queue_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lose(reference: object) -> None:
-        raise ray.exceptions.RaySystemError("node died")
+def test_the_reason_names_the_host_that_was_reported() -> None:
+    trainer: Any = Trainer(ray.train.WorkerGroupError("workers failed", {1: RuntimeError("out of memory")}))
+    fit = _Fit(trainer)
+    fit.run()
+    with pytest.raises(RunFailedError, match=r"training worker 1 on south failed: out of memory; see .* --worker 1,"):
+        fit.raise_reason("7f3a", (WorkerFailure(1, "out of memory", "south"),))
 
-    class EventQueue:
-        class take:  # noqa: N801
-            @staticmethod
-            def remote() -> None: ...
 
-    monkeypatch.setattr(ray, "get", lose)
+@pytest.mark.parametrize(
+    ("failures", "rank", "cause"),
+    [
+        ({0: PEER_GONE, 1: KILLED}, 1, "its process was killed or crashed"),
+        ({0: HOST_LOST, 1: PEER_GONE}, 0, "its host was lost"),
+        ({0: PEER_GONE, 1: NO_MEMORY}, 1, "its host ran out of memory and Ray ended it"),
+        ({0: PEER_GONE, 1: RuntimeError("no room"), 2: PEER_GONE}, 1, "RuntimeError: no room"),
+    ],
+)
+def test_the_failure_that_brought_the_others_about_is_named(
+    failures: dict[int, BaseException], rank: int, cause: str
+) -> None:
+    assert root_failure(failures) == (rank, cause)
+
+
+def test_a_cause_is_one_line_that_ends() -> None:
+    assert failure_cause(RuntimeError("first\n" + "x" * 1000)) == "RuntimeError: " + "x" * 286
+
+
+def test_each_failure_is_reported_with_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = EventQueue()
+    queue.begin(WorkerPlace(1, "south", 12))
+
+    class Actor:
+        class report_failure:  # noqa: N801
+            remote = staticmethod(queue.report_failure)
+
+    monkeypatch.setattr(ray, "get", lambda value: value)
+    FailureReport(Actor).after_exception(None, {0: PEER_GONE, 1: KILLED})
+    assert [str(failure) for failure in queue.status().failures] == [
+        "training worker 1 on south failed: its process was killed or crashed"
+    ]
+
+
+@pytest.mark.ray
+def test_workers_without_a_place_end_the_run_with_what_is_missing(ray_cluster: None, tmp_path: Path) -> None:
+    holder = ray.remote(num_cpus=5.5)(EventQueue).remote()
+    ray.get(holder.num_put.remote())
+    job = make_job(tmp_path, execution={"max_wait_minutes": 0.05})
+    missing = r"training process to begin for .*needs 1 × \{CPU: 1\}; free now: 0\.5 of 6 CPU on .*1 × \{CPU: 1\}"
+    with pytest.raises(ClusterError, match=missing):
+        _train(job, use_gpu=False, on_event=lambda event: None)
+    (fit,) = (thread for thread in threading.enumerate() if thread.name == "fit")
+    ray.kill(holder)
+    fit.join(PATIENCE_S)
+    assert not fit.is_alive(), "a worker that finds a place later has nothing to do"
+
+
+def test_a_lost_event_queue_says_how_to_go_on() -> None:
+    class Lost:
+        def follow(self) -> None:
+            raise ray.exceptions.RaySystemError("node died")
+
+    follower: Any = Lost()
     with pytest.raises(ClusterError, match=r"lost the process that collects measurements: .*orchestrator resume 7f3a"):
-        _drain(EventQueue, lambda event: None, "7f3a")
+        _follow(follower, "7f3a")

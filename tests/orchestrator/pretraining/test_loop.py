@@ -1,6 +1,7 @@
 """The training loop in plain processes: learning, exact resume, damage. Alone:
 pytest tests/orchestrator/pretraining/test_loop.py"""
 
+import dataclasses
 import json
 import random
 import subprocess
@@ -21,7 +22,7 @@ from orchestrator.pretraining import loop as loop_module
 from orchestrator.pretraining.collectives import Worker, refuse_if_unequal
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
-from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEvent
+from orchestrator.results import CheckpointEvent, DriftEvent, Event, MessageEvent, MetricEvent
 from orchestrator.storage import delete, digest_file
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.snapshots import snapshot_folders
@@ -193,36 +194,30 @@ def test_workers_that_found_different_checkpoints_do_not_train(monkeypatch: pyte
     refuse_if_unequal(10, Worker())
 
 
-@pytest.mark.parametrize(
-    ("name", "what"),
-    [("spec", "the spec, "), ("tokenizer", "the tokenizer"), ("corpus", "the text under corpus.files")],
-)
+@pytest.mark.parametrize("part", ["tokenizer", "corpus", "torch", "code"])
 def test_what_has_changed_since_the_checkpoint_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, what: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     loop = TrainingLoop(make_job(tmp_path), Worker(), lambda event: None)
     loop.save_checkpoint(5)
-    changed = loop.job.identity() | {name: "another"}
+    changed = loop.job.identity() | {part: "another"}
     monkeypatch.setattr(PretrainJob, "identity", lambda job: changed)
-    with pytest.raises(CheckpointError, match=f"cannot resume: {what}.* has changed since step 5; put the old"):
+    with pytest.raises(CheckpointError, match=f"cannot resume from step 5, .* has changed: {part}: .* → another. Put"):
         loop.restore()
 
 
 def test_another_spec_does_not_continue_a_run(tmp_path: Path) -> None:
     TrainingLoop(make_job(tmp_path), Worker(), lambda event: None).save_checkpoint(5)
-    with pytest.raises(CheckpointError, match="cannot resume: the spec"):
+    with pytest.raises(CheckpointError, match=r"has changed: spec\.learning_rate: 0\.01 → 0\.003\. Put"):
         run(make_job(tmp_path, attempt=2, learning_rate=3e-3), lambda event: None)
 
 
-def test_another_torch_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drift_that_is_allowed_is_told_with_its_fields(tmp_path: Path) -> None:
     events: list[Event] = []
-    loop = TrainingLoop(make_job(tmp_path), Worker(), events.append)
-    with monkeypatch.context() as older:
-        older.setattr(torch, "__version__", "1.0")
-        loop.save_checkpoint(5)
-    assert loop.restore() == 5
-    (warning,) = [e.text for e in events if isinstance(e, MessageEvent) and e.level == "warning"]
-    assert "comes from torch 1.0" in warning
+    TrainingLoop(make_job(tmp_path), Worker(), events.append).save_checkpoint(5)
+    job = dataclasses.replace(make_job(tmp_path, attempt=2, learning_rate=3e-3), allow_drift=True)
+    assert TrainingLoop(job, Worker(), events.append).restore() == 5
+    assert DriftEvent(5, ("spec.learning_rate: 0.01 → 0.003",)) in events
 
 
 def test_a_superseded_attempt_leaves_no_trace(tmp_path: Path) -> None:

@@ -47,3 +47,9 @@ def test_time_left_counts_longer_sequences_as_more_work(monkeypatch: pytest.Monk
     assert "left" not in lines[0]
     assert lines[1].endswith("1:30 min left")  # 25 short steps in 10 s; 25 more, and 50 four times as long
     assert lines[2].endswith("27 s left")
+
+
+def test_the_first_line_and_one_in_each_tenth_of_the_steps_are_milestones() -> None:
+    status = TrainingStatus([(128, 100)])
+    events = [MetricEvent(step, "train", {}) for step in range(35, 101, 5)]
+    assert [event.step for event in events if status.is_milestone(event)] == [35, *range(40, 101, 10)]

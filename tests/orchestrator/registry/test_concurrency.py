@@ -8,7 +8,7 @@ from orchestrator.registry.revisions import NEWEST_REVISION
 from tests.orchestrator.registry.samples import new_run
 from tests.orchestrator.registry.writers import NUM_ROUNDS, create, run_together, write
 
-NUM_PROCESSES = 8
+NUM_PROCESSES = 16
 
 
 def test_processes_that_meet_at_an_empty_database_make_its_tables_once(location: str) -> None:
@@ -18,7 +18,7 @@ def test_processes_that_meet_at_an_empty_database_make_its_tables_once(location:
         assert set(registry.runs().id) == {run_id for run_id, _ in lines}
 
 
-def test_eight_writers_lose_nothing(location: str) -> None:
+def test_sixteen_writers_lose_nothing(location: str) -> None:
     with Registry(location) as registry:
         shared = new_run(registry)
         own = run_together(write, location, shared, NUM_PROCESSES)

@@ -4,16 +4,19 @@ pytest tests/orchestrator/registry/test_opening.py
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete
 
-from orchestrator.errors import RegistryError
+from orchestrator.errors import NotFoundError, RegistryError
 from orchestrator.registry import Registry
 from orchestrator.registry.location import resolve_url
+from orchestrator.registry.tables import RunRow
 from tests.orchestrator.registry.samples import new_run
 
 
@@ -95,8 +98,78 @@ def test_a_place_that_cannot_be_written_says_so(what: str) -> None:
         folder.chmod(0o555)
         done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
         folder.chmod(0o755)
-    assert done.stdout.startswith(f"RegistryUnavailableError The registry {path} cannot be ")
+    assert done.stdout.startswith(f"RegistryError The registry {path} cannot be ")
     assert "check " in done.stdout
+
+
+def test_a_session_for_reading_cannot_write(registry: Registry) -> None:
+    run_id = new_run(registry)
+    with pytest.raises(RegistryError, match="cannot be written"), registry._database.session(writing=False) as session:
+        session.execute(delete(RunRow))
+    assert registry.run(run_id).id == run_id
+    new_run(registry)
+
+
+def test_a_registry_opened_for_reading_writes_nothing(registry: Registry, location: str) -> None:
+    run_id = new_run(registry)
+    with Registry(location, read_only=True) as reader:
+        assert reader.run(run_id).id == run_id
+        for write in (lambda: new_run(reader), reader.upgrade):
+            with pytest.raises(RegistryError, match="open for reading only"):
+                write()
+
+
+def test_reading_where_no_registry_is_finds_nothing_and_leaves_nothing(location: str, tmp_path: Path) -> None:
+    with Registry(location, read_only=True) as reader:
+        assert reader.current_revision() is None
+        assert reader.runs("metrics.f1 > 0.5").empty
+        assert reader.models.frame().empty
+        with pytest.raises(NotFoundError, match="the registry has no run yet"):
+            reader.run("7f3a")
+    with Registry(location, read_only=True) as reader:
+        assert reader.current_revision() is None
+    assert list(tmp_path.iterdir()) == []
+
+
+READ_AS_NOBODY = """
+import os, sys
+from orchestrator.registry import Registry
+import orchestrator.registry.registry, orchestrator.registry.run_frames, pandas
+if os.geteuid() == 0: os.setgid(65534); os.setuid(65534)
+try: print(*Registry(sys.argv[1], read_only=True).runs()["name"])
+except Exception as error: print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize("folder_mode", [0o555, 0o777])
+def test_a_registry_that_others_own_can_be_read(folder_mode: int) -> None:
+    """In a process of its own: root may write everywhere, so root becomes nobody first."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, path = Path(name), Path(name) / "a #1?.sqlite"
+        with Registry(str(path)) as registry:
+            new_run(registry, name="kept")
+        path.chmod(0o444)
+        folder.chmod(folder_mode)
+        command = [sys.executable, "-c", READ_AS_NOBODY, str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        folder.chmod(0o755)
+        assert done.stdout == "kept\n"
+
+
+def test_a_log_that_cannot_be_read_is_no_older_state(tmp_path: Path) -> None:
+    """What was copied of a registry in use, into a folder that cannot be written: its newest part is in the log."""
+    path = tmp_path / "registry.sqlite"
+    with tempfile.TemporaryDirectory() as name, Registry(str(path)) as registry:
+        new_run(registry, name="kept")
+        folder = Path(name)
+        for file in (path, path.with_name("registry.sqlite-wal")):
+            Path(shutil.copy(file, folder)).chmod(0o444)
+        folder.chmod(0o555)
+        command = [sys.executable, "-c", READ_AS_NOBODY, str(folder / path.name)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        folder.chmod(0o755)
+    assert done.stdout.startswith("RegistryError")
+    assert "copy both files to another folder" in done.stdout
 
 
 def test_a_server_that_is_not_there_is_named_without_its_password() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import RegistryError, RegistryUnavailableError, RunStoppedError, SpecError
+from orchestrator.errors import InputError, RegistryError, RegistryUnavailableError, RunStoppedError, SpecError
 from orchestrator.registry import Registry
 from orchestrator.registry import recorder as recorder_module
 from orchestrator.registry.recorder import Recorder, retry_while_unavailable
@@ -54,6 +54,18 @@ def test_a_started_run_carries_what_its_spec_says(recorder: Recorder) -> None:
     assert run.host
     assert recorder.registry.tags(run.id) == ["first"]
     assert recorder.registry.parameters(run.id)["recipe.learning_rate"] == 1e-4
+
+
+def test_the_device_of_each_attempt_is_a_tag_and_another_one_is_a_warning(
+    recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = recorder.start({"kind": "pretrain"}, "f")
+    recorder.record_device(run.id, "gpu")
+    recorder.record_device(run.id, "gpu")
+    assert (recorder.registry.tags(run.id), caplog.messages) == (["device:gpu"], [])
+    recorder.record_device(run.id, "cpu")
+    assert recorder.registry.tags(run.id) == ["device:cpu", "device:gpu"]
+    assert caplog.messages[0].startswith("this attempt trains on CPUs, an earlier one did not")
 
 
 def test_events_become_metrics_and_checkpoints(recorder: Recorder) -> None:
@@ -155,6 +167,47 @@ def test_a_registry_that_does_not_answer_is_waited_for(
     recorder.record_events(run.id, [MetricEvent(1, "train", {"mlm_loss": 9.0})])
     assert recorder.registry.metrics.latest(run.id) == {"train.mlm_loss": 9.0}
     assert caplog.text.count("cannot be reached") == 1
+
+
+@pytest.mark.parametrize("step", ["lifecycle.create", "lifecycle.start_attempt", "run"])
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_start_whose_answer_is_lost_is_one_run_with_one_attempt(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, step: str, is_committed: bool
+) -> None:
+    area, _, name = step.rpartition(".")
+    owner: Any = recorder.registry if not area else recorder.registry.lifecycle
+    use, refusals = getattr(owner, name), [1]
+
+    def lose_the_first_answer(*arguments: Any, **options: Any) -> Any:
+        answer = use(*arguments, **options) if is_committed or not refusals else None
+        if refusals:
+            refusals.pop()
+            raise RegistryUnavailableError("The registry cannot be reached.")
+        return answer
+
+    monkeypatch.setattr(recorder_module, "RETRY_S", 0.0)
+    monkeypatch.setattr(owner, name, lose_the_first_answer)
+    run = recorder.start(SWEEP, "f")
+    assert list(recorder.registry.runs().id) == [run.id]
+    assert [attempt.number for attempt in recorder.registry.attempts(run.id)] == [run.attempt] == [1]
+
+
+def test_of_two_processes_that_resume_a_run_at_once_one_is_refused(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = recorder.start({"kind": "pretrain"}, "f")
+    start_attempt = recorder.registry.lifecycle.start_attempt
+
+    def after_another_one(run_id: str, **options: Any) -> int:
+        monkeypatch.undo()
+        start_attempt(run_id, number=2, host="elsewhere", pid=7)
+        return start_attempt(run_id, **options)
+
+    monkeypatch.setattr(recorder.registry.lifecycle, "start_attempt", after_another_one)
+    with pytest.raises(InputError, match="resumed by process 7 on elsewhere just now"):
+        recorder.resume(run.id)
+    owner = recorder.registry.run(run.id)
+    assert (owner.attempt, owner.host, owner.state) == (2, "elsewhere", "RUNNING")
 
 
 def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,10 @@
 pytest tests/orchestrator/registry/test_revisions.py
 """
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
@@ -42,6 +46,19 @@ def test_the_migrations_make_the_tables_that_the_code_maps(registry: Registry, l
 
 def test_the_newest_script_is_the_newest_revision() -> None:
     assert ScriptDirectory(str(MIGRATIONS)).get_heads() == [NEWEST_REVISION]
+
+
+def test_the_scripts_are_loaded_before_other_writers_must_wait(tmp_path: Path) -> None:
+    """In a process of its own: in this one they are loaded already."""
+    program = (
+        "import sys\n"
+        "from orchestrator.registry import Registry, revisions\n"
+        "def lock(connection, name): print('alembic.runtime.environment' in sys.modules)\n"
+        "revisions.lock_until_commit = lock\n"
+        "Registry(sys.argv[1]).upgrade()\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "registry.sqlite")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "True\n"
 
 
 def test_a_newer_schema_is_refused(registry: Registry, location: str) -> None:

@@ -7,8 +7,10 @@ from itertools import product
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from orchestrator.registry import Registry
+from orchestrator.registry import Registry, leaderboard
 from orchestrator.registry.trials import trial_id
 from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.run_states import RunState
@@ -175,6 +177,100 @@ def test_trials_on_other_data_are_no_group(registry: Registry) -> None:
     for size in (100, 200):
         registry.trials.record(new_sweep(registry, max_train_examples=size), [scored("k", size / 1000)])
     assert list(registry.leaderboard()["mean"]) == [0.2, 0.1]
+
+
+def scored_on(registry: Registry, validation: str, score: float, seed: int = 0, train: str = "t1", **spec: Any) -> str:
+    """A sweep of one trial on these data."""
+    sweep = new_sweep(registry, **spec)
+    registry.trials.set_data(sweep, {"train": train, "validation": validation})
+    registry.trials.record(sweep, [scored("k", score, seed)])
+    return sweep
+
+
+def test_scores_on_other_validation_data_are_ranked_apart(registry: Registry) -> None:
+    for validation, score, seed in (("v1", 0.90, 0), ("v1", 0.88, 1), ("v2", 0.60, 0)):
+        scored_on(registry, validation, score, seed)
+    board = registry.leaderboard("sst2")
+    assert list(zip(board["data"], board["rank"], board["n"], board["mean"], strict=True)) == [
+        ("v2", 1, 1, 0.60),
+        ("v1", 1, 2, pytest.approx(0.89)),
+    ]
+
+
+def test_trials_on_other_training_data_are_told_apart_in_one_ranking(registry: Registry) -> None:
+    scored_on(registry, "v1", 0.8, train="few")
+    scored_on(registry, "v1", 0.9, train="many")
+    board = registry.leaderboard("sst2")
+    assert list(board["rank"]) == [1, 2]
+    assert list(board["recipe"]) == ["data.train_digest=many", "data.train_digest=few"]
+
+
+def test_an_older_result_outlives_a_newer_one_with_other_threads(registry: Registry) -> None:
+    """Another number of threads rounds otherwise: the same seed gives another score."""
+    for threads, score in ((1, 0.90), (8, 0.60)):
+        sweep = new_run(
+            registry,
+            kind="sweep",
+            spec={"kind": "sweep", "task": {"id": "sst2"}, "recipe": RECIPE, "threads_per_trial": threads},
+            task="sst2",
+            metric="accuracy",
+        )
+        registry.trials.record(sweep, [scored("k", score)])
+    board = registry.leaderboard("sst2")
+    assert list(zip(board["mean"], board["recipe"], strict=True)) == [
+        (0.90, "threads_per_trial=1"),
+        (0.60, "threads_per_trial=8"),
+    ]
+
+
+def test_the_data_of_trials_can_be_asked_for(registry: Registry) -> None:
+    sweep = scored_on(registry, "v1", 0.9)
+    assert set(registry.runs("params.validation_digest = 'v1'").id) == {sweep, trial_id(sweep, "k")}
+    assert registry.parameters(sweep)["task.id"] == "sst2"
+
+
+def test_more_groups_than_a_statement_has_variables_are_ranked(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaderboard, "_IDS_PER_STATEMENT", 2)
+    sweep = new_sweep(registry)
+    rates = [1e-5, 2e-5, 3e-5, 4e-5, 5e-5]
+    registry.trials.record(sweep, [scored(f"{rate}", rate * 1e4, parameters={"learning_rate": rate}) for rate in rates])
+    board = registry.leaderboard("sst2")
+    assert list(board["recipe"]) == [f"learning_rate={rate}" for rate in reversed(rates)]
+
+
+VALUES = st.one_of(st.none(), st.booleans(), st.sampled_from([0, 1, 1.0, 16, 16.0, "a", "", "1"]), st.just([1, 2.0]))
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abc"), VALUES), max_size=6))
+def test_varying_paths_are_those_in_which_any_two_recipes_differ(recipes: list[dict[str, Any]]) -> None:
+    paths = {path for recipe in recipes for path in recipe}
+    by_pairs = {path for path in paths if any(a.get(path) != b.get(path) for a, b in product(recipes, recipes))}
+    assert leaderboard.varying_paths(recipes) == by_pairs
+
+
+class Counted(str):
+    """Text that counts how often any was compared with another."""
+
+    num_comparisons = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Counted.num_comparisons += 1
+        return str.__eq__(self, str(other))
+
+
+def test_the_work_of_a_leaderboard_grows_with_its_groups_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = []
+    for num_groups in (500, 1000):
+        monkeypatch.setattr(Counted, "num_comparisons", 0)
+        recipes = [
+            {f"recipe.p{axis}": Counted(f"{group % (axis + 2)}") for axis in range(20)} for group in range(num_groups)
+        ]
+        leaderboard.varying_paths(recipes)
+        counts.append(Counted.num_comparisons)
+    assert counts[1] <= 2.5 * counts[0]
 
 
 def test_an_empty_leaderboard_has_its_columns(registry: Registry) -> None:

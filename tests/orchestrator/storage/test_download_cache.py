@@ -16,12 +16,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from bert_core.errors import CheckpointError
 from orchestrator import storage
 from orchestrator.errors import InputError
-from orchestrator.storage import download_cache
+from orchestrator.storage import download_cache, versions
 from orchestrator.storage.download_cache import local_copy
 
 DATA = bytes(range(256)) * 100
@@ -109,6 +109,27 @@ def test_a_key_that_leads_out_of_its_folder_is_refused(key: str, folder: str, ca
     assert not cache.exists()
 
 
+@pytest.mark.parametrize("key", ["deep", "a.bin/b", "deep/./b.bin", "a\0b"])
+def test_a_key_that_no_folder_can_hold_is_refused(key: str, folder: str, cache: Path) -> None:
+    plain = folder.removeprefix("memory:/")
+    MemoryFileSystem.store[f"{plain}/{key}"] = MemoryFileSystem.store[f"{plain}/a.bin"]
+    with pytest.raises(InputError, match="which cannot be a file's name in a folder; remove or rename it there"):
+        local_copy(folder)
+    assert not cache.exists()
+
+
+def test_an_address_that_ends_in_dots_is_refused(folder: str, cache: Path) -> None:
+    with pytest.raises(InputError, match=r"ends in '\.\.'"):
+        local_copy(f"{folder}/..")
+    assert not cache.exists()
+
+
+def test_a_marker_of_the_folder_itself_is_no_file_of_it(folder: str) -> None:
+    plain = folder.removeprefix("memory:/")
+    MemoryFileSystem.store[f"{plain}/"] = MemoryFile(path=f"{plain}/")
+    assert sorted(path.name for path in local_copy(folder).iterdir()) == ["a.bin", "deep"]
+
+
 def _break_download(monkeypatch: pytest.MonkeyPatch, num_bytes: int, error: OSError | None) -> None:
     def cut(system: MemoryFileSystem, path: str, target: str, **options: Any) -> None:
         Path(target).write_bytes(DATA[:num_bytes])
@@ -159,7 +180,7 @@ def test_a_manifest_of_another_form_is_a_file_like_any_other(manifest: bytes, fo
 def test_a_storage_without_versions_is_downloaded_at_each_call(
     folder: str, cache: Path, downloaded: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(download_cache, "_VERSION_FIELDS", ())
+    monkeypatch.setattr(versions, "VERSION_FIELDS", ())
     first, second = local_copy(folder), local_copy(folder)
     assert first != second
     assert (second / "a.bin").read_bytes() == DATA

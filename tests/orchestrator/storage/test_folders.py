@@ -1,4 +1,4 @@
-"""Folders of the storage, local and by URI: written, listed, moved, deleted.
+"""Folders of the storage, local and by URI: written, listed, deleted.
 
 Run alone: pytest tests/orchestrator/storage/test_folders.py
 """
@@ -60,12 +60,3 @@ def test_names_in_a_folder(root: str) -> None:
     for name in ("b", "a/deep", ".hidden"):
         storage.write_bytes(storage.join(root, name), DATA)
     assert storage.names_in(root) == [".hidden", "a", "b"]
-
-
-def test_moved_folder_replaces_its_target(root: str) -> None:
-    for name in ("new/a", "new/b", "runs/model/old"):
-        storage.write_bytes(storage.join(root, name), name.encode())
-    storage.move_folder(storage.join(root, "new"), storage.join(root, "runs/model"))
-    assert not storage.exists(storage.join(root, "new"))
-    assert not storage.exists(storage.join(root, "runs/model/old"))
-    assert storage.read_bytes(storage.join(root, "runs/model/b")) == b"new/b"

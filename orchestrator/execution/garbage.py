@@ -1,0 +1,207 @@
+"""Garbage: files of the storage and the cache that nothing needs any more, found and deleted.
+
+    leftovers    scratch folders and half-written folders of runs that have ended; checkpoints of completed ones
+    weights      of trials that are neither registered, nor the best of their group, nor the start of another run
+    data         token stores and tokenized tasks that no run of late has used; they would be made again
+    downloads    copies of remote files that were not used of late; they would be downloaded again
+
+Runs that are at work or may be (RUNNING, PENDING, LOST) keep everything, and while there is one the shared data stays.
+A folder is renamed before it is deleted: an interrupted collection leaves no half folder under a name that means
+something, and the next one finds the rest. Doing so again changes nothing.
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import fsspec
+
+from orchestrator.errors import NotFoundError
+from orchestrator.registry.registry import Registry
+from orchestrator.registry.trials import trial_id
+from orchestrator.run_states import RunState
+from orchestrator.settings import Settings, cache_folder
+from orchestrator.specs.references import NAME_FIELDS
+from orchestrator.storage import delete, exists, join, names_in
+from orchestrator.storage.download_cache import remove_unless_held
+from orchestrator.storage.uris import is_local, local_path
+
+if TYPE_CHECKING:
+    import pandas
+
+SHARED_FOLDERS = {"corpora": "token store", "tasks": "tokenized task"}
+"""Folders of the storage with data that runs share, and what each entry of them is."""
+_CHECKPOINT_NAMES = ("checkpoints.json", "checkpoints")
+"""A run's checkpoints, the file that names them first."""
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """Something that nothing needs."""
+
+    what: str
+    path: str
+    num_bytes: int
+    why: str
+    run_id: str | None = None
+    """Run that it belongs to; None for what runs share."""
+
+
+def find_garbage(settings: Settings, older_than_s: float) -> list[Garbage]:
+    """Everything that nothing needs. `older_than_s` is the age at which shared data counts as unused."""
+    with Registry(settings.registry) as registry:
+        frame = registry.runs()
+        runs = frame[frame["parent"].isna()]
+        found = [item for run_id in runs["id"] for item in _of_run(registry, str(run_id))]
+        found += _weights(registry, frame)
+        if runs["state"].isin([RunState.RUNNING, RunState.PENDING, RunState.LOST]).any():
+            return found
+        used = _data_used_of_late(registry, runs, older_than_s)
+    return [*found, *_shared_data(settings.storage, used, older_than_s), *_downloads(older_than_s)]
+
+
+def delete_garbage(items: Iterable[Garbage], settings: Settings) -> Iterator[Garbage]:
+    """Delete what was found, unless its run is at work again by now; yields what is gone."""
+    with Registry(settings.registry) as registry:
+        for item in items:
+            if item.run_id is not None and not registry.run(item.run_id).state.is_final:
+                continue
+            if item.what == "download":
+                if not remove_unless_held(local_path(item.path)):
+                    continue
+            else:
+                _delete_atomically(item.path)
+            yield item
+
+
+def _of_run(registry: Registry, run_id: str) -> Iterator[Garbage]:
+    """Leftovers of a run that has ended, beside its result."""
+    record = registry.run(run_id)
+    folder = record.storage_path
+    if folder is None or not record.state.is_final:
+        return
+    names = names_in(folder)
+    if "ray" in names:
+        yield _garbage("scratch", join(folder, "ray"), f"the run is {record.state}", run_id)
+    if record.state == RunState.COMPLETED:
+        for name in _CHECKPOINT_NAMES:
+            if name in names:
+                yield _garbage("checkpoints", join(folder, name), "the run has completed", run_id)
+    if is_local(folder):
+        root = local_path(folder)
+        for half in sorted(root.rglob(".*.tmp")):
+            above = half.relative_to(root).parts[:-1]
+            if not any(name == "ray" or name.endswith(".tmp") for name in above):
+                yield _garbage("half-written", str(half), f"the run is {record.state}", run_id)
+
+
+def _weights(registry: Registry, frame: "pandas.DataFrame") -> Iterator[Garbage]:
+    """Weights of trials of completed sweeps that nothing needs."""
+    models = registry.models.frame()
+    kept = {*models["folder"], *models["run_id"].dropna(), *_named_in_specs(frame), *_best_of_groups(frame)}
+    parents = set(frame["parent"].dropna())
+    for sweep_id in frame.loc[frame["state"] == RunState.COMPLETED, "id"]:
+        if sweep_id not in parents:
+            continue
+        sweep = registry.run(str(sweep_id))
+        trials = join(sweep.storage_path or "", "trials")
+        for key in names_in(trials) if sweep.storage_path else ():
+            folder, trial = join(trials, key, "model"), trial_id(sweep.id, key)
+            if folder in (sweep.model_folder, *kept) or trial in kept or not exists(folder):
+                continue
+            with suppress(NotFoundError):
+                registry.run(trial)
+                why = "neither registered, nor best of its group, nor the start of a run"
+                yield _garbage("trial weights", folder, why, sweep.id)
+
+
+def _named_in_specs(frame: "pandas.DataFrame") -> set[str]:
+    """Every model that a run or trial names: folders, ids and registered names."""
+    columns = [name for name in frame.columns if name.startswith("params.") and name.rpartition(".")[2] in NAME_FIELDS]
+    return {str(value) for column in columns for value in frame[column].dropna()}
+
+
+def _best_of_groups(frame: "pandas.DataFrame") -> set[str]:
+    """Id of the trial with the best score in each group of trials that differ only in their seed."""
+    best: dict[tuple[str, str, str], tuple[float, str]] = {}
+    for row in frame[frame["parent"].notna()].to_dict("records"):
+        score = row.get(f"metrics.{row['metric']}")
+        if row["state"] == RunState.COMPLETED and score is not None and score == score:
+            group = (str(row["task"]), str(row["metric"]), str(row["group"]))
+            best[group] = max(best.get(group, (float("-inf"), "")), (float(score), str(row["id"])))
+    return {trial for _, trial in best.values()}
+
+
+def _data_used_of_late(registry: Registry, runs: "pandas.DataFrame", older_than_s: float) -> set[str]:
+    """Folders of data of the runs that began, or ended, within an age."""
+    since = datetime.now(UTC) - timedelta(seconds=older_than_s)
+    recent = runs[(runs["created_at"] >= since) | (runs["finished_at"] >= since)]
+    return {str(path) for run_id in recent["id"] for path in registry.datasets.frame(str(run_id))["path"]}
+
+
+def _shared_data(storage: str, used: set[str], older_than_s: float) -> Iterator[Garbage]:
+    """Token stores and tokenized tasks that nobody has read of late; only files of this machine tell.
+
+    Args:
+        used: folders that runs of late have used, even where a file system does not note who reads.
+    """
+    if not is_local(storage):
+        return
+    for folder, what in SHARED_FOLDERS.items():
+        for name in names_in(join(storage, folder)):
+            path = join(storage, folder, name)
+            if path not in used and _age_s(local_path(path)) > older_than_s:
+                yield _garbage(what, path, f"not used for {_days(_age_s(local_path(path)))}")
+
+
+def _downloads(older_than_s: float) -> Iterator[Garbage]:
+    """Copies of remote files that no process has asked for of late: asking for one sets its time."""
+    root = cache_folder()
+    for entry in sorted(root.iterdir()) if root.is_dir() else ():
+        age_s = time.time() - entry.stat().st_mtime
+        if entry.is_dir() and age_s > older_than_s:
+            yield _garbage("download", str(entry), f"not used for {_days(age_s)}")
+
+
+def _age_s(path: Path) -> float:
+    """Seconds since a file was written or read, or any file of a folder; looking at a folder changes its own times."""
+    stats = [file.stat() for file in _files(path)]
+    times = [max(stat.st_mtime, stat.st_atime) for stat in stats] or [path.stat().st_mtime]
+    return time.time() - max(times)
+
+
+def _days(seconds: float) -> str:
+    return f"{seconds / 86_400:.0f} days"
+
+
+def _garbage(what: str, path: str, why: str, run_id: str | None = None) -> Garbage:
+    return Garbage(what, path, _num_bytes(path), why, run_id)
+
+
+def _num_bytes(path: str) -> int:
+    """Bytes of a file, or of all files of a folder."""
+    if is_local(path):
+        return sum(file.lstat().st_size for file in _files(local_path(path)))
+    filesystem, plain = fsspec.core.url_to_fs(path)
+    return int(filesystem.du(plain))
+
+
+def _files(path: Path) -> list[Path]:
+    """A file, or all files of a folder."""
+    return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+
+
+def _delete_atomically(path: str) -> None:
+    """Delete a file or folder; a folder of this machine loses its name first."""
+    if is_local(path) and not path.endswith(".tmp"):
+        target = local_path(path)
+        nameless = target.with_name(f".{target.name}.{uuid4().hex[:8]}.tmp")
+        with suppress(FileNotFoundError):  # another collection was faster
+            target.rename(nameless)
+        path = str(nameless)
+    delete(path)

@@ -1,0 +1,69 @@
+"""Origin of a run: the folder that the relative paths of its spec are meant from, and the spec with these resolved.
+
+A run's recorded spec stays as it was typed: fingerprints, groups and the keys of shared results depend on its text, not
+on the folder that somebody stood in. So `resume`, from wherever it is called, works in the folder of the origin. The
+resolved spec beside it means the same from every folder.
+"""
+
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.models.resolve import is_place
+from orchestrator.settings import Settings
+from orchestrator.specs import Spec
+from orchestrator.specs.loading import spec_values
+from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK
+from orchestrator.storage import exists, join, read_json, write_json
+from orchestrator.storage.uris import absolute
+
+ORIGIN_FILE = "origin.json"
+_PATH_FIELDS = ("files", "folder", "unlabeled", *NAME_FIELDS)
+_SQLITE = "sqlite:///"
+
+
+def save_origin(run_folder: str, spec: Spec) -> None:
+    """Write the current folder, and the spec with its paths resolved, into a run's folder."""
+    origin = {"folder": str(Path.cwd()), "spec": with_absolute_paths(spec_values(spec))}
+    write_json(join(run_folder, ORIGIN_FILE), origin)
+
+
+@contextmanager
+def working_at_origin(run_folder: str | None, settings: Settings) -> Iterator[Settings]:
+    """Work in the folder that a run was started in, if it is there; yields settings that mean the same in it."""
+    path = join(run_folder or "", ORIGIN_FILE)
+    folder = Path(read_json(path)["folder"]) if run_folder and exists(path) else Path.cwd()
+    settings = replace(settings, registry=_absolute_location(settings.registry))
+    with chdir(folder if folder.is_dir() else Path.cwd()):
+        yield settings
+
+
+def _absolute_location(registry: str) -> str:
+    """A registry's location that means the same in every folder."""
+    for prefix in ("file:", _SQLITE):
+        if registry.startswith(prefix):
+            return prefix + absolute(registry.removeprefix(prefix))
+    return registry if "://" in registry else absolute(registry)
+
+
+def with_absolute_paths(values: Any, field: str = "") -> Any:
+    """Make those relative paths absolute that lead to something here: a job runs in another folder."""
+    if isinstance(values, dict):
+        return {key: with_absolute_paths(value, _field(field, key)) for key, value in values.items()}
+    if isinstance(values, list):
+        return [with_absolute_paths(value, field) for value in values]
+    if field in _PATH_FIELDS and isinstance(values, str) and "://" not in values and not values.startswith(STAGE_MARK):
+        is_glob = any(sign in values for sign in "*?[")
+        is_there = is_place(field, values) if field in NAME_FIELDS else exists(values)
+        if is_there or (is_glob and field == "files"):
+            return absolute(values)
+    return values
+
+
+def _field(above: str, key: str) -> str:
+    """Name of the field whose value stands at a key: splits of `files` and an axis's `choice` are no fields."""
+    if above == "stages":  # a stage may be called like a field
+        return ""
+    return above if above == "files" or key == "choice" else key

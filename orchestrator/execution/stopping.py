@@ -1,0 +1,196 @@
+"""Stopping a run from another shell or machine: a request is a small file in the run's folder, where its driver looks.
+
+    orchestrator stop ─► RUN/stop.json ─► the driver's watcher ─► SIGINT in its main thread ─► all that Ctrl-C does
+
+So a run ends in one way, whoever asks: it saves what it can, its end state is recorded, its Ray ends. A request names
+the attempt that it is for and never stops a later one. It is a file because the storage is what every machine of a run
+reaches, that of a submitted job included.
+"""
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+
+from orchestrator.errors import OWN_ERRORS, InputError, RegistryError, RunFailedError, StopRequested
+from orchestrator.execution.refusals import has_died_here, is_alive
+from orchestrator.execution.waiting import looks
+from orchestrator.registry.recorder import Recorder, retry_while_unavailable
+from orchestrator.registry.records import RunRecord
+from orchestrator.registry.registry import Registry
+from orchestrator.run_states import RunState
+from orchestrator.settings import Settings
+from orchestrator.storage import exists, join, read_json, write_json
+from orchestrator.storage.uris import is_local
+
+STOP_FILE = "stop.json"
+LOOK_INTERVAL_S = 2.0
+"""Pause between two looks of a driver at its run's folder."""
+_POLL_S = 0.5
+
+
+@dataclass(frozen=True)
+class StopRequest:
+    """Somebody's wish that an attempt ends."""
+
+    attempt: int
+    force: bool = False
+    """Whether it leaves at once, without saving anything."""
+
+    def save(self, run_folder: str) -> None:
+        """Write the request into the folder of the run, in place of an earlier one."""
+        write_json(join(run_folder, STOP_FILE), asdict(self))
+
+    @classmethod
+    def load(cls, run_folder: str) -> "StopRequest | None":
+        """The request in a run's folder; None where there is none that can be read."""
+        path = join(run_folder, STOP_FILE)
+        try:
+            return cls(**read_json(path)) if exists(path) else None
+        except (OSError, ValueError, TypeError):
+            return None
+
+
+class StopWatch:
+    """Watcher for requests to stop the runs that one driver carries out: a pipeline and the stage that is at work."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._at_work: list[str] = []
+        self._requested: str | None = None
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def heeding(self, record: RunRecord, run_folder: str, interval_s: float = LOOK_INTERVAL_S) -> Iterator[None]:
+        """Look for a request in a thread until the end of the block, and interrupt the main thread when there is one.
+
+        Raises: StopRequested, in place of the KeyboardInterrupt that a request has caused.
+        """
+        done = threading.Event()
+
+        def watch() -> None:
+            while not done.wait(interval_s):
+                request = StopRequest.load(run_folder)
+                if request is not None and request.attempt == record.attempt:
+                    self._obey(record.id, request, done)
+
+        self._at_work.append(record.id)
+        threading.Thread(target=watch, name=f"stop-{record.id}", daemon=True).start()
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            if self._requested is None or isinstance(error, StopRequested):
+                raise
+            raise StopRequested(self._requested, getattr(error, "step", None)) from None
+        finally:
+            self._at_work.remove(record.id)
+            with self._lock:
+                done.set()
+
+    def _obey(self, run_id: str, request: StopRequest, done: threading.Event) -> None:
+        """Interrupt the main thread, once; a forced request ends the process here and now."""
+        with self._lock:
+            if done.is_set():
+                return
+            if request.force:
+                self._leave(run_id)
+            if self._requested is None:
+                self._requested = run_id
+                # Into the main thread, so that what it waits for is interrupted as well.
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    def _leave(self, run_id: str) -> None:
+        for at_work in reversed(self._at_work):
+            with suppress(RegistryError):  # the run will read LOST
+                self._recorder.fail(at_work, StopRequested(run_id))
+        os._exit(StopRequested.exit_status)
+
+
+def stop_run(
+    run_id: str,
+    *,
+    settings: Settings,
+    force: bool = False,
+    timeout_s: float | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> RunRecord:
+    """Ask a run to stop, on whatever machine it works, and wait until it has ended.
+
+    A run whose driver is gone is recorded as STOPPED here; one that has ended stays as it is.
+
+    Args:
+        force: whether it leaves at once, without saving anything.
+        timeout_s: longest wait in seconds; None leaves as soon as the request is written.
+        say: told what happens.
+
+    Raises: InputError for a trial, or where the run's folder is not reached from here; NotFoundError; RunFailedError
+        when the run has not ended in time.
+    """
+    with Registry(settings.registry) as registry:
+        record = registry.run(run_id)
+        if record.parent_id is not None:
+            raise InputError(f"{record.id} is a trial of sweep {record.parent_id}; a sweep is stopped as a whole")
+        if record.state.is_final:
+            say(f"run {record.id} has ended already, as {record.state}")
+            return record
+        folder = record.storage_path or join(settings.storage, "runs", record.id)
+        is_gone = record.state != RunState.RUNNING or has_died_here(record)
+        if not is_gone and is_local(folder) and not exists(folder):
+            raise InputError(
+                f"run {record.id} lies in {folder}, which is not there; call `orchestrator stop` where it is, "
+                f"or end process {record.pid} on {record.host}"
+            )
+        if is_gone:
+            with suppress(OSError):  # a driver that was only silent finds the request when it comes back
+                StopRequest(record.attempt, force).save(folder)
+            return _record_stopped(registry, record, say)
+        StopRequest(record.attempt, force).save(folder)
+        say(f"asked run {record.id} to stop: process {record.pid} on {record.host}")
+        return record if timeout_s is None else _wait_for_end(registry, record, timeout_s, say)
+
+
+def where_it_stopped(run_id: str, interruption: BaseException, settings: Settings) -> str:
+    """Words on the place from which an interrupted run will go on, as far as that is known.
+
+    An interruption that made a run save says at which `step`; else the run's newest checkpoint tells.
+    """
+    from orchestrator.training.checkpoints import Checkpoints  # torch, which a run has loaded and `stop` does not need
+
+    step: int | None = getattr(interruption, "step", None)
+    if step is not None:
+        return f"stopped after step {step:,}"
+    with suppress(*OWN_ERRORS, OSError), Registry(settings.registry) as registry:
+        record = registry.run(run_id)
+        checkpoints = Checkpoints(record.storage_path or join(settings.storage, "runs", run_id)).newest_first()
+        if checkpoints:
+            return f"stopped; its newest checkpoint is of step {checkpoints[0].step:,}"
+        if record.spec.get("steps") or record.spec.get("pretraining"):
+            return "stopped before its first checkpoint, so it will begin anew"
+    return "stopped"
+
+
+def _wait_for_end(registry: Registry, asked: RunRecord, timeout_s: float, say: Callable[[str], None]) -> RunRecord:
+    """Wait until a run that was asked to stop has ended, and its process as well where that is one of this machine."""
+    is_here, pid = asked.host == socket.gethostname(), asked.pid
+    for _ in looks(timeout_s, _POLL_S):
+        has_died = has_died_here(asked)  # before its state is read, which it may write as its last deed
+        record = retry_while_unavailable(lambda: registry.run(asked.id))
+        if record.state.is_final and not (is_here and pid is not None and is_alive(pid)):
+            say(f"run {record.id} has ended, as {record.state}")
+            return record
+        if not record.state.is_final and (has_died or record.state == RunState.LOST):
+            return _record_stopped(registry, record, say)
+    raise RunFailedError(
+        f"run {asked.id} has not ended within {timeout_s:g} s; "
+        f"wait longer, or let it leave without saving: orchestrator stop {asked.id} --force"
+    )
+
+
+def _record_stopped(registry: Registry, record: RunRecord, say: Callable[[str], None]) -> RunRecord:
+    message = f"{StopRequested(record.id)}, after its process had ended"
+    registry.lifecycle.finish(record.id, RunState.STOPPED, error=message, attempt=record.attempt)
+    say(f"the process of run {record.id} is gone already; it is recorded as {RunState.STOPPED}")
+    return registry.run(record.id)

@@ -1,0 +1,80 @@
+"""Waiting for a run that another process carries out: looks at the registry until it has ended."""
+
+import time
+from collections.abc import Callable, Iterator
+
+from orchestrator.errors import RunFailedError
+from orchestrator.progress import duration
+from orchestrator.registry.recorder import retry_while_unavailable
+from orchestrator.registry.records import RunRecord
+from orchestrator.registry.registry import Registry
+from orchestrator.run_states import RunState
+from orchestrator.settings import Settings
+
+_POLL_S = 2.0
+_SHOWN = ("train.loss", "train.mlm_loss")
+"""Measurements that a line of progress shows, the first one that there is; before them the score that ranks the run."""
+
+
+def looks(timeout_s: float | None, pause_s: float) -> Iterator[None]:
+    """Yield again and again, with pauses, until the time is over; for ever where it is None."""
+    give_up_at = None if timeout_s is None else time.monotonic() + timeout_s
+    yield
+    while give_up_at is None or time.monotonic() < give_up_at:
+        time.sleep(pause_s)
+        yield
+
+
+def wait_for_run(
+    run_id: str,
+    *,
+    settings: Settings,
+    timeout_s: float | None = None,
+    on_progress: Callable[[str], None] | None = None,
+    pause_s: float = _POLL_S,
+) -> RunRecord:
+    """Wait until a run has ended or its driver is lost, and return its record.
+
+    Args:
+        timeout_s: longest wait in seconds; None waits for ever.
+        on_progress: told how far the run is; nothing is asked of the registry for it where it is None.
+        pause_s: seconds between two looks.
+
+    Raises: NotFoundError; RunFailedError when the time is over.
+    """
+    with Registry(settings.registry) as registry:
+        whole_id = registry.run(run_id).id
+        for _ in looks(timeout_s, pause_s):
+            record = retry_while_unavailable(lambda: registry.run(whole_id))
+            if record.state.is_final or record.state == RunState.LOST:
+                return record
+            if on_progress is not None:
+                on_progress(progress_line(registry, record))
+    raise RunFailedError(f"run {whole_id} is still {record.state} after {timeout_s:g} s")
+
+
+def progress_line(registry: Registry, record: RunRecord) -> str:
+    """Progress of a run in one line: its step or its trials, and a measurement; of a pipeline its newest stage's."""
+    stages = registry.runs(f"tag = 'pipeline:{record.id}'", sort="-created_at", limit=1, trials=False)["id"]
+    for stage_id in stages:
+        return progress_line(registry, registry.run(stage_id))
+    parts = [f"{record.name or record.id}  {record.state}"]
+    trials = registry.trials.frame(record.id)
+    if len(trials):
+        parts += [f"{number} {str(state).lower()}" for state, number in trials["state"].value_counts().items()]
+    step = registry.metrics.last_step(record.id)
+    if step is not None:
+        steps = record.spec.get("steps") or (record.spec.get("pretraining") or {}).get("steps")
+        parts.append(f"step {step:,}" + (f" of {steps:,}" if steps else ""))
+    latest = registry.metrics.latest(record.id)
+    shown = next((name for name in (record.metric or "", *_SHOWN) if name in latest), None)
+    if shown is not None:
+        parts.append(f"{shown} {latest[shown]:.4f}")
+    return "  ".join(parts)
+
+
+def outcome_line(record: RunRecord) -> str:
+    """Outcome of a run, with its reason, in one line."""
+    spent = f" after {duration(record.seconds)}" if record.seconds else ""
+    reason = f": {record.error}" if record.error else ""
+    return f"run {record.id} is {record.state}{spent}{reason}"

@@ -1,0 +1,121 @@
+"""Engines for SQLite: files opened for writing or for reading alone, and an empty registry in memory.
+
+A file has a write-ahead log, so that readers and a writer do not wait for one another. Every writing transaction begins
+with `BEGIN IMMEDIATE`; a reading one refuses to write (`query_only`).
+"""
+
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import URL, Connection, Engine, StaticPool, create_engine, event
+
+from orchestrator.errors import RegistryError
+
+BUSY_TIMEOUT_S = 30.0
+
+
+def open_for_writing(url: URL) -> Engine:
+    """Make an engine for a file, and the file's folder too. Raises: RegistryError, OSError."""
+    path = _file(url)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url, hide_parameters=True, connect_args={"timeout": BUSY_TIMEOUT_S})
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def open_for_reading(url: URL) -> Engine:
+    """Make an engine for a file that may lie where nothing can be written; a missing file reads as an empty registry.
+
+    Raises: RegistryError.
+    """
+    path = _file(url)
+    if not path.exists():
+        return open_empty()
+    address = f"file:{quote(str(path))}?{_mode(path)}"
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S, check_same_thread=False)
+
+    engine = create_engine(url, hide_parameters=True, creator=connect)
+    event.listen(engine, "connect", _leave_transactions_to_begin)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def open_empty() -> Engine:
+    """Make an engine for a database in memory, without tables."""
+    engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
+    event.listen(engine, "connect", _leave_transactions_to_begin)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _file(url: URL) -> Path:
+    path = Path(str(url.database))
+    if path.is_dir():
+        raise RegistryError(f"The registry {path} is a folder; name a file in it, {path / 'registry.sqlite'} say.")
+    return path
+
+
+def _mode(path: Path) -> str:
+    """Mode in which a file is opened for reading: as others may write it, or, where that cannot be, as one that rests.
+
+    Beside a file with a write-ahead log SQLite makes a file that its readers share. In a folder that cannot be written
+    nobody writes the log either, so that the file alone holds everything.
+
+    Raises: RegistryError where a log is there that cannot be read.
+    """
+    try:
+        probe = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, timeout=BUSY_TIMEOUT_S)
+        try:
+            probe.execute("PRAGMA schema_version").fetchone()
+        finally:
+            probe.close()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            return "mode=rw"  # to fail again, with the error in its place
+        log = path.with_name(f"{path.name}-wal")
+        if log.exists() and log.stat().st_size:
+            raise RegistryError(
+                f"The registry {path} has its newest part in {log.name}, which cannot be read in a folder that cannot "
+                "be written; copy both files to another folder, and name that copy with --registry."
+            ) from error
+        return "mode=ro&immutable=1"
+    except sqlite3.DatabaseError:
+        return "mode=rw"  # no database: to fail again, with the error in its place
+    return "mode=rw"
+
+
+def _leave_transactions_to_begin(connection: sqlite3.Connection, _record: Any) -> None:
+    connection.isolation_level = None  # transactions begin where _begin says, not where Python's driver guesses
+
+
+def _prepare(connection: sqlite3.Connection, record: Any) -> None:
+    _leave_transactions_to_begin(connection, record)
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        _switch_to_wal(connection)
+
+
+def _switch_to_wal(connection: sqlite3.Connection) -> None:
+    """Switch to the write-ahead log; try again while another process does so, which SQLite's busy handler does not."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _begin(connection: Connection) -> None:
+    writing = connection.get_execution_options().get("writing")
+    connection.exec_driver_sql(f"PRAGMA query_only = {'OFF' if writing else 'ON'}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")

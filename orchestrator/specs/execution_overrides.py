@@ -1,0 +1,79 @@
+"""Overrides for another attempt at a run: fields that change how its result is reached, and never the result.
+
+Any field with the role *execution* may change between two attempts: numbers of workers and trials at a time, devices,
+CPUs, intervals of logs and checkpoints. Keys are those of any override, so a stage's are `stages.NAME.execution.…`.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from orchestrator.errors import SpecError
+from orchestrator.specs.differences import differences
+from orchestrator.specs.fields import Section, Spec, role_of
+from orchestrator.specs.loading import spec_values, validate_document
+from orchestrator.specs.overrides import Overrides, apply_override, parse_overrides
+from orchestrator.specs.pipeline import AnySpec, PipelineSpec
+from orchestrator.specs.yaml_text import KeyPath, Place, YamlDocument
+
+_OF_THE_RUN = ("name", "tags")
+"""Execution fields that say how a run is found; no attempt changes them."""
+
+
+def override_execution(spec: AnySpec, overrides: Overrides) -> AnySpec:
+    """The spec with some of its execution fields changed; its fingerprint stays.
+
+    Raises: SpecError for a field that shapes the result, one that is not there, or a value that it does not take.
+    """
+    document = YamlDocument(spec_values(spec), {})
+    for key, value, place in parse_overrides(overrides):
+        section, below, rest = _section_of(spec, key)
+        _refuse_identity(section, key, rest, place)
+        apply_override(document, rest, value, place, below)
+    changed = validate_document(document)
+    assert changed.fingerprint() == spec.fingerprint(), "execution fields are no part of the fingerprint"
+    return changed
+
+
+def _section_of(spec: Spec, key: str) -> tuple[Section, KeyPath, str]:
+    """The part of a spec that a key begins in, the path of this part, and the rest of the key.
+
+    A stage's name may have dots: a variant's is `stage.variant`.
+    """
+    if isinstance(spec, PipelineSpec):
+        for name, stage in spec.stages.items():
+            if key.startswith(f"stages.{name}."):
+                return stage, ("stages", name), key.removeprefix(f"stages.{name}.")
+    return spec, (), key
+
+
+def execution_changes(was: Spec, now: Spec) -> Iterator[str]:
+    """Yield a line for each execution field in which two specs differ, such as `num_cpus: 2 → 4`."""
+    for path, change in differences(spec_values(was), spec_values(now)):
+        section, _, rest = _section_of(was, ".".join(path))
+        parts = rest.split(".")
+        if parts[0] not in _OF_THE_RUN and not _shapes_result(section, parts):
+            yield f"{'.'.join(path)}: {change}"
+
+
+def _refuse_identity(section: Section, key: str, rest: str, place: Place) -> None:
+    """Raise SpecError for a field that shapes the result; one that is not there is left to the spec's own checks."""
+    parts = rest.split(".")
+    if parts[0] in _OF_THE_RUN:
+        raise SpecError(f"{place}: {key} cannot change between attempts; give fields of `execution`")
+    if _shapes_result(section, parts):
+        raise SpecError(
+            f"{place}: {key} shapes the result, so a run cannot go on with another value; "
+            "start a new run with it, or give fields of `execution` alone"
+        )
+
+
+def _shapes_result(section: Section, parts: Sequence[str]) -> bool:
+    """Whether a path leads to an identity field, or below one; one that leads nowhere does not."""
+    for part in parts:
+        info = type(section).model_fields.get(part)
+        if info is None or role_of(info) == "execution":
+            return False
+        value = getattr(section, part)
+        if not isinstance(value, Section):
+            return True
+        section = value
+    return True

@@ -1,0 +1,76 @@
+"""Accounts of a run that has ended: what must be equal, whatever happened on the way."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.run_states import RunState
+from orchestrator.storage import digest_file
+from tests.chaos.hosts import Hosts
+from tests.chaos.laboratory import Laboratory
+from tests.waiting import wait_until
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """What a run left."""
+
+    weights: str
+    """SHA-256 of the run's model file."""
+    measurements: tuple[tuple[Any, ...], ...]
+    """Rows (split, name, step, value) of the run, and of its trials by their parameters."""
+    trials: tuple[str, ...]
+    """Keys of the completed trials."""
+
+
+CLOCKS = ("tokens_per_s", "seconds")
+
+
+def read_accounts(laboratory: Laboratory) -> Accounts:
+    """The accounts of the laboratory's run, which must have completed."""
+    with laboratory.open_registry() as registry:
+        record = registry.run(laboratory.run_id())
+        assert record.state == RunState.COMPLETED, f"{record.state}: {record.error}\n{laboratory.messages()}"
+        assert record.model_folder is not None
+        weights = digest_file(f"{record.model_folder}/model.safetensors")
+        trials = registry.runs("kind = 'trial'", sort="created_at")
+        measured = [("", record.id)] + [
+            (_identity(registry.parameters(trial_id)), trial_id) for trial_id in trials["id"]
+        ]
+        rows = []
+        for name, run_id in measured:
+            frame = registry.metrics.history(run_id)
+            rows += [
+                (name, row.split, row.name, row.step, row.value)
+                for row in frame[["split", "name", "step", "value"]].itertuples(index=False, name="Row")
+                if not any(word in row.name for word in CLOCKS)
+            ]
+        assert set(trials["state"]) <= {RunState.COMPLETED}, f"trials ended {sorted(set(trials['state']))}"
+    return Accounts(weights, tuple(sorted(rows)), tuple(sorted(name for name, _ in measured[1:])))
+
+
+def _identity(parameters: dict[str, Any]) -> str:
+    return repr(sorted((name, str(value)) for name, value in parameters.items()))
+
+
+def check_nothing_is_left(laboratory: Laboratory, hosts: Hosts) -> None:
+    """Check that no worker, no temporary file and no half folder is left of a run that has ended."""
+    wait_until(lambda: not hosts.training_workers(), "training workers outlive their run")
+    run_folder = laboratory.home / "storage" / "runs" / laboratory.run_id()
+    left = [path for path in laboratory.home.rglob("*") if path.name.endswith(".tmp") or ".tmp." in path.name]
+    assert not left, f"temporary files are left: {left}"
+    assert not (run_folder / "ray").exists(), "Ray's scratch folder is left"
+    assert sorted(entry.name for entry in _folders(run_folder / "checkpoints")) == sorted(_named(run_folder))
+
+
+def _folders(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def _named(run_folder: Path) -> list[str]:
+    """Folders that the pointer of the checkpoints names."""
+    import json
+
+    pointer = run_folder / "checkpoints.json"
+    entries = json.loads(pointer.read_text())["checkpoints"] if pointer.exists() else []
+    return [Path(entry["path"]).name for entry in entries]

@@ -1,0 +1,183 @@
+"""A canary for the database's password: no run, however it ends, no job and no report writes it anywhere.
+
+Alone: .venv/bin/pytest tests/orchestrator/cli/test_secrets.py
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import orchestrator.execution.jobs
+import orchestrator.execution.runner
+from orchestrator.cli.entry import Interrupted, run_command_line
+from orchestrator.kinds.tokenizer import TokenizerKind
+from orchestrator.registry import Registry
+from orchestrator.results import TokenizerResult
+from tests.orchestrator.cli.laboratory import Command, Outcome
+from tests.orchestrator.registry.samples import everything
+
+CANARY = "canary-7f3a"
+SPEC = "kind: tokenizer\ncorpus: {files: [text.txt]}\nvocab_size: 100\nmin_frequency: 1\n"
+
+
+@pytest.fixture
+def spec(home: Path, tmp_path: Path) -> str:
+    (tmp_path / "words.yaml").write_text(SPEC)
+    (tmp_path / "text.txt").write_text("a tokenizer learns from words like these\n\n" * 30)
+    return "words.yaml"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def secret_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A registry's URL with the canary as its password; SQLite ignores it, and so does a server that trusts all."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/home/registry.sqlite?password={CANARY}"
+    url: str = request.getfixturevalue("postgres_location")
+    return url.replace("://tester@", f"://tester:{CANARY}@") + f"&sslpassword={CANARY}"
+
+
+@contextmanager
+def no_cluster(*arguments: object, **options: object) -> Iterator[None]:
+    """Stands for the connection to a Ray."""
+    yield
+
+
+def places_of_canary(folder: Path) -> list[str]:
+    """Files with the canary in their name or in any of their bytes."""
+    return [
+        str(path)
+        for path in folder.rglob("*")
+        if CANARY in path.name or (path.is_file() and CANARY.encode() in path.read_bytes())
+    ]
+
+
+def assert_silent(outcomes: list[Outcome], secret_url: str, folder: Path) -> None:
+    assert not [outcome for outcome in outcomes if CANARY in outcome.out + outcome.err]
+    assert places_of_canary(folder) == []
+    with Registry(secret_url) as registry:
+        assert CANARY not in repr(everything(registry))
+
+
+@pytest.mark.parametrize("ending", [None, RuntimeError("the tokenizer broke"), Interrupted(15)])
+@pytest.mark.parametrize("given_by", ["option", "environment"])
+def test_a_run_and_what_reads_it_write_no_password(
+    command: Command,
+    spec: str,
+    secret_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    ending: BaseException | None,
+    given_by: str,
+) -> None:
+    def work(*arguments: Any) -> TokenizerResult:
+        if ending is not None:
+            raise ending
+        return TokenizerResult("storage/tokenizer", "f", 100)
+
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setattr(orchestrator.execution.runner, "connect", no_cluster)
+    monkeypatch.setattr(orchestrator.execution.runner, "_check_room", lambda *arguments: None)
+    monkeypatch.setattr(TokenizerKind, "run", work)
+    option = ["--registry", secret_url] if given_by == "option" else []
+    if given_by == "environment":
+        monkeypatch.setenv("ORCHESTRATOR_REGISTRY", secret_url)
+    run = command("run", spec, "--debug", *option)
+    assert run.status == {type(None): 0, RuntimeError: 1, Interrupted: 143}[type(ending)]
+    outcomes = [run, command("resume", run.out.strip(), *option)]
+    for words in (
+        ("runs", "list"), ("runs", "show", run.out.strip(), "-f", "json"), ("runs", "logs", run.out.strip()),
+        ("runs", "export", "runs.csv"), ("query", "state = 'nothing'"), ("query", "no.such = 1", "--debug"),
+        ("leaderboard",), ("models", "list"), ("db", "current"), ("runs", "show", "zzz"), ("plan", spec),
+    ):  # fmt: skip
+        outcomes.append(command(*words, *option))
+    assert_silent(outcomes, secret_url, tmp_path)
+    assert CANARY not in caplog.text
+
+
+def test_a_password_that_was_typed_is_masked_with_advice(
+    command: Command, spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        orchestrator.execution.runner, "run_spec", lambda spec, settings, on_started: on_started("id-of-words")
+    )
+    said = command("run", spec, "--registry", f"postgresql://lab:{CANARY}@db/lab").err
+    assert "--registry 'postgresql://lab:***@db/lab' runs show id-of-words" in said
+    assert "file with mode 0600 and give --registry file:PATH" in said
+
+
+@pytest.mark.parametrize("words", [("runs", "list"), ("db", "upgrade"), ("doctor",), ("run", "words.yaml")])
+@pytest.mark.parametrize("debug", [(), ("--debug",)])
+def test_a_server_that_cannot_be_reached_costs_no_password(
+    command: Command, spec: str, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], debug: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(orchestrator.execution.runner, "connect", no_cluster)
+    monkeypatch.setattr(orchestrator.execution.runner, "_check_room", lambda *arguments: None)
+    monkeypatch.setattr("orchestrator.registry.recorder.PATIENCE_S", 0.0)
+    url = f"postgresql://me:{CANARY}@127.0.0.1:1/lab?sslpassword={CANARY}"
+    outcome = command(*words, *debug, "--registry", url)
+    assert outcome.status in (1, 4)
+    assert CANARY not in outcome.out + outcome.err
+
+
+class Client:
+    """Stands for Ray's job client: keeps what would be sent, the uploaded files included."""
+
+    def __init__(self) -> None:
+        self.sent = ""
+
+    def submit_job(self, **job: Any) -> str:
+        folder = Path(job["runtime_env"]["working_dir"])
+        self.sent = repr(job) + "".join(path.read_text() for path in folder.rglob("*"))
+        return "raysubmit_1"
+
+
+@pytest.mark.parametrize(
+    ("url", "status"), [(f"postgresql://me:{CANARY}/@db/lab", 2), (f"postgresql://me@db/lab?password={CANARY}", 2)]
+)
+@pytest.mark.parametrize("given_by", ["option", "environment"])
+def test_a_job_is_refused_rather_than_shown_a_password(
+    command: Command, spec: str, monkeypatch: pytest.MonkeyPatch, url: str, status: int, given_by: str
+) -> None:
+    client = Client()
+    monkeypatch.setattr(orchestrator.execution.jobs, "_client", lambda address: client)
+    words = ["submit", spec, "--no-wait", "--address", "http://127.0.0.1:8265"]
+    if given_by == "environment":
+        monkeypatch.setenv("ORCHESTRATOR_REGISTRY", url)
+    outcome = command(*words, *(["--registry", url] if given_by == "option" else []))
+    assert (outcome.status, client.sent) == (status, "")
+    assert CANARY not in outcome.out + outcome.err
+
+
+def test_a_job_gets_the_name_of_the_file_that_holds_the_password(
+    command: Command, spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client()
+    monkeypatch.setattr(orchestrator.execution.jobs, "_client", lambda address: client)
+    url = tmp_path / "url"
+    url.touch(mode=0o600)
+    url.write_text(f"postgresql://me:{CANARY}@db/lab")
+    words = ["submit", spec, "--no-wait", "--address", "http://127.0.0.1:8265"]
+    outcome = command(*words, "--registry", f"file:{url}")
+    assert (outcome.status, outcome.out) == (0, "raysubmit_1\n")
+    assert f"--registry file:{url}" in client.sent
+    assert CANARY not in client.sent + outcome.err
+
+
+@pytest.mark.ray
+def test_a_run_on_ray_writes_no_password(
+    ray_cluster: None, spec: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import ray
+
+    url = f"sqlite:///{tmp_path}/home/registry.sqlite?password={CANARY}"
+    status = run_command_line(["run", spec, "--registry", url])
+    assert_silent([Outcome(status, *capfd.readouterr())], url, tmp_path)
+    assert status == 0
+    logs = Path(ray._private.worker._global_node.get_session_dir_path()) / "logs"
+    assert any(logs.iterdir())
+    assert places_of_canary(logs) == []

@@ -1,0 +1,174 @@
+"""Garbage: what is found and why, what is kept, and that deleting is safe to interrupt and to repeat.
+
+Alone: .venv/bin/pytest tests/orchestrator/execution/test_garbage.py
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.entry import run_command_line
+from orchestrator.errors import RunFailedError
+from orchestrator.execution import garbage
+from orchestrator.execution.garbage import delete_garbage, find_garbage
+from orchestrator.registry import Registry
+from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.registry.trials import trial_id
+from orchestrator.results import DatasetResult, ModelResult, TrialResult
+from orchestrator.run_states import RunState
+from orchestrator.settings import Settings
+
+DAY_S = 86_400.0
+SWEEP = {"kind": "sweep", "name": "first", "task": {"id": "sst2", "metric": "accuracy"}}
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    for name in ("STORAGE", "REGISTRY"):
+        monkeypatch.delenv(f"ORCHESTRATOR_{name}", raising=False)
+    monkeypatch.setenv("ORCHESTRATOR_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "home").mkdir()
+    return Settings.from_options()
+
+
+@pytest.fixture
+def recorder(settings: Settings) -> Iterator[Recorder]:
+    with Registry(settings.registry) as registry:
+        yield Recorder(registry)
+
+
+def write(path: Path, *, days_old: float = 0.0) -> Path:
+    """A file of seven bytes that was last used so many days ago."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"7 bytes")
+    then = time.time() - days_old * DAY_S
+    os.utime(path, (then, then))
+    return path
+
+
+def start(recorder: Recorder, settings: Settings, run_id: str, spec: dict[str, object] = SWEEP) -> Path:
+    """A run's folder with all that a driver may leave in it."""
+    folder = Path(settings.storage) / "runs" / run_id
+    recorder.start(spec, "f" * 64, metric="accuracy", storage_path=str(folder), run_id=run_id)
+    for name in ("ray/1/x", "checkpoints/step-1/w", ".model.1a2b.tmp/w", "model/w", "log.txt"):
+        write(folder / name)
+    write(folder / "checkpoints.json")
+    return folder
+
+
+def found(settings: Settings, days: float = 30) -> set[tuple[str, str]]:
+    """What is found, by kind and path below the home's parent."""
+    root = str(settings.home.parent)
+    return {(item.what, item.path.removeprefix(root + "/")) for item in find_garbage(settings, days * DAY_S)}
+
+
+def test_an_ended_run_keeps_its_result_and_what_it_goes_on_from(settings: Settings, recorder: Recorder) -> None:
+    for run_id in ("done", "failed", "working"):
+        start(recorder, settings, run_id)
+    recorder.complete("done", RunOutcome())
+    recorder.fail("failed", RunFailedError("no luck"))
+    runs = "home/storage/runs"
+    assert found(settings) == {
+        ("scratch", f"{runs}/done/ray"),
+        ("checkpoints", f"{runs}/done/checkpoints.json"),
+        ("checkpoints", f"{runs}/done/checkpoints"),
+        ("half-written", f"{runs}/done/.model.1a2b.tmp"),
+        ("scratch", f"{runs}/failed/ray"),
+        ("half-written", f"{runs}/failed/.model.1a2b.tmp"),
+    }
+
+
+def test_weights_are_kept_that_are_registered_best_of_their_group_or_a_start(
+    settings: Settings, recorder: Recorder
+) -> None:
+    folder = start(recorder, settings, "sweep")
+    scores = {"best": 0.9, "worse": 0.8, "registered": 0.7, "start": 0.6}
+    results = [
+        TrialResult(key, number, {"learning_rate": 1e-4}, RunState.COMPLETED, seed=number, metrics={"accuracy": score})
+        for number, (key, score) in enumerate(scores.items())
+    ]
+    recorder.record_trials("sweep", results)
+    for key in scores:
+        write(folder / "trials" / key / "model" / "w")
+    registered = ModelResult(str(folder / "trials/registered/model"), "d" * 64, 1, "classification")
+    recorder.record_model("sweep", registered)
+    recorder.complete("sweep", RunOutcome())
+    start(recorder, settings, "next", {"kind": "pretrain", "name": "n", "init_from": trial_id("sweep", "start")})
+    recorder.complete("next", RunOutcome())
+    weights = {path for what, path in found(settings) if what == "trial weights"}
+    assert weights == {"home/storage/runs/sweep/trials/worse/model"}
+
+
+def test_shared_data_goes_when_nobody_has_used_it_of_late(settings: Settings, recorder: Recorder) -> None:
+    storage = Path(settings.storage)
+    start(recorder, settings, "run")
+    stores = {name: storage / "corpora" / name for name in ("old", "new", "named")}
+    for name, days_old in (("old", 40), ("new", 20), ("named", 40)):
+        write(stores[name] / "manifest.json", days_old=days_old)
+    write(storage / "tasks" / "old" / "tokens.npy", days_old=40)
+    recorder.record_dataset("run", DatasetResult("text", "corpus", "f" * 64, str(stores["named"]), {}))
+    assert found(settings) == set(), "a run is at work"
+    recorder.fail("run", RunFailedError("no luck"))
+    shared = {(what, path) for what, path in found(settings) if "runs" not in path}
+    assert shared == {("token store", "home/storage/corpora/old"), ("tokenized task", "home/storage/tasks/old")}
+
+
+def test_downloads_go_unless_a_process_works_with_them(settings: Settings, recorder: Recorder) -> None:
+    old = settings.home.parent / "cache" / "old"
+    write(old / "w")
+    os.utime(old, (0, 0))
+    assert found(settings) == {("download", "cache/old")}
+    (gone,) = delete_garbage(find_garbage(settings, DAY_S), settings)
+    assert gone.num_bytes == 7
+    assert not old.exists()
+
+
+def test_a_collection_that_was_interrupted_is_finished_by_the_next(
+    settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = start(recorder, settings, "done")
+    recorder.complete("done", RunOutcome())
+
+    def interrupt(path: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(garbage, "delete", interrupt)
+        for _ in range(4):
+            with pytest.raises(KeyboardInterrupt):
+                list(delete_garbage(find_garbage(settings, DAY_S), settings))
+    list(delete_garbage(find_garbage(settings, DAY_S), settings))
+    assert sorted(path.name for path in folder.iterdir()) == ["log.txt", "model"]
+    assert find_garbage(settings, DAY_S) == []
+
+
+def test_a_run_that_goes_on_meanwhile_keeps_everything(settings: Settings, recorder: Recorder) -> None:
+    folder = start(recorder, settings, "failed")
+    recorder.fail("failed", RunFailedError("no luck"))
+    items = find_garbage(settings, DAY_S)
+    recorder.resume("failed")
+    assert list(delete_garbage(items, settings)) == []
+    assert (folder / "ray").is_dir()
+
+
+def test_the_command_shows_bytes_and_deletes_only_when_told(
+    settings: Settings, recorder: Recorder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = start(recorder, settings, "done")
+    recorder.complete("done", RunOutcome())
+    assert run_command_line(["gc", "--dry-run", "-f", "csv"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[0] == "what,num_bytes,path,why"
+    assert f"scratch,7,{folder}/ray,the run is COMPLETED" in shown.out
+    assert shown.err == "4 items, 0.0 MB would be deleted\n"
+    assert run_command_line(["gc"]) == 2
+    assert "give --yes, or --dry-run" in capsys.readouterr().err
+    assert (folder / "ray").is_dir()
+    assert run_command_line(["gc", "--yes"]) == 0
+    assert capsys.readouterr().err == "deleted 4 items, 0.0 MB\n"
+    assert run_command_line(["gc", "--older-than", "soon"]) == 2
+    assert "such as 30d or 12h" in capsys.readouterr().err

@@ -1,0 +1,77 @@
+"""Whoever reads a run's messages may leave: the run goes on, and its log has them.
+
+Alone: .venv/bin/pytest tests/orchestrator/execution/test_readers_that_leave.py
+"""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from orchestrator.registry import Registry
+from orchestrator.run_states import RunState
+from tests.orchestrator.execution.below_ray import NUM_LINES, command_of, environment_of, write_inputs
+from tests.waiting import PATIENCE_S
+
+
+def run_without_readers(folder: Path, work: str, *, stdout: bool, stderr: bool) -> int:
+    """Exit status of a run whose stdout or stderr is a pipe that nobody reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with Path(os.devnull).open("w") as nowhere:
+        done = subprocess.run(
+            command_of(work, "run", "words.yaml"),
+            cwd=folder,
+            env=environment_of(folder / "home"),
+            stdout=writing if stdout else nowhere,
+            stderr=writing if stderr else nowhere,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    os.close(writing)
+    return done.returncode
+
+
+def only_run(folder: Path) -> tuple[RunState, str]:
+    """State and log of the one run."""
+    with Registry(f"sqlite:///{folder / 'home' / 'registry.sqlite'}") as registry:
+        (run_id,) = registry.runs()["id"]
+        record = registry.run(run_id)
+    assert record.storage_path is not None
+    return record.state, (Path(record.storage_path) / "log.txt").read_text()
+
+
+@pytest.mark.parametrize("gone", ["stdout", "both"])
+def test_a_run_whose_readers_have_left_completes(tmp_path: Path, gone: str) -> None:
+    write_inputs(tmp_path)
+    assert run_without_readers(tmp_path, "chat", stdout=True, stderr=gone == "both") == 0
+    state, log = only_run(tmp_path)
+    assert state == RunState.COMPLETED
+    assert f"line {NUM_LINES - 1} " in log
+
+
+def test_a_failure_keeps_its_status_without_a_reader(tmp_path: Path) -> None:
+    write_inputs(tmp_path)
+    assert run_without_readers(tmp_path, "fail", stdout=True, stderr=True) == 1
+    state, log = only_run(tmp_path)
+    assert state == RunState.FAILED
+    assert "no luck" in log
+
+
+def test_the_head_of_a_list_says_nothing_on_stderr(tmp_path: Path) -> None:
+    write_inputs(tmp_path)
+    run_without_readers(tmp_path, "succeed", stdout=False, stderr=False)
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        command_of("succeed", "runs", "list"),
+        cwd=tmp_path,
+        env=environment_of(tmp_path / "home"),
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")

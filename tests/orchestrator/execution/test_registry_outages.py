@@ -1,0 +1,114 @@
+"""A pipeline whose registry is away for a moment: at its n-th use, for n = 1, 2, 3 … until there is no n-th use.
+
+Alone: .venv/bin/pytest tests/orchestrator/execution/test_registry_outages.py
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.orm import Session
+
+from orchestrator.errors import RegistryUnavailableError
+from orchestrator.execution import runner
+from orchestrator.execution.runner import run_spec
+from orchestrator.kinds.tokenizer import TokenizerKind
+from orchestrator.registry import Registry, recorder
+from orchestrator.registry.database import Database
+from orchestrator.results import TokenizerResult
+from orchestrator.settings import Settings
+from orchestrator.specs.loading import parse_spec
+
+PIPELINE = {
+    "kind": "pipeline",
+    "name": "both",
+    "stages": {name: {"kind": "tokenizer", "corpus": {"files": [f"{name}.txt"]}} for name in ("small", "large")},
+}
+
+
+@contextmanager
+def no_cluster(*arguments: object, **options: object) -> Iterator[None]:
+    """Stands for the connection to a Ray."""
+    yield
+
+
+@pytest.fixture
+def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two text files; tokenizers are trained in no time, without a Ray."""
+    for name in ("small", "large"):
+        (tmp_path / f"{name}.txt").write_text("text\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(runner, "connect", no_cluster)
+    monkeypatch.setattr(runner, "_check_room", lambda *arguments: None)
+    monkeypatch.setattr(recorder, "RETRY_S", 0.0)
+
+    def train(self: Any, spec: Any, inputs: Any, context: Any) -> TokenizerResult:
+        folder = Path(context.run_folder) / "tokenizer"
+        folder.mkdir(parents=True, exist_ok=True)
+        return TokenizerResult(str(folder), spec.corpus.files[0], 100)
+
+    monkeypatch.setattr(TokenizerKind, "run", train)
+    return tmp_path
+
+
+class Outage:
+    """Stands for `Database.session`: the n-th one finds no database, or hears no answer to its commit."""
+
+    def __init__(self, n: int, *, is_committed: bool) -> None:
+        self.num_left = n
+        self._is_committed = is_committed
+        self._session = Database.session
+
+    @contextmanager
+    def session(self, database: Database, *, writing: bool) -> Iterator[Session]:
+        self.num_left -= 1
+        if self.num_left or self._is_committed:
+            with self._session(database, writing=writing) as session:
+                yield session
+        if not self.num_left:
+            raise RegistryUnavailableError("The registry cannot be reached.")
+
+
+def as_method(outage: Outage) -> Callable[..., AbstractContextManager[Session]]:
+    return lambda database, *, writing: outage.session(database, writing=writing)
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_pipeline_outlives_an_outage_at_any_of_its_uses(
+    laboratory: Path, monkeypatch: pytest.MonkeyPatch, is_committed: bool
+) -> None:
+    with Registry(str(laboratory / "empty.sqlite")) as registry:
+        registry.open()  # once, since it takes long
+    for n in count(1):
+        settings = Settings.from_options(home=laboratory, registry=str(laboratory / f"{n}.sqlite"), environ={})
+        shutil.copy(laboratory / "empty.sqlite", settings.registry)
+        outage = Outage(n, is_committed=is_committed)
+        with monkeypatch.context() as patched:
+            patched.setattr(Database, "session", as_method(outage))
+            record = run_spec(parse_spec(PIPELINE), settings=settings)
+        assert record.state == "COMPLETED"
+        with Registry(settings.registry) as registry:
+            runs = registry.runs()
+            assert sorted(runs["name"]) == ["both", "both/large", "both/small"], n
+            assert set(runs["state"]) == {"COMPLETED"}
+            assert {len(registry.attempts(run_id)) for run_id in runs["id"]} == {1}
+        if outage.num_left > 0:
+            break
+    assert n > 20
+
+
+def test_a_registry_that_is_away_at_the_start_is_refused_at_once(
+    laboratory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connected: list[int] = []
+    monkeypatch.setattr(runner, "connect", lambda *arguments, **options: connected.append(1))
+    settings = Settings.from_options(
+        home=str(laboratory / "home"), registry="postgresql://me@127.0.0.1:1/lab", environ={}
+    )
+    with pytest.raises(RegistryUnavailableError, match="Check that the server runs"):
+        run_spec(parse_spec(PIPELINE), settings=settings)
+    assert connected == []

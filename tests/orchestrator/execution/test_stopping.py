@@ -1,0 +1,200 @@
+"""Stopping a run from another process: its end state, its message, who is too late, and what force means.
+
+Alone: .venv/bin/pytest tests/orchestrator/execution/test_stopping.py
+"""
+
+import json
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import InputError, RunFailedError, StopRequested
+from orchestrator.execution.refusals import is_alive
+from orchestrator.execution.stopping import STOP_FILE, StopRequest, StopWatch, stop_run, where_it_stopped
+from orchestrator.registry import Registry
+from orchestrator.registry.recorder import Recorder
+from orchestrator.registry.records import RunRecord
+from orchestrator.run_states import RunState
+from orchestrator.settings import Settings
+from tests.orchestrator.execution.below_ray import command_of, environment_of, running, write_inputs
+from tests.waiting import PATIENCE_S
+
+SPEC = {"kind": "pretrain", "name": "small", "steps": 100}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    write_inputs(tmp_path)
+    return Settings.from_options(home=str(tmp_path / "home"), environ={})
+
+
+@pytest.fixture
+def recorder(settings: Settings) -> Iterator[Recorder]:
+    settings.home.mkdir()
+    with Registry(settings.registry) as registry:
+        yield Recorder(registry)
+
+
+def start(recorder: Recorder, folder: Path) -> RunRecord:
+    """A run that this process carries out."""
+    folder.mkdir()
+    return recorder.start(SPEC, "f" * 64, storage_path=str(folder))
+
+
+def record_of(settings: Settings, run_id: str) -> RunRecord:
+    with Registry(settings.registry) as registry:
+        return registry.run(run_id)
+
+
+def orchestrator(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """A command that has run in a process of its own."""
+    return subprocess.run(
+        command_of("succeed", *arguments),
+        cwd=folder,
+        env=environment_of(folder / "home"),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+def test_a_run_is_stopped_from_another_process(tmp_path: Path, settings: Settings) -> None:
+    with running("end_interrupted_at_step_7", tmp_path) as (process, run_id):
+        done = orchestrator(tmp_path, "stop", run_id)
+        assert done.returncode == 0, done.stderr
+        assert f"run {run_id} has ended, as STOPPED" in done.stderr
+        assert f"go on with: orchestrator resume {run_id}" in done.stderr
+        _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert f"stopped after step 7; go on with: orchestrator resume {run_id}\n" in said
+    assert said.splitlines()[-1] == f"Stopped by `orchestrator stop {run_id}`"
+    record = record_of(settings, run_id)
+    assert (record.state, record.error) == (RunState.STOPPED, f"stopped by `orchestrator stop {run_id}`")
+    log = (Path(settings.storage) / "runs" / run_id / "log.txt").read_text()
+    assert log.splitlines()[-1].endswith(f"ended: stopped by `orchestrator stop {run_id}`")
+
+
+def test_a_run_that_takes_long_to_save_can_be_forced(tmp_path: Path, settings: Settings) -> None:
+    with running("hang", tmp_path) as (process, run_id):
+        with pytest.raises(RunFailedError, match=rf"not ended within 0\.01 s; .*orchestrator stop {run_id} --force"):
+            stop_run(run_id, settings=settings, timeout_s=0.01)
+        assert process.poll() is None
+        assert stop_run(run_id, settings=settings, force=True, timeout_s=PATIENCE_S).state == RunState.STOPPED
+        assert process.wait(PATIENCE_S) == 1
+
+
+def test_a_second_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+    write_inputs(tmp_path)
+    with running("hang", tmp_path) as (process, run_id):
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line == "saving\n":
+                break
+        while process.poll() is None:  # one that comes at once counts as the first
+            process.send_signal(signal.SIGINT)
+            try_again = threading.Event()
+            try_again.wait(0.1)
+        assert process.returncode == 130
+        assert process.stderr.read().endswith(f"\ngo on with: orchestrator resume {run_id}\n")
+
+
+def test_a_request_for_another_attempt_is_not_heeded(
+    tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = threading.Event()
+    load = StopRequest.load
+
+    def note(run_folder: str) -> StopRequest | None:
+        looked.set()
+        return load(run_folder)
+
+    record = start(recorder, tmp_path / "run")
+    StopRequest(record.attempt + 1).save(str(tmp_path / "run"))
+    monkeypatch.setattr(StopRequest, "load", note)
+    with StopWatch(recorder).heeding(record, str(tmp_path / "run"), interval_s=0.001):
+        assert looked.wait(PATIENCE_S)
+        looked.clear()
+        assert looked.wait(PATIENCE_S), "it looks again"
+
+
+def test_a_request_interrupts_the_main_thread_with_the_step_that_was_saved(tmp_path: Path, recorder: Recorder) -> None:
+    record = start(recorder, tmp_path / "run")
+    StopRequest(record.attempt).save(str(tmp_path / "run"))
+
+    def save_and_stop() -> None:
+        with StopWatch(recorder).heeding(record, str(tmp_path / "run"), interval_s=0.001):
+            try:
+                threading.Event().wait(PATIENCE_S)
+            except KeyboardInterrupt as error:
+                error.step = 30  # type: ignore[attr-defined]
+                raise
+
+    with pytest.raises(StopRequested, match=f"stopped by `orchestrator stop {record.id}`") as stopped:
+        save_and_stop()
+    assert stopped.value.step == 30
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"step": 1}', '{"attempt": 1'])
+def test_a_request_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / STOP_FILE).write_text(text)
+    assert StopRequest.load(str(tmp_path)) is None
+
+
+def test_a_run_whose_process_is_gone_is_recorded_as_stopped(
+    tmp_path: Path, settings: Settings, recorder: Recorder
+) -> None:
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    record = start(recorder, tmp_path / "run")
+    recorder.registry.lifecycle.start_attempt(record.id, host=record.host, pid=gone.pid)
+    said: list[str] = []
+    stopped = stop_run(record.id, settings=settings, timeout_s=PATIENCE_S, say=said.append)
+    assert stopped.state == RunState.STOPPED
+    assert said == [f"the process of run {record.id} is gone already; it is recorded as STOPPED"]
+    assert json.loads((tmp_path / "run" / STOP_FILE).read_text()) == {"attempt": 2, "force": False}
+
+
+def test_a_run_that_has_ended_stays_as_it_is(tmp_path: Path, settings: Settings, recorder: Recorder) -> None:
+    record = start(recorder, tmp_path / "run")
+    recorder.fail(record.id, RunFailedError("no luck"))
+    said: list[str] = []
+    assert stop_run(record.id, settings=settings, say=said.append).state == RunState.FAILED
+    assert said == [f"run {record.id} has ended already, as FAILED"]
+    assert not (tmp_path / "run" / STOP_FILE).exists()
+
+
+def test_a_folder_that_is_not_reached_from_here_is_named(
+    tmp_path: Path, settings: Settings, recorder: Recorder
+) -> None:
+    record = recorder.start(SPEC, "f" * 64, storage_path=str(tmp_path / "elsewhere"))
+    recorder.registry.lifecycle.start_attempt(record.id, host="gpu-7", pid=77)
+    with pytest.raises(InputError, match=r"elsewhere, which is not there; .* or end process 77 on gpu-7"):
+        stop_run(record.id, settings=settings)
+
+
+def test_a_process_that_nobody_has_asked_about_yet_has_ended() -> None:
+    with subprocess.Popen(["true"], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.read()
+        while is_alive(process.pid):
+            pass
+        assert not is_alive(process.pid)
+
+
+def test_where_a_run_stopped_is_told_as_far_as_it_is_known(
+    tmp_path: Path, settings: Settings, recorder: Recorder
+) -> None:
+    run_id = start(recorder, tmp_path / "run").id
+    assert where_it_stopped(run_id, StopRequested(run_id, 1200), settings) == "stopped after step 1,200"
+    anew = "stopped before its first checkpoint, so it will begin anew"
+    assert where_it_stopped(run_id, KeyboardInterrupt(), settings) == anew
+    entry = {"step": 50, "path": "p", "digest": "d", "num_bytes": 1}
+    (tmp_path / "run" / "checkpoints.json").write_text(json.dumps({"attempt": 1, "checkpoints": [entry]}))
+    assert where_it_stopped(run_id, KeyboardInterrupt(), settings) == "stopped; its newest checkpoint is of step 50"
+    assert where_it_stopped("unknown", KeyboardInterrupt(), settings) == "stopped"

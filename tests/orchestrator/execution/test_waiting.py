@@ -1,0 +1,96 @@
+"""Waiting for a run of another process: the outcome, the line of progress, and time that is over.
+
+Alone: .venv/bin/pytest tests/orchestrator/execution/test_waiting.py
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.entry import run_command_line
+from orchestrator.errors import RunFailedError
+from orchestrator.execution.waiting import outcome_line, progress_line, wait_for_run
+from orchestrator.registry import Registry
+from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.results import MetricEvent, TrialStart
+from orchestrator.settings import Settings
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("ORCHESTRATOR_HOME", str(tmp_path / "home"))
+    for name in ("STORAGE", "REGISTRY"):
+        monkeypatch.delenv(f"ORCHESTRATOR_{name}", raising=False)
+    (tmp_path / "home").mkdir()
+    return Settings.from_options()
+
+
+@pytest.fixture
+def recorder(settings: Settings) -> Iterator[Recorder]:
+    with Registry(settings.registry) as registry:
+        yield Recorder(registry)
+
+
+def start(recorder: Recorder, **fields: object) -> str:
+    return recorder.start({"kind": "pretrain", "name": "small", "steps": 1000, **fields}, "f" * 64).id
+
+
+@pytest.mark.parametrize(("error", "status"), [(None, 0), (RunFailedError("no luck"), 1), (KeyboardInterrupt(), 1)])
+def test_the_exit_status_is_the_outcome(
+    settings: Settings,
+    recorder: Recorder,
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException | None,
+    status: int,
+) -> None:
+    run_id = start(recorder)
+    if error is None:
+        recorder.complete(run_id, RunOutcome())
+    else:
+        recorder.fail(run_id, error)
+    assert run_command_line(["wait", run_id]) == status
+    assert capsys.readouterr().err == outcome_line(recorder.registry.run(run_id)) + "\n"
+
+
+def test_an_unknown_run_is_status_3(settings: Settings, recorder: Recorder) -> None:
+    assert run_command_line(["wait", "zzz"]) == 3
+
+
+def test_time_that_is_over_is_told_with_the_state(settings: Settings, recorder: Recorder) -> None:
+    with pytest.raises(RunFailedError, match=r"is still RUNNING after 0 s"):
+        wait_for_run(start(recorder), settings=settings, timeout_s=0.0)
+
+
+def test_a_run_is_waited_for_until_it_ends(settings: Settings, recorder: Recorder) -> None:
+    run_id, lines = start(recorder), []
+
+    def end_at_the_second_look(line: str) -> None:
+        lines.append(line)
+        if len(lines) == 2:
+            recorder.complete(run_id, RunOutcome())
+
+    record = wait_for_run(run_id[:6], settings=settings, on_progress=end_at_the_second_look, pause_s=0.0)
+    assert (record.id, record.state, len(lines)) == (run_id, "COMPLETED", 2)
+
+
+def test_a_line_of_progress_has_step_and_loss(recorder: Recorder) -> None:
+    run_id = start(recorder)
+    recorder.record_events(run_id, [MetricEvent(40, "train", {"loss": 2.5})])
+    line = progress_line(recorder.registry, recorder.registry.run(run_id))
+    assert line == "small  RUNNING  step 40 of 1,000  train.loss 2.5000"
+
+
+def test_a_line_of_progress_counts_the_trials_of_a_pipelines_newest_stage(recorder: Recorder) -> None:
+    pipeline = recorder.start({"kind": "pipeline", "name": "all"}, "f" * 64)
+    stage = start(recorder, kind="sweep", tags=[f"pipeline:{pipeline.id}"], steps=None)
+    recorder.record_trial_start(stage, TrialStart("a", 0, {"seed": 0}, 0))
+    assert progress_line(recorder.registry, pipeline) == "small  RUNNING  1 running"
+
+
+def test_an_outcome_has_its_reason(recorder: Recorder) -> None:
+    run_id = start(recorder)
+    recorder.fail(run_id, RunFailedError("no luck"))
+    record = dataclasses.replace(recorder.registry.run(run_id), seconds=75.0)
+    assert outcome_line(record) == f"run {run_id} is FAILED after 1:15 min: no luck"

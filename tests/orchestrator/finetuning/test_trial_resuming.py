@@ -1,0 +1,118 @@
+"""Trials that go on after a kill: the same weights, bit by bit, the same reports; weights of leaders alone.
+
+Run alone: pytest tests/orchestrator/finetuning/test_trial_resuming.py
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.finetuning.leader import write_leader
+from orchestrator.finetuning.training import TrainingSnapshot
+from orchestrator.finetuning.trial import saves_at_intervals, trial_folder
+from orchestrator.results import TrialResult
+from orchestrator.run_states import RunState
+from orchestrator.storage import digest_file, exists, join, names_in
+from orchestrator.training.checkpoints import delete_checkpoints
+from tests.orchestrator.finetuning import tiny_tasks
+from tests.orchestrator.finetuning.bench import Bench, Killed
+
+RECIPE = {"epochs": 3.0, "evaluations_per_epoch": 2, "dropout": 0.1}
+
+
+def weights(bench: Bench) -> str:
+    return digest_file(join(bench.model_folder, "model.safetensors"))
+
+
+def measured(bench: Bench) -> list[tuple[int, str, dict[str, float]]]:
+    """What was reported, without speeds."""
+    return [
+        (event.step, event.split, {name: value for name, value in event.values.items() if name != "examples_per_s"})
+        for event in bench.events
+    ]
+
+
+def kill(bench: Bench, number: int, **changes: object) -> None:
+    """Run a trial until its evaluation of that number is reported."""
+    with pytest.raises(Killed):
+        bench.run(killed_at=number, **{**RECIPE, **changes})
+
+
+@pytest.mark.training
+def test_a_trial_killed_after_any_evaluation_ends_with_the_same_bits(tmp_path: Path) -> None:
+    whole = Bench(tiny_tasks.classification(tmp_path / "whole"), tmp_path / "whole")
+    expected = whole.run(**RECIPE)
+    for number in range(1, 7):
+        bench = Bench(tiny_tasks.classification(tmp_path / str(number)), tmp_path / str(number))
+        kill(bench, number)
+        result = bench.run(**RECIPE)
+        assert replace(result, seconds=0.0, predictions_path=None) == replace(
+            expected, seconds=0.0, predictions_path=None
+        )
+        assert weights(bench) == weights(whole)
+        assert measured(bench) == measured(whole), "a registry that missed some gets them again"
+        assert bench.scores == whole.scores, "a scheduler decides on the same scores"
+        assert bench.num_trained_steps == 60 - 10 * (number - 1), "a checkpoint follows each report"
+
+
+@pytest.mark.training
+def test_a_trial_killed_again_and_again_ends_with_the_same_bits(tmp_path: Path) -> None:
+    whole = Bench(tiny_tasks.classification(tmp_path / "whole"), tmp_path / "whole")
+    whole.run(**RECIPE)
+    bench = Bench(tiny_tasks.classification(tmp_path / "killed"), tmp_path / "killed")
+    for number in (2, 3, 5):
+        kill(bench, number)
+    bench.run(**RECIPE)
+    assert weights(bench) == weights(whole)
+
+
+@pytest.mark.training
+def test_a_trial_whose_checkpoint_is_damaged_begins_anew(tmp_path: Path) -> None:
+    bench = Bench(tiny_tasks.classification(tmp_path), tmp_path)
+    kill(bench, 3)
+    (file,) = Path(trial_folder(bench.job.run_folder, bench.key)).glob("checkpoints/*/model.safetensors")
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(bytes(data))
+    assert bench.run(**RECIPE).state == RunState.COMPLETED
+    assert bench.num_trained_steps == 60
+
+
+@pytest.mark.training
+def test_only_a_trial_that_leads_writes_its_weights(tmp_path: Path) -> None:
+    bench = Bench(tiny_tasks.classification(tmp_path), tmp_path)
+    leader = TrialResult("other", 7, {}, RunState.COMPLETED, 0, metrics={"accuracy": 1.5})
+    write_leader(bench.job.run_folder, leader, "accuracy")
+    result = bench.run(epochs=0.5)
+    assert result.state == RunState.COMPLETED
+    assert not exists(bench.model_folder)
+    assert exists(str(result.predictions_path))
+
+    write_leader(bench.job.run_folder, replace(leader, metrics=result.metrics), "accuracy")
+    bench.run(epochs=0.5)
+    assert exists(bench.model_folder), "of equal scores the earlier trial leads"
+
+
+@pytest.mark.training
+def test_a_trial_that_ended_leaves_no_checkpoint(tmp_path: Path) -> None:
+    bench = Bench(tiny_tasks.classification(tmp_path), tmp_path)
+    bench.run(**RECIPE)
+    folder = trial_folder(bench.job.run_folder, bench.key)
+    assert names_in(folder) == ["checkpoints", "checkpoints.json", "model", "predictions.jsonl"]
+    delete_checkpoints(folder)  # as the driver does once the result is in its journal
+    assert names_in(folder) == ["model", "predictions.jsonl"]
+
+
+def test_checkpoints_are_due_at_intervals_but_not_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("orchestrator.finetuning.trial.perf_counter", lambda: now)
+
+    def ask(at: float, is_last: bool = False) -> bool:
+        nonlocal now
+        now = at
+        return is_due(TrainingSnapshot(1, is_last, 0, {}, {}))
+
+    is_due = saves_at_intervals(60.0)
+    assert [ask(at) for at in (130.0, 160.0, 170.0, 219.0, 220.0)] == [False, True, False, False, True]
+    assert not ask(500.0, is_last=True)

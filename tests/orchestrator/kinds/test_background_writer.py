@@ -1,0 +1,74 @@
+"""Writes on a thread of their own: order, errors, the end of a block.
+
+Run alone: pytest tests/orchestrator/kinds/test_background_writer.py
+"""
+
+import threading
+
+import pytest
+
+from orchestrator.errors import RegistryError, RegistryUnavailableError
+from orchestrator.kinds.background_writer import background_writer
+from tests.waiting import PATIENCE_S
+
+
+def test_writes_are_carried_out_in_order_and_all_of_them() -> None:
+    written: list[int] = []
+    with background_writer(threading.Event()) as writer:
+        for number in range(100):
+            writer.put(lambda number=number: written.append(number))  # type: ignore[misc]
+    assert written == list(range(100))
+
+
+def test_ordering_does_not_wait_for_a_write() -> None:
+    written, is_back = [], threading.Event()
+
+    def wait() -> None:
+        assert is_back.wait(PATIENCE_S)
+        written.append("first")
+
+    with background_writer(threading.Event()) as writer:
+        writer.put(wait)
+        writer.put(lambda: written.append("second"))
+        assert written == []
+        is_back.set()
+    assert written == ["first", "second"]
+
+
+def test_the_error_of_a_write_is_raised_where_the_next_is_ordered() -> None:
+    def refuse() -> None:
+        raise RegistryError("no such table")
+
+    written: list[str] = []
+
+    def write_all() -> None:
+        with background_writer(threading.Event()) as writer:
+            writer.put(refuse)
+            with pytest.raises(RegistryError):
+                writer.flush()
+            writer.put(lambda: written.append("later"))
+
+    with pytest.raises(RegistryError, match="no such table"):
+        write_all()
+    assert written == []
+
+
+def test_an_interrupted_block_does_not_wait_for_a_registry_that_is_away() -> None:
+    given_up = threading.Event()
+    tries: list[int] = []
+
+    def write() -> None:
+        """Try again until the registry is back, which it never is, or the driver gives up."""
+        tries.append(1)
+        assert given_up.wait(PATIENCE_S)
+        raise RegistryUnavailableError("away")
+
+    def write_until_interrupted() -> None:
+        with background_writer(given_up) as writer:
+            writer.put(write)
+            writer.put(write)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_until_interrupted()
+    assert tries == [1]

@@ -1,0 +1,125 @@
+"""A run of two workers on Ray, of which one is killed, and which is then interrupted: nothing is lost, all is told.
+
+Run alone: pytest tests/orchestrator/pretraining/test_faults_on_ray.py
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from orchestrator.execution.runner import resume_run, run_spec
+from orchestrator.registry import Registry
+from orchestrator.settings import Settings
+from orchestrator.specs import PretrainSpec
+from orchestrator.specs.loading import spec_values
+from orchestrator.storage import digest_file, write_json
+from tests.orchestrator.pretraining.small_run import WORDS, make_tokenizer
+
+STEPS, LOGGED_EVERY = 1200, 6
+TELL_EVERY_STEP = """
+from orchestrator import progress
+progress.PLAIN_INTERVAL_S = 0.0
+from orchestrator.cli.entry import main
+main()
+"""
+
+
+def write_spec(folder: Path) -> PretrainSpec:
+    """A pretraining of seconds, with its text and tokenizer; without a checkpoint of its own between start and end."""
+    make_tokenizer().save(folder / "tokenizer")
+    lines = [" ".join(WORDS[(3 * n + k) % len(WORDS)] for k in range(7)) + "." for n in range(1500)]
+    (folder / "text.txt").write_text("\n\n".join("\n".join(lines[n : n + 5]) for n in range(0, len(lines), 5)))
+    return PretrainSpec.model_validate(
+        {
+            "name": "faults",
+            "corpus": {"files": [str(folder / "text.txt")]},
+            "tokenizer": str(folder / "tokenizer"),
+            "model": {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2},
+            "steps": STEPS,
+            "phases": [{"max_seq_length": 48}],
+            "global_batch_size": 8,
+            "validation_fraction": 0.05,
+            "execution": {
+                "num_workers": 2,
+                "cpus_per_worker": 0.5,
+                "data_cpus": 0.5,
+                "log_every_steps": LOGGED_EVERY,
+                "checkpoint_every_steps": STEPS,
+                "evaluate_every_steps": STEPS,
+            },
+        }
+    )
+
+
+class Driver:
+    """An `orchestrator run` in a process of its own, whose lines are read one by one."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+        self.said: list[str] = []
+
+    def read_until(self, pattern: str) -> re.Match[str]:
+        """Read lines up to one that has a pattern."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said.append(line.rstrip())
+            if match := re.search(pattern, line):
+                return match
+        pytest.fail(f"{pattern!r} was not said: {self.said[-20:]}")
+
+
+@contextmanager
+def driving(folder: Path, spec: PretrainSpec) -> Iterator[Driver]:
+    """A driver, whose process is ended with the block if it has not."""
+    write_json(str(folder / "spec.yaml"), spec_values(spec))  # JSON is YAML
+    command = [sys.executable, "-c", TELL_EVERY_STEP, "--home", folder / "home", "run", folder / "spec.yaml"]
+    environment = {**os.environ, "RAY_ADDRESS": "local"}
+    with subprocess.Popen(list(map(str, command)), env=environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield Driver(process)
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+@pytest.mark.ray
+@pytest.mark.training
+def test_a_run_with_a_killed_worker_and_an_interrupt_ends_with_the_bits_of_one_without(
+    ray_cluster: None, tmp_path: Path
+) -> None:
+    spec = write_spec(tmp_path)
+    with driving(tmp_path, spec) as driver:
+        driver.read_until(r"^step \d+/")
+        (log,) = (tmp_path / "home").glob("storage/runs/*/workers/attempt-1-rank-1.txt")
+        begun = re.search(r"rank 1, attempt 1, process (\d+) on (\S+)", log.read_text())
+        assert begun is not None
+        os.kill(int(begun[1]), signal.SIGKILL)
+        driver.read_until(f"training worker 1 on {begun[2]} failed: its process was killed or crashed")
+        driver.read_until(r"^step \d+/")
+        driver.process.send_signal(signal.SIGTERM)
+        driver.read_until("stopping: saving a checkpoint after this step; Ctrl-C again leaves at once")
+        step = int(driver.read_until(r"stopped after step (\d+)")[1])
+        driver.read_until("go on with: ")
+        assert (driver.process.wait(), 0 < step < STEPS) == (143, True)
+
+    settings = Settings.from_options(home=str(tmp_path / "home"), environ={})
+    with Registry(settings.registry) as registry:
+        (stopped,) = registry.runs()["id"]
+        assert registry.run(stopped).state == "STOPPED"
+    resumed = resume_run(stopped, settings=settings)
+    straight = run_spec(spec, settings=settings)
+    weights = [digest_file(f"{record.model_folder}/model.safetensors") for record in (straight, resumed)]
+    assert weights[0] == weights[1]
+    with Registry(settings.registry) as registry:
+        curves = [registry.metrics.history(record.id, "mlm_loss") for record in (straight, resumed)]
+    steps = [curve[curve["split"] == "train"]["step"].tolist() for curve in curves]
+    assert steps == [list(range(LOGGED_EVERY, STEPS + 1, LOGGED_EVERY))] * 2
+    first, second = (curve["value"].tolist() for curve in curves)
+    assert first == second

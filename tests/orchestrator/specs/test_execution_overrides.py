@@ -1,0 +1,78 @@
+"""Overrides of another attempt: fields that change how a result is reached, in every kind, and no other.
+
+Alone: .venv/bin/pytest tests/orchestrator/specs/test_execution_overrides.py
+"""
+
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import SpecError
+from orchestrator.specs.differences import differences
+from orchestrator.specs.execution_overrides import override_execution
+from orchestrator.specs.loading import parse_spec, spec_values
+
+PRETRAIN: dict[str, Any] = {"kind": "pretrain", "corpus": {"files": ["a.txt"]}, "tokenizer": "words", "steps": 10}
+SWEEP: dict[str, Any] = {"kind": "sweep", "task": {"id": "sst2", "folder": "d"}, "recipe": {"tokenizer": "words"}}
+SPECS: dict[str, dict[str, Any]] = {
+    "pretrain": PRETRAIN,
+    "sweep": SWEEP,
+    "corpus": {"kind": "corpus", "corpus": {"files": ["a.txt"]}, "tokenizer": "words"},
+    "distill": {"kind": "distill", "teacher": "big", "pretraining": PRETRAIN},
+    "evaluate": {"kind": "evaluate", "model": "m", "task": {"id": "sst2", "folder": "d"}},
+    "pipeline": {"kind": "pipeline", "stages": {"model.small": PRETRAIN, "task": SWEEP}},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "override", "change"),
+    [
+        ("pretrain", "execution.num_workers=2", "1 → 2"),
+        ("pretrain", "execution.checkpoint_every_minutes=null", "10.0 → nothing"),
+        ("sweep", "execution.max_concurrent_trials=3", "nothing → 3"),
+        ("corpus", "num_cpus=3", "nothing → 3"),
+        ("distill", "pretraining.execution.num_workers=2", "1 → 2"),
+        ("evaluate", "batch_size=8", "64 → 8"),
+        ("pipeline", "stages.model.small.execution.num_workers=2", "1 → 2"),
+        ("pipeline", "stages.task.execution.cpus_per_trial=0.5", "1.0 → 0.5"),
+    ],
+)
+def test_an_execution_field_of_any_kind_changes_alone(kind: str, override: str, change: str) -> None:
+    spec = parse_spec(SPECS[kind])
+    changed = override_execution(spec, [override])
+    found = [(".".join(path), text) for path, text in differences(spec_values(spec), spec_values(changed))]
+    assert found == [(override.partition("=")[0], change)]
+    assert changed.fingerprint() == spec.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        ("pretrain", "steps"),
+        ("pretrain", "threads_per_worker"),
+        ("pretrain", "model.hidden_size"),
+        ("pretrain", "phases.0.max_seq_length"),
+        ("sweep", "space.learning_rate"),
+        ("distill", "pretraining.steps"),
+        ("pipeline", "stages.model.small.steps"),
+        ("pipeline", "stages"),
+    ],
+)
+def test_a_field_that_shapes_the_result_is_refused_by_name(kind: str, key: str) -> None:
+    with pytest.raises(SpecError, match=rf"override {key}=5: {key} shapes the result.*; start a new run"):
+        override_execution(parse_spec(SPECS[kind]), [f"{key}=5"])
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("name=other", "name cannot change between attempts"),
+        ("tags=[a]", "tags cannot change between attempts"),
+        ("execution.num_worker=2", "did you mean num_workers"),
+        ("execution.num_workers=0", "must be at least 1"),
+        ("nonsense", "is not KEY=VALUE"),
+    ],
+)
+def test_what_cannot_be_set_says_why(override: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        override_execution(parse_spec(PRETRAIN), [override])
