@@ -18,7 +18,7 @@ CACHE_VARIABLE = "ORCHESTRATOR_CACHE"
 
 _PASSWORD = re.compile(r"(?<=://)(?P<user>[^:/@]*):[^@/?#]+@")
 _PASSWORD_OF_DATABASE = re.compile(r"(?<=://)(?P<user>[^:/@]*):[^@]+@")
-"""As the database's driver reads a URL: its password may hold `/`, `?` and `#`."""
+"""Pattern of the URL's password as the database's driver reads it: with `/`, `?` and `#` in it."""
 
 
 @dataclass(frozen=True)
