@@ -22,7 +22,7 @@ machine alone can reach: a cloud's metadata address by http, a host by ssh, an a
 
 _PASSWORD = re.compile(r"(?<=://)(?P<user>[^:/@]*):[^@/?#]+@")
 _PASSWORD_OF_DATABASE = re.compile(r"(?<=://)(?P<user>[^:/@]*):[^@]+@")
-"""Password in a URL as the database's driver reads it: it may hold `/`, `?` and `#`."""
+"""Pattern of the URL's password as the database's driver reads it: with `/`, `?` and `#` in it."""
 
 
 @dataclass(frozen=True)

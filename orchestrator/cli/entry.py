@@ -49,6 +49,10 @@ SAME_SIGNAL_S = 0.5
 """Time in which a second signal counts as the first one, delivered twice."""
 
 
+COMPLETION_VARIABLE = "_ORCHESTRATOR_COMPLETE"
+"""Set by a shell that asks for its completion script (`bash_source`) or completes a command line (`bash_complete`)."""
+
+
 class Interrupted(KeyboardInterrupt):
     """A signal asked the process to end."""
 
@@ -58,7 +62,9 @@ class Interrupted(KeyboardInterrupt):
 
 
 def main() -> NoReturn:
-    """Run the command line of this process and exit with its status."""
+    """Run the command line of this process and exit with its status; or answer a shell that completes a command."""
+    if COMPLETION_VARIABLE in os.environ:
+        cli.main(prog_name="orchestrator")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     if "--debug" not in sys.argv and not sys.warnoptions:

@@ -62,7 +62,7 @@ def _file(url: URL) -> Path:
 
 
 def _mode(path: Path) -> str:
-    """Mode in which a file is opened for reading: as others may write it, or, where that cannot be, as one that rests.
+    """Find out how a file is opened for reading: as others may be writing it, or, where that cannot be, as it rests.
 
     Beside a file with a write-ahead log SQLite makes a file that its readers share. In a folder that cannot be written
     nobody writes the log either, so that the file alone holds everything.

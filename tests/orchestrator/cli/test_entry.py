@@ -242,6 +242,31 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("variables", "out"),
+    [
+        ({"_ORCHESTRATOR_COMPLETE": "zsh_source"}, "#compdef orchestrator"),
+        (
+            {"_ORCHESTRATOR_COMPLETE": "bash_complete", "COMP_WORDS": "orchestrator run", "COMP_CWORD": "1"},
+            "plain,run\nplain,runs\n",
+        ),
+        (
+            {
+                "_ORCHESTRATOR_COMPLETE": "bash_complete",
+                "COMP_WORDS": "orchestrator runs list --for",
+                "COMP_CWORD": "3",
+            },
+            "plain,--format\n",
+        ),
+    ],
+)
+def test_a_shell_completes_commands_and_options(variables: dict[str, str], out: str) -> None:
+    code = "import sys; sys.argv = ['orchestrator']; from orchestrator.cli import main; main()"
+    done = run_python(code, env={**os.environ, **variables})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert out in done.stdout
+
+
 def test_the_installed_command_is_this_one() -> None:
     import importlib.metadata
 

@@ -3,7 +3,11 @@
 Alone: .venv/bin/pytest tests/orchestrator/cluster/test_cluster_files.py
 """
 
+import os
 import re
+import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +98,14 @@ def test_only_ssh_from_one_address_is_let_in() -> None:
     (rule,) = load("cluster.yaml")["provider"]["security_group"]["IpPermissions"]
     assert (rule["FromPort"], rule["ToPort"]) == (22, 22)
     assert all(source["CidrIp"].endswith("/32") for source in rule["IpRanges"])
+
+
+@pytest.mark.parametrize("name", ["README.md", "cluster.yaml"])
+def test_the_documented_token_is_private_from_the_start(name: str, tmp_path: Path) -> None:
+    line = re.compile(r"^[# ]*(.*ray get-auth-token --generate.*?)(?:  .*)?$", re.MULTILINE)
+    (command,) = line.findall((ROOT / name).read_text())
+    folder = Path(sys.executable).parent
+    environment = {"HOME": str(tmp_path), "PATH": f"{folder}:{os.environ['PATH']}", "RAY_USAGE_STATS_ENABLED": "0"}
+    subprocess.run(["bash", "-c", f"umask 022; {command}"], env=environment, check=True, capture_output=True)
+    assert stat.S_IMODE((tmp_path / ".ray" / "auth_token").stat().st_mode) == 0o600
+    assert "chmod" not in command, "it could be read before"

@@ -4,6 +4,7 @@ pytest tests/orchestrator/registry/test_database_errors.py
 """
 
 import sqlite3
+import traceback
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,16 @@ def test_damaged_tables_are_not_waited_for(registry: Registry, damage: str, says
     assert error.args
     with pytest.raises(RegistryError, match=says):
         raise error
+
+
+def test_errors_hide_the_values_of_a_statement(registry: Registry) -> None:
+    """Also those in the traceback that --debug prints."""
+    value = "canary-7f3a"
+    with registry._database.session(writing=True) as session:
+        session.execute(text("ALTER TABLE runs RENAME storage_path TO place"))
+    with pytest.raises(RegistryError) as caught:
+        new_run(registry, name=value)
+    assert value not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_lock_that_another_process_holds_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
