@@ -1,5 +1,6 @@
 """The storage that every node reaches: a folder or bucket, with files that are there whole or not at all."""
 
+from orchestrator.storage.conditional import SeenFile, read_seen, replace_seen
 from orchestrator.storage.download_cache import local_copy
 from orchestrator.storage.file_access import (
     digest_file,
@@ -14,6 +15,7 @@ from orchestrator.storage.folders import delete, exists, move_folder, names_in, 
 from orchestrator.storage.uris import join
 
 __all__ = [
+    "SeenFile",
     "delete",
     "digest_file",
     "exists",
@@ -24,6 +26,8 @@ __all__ = [
     "open_read",
     "read_bytes",
     "read_json",
+    "read_seen",
+    "replace_seen",
     "write_bytes",
     "write_chunks",
     "write_folder",

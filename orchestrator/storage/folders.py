@@ -66,7 +66,9 @@ def move_folder(source: str, target: str) -> None:
         local_path(source).replace(path)
         return
     filesystem, plain = filesystem_of(source)
-    filesystem.mv(plain.rstrip("/") + "/", filesystem_of(target)[1].rstrip("/") + "/", recursive=True)
+    for key in filesystem.find(plain):
+        filesystem.cp_file(key, join(filesystem_of(target)[1], key.removeprefix(plain)))
+    filesystem.rm(plain, recursive=True)
 
 
 @contextmanager
