@@ -45,7 +45,7 @@ class SplitShards:
     split: StoreSplit
 
     def __getstate__(self) -> dict[str, object]:
-        """Return what is pickled: the store and the split, without the lengths."""
+        """State for pickling: the store and the split, without the lengths."""
         return {"store": self.store, "split": self.split}
 
     @property

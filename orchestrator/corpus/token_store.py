@@ -61,7 +61,7 @@ class Manifest:
     stores of versions that wrote none."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled: the fields, and nothing that was computed from them."""
+        """State for pickling: the fields, and nothing that was computed from them."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property

@@ -1,6 +1,7 @@
 """The storage that every node reaches: a folder or bucket, with files that are there whole or not at all."""
 
 from orchestrator.storage.append_log import AppendLog
+from orchestrator.storage.conditional import SeenFile, read_seen, replace_seen
 from orchestrator.storage.download_cache import local_copy
 from orchestrator.storage.file_access import (
     digest_file,
@@ -16,6 +17,7 @@ from orchestrator.storage.uris import join
 
 __all__ = [
     "AppendLog",
+    "SeenFile",
     "delete",
     "digest_file",
     "exists",
@@ -25,6 +27,8 @@ __all__ = [
     "open_read",
     "read_bytes",
     "read_json",
+    "read_seen",
+    "replace_seen",
     "write_bytes",
     "write_chunks",
     "write_folder",

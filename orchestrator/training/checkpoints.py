@@ -4,6 +4,7 @@ The pointer file is replaced after a checkpoint is complete, so that it never na
 by listing folders. One that does not match its digests is skipped with a warning, and the one before it is used.
 """
 
+import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -12,20 +13,20 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
-from bert_core.checkpoints.manifest import MANIFEST_FILE
+from bert_core.checkpoints.manifest import MANIFEST_FILE, json_text
 from bert_core.checkpoints.training_state import load_training_state, write_training_state
 from bert_core.errors import CheckpointError
 from orchestrator.results import CheckpointEvent
 from orchestrator.storage import (
+    SeenFile,
     delete,
     digest_file,
-    exists,
     join,
     local_copy,
     names_in,
-    read_json,
+    read_seen,
+    replace_seen,
     write_folder,
-    write_json,
 )
 from orchestrator.training.attempts import refuse_if_superseded
 
@@ -75,13 +76,24 @@ class Checkpoints:
             digest = write_training_state(folder, model, optimizer, extra)
             num_bytes = sum(file.stat().st_size for file in folder.iterdir())
         event = CheckpointEvent(step, path, digest, num_bytes)
-        known = [entry for entry in self._refuse_if_superseded() if entry["path"] != path]
-        kept = [asdict(event), *(entry for entry in known if entry["step"] < step)][: self.keep]
-        write_json(join(self.run_folder, POINTER), {"attempt": self.attempt, "checkpoints": kept})
+        known, kept = self._name_in_pointer(event)
         for entry in known:
             if entry not in kept:
                 _delete_or_warn(entry["path"], warn)
         return event
+
+    def _name_in_pointer(self, event: CheckpointEvent) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Put a checkpoint into the pointer file; returns the entries of before, without it, and those of now.
+
+        On S3 a newer attempt that writes between reading and writing is not overwritten. Raises: RunStoppedError.
+        """
+        while True:
+            seen = read_seen(join(self.run_folder, POINTER))
+            known = [entry for entry in self._refuse_if_superseded(seen) if entry["path"] != event.path]
+            kept = [asdict(event), *(entry for entry in known if entry["step"] < event.step)][: self.keep]
+            text = json_text({"attempt": self.attempt, "checkpoints": kept})
+            if replace_seen(join(self.run_folder, POINTER), text.encode(), seen):
+                return known, kept
 
     def load(self, model: nn.Module, optimizer: Optimizer, warn: Warn) -> tuple[CheckpointEvent, dict[str, Any]] | None:
         """Restore the newest complete checkpoint; None where the run has none yet.
@@ -117,19 +129,20 @@ class Checkpoints:
             raise CheckpointError(f"{event.path} is not what {POINTER} says: its manifest has another digest")
         return load_training_state(folder, model, optimizer)
 
-    def _refuse_if_superseded(self) -> list[dict[str, Any]]:
+    def _refuse_if_superseded(self, seen: SeenFile | None = None) -> list[dict[str, Any]]:
         """Entries of the pointer file. Raises: RunStoppedError where a newer attempt has written it."""
-        pointer = self._pointer()
+        pointer = self._pointer(seen)
         refuse_if_superseded(pointer["attempt"], self.attempt)
         checkpoints: list[dict[str, Any]] = pointer["checkpoints"]
         return checkpoints
 
-    def _pointer(self) -> dict[str, Any]:
+    def _pointer(self, seen: SeenFile | None = None) -> dict[str, Any]:
         path = join(self.run_folder, POINTER)
-        if not exists(path):
+        data = (seen or read_seen(path)).data
+        if data is None:
             return {"attempt": 0, "checkpoints": []}
         try:
-            pointer = read_json(path)
+            pointer = json.loads(data)
             return {"attempt": int(pointer["attempt"]), "checkpoints": list(pointer["checkpoints"])}
         except (ValueError, KeyError, TypeError):
             raise CheckpointError(f"{path} is cut short or altered; delete it to begin this run anew") from None

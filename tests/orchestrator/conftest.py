@@ -1,4 +1,4 @@
-"""Registries for tests, each on SQLite and, where there is a server, on PostgreSQL; tiny models and their documents.
+"""Registries for tests, each on SQLite and, where there is a server, on PostgreSQL; an S3 server; tiny models.
 
 PostgreSQL is the server of ORCHESTRATOR_TEST_POSTGRES_URL, else one started from the machine's own binaries.
 The models are imported where a test asks for one, since torch is long in loading.
@@ -17,6 +17,7 @@ from sqlalchemy import create_engine, make_url, text
 from orchestrator.registry import Registry
 from orchestrator.specs import TaskSpec
 from tests.orchestrator.postgres_server import find_binaries, running_server
+from tests.orchestrator.s3_server import running_s3
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +32,13 @@ def postgres_url() -> Iterator[str]:
         pytest.skip("no PostgreSQL: neither ORCHESTRATOR_TEST_POSTGRES_URL nor initdb and pg_ctl on this machine")
     with running_server(binaries) as server:
         yield server.url
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[dict[str, str]]:
+    """An S3 server, and the environment in which other processes find it; skipped where moto is not installed."""
+    with running_s3() as environment:
+        yield environment
 
 
 @contextmanager

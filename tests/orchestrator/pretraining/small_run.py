@@ -1,6 +1,6 @@
 """A pretraining run of seconds, below Ray; as a program it tells each event in a line, so that a test can kill it.
 
-python -m tests.orchestrator.pretraining.small_run FOLDER
+python -m tests.orchestrator.pretraining.small_run FOLDER-OR-URI
 """
 
 import sys
@@ -19,6 +19,7 @@ from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.pretraining.streams import build_stream, build_validation
 from orchestrator.results import Event
 from orchestrator.specs import PretrainSpec
+from orchestrator.storage import exists, join
 
 WORDS = [first + second for first in ("ba", "ke", "li", "mo", "nu", "ra") for second in ("dan", "fel", "gim", "tor")]
 
@@ -27,7 +28,7 @@ def make_tokenizer() -> Tokenizer:
     return train_wordpiece([" ".join(WORDS)] * 20, vocab_size=120, min_frequency=1)
 
 
-def make_store(folder: Path, tokenizer: Tokenizer, num_shards: int = 4) -> TokenStore:
+def make_store(folder: Path | str, tokenizer: Tokenizer, num_shards: int = 4) -> TokenStore:
     """Documents that say two words over and over, so that both objectives can be learned in seconds."""
     shards = []
     for shard in range(num_shards):
@@ -47,7 +48,7 @@ def make_store(folder: Path, tokenizer: Tokenizer, num_shards: int = 4) -> Token
     return TokenStore.open(str(folder))
 
 
-def make_job(folder: Path, attempt: int = 1, init_folder: str | None = None, **changes: object) -> PretrainJob:
+def make_job(folder: Path | str, attempt: int = 1, init_folder: str | None = None, **changes: object) -> PretrainJob:
     values = {
         "corpus": {"files": ["generated"]},
         "tokenizer": "generated",
@@ -62,11 +63,11 @@ def make_job(folder: Path, attempt: int = 1, init_folder: str | None = None, **c
     }
     spec = PretrainSpec(**(values | changes))
     tokenizer = make_tokenizer()
-    store_folder = folder / "store"
-    done = (store_folder / "manifest.json").exists()
-    store = TokenStore.open(str(store_folder)) if done else make_store(store_folder, tokenizer)
+    store_folder = join(str(folder), "store")
+    done = exists(join(store_folder, "manifest.json"))
+    store = TokenStore.open(store_folder) if done else make_store(store_folder, tokenizer)
     return PretrainJob(
-        run_folder=str(folder / "run"),
+        run_folder=join(str(folder), "run"),
         attempt=attempt,
         spec=spec,
         tokenizer=tokenizer,
@@ -99,4 +100,4 @@ def tell(event: Event) -> None:
 
 
 if __name__ == "__main__":
-    run(make_job(Path(sys.argv[1])), tell)
+    run(make_job(sys.argv[1]), tell)

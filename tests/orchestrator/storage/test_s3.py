@@ -1,0 +1,131 @@
+"""An S3 server as storage: conditional writes, copies on this machine, versions, text, a token store.
+
+The other tests of this folder run on it too. Run alone: pytest tests/orchestrator/storage/test_s3.py
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bert_core.errors import CheckpointError
+from orchestrator import storage
+from orchestrator.corpus.input_files import find_files
+from orchestrator.errors import InputError, RunStoppedError
+from orchestrator.results import CheckpointEvent
+from orchestrator.specs import TextSource
+from orchestrator.storage.uris import filesystem_of
+from orchestrator.training.checkpoints import Checkpoints
+from tests.orchestrator.s3_server import new_s3_root
+
+pytestmark = pytest.mark.usefixtures("s3_server")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty folder on the server; copies go to an empty cache."""
+    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(tmp_path / "cache"))
+    return new_s3_root()
+
+
+def test_of_two_that_read_the_same_file_one_writes(folder: str) -> None:
+    path = storage.join(folder, "pointer.json")
+    for text in (b"first", b"second"):
+        mine, theirs = storage.read_seen(path), storage.read_seen(path)
+        assert storage.replace_seen(path, text, mine)
+        assert not storage.replace_seen(path, b"late", theirs)
+        assert storage.read_bytes(path) == text
+    seen = storage.read_seen(path)
+    storage.delete(path)
+    assert not storage.replace_seen(path, b"late", seen)
+    assert not storage.exists(path)
+
+
+def test_a_file_that_changes_while_it_is_read_is_read_again(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = storage.join(folder, "pointer.json")
+    storage.write_bytes(path, b"before")
+    filesystem, _ = filesystem_of(path)
+    open_file = filesystem.open
+
+    def open_and_change(*args: Any, **options: Any) -> Any:
+        file = open_file(*args, **options)
+        monkeypatch.setattr(filesystem, "open", open_file)
+        filesystem.pipe_file(path, b"after")
+        return file
+
+    monkeypatch.setattr(filesystem, "open", open_and_change)
+    seen = storage.read_seen(path)
+    assert seen.data == b"after"
+    assert storage.replace_seen(path, b"last", seen)
+
+
+def test_an_older_attempt_that_writes_at_the_same_time_names_no_checkpoint(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older, newer = Checkpoints(folder, attempt=1), Checkpoints(folder, attempt=2)
+    event = CheckpointEvent(5, storage.join(folder, "a"), "d" * 64, 1)
+    replace_seen = storage.replace_seen
+
+    def meet(path: str, data: bytes, seen: storage.SeenFile) -> bool:
+        """The newer attempt writes when the older one has read the pointer and is about to write."""
+        monkeypatch.setattr("orchestrator.training.checkpoints.replace_seen", replace_seen)
+        newer._name_in_pointer(CheckpointEvent(7, storage.join(folder, "b"), "e" * 64, 1))
+        return replace_seen(path, data, seen)
+
+    monkeypatch.setattr("orchestrator.training.checkpoints.replace_seen", meet)
+    with pytest.raises(RunStoppedError, match="attempt 2"):
+        older._name_in_pointer(event)
+    assert [each.step for each in newer.newest_first()] == [7]
+
+
+def test_what_another_process_writes_is_seen_at_once(folder: str) -> None:
+    assert storage.names_in(folder) == []
+    assert not storage.exists(storage.join(folder, "a"))
+    other = type(filesystem_of(folder)[0])(skip_instance_cache=True)
+    other.pipe_file(storage.join(folder, "a"), b"a")
+    assert storage.names_in(folder) == ["a"]
+    assert storage.exists(storage.join(folder, "a"))
+
+
+def test_a_copy_is_made_once_and_follows_the_object(folder: str) -> None:
+    filesystem_of(folder)[0].touch(storage.join(folder, "model") + "/")  # a marker, as S3's console makes them
+    for name in ("a.bin", "deep/b.bin"):
+        storage.write_bytes(storage.join(folder, "model", name), b"1")
+    first = storage.local_copy(storage.join(folder, "model"))
+    assert sorted(path.name for path in first.iterdir()) == ["a.bin", "deep"]
+    assert storage.local_copy(storage.join(folder, "model")) == first
+    storage.write_bytes(storage.join(folder, "model", "a.bin"), b"2")
+    assert (storage.local_copy(storage.join(folder, "model")) / "a.bin").read_bytes() == b"2"
+
+
+def test_a_key_that_leads_out_of_its_folder_is_refused(folder: str, tmp_path: Path) -> None:
+    filesystem, plain = filesystem_of(folder)
+    bucket, _, key = plain.partition("/")
+    filesystem.call_s3("put_object", Bucket=bucket, Key=f"{key}/model/../../../x", Body=b"x")
+    with pytest.raises(InputError, match="leads out of its folder"):
+        storage.local_copy(storage.join(folder, "model"))
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_copy_that_is_not_what_the_manifest_says_is_refused(folder: str) -> None:
+    with storage.write_folder(storage.join(folder, "model")) as scratch:
+        (scratch / "a.bin").write_bytes(b"a")
+        (scratch / "manifest.json").write_text('{"files": {"a.bin": "' + "0" * 64 + '"}}')
+    with pytest.raises(CheckpointError, match=r"a\.bin is altered"):
+        storage.local_copy(storage.join(folder, "model"))
+
+
+def test_text_is_found_and_another_content_is_another_version(folder: str) -> None:
+    versions = []
+    for text in (b"one", b"two"):
+        storage.write_bytes(storage.join(folder, "text", "a.txt"), text)
+        for pattern in ("text", "text/*.txt"):
+            (file,) = find_files(TextSource(files=(storage.join(folder, pattern),)))
+            versions.append(file.version)
+    assert versions[0] == versions[1] != versions[2] == versions[3]
+
+
+def test_a_large_file_is_written_piece_by_piece(folder: str) -> None:
+    path = storage.join(folder, "large.bin")
+    digest = storage.write_chunks(path, (bytes([number]) * (1 << 20) for number in range(60)))
+    assert storage.digest_file(path) == digest
