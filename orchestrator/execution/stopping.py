@@ -67,8 +67,14 @@ class StopWatch:
     def heeding(self, record: RunRecord, run_folder: str, interval_s: float = LOOK_INTERVAL_S) -> Iterator[None]:
         """Look for a request in a thread until the end of the block, and interrupt the main thread when there is one.
 
+        A run that another thread carries out, in a program of its own, is not watched: only the main one can be
+        interrupted.
+
         Raises: StopRequested, in place of the KeyboardInterrupt that a request has caused.
         """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         done = threading.Event()
 
         def watch() -> None:
