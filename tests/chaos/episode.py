@@ -97,12 +97,11 @@ class Episode:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the driver does not end:\n{self.laboratory.messages()}") from None
 
-    def resume(self, place: int) -> None:
+    def resume(self) -> None:
         """Resume the run to its end; a run whose driver was killed is given the time to count as lost."""
         state = self.laboratory.state
         wait_until(lambda: state() != RunState.RUNNING, "a dead driver's run stays RUNNING")
-        if state() is None:  # the fault came before the run was recorded
-            driver = self.laboratory.run()
-        else:
-            driver = self.laboratory.start("resume", self.laboratory.run_id())
-        self.complete(driver, place)
+        # The fault may have come before the run was recorded.
+        words = ["resume", self.laboratory.run_id()] if state() else ["run", f"{self.laboratory.kind}.yaml"]
+        place = self.laboratory.progress()
+        self.complete(self.laboratory.start(*words), place)

@@ -99,13 +99,13 @@ def link_cut(episode: Episode) -> None:
 def cluster_lost(episode: Episode) -> None:
     """Head and nodes are gone, the event queue with them: the driver ends by itself, and another cluster goes on."""
     driver = episode.laboratory.run()
-    place = episode.reach_a_phase(driver)
+    episode.reach_a_phase(driver)
     episode.hosts.kill_all()
     status = episode.wait_for_the_end(driver)
     assert status == 5, f"status {status}:\n{episode.laboratory.messages()}"
     assert episode.laboratory.state() == RunState.FAILED
     episode.hosts.start_all()
-    episode.resume(place)
+    episode.resume()
 
 
 def registry_away(episode: Episode) -> None:
@@ -124,38 +124,38 @@ def disk_full(episode: Episode) -> None:
     """The disk of the run and its registry fills up; when there is room again the run is resumed."""
     disk = lend_small_disk(episode.laboratory)
     driver = episode.laboratory.run()
-    place = episode.reach_a_phase(driver)
+    episode.reach_a_phase(driver)
     disk.fill()
     status = episode.wait_for_the_end(driver)
     assert status != 0, "a run on a full disk says that it completed"
     assert "No space left" in episode.laboratory.messages() or "is full" in episode.laboratory.messages()
     disk.free()
-    episode.resume(place)
+    episode.resume()
 
 
 def driver_killed(episode: Episode) -> None:
     """The driver is killed, at a place of the run or before its first step."""
     driver = episode.laboratory.run()
-    place = episode.reach_a_phase(driver)
+    episode.reach_a_phase(driver)
     episode.kill(driver)
-    episode.resume(place)
+    episode.resume()
 
 
 def interrupted_once(episode: Episode) -> None:
     """A signal asks the driver to end; it leaves within its time and says STOPPED."""
     driver = episode.laboratory.run()
-    place = episode.reach_a_phase(driver)
+    episode.reach_a_phase(driver)
     number = episode.send_a_signal(driver)
     status = driver.wait(PATIENCE_S)
     assert status == 128 + number, f"status {status} after signal {number}:\n{episode.laboratory.messages()}"
     assert episode.laboratory.state() == RunState.STOPPED
-    episode.resume(place)
+    episode.resume()
 
 
 def interrupted_twice(episode: Episode) -> None:
     """A second signal makes the driver leave at once."""
     driver = episode.laboratory.run()
-    place = episode.reach_a_phase(driver)
+    episode.reach_a_phase(driver)
     number = episode.send_a_signal(driver)
     with suppress(subprocess.TimeoutExpired):
         driver.wait(SECOND_SIGNAL_S)
@@ -164,13 +164,13 @@ def interrupted_twice(episode: Episode) -> None:
     status = driver.wait(PATIENCE_S)
     # Python ends by the signal itself where that comes while it shuts down; a shell shows 128 + number for both.
     assert status in (128 + number, -number), f"status {status} after {number}:\n{episode.laboratory.messages()}"
-    episode.resume(place)
+    episode.resume()
 
 
 def resumed_twice_at_once(episode: Episode) -> None:
     """Two people resume a lost run at the same moment; one of them goes on, the other changes nothing."""
     driver = episode.laboratory.run()
-    place = episode.reach_a_place(driver)
+    episode.reach_a_place(driver)
     episode.kill(driver)
     wait_until(lambda: episode.laboratory.state() == RunState.LOST, "a dead driver's run does not read LOST")
     run_id = episode.laboratory.run_id()
@@ -178,7 +178,7 @@ def resumed_twice_at_once(episode: Episode) -> None:
     episode.details.append(f"statuses {statuses}")
     assert 0 in statuses, f"neither completed:\n{episode.laboratory.messages()}"
     assert set(statuses) <= {0, 1, 2}, statuses
-    episode.resume(place)
+    episode.resume()
 
 
 def trial_killed(episode: Episode) -> None:
