@@ -153,7 +153,8 @@ def _rows(
         # With a pool of its own for reading, Ray Data does not fuse it with tokenizing.
         readers = TaskPoolStrategy(size=1 + cpus // 8)
         pipeline = (
-            ray.data.range(num_bundles, override_num_blocks=num_bundles)
+            # Not ray.data.range: each of its tasks would want a whole CPU before any text is read.
+            ray.data.from_items([{"id": number} for number in range(num_bundles)], override_num_blocks=num_bundles)
             .map_batches(read, batch_size=None, num_cpus=0, compute=readers, max_retries=MAX_RETRIES)
             .map_batches(tokenize, batch_size=None, batch_format="pyarrow", num_cpus=1, max_retries=MAX_RETRIES)
         )
