@@ -14,8 +14,8 @@ from torch import nn
 from torch.optim import Optimizer
 
 from bert_core.checkpoints.manifest import MANIFEST_FILE
-from bert_core.checkpoints.training_state import load_training_state, write_training_state
-from bert_core.errors import CheckpointError
+from bert_core.checkpoints.training_state import TrainingState, read_training_state, write_training_state
+from bert_core.errors import CheckpointError, NewerFormatError
 from orchestrator.results import CheckpointEvent
 from orchestrator.storage import delete, digest_file, join, local_copy, names_in, write_folder
 from orchestrator.training.attempts import Entries, FencedList
@@ -36,7 +36,7 @@ def delete_checkpoints(run_folder: str) -> None:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Checkpoints of one run, saved and loaded by one attempt.
+    """Checkpoints of one run, saved and read by one attempt.
 
     Args:
         run_folder: folder of the run on the storage.
@@ -78,15 +78,19 @@ class Checkpoints:
         """Entries of the pointer file with one more; those that are too old or of a later step are left out."""
         return [asdict(event), *(entry for entry in known if entry["step"] < event.step)][: self.keep]
 
-    def load(self, model: nn.Module, optimizer: Optimizer, warn: Warn) -> tuple[CheckpointEvent, dict[str, Any]] | None:
-        """Restore the newest complete checkpoint; None where the run has none yet.
+    def read_newest(self, warn: Warn) -> tuple[CheckpointEvent, TrainingState] | None:
+        """Read the newest complete checkpoint; None where the run has none yet.
 
-        Raises: CheckpointError where there are some and none of them can be read.
+        What the checkpoint says of itself can be looked at before its tensors are put into a model.
+
+        Raises: NewerFormatError for one of a newer version; CheckpointError where there are some and none can be read.
         """
         problems = []
         for event in self.newest_first():
             try:
-                return event, self._load(event, model, optimizer)
+                return event, self._read(event)
+            except NewerFormatError:
+                raise
             except (CheckpointError, OSError) as error:
                 problems.append(str(error))
                 warn(f"checkpoint of step {event.step} is passed over: {error}")
@@ -105,12 +109,12 @@ class Checkpoints:
                 _delete_or_warn(join(self.run_folder, FOLDER, name), warn)
 
     @staticmethod
-    def _load(event: CheckpointEvent, model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
+    def _read(event: CheckpointEvent) -> TrainingState:
         folder = local_copy(event.path)
         manifest = folder / MANIFEST_FILE
         if manifest.is_file() and digest_file(str(manifest)) != event.digest:
             raise CheckpointError(f"{event.path} is not what {POINTER} says: its manifest has another digest")
-        return load_training_state(folder, model, optimizer)
+        return read_training_state(folder)
 
     @property
     def _pointer(self) -> FencedList:
