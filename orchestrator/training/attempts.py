@@ -1,4 +1,4 @@
-"""Fencing of attempts: an older attempt at a run that wakes up changes nothing that a newer one has written."""
+"""Attempts at a run: an older one that wakes up changes nothing that a newer one has written; how to make another."""
 
 import json
 from collections.abc import Callable
@@ -70,3 +70,8 @@ class FencedList:
             return int(values["attempt"]), [{name: entry[name] for name in self.fields} for entry in values[self.name]]
         except (ValueError, KeyError, TypeError):
             raise CheckpointError(f"{self.path} is cut short or altered; {self.remedy}") from None
+
+
+def how_to_go_on(run_id: str) -> str:
+    """The last words of an error after which a run can be resumed."""
+    return f"go on with: orchestrator resume {run_id}"

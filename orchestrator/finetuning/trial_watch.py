@@ -1,0 +1,51 @@
+"""Watch of a sweep's driver while trials run: it says within a minute that none of them has a place, and what is
+missing, ends the sweep when that lasts too long, and ends it when the cluster's head has gone. Tune waits for ever.
+"""
+
+from collections.abc import Callable
+
+from orchestrator.cluster.capacity import Processes
+from orchestrator.cluster.head_watch import watch_head
+from orchestrator.cluster.shortage import describe_shortage
+from orchestrator.specs.sweep import SweepExecutionSpec
+from orchestrator.training.attempts import how_to_go_on
+from orchestrator.training.event_queue import WorkerPlace, WorkersStatus
+from orchestrator.training.worker_watch import Expectation, WorkerWatch
+
+_SOME_TRIAL = WorkersStatus((WorkerPlace(0, "", 0),))
+_NO_TRIAL = WorkersStatus()
+
+
+class TrialWatch:
+    """Watch over the trials of one sweep, as far as any of them runs.
+
+    Args:
+        check_cluster: asked several times a second; raises when the cluster has gone.
+    """
+
+    def __init__(self, workers: WorkerWatch, check_cluster: Callable[[], None]) -> None:
+        self._workers, self._check_cluster = workers, check_cluster
+        self._running: set[str] = set()
+
+    def began(self, key: str) -> None:
+        """Note that a trial has got a process."""
+        self._running.add(key)
+
+    def ended(self, key: str) -> None:
+        """Note that a trial has ended, or has lost its process and waits for another."""
+        self._running.discard(key)
+
+    def look(self) -> None:
+        """Say what trials wait for. Raises: ClusterError where they have waited too long, or the head has gone."""
+        self._workers.look(_SOME_TRIAL if self._running else _NO_TRIAL)
+        self._check_cluster()
+
+
+def watch_trials(execution: SweepExecutionSpec, run_id: str) -> TrialWatch:
+    """A watch over trials on the connected Ray; the number of GPUs of a trial has been decided."""
+    assert execution.gpus_per_trial != "auto", "the sweep has looked at the cluster"
+    gpus = {"GPU": execution.gpus_per_trial} if execution.gpus_per_trial else {}
+    needed = Processes(1, {"CPU": execution.cpus_per_trial} | gpus)
+    expected = Expectation(1, 60 * execution.max_wait_minutes, reports_steps=False)
+    workers = WorkerWatch(expected, lambda: describe_shortage(needed), how_to_go_on(run_id))
+    return TrialWatch(workers, watch_head(how_to_go_on(run_id)).look)
