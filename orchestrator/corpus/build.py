@@ -19,7 +19,9 @@ from ray.data import TaskPoolStrategy
 from ray.exceptions import RayError
 
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.cluster.capacity import Processes
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context
+from orchestrator.cluster.silence import telling_silence
 from orchestrator.corpus.document_batches import Bundle, DocumentBatch, plan_bundles, read_batches
 from orchestrator.corpus.document_readers import Document
 from orchestrator.corpus.finished_units import (
@@ -123,13 +125,15 @@ def _run(
     )
     done_bytes, total_bytes = sum(unit.num_bytes_read for unit in units.values()), sum(file.num_bytes for file in files)
     try:
-        for row in _rows(len(todo), read, tokenize, shard_bytes, num_cpus) if todo else ():
-            if row["error"]:
-                raise CorpusError(row["error"])
-            unit = FinishedUnit.from_json(row["facts"])
-            units[row["bundle"], row["sequence"]] = unit
-            done_bytes += unit.num_bytes_read
-            progress(done_bytes, total_bytes)
+        with telling_silence("no text has been tokenized", Processes(1, {"CPU": 1.0})) as silence:
+            for row in _rows(len(todo), read, tokenize, shard_bytes, num_cpus) if todo else ():
+                silence.note()
+                if row["error"]:
+                    raise CorpusError(row["error"])
+                unit = FinishedUnit.from_json(row["facts"])
+                units[row["bundle"], row["sequence"]] = unit
+                done_bytes += unit.num_bytes_read
+                progress(done_bytes, total_bytes)
     except RayError as error:
         raise ClusterError(
             f"tokenizing failed: {_reason(error)}; where memory ran out, lower shard_bytes, then run again"

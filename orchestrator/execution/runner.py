@@ -19,6 +19,7 @@ from uuid import uuid4
 from orchestrator.cluster.addresses import names_no_cluster
 from orchestrator.cluster.capacity import check_processes, check_resources, cluster_resources, local_resources
 from orchestrator.cluster.connection import connect
+from orchestrator.cluster.head_watch import LAST_PATIENCE_S, watch_head
 from orchestrator.errors import RegistryUnavailableError, SpecError
 from orchestrator.execution.origin import save_origin, working_at_origin
 from orchestrator.execution.refusals import check_run_folder, check_storage, refuse_if_alive
@@ -267,7 +268,8 @@ def _session(spec: Spec, inputs: Resolved, *, allow_drift: bool = False) -> Iter
         with connect(settings, num_cpus=_needed_cpus(spec)):
             _check_room(spec, settings)
             recorder = Recorder(registry)
-            yield _Session(inputs, registry, recorder, StopWatch(recorder), allow_drift)
+            stop_watch = StopWatch(recorder, partial(watch_head, patience_s=LAST_PATIENCE_S))
+            yield _Session(inputs, registry, recorder, stop_watch, allow_drift)
 
 
 def _needed_cpus(spec: Spec) -> float:

@@ -1,11 +1,8 @@
-"""Watch of a sweep's driver while trials run: it says within a minute that none of them has a place, and what is
-missing, ends the sweep when that lasts too long, and ends it when the cluster's head has gone. Tune waits for ever.
+"""Watch of a sweep's driver over its trials: within a minute it says that none of them has a place and what is missing;
+it ends the sweep when that lasts too long. Tune waits for ever, and says nothing.
 """
 
-from collections.abc import Callable
-
 from orchestrator.cluster.capacity import Processes
-from orchestrator.cluster.head_watch import watch_head
 from orchestrator.cluster.shortage import describe_shortage
 from orchestrator.specs.sweep import SweepExecutionSpec
 from orchestrator.training.attempts import how_to_go_on
@@ -17,14 +14,10 @@ _NO_TRIAL = WorkersStatus()
 
 
 class TrialWatch:
-    """Watch over the trials of one sweep, as far as any of them runs.
+    """Watch over the trials of one sweep: whether any of them runs."""
 
-    Args:
-        check_cluster: asked several times a second; raises when the cluster has gone.
-    """
-
-    def __init__(self, workers: WorkerWatch, check_cluster: Callable[[], None]) -> None:
-        self._workers, self._check_cluster = workers, check_cluster
+    def __init__(self, workers: WorkerWatch) -> None:
+        self._workers = workers
         self._running: set[str] = set()
 
     def began(self, key: str) -> None:
@@ -36,9 +29,8 @@ class TrialWatch:
         self._running.discard(key)
 
     def look(self) -> None:
-        """Say what trials wait for. Raises: ClusterError where they have waited too long, or the head has gone."""
+        """Say what trials wait for. Raises: ClusterError where they have waited too long."""
         self._workers.look(_SOME_TRIAL if self._running else _NO_TRIAL)
-        self._check_cluster()
 
 
 def watch_trials(execution: SweepExecutionSpec, run_id: str) -> TrialWatch:
@@ -47,5 +39,4 @@ def watch_trials(execution: SweepExecutionSpec, run_id: str) -> TrialWatch:
     gpus = {"GPU": execution.gpus_per_trial} if execution.gpus_per_trial else {}
     needed = Processes(1, {"CPU": execution.cpus_per_trial} | gpus)
     expected = Expectation(1, 60 * execution.max_wait_minutes, reports_steps=False)
-    workers = WorkerWatch(expected, lambda: describe_shortage(needed), how_to_go_on(run_id))
-    return TrialWatch(workers, watch_head(how_to_go_on(run_id)).look)
+    return TrialWatch(WorkerWatch(expected, lambda: describe_shortage(needed), how_to_go_on(run_id)))

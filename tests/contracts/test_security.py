@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contracts.imports import ROOT, source_files
+from tests.contracts.imports import source_files
 
 FORBIDDEN_MODULES = {"cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve", "tarfile", "zipfile"}
 """Modules that run code of what they read, or write files where an archive says."""

@@ -13,18 +13,14 @@ from orchestrator.training.worker_watch import Expectation, WorkerWatch
 
 
 class Bench:
-    """A watch with half an hour of patience, the clock that it looks at, and a cluster that may go."""
+    """A watch with half an hour of patience, and the clock that it looks at."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.WARNING)
-        self.caplog, self.now, self.has_gone = caplog, 0.0, False
+        self.caplog, self.now = caplog, 0.0
         expected = Expectation(1, 1800.0, reports_steps=False)
         workers = WorkerWatch(expected, lambda: "needs 1 × {GPU: 1}", "resume it", lambda: self.now)
-        self.watch = TrialWatch(workers, self.check_cluster)
-
-    def check_cluster(self) -> None:
-        if self.has_gone:
-            raise ClusterError("the head has gone")
+        self.watch = TrialWatch(workers)
 
     def pass_time(self, seconds: float) -> list[int]:
         """Look four times a second; returns when something was said."""
@@ -61,10 +57,3 @@ def test_a_trial_that_waits_for_another_process_counts_from_then_on(bench: Bench
     bench.pass_time(1000)
     bench.watch.ended("a")
     assert bench.pass_time(90) == [1060]
-
-
-def test_a_head_that_has_gone_ends_the_sweep(bench: Bench) -> None:
-    bench.watch.began("a")
-    bench.has_gone = True
-    with pytest.raises(ClusterError, match="the head has gone"):
-        bench.pass_time(1)
