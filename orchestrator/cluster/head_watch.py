@@ -59,7 +59,7 @@ class HeadWatch:
             )
 
     def problem(self) -> str:
-        """Which head has not answered, and for how long."""
+        """Return which head has not answered, and for how long."""
         return f"the cluster's head at {self._address} has not answered for {self.silent_s:.0f} s"
 
 

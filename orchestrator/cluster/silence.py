@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from orchestrator.cluster.capacity import Processes
+from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.shortage import describe_shortage
 from orchestrator.progress import duration
-from orchestrator.training.worker_watch import SAY_AFTER_S
 
+SAY_AFTER_S = 60.0
 _LOOK_EVERY_S = 1.0
 logger = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from ray.data import TaskPoolStrategy
 from ray.exceptions import RayError
 
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.cluster.capacity import Processes
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context
+from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.silence import telling_silence
 from orchestrator.corpus.document_batches import Bundle, DocumentBatch, plan_bundles, read_batches
 from orchestrator.corpus.document_readers import Document

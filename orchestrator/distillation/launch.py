@@ -8,8 +8,8 @@ from typing import Any
 
 import ray
 
-from orchestrator.cluster.capacity import Processes
 from orchestrator.cluster.head_watch import watch_head
+from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.shortage import describe_shortage
 from orchestrator.distillation.job import DistillJob, distill
 from orchestrator.errors import OWN_ERRORS, OwnError, RunFailedError, RunStoppedError, last_line

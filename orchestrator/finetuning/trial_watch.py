@@ -2,7 +2,7 @@
 it ends the sweep when that lasts too long. Tune waits for ever, and says nothing.
 """
 
-from orchestrator.cluster.capacity import Processes
+from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.shortage import describe_shortage
 from orchestrator.specs.sweep import SweepExecutionSpec
 from orchestrator.training.attempts import how_to_go_on

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from ray.data import ActorPoolStrategy, TaskPoolStrategy
 from ray.exceptions import RayError
 
-from orchestrator.cluster.capacity import Processes
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context
+from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.silence import telling_silence
 from orchestrator.errors import OWN_ERRORS, ClusterError, InputError, OwnError, last_line
 from orchestrator.inference.blocks import LinePredictor, PredictedBlock, line_blocks, predict_blocks

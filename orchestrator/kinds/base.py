@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from bert_core.config import BertConfig
-from orchestrator.cluster.capacity import Processes, has_gpus
+from orchestrator.cluster.capacity import has_gpus
+from orchestrator.cluster.processes import Processes
 from orchestrator.corpus.input_files import find_files
 from orchestrator.errors import RunStoppedError
 from orchestrator.kinds.disk import DiskUse

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from bert_core.config import BertConfig
 from bert_core.objectives import TOKEN_OBJECTIVES
-from orchestrator.cluster.capacity import Processes, cluster_resources
+from orchestrator.cluster.capacity import cluster_resources
+from orchestrator.cluster.processes import Processes
 from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
 from orchestrator.kinds.disk import DiskUse, pretraining_disk
 from orchestrator.kinds.facts import memory_text, step_facts

@@ -10,8 +10,8 @@ import ray
 import ray.train
 from ray.train.torch import TorchTrainer
 
-from orchestrator.cluster.capacity import Processes
 from orchestrator.cluster.head_watch import watch_head
+from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.shortage import describe_shortage
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.stream import SplitShards

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from orchestrator.cluster import silence as module
-from orchestrator.cluster.capacity import Processes
+from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.silence import SilenceWatch, telling_silence
 from tests.waiting import PATIENCE_S
 

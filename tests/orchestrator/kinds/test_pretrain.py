@@ -9,7 +9,8 @@ import pytest
 
 from bert_core.errors import ConfigError, TokenizerError
 from bert_core.text.tokenizer_training import train_wordpiece
-from orchestrator.cluster.capacity import Processes, check_processes
+from orchestrator.cluster.capacity import check_processes
+from orchestrator.cluster.processes import Processes
 from orchestrator.errors import ClusterError, RunStoppedError
 from orchestrator.kinds.pretrain import PretrainKind, build_listener, takes_gpus
 from orchestrator.planning.plan import needed_resources, unused_gpu_notes
