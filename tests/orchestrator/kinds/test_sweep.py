@@ -86,6 +86,7 @@ def test_a_plan_of_a_sweep(settings: Settings) -> None:
         "steps of a trial": "1 to 2",
         "memory of a trial": "7.7 MB and activations",
         "trials at a time": "at most 2",
+        "disk": "30.8 MB of checkpoints, 5.8 MB of models",
         "resources": "0.5 CPU, 0.25 GPU",
     }
 
@@ -147,7 +148,7 @@ def test_a_sweep_does_not_go_on_with_other_data(
     left.parent.mkdir(parents=True)
     left.touch()
     assert finished_of_next_attempt(settings, monkeypatch, book, allow_drift=True) == {}
-    assert [name for name, _ in book.recorded] == ["record_drift", "drop_trials"]
+    assert [name for name, _ in book.recorded] == ["record_drift", "drop_trials", "record_trial_data"]
     assert not left.exists()
     assert any("2 examples" in text and "3 examples" in text for text in caplog.messages)
 
