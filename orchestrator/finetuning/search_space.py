@@ -27,6 +27,8 @@ class TrialPlan:
     number: int
     point: Point
     recipe: RecipeSpec
+    pause_after: int | None = None
+    """Number of the evaluation after which the trial waits for others; None for a trial that runs to its end."""
 
     @property
     def seed(self) -> int:
