@@ -148,6 +148,18 @@ class TrialResult:
 
 
 @dataclass(frozen=True)
+class TrialEvents:
+    """Measurements of a trial that runs, by the trial's natural key."""
+
+    key: str
+    events: Sequence[MetricEvent]
+
+
+TrialChange = TrialStart | TrialEvents | TrialResult
+"""What becomes of a trial, in this order; a start and measurements may come again before its result."""
+
+
+@dataclass(frozen=True)
 class SweepResult:
     """Result of a sweep: its trials in order, the best one, and that one's single look at the test split."""
 
