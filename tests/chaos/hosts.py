@@ -1,122 +1,187 @@
-"""Ray nodes on this machine, as processes that can be killed, frozen and added."""
+"""Ray nodes on this machine: each is what `ray start` starts, and can be killed, frozen, cut off and added."""
 
 import os
+import shutil
 import signal
+import socket
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
+from tests.chaos import links
+from tests.chaos.links import Link, Links
 from tests.waiting import wait_until
 
 CPUS_PER_NODE = 3
 """Ray CPUs of a node: room for one training worker of two, and for the data tasks beside it."""
-HEALTH_CHECKS = {
-    # A frozen node counts as lost after some seconds instead of a minute.
+ENVIRONMENT = {
+    # A silent node counts as lost after some seconds instead of a minute.
     "RAY_health_check_initial_delay_ms": "3000",
     "RAY_health_check_period_ms": "2000",
     "RAY_health_check_timeout_ms": "2000",
     "RAY_health_check_failure_threshold": "3",
+    # Ray ends a node that is not registered within 30 s, which a busy machine may need.
+    "RAY_agent_register_timeout_ms": "300000",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",
+    "RAY_AUTH_MODE": "token",
 }
+OBJECT_STORE_BYTES = 150 << 20
+
+
+@dataclass
+class Node:
+    """A Ray node: `ray start --block`, and what it has started."""
+
+    starter: "subprocess.Popen[bytes]"
+    link: Link | None
+    """Its link where it has a network of its own."""
+
+    def processes(self) -> list[psutil.Process]:
+        """All processes of the node that run."""
+        with suppress(psutil.NoSuchProcess):
+            starter = psutil.Process(self.starter.pid)
+            return [starter, *starter.children(recursive=True)]
+        return []
+
+    def training_workers(self) -> list[psutil.Process]:
+        """Processes of Ray Train's workers."""
+        return [process for process in self.processes() if "RayTrainWorker" in title(process)]
+
+    def is_alive(self) -> bool:
+        """Whether the node's raylet runs."""
+        return any("raylet/raylet" in title(process) for process in self.processes())
+
+    def kill(self) -> None:
+        """End the node at once, as a power cut does."""
+        processes = self.processes()
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.starter.wait()
+        wait_for_ends(processes)
 
 
 class Hosts:
-    """A Ray cluster: a head without CPUs, where drivers run, and nodes beside it."""
+    """A Ray cluster: a head without CPUs, where drivers run, and nodes beside it.
 
-    def __init__(self, num_nodes: int) -> None:
-        from ray.cluster_utils import Cluster
+    Args:
+        folder: empty, for Ray's own files; a short path, since sockets lie in it.
+    """
 
-        self._cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-        self.nodes: list[Any] = []
-        for _ in range(num_nodes):
+    def __init__(self, num_nodes: int, folder: Path) -> None:
+        self._folder, self._num_nodes = folder, num_nodes
+        self._links = Links() if links.can_be_made() else None
+        self.nodes: list[Node] = []
+        self.start_all()
+
+    def start_all(self) -> None:
+        """Start a head, at a new address, and the nodes beside it."""
+        ip = self._links.address if self._links else "127.0.0.1"
+        self.address = f"{ip}:{_free_port(ip)}"
+        port = self.address.rpartition(":")[2]
+        options = ["--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false", f"--node-ip-address={ip}"]
+        self.head = self._start([*options, f"--temp-dir={self._folder}"], None)
+        for _ in range(self._num_nodes):
             self.add()
 
-    @property
-    def address(self) -> str:
-        """HOST:PORT of the cluster's GCS."""
-        return str(self._cluster.address)
-
-    def add(self) -> Any:
+    def add(self) -> Node:
         """Start another node and wait until it is there."""
-        node = self._cluster.add_node(num_cpus=CPUS_PER_NODE)
+        link = self._links.add() if self._links else None
+        ip = link.address if link else "127.0.0.1"
+        options = [f"--address={self.address}", f"--num-cpus={CPUS_PER_NODE}", f"--node-ip-address={ip}"]
+        node = self._start(options, link)
         self.nodes.append(node)
         return node
 
-    def kill(self, node: Any) -> None:
-        """End a node at once, as a power cut does."""
-        for process in processes_of(node):
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        self._cluster.remove_node(node, allow_graceful=False)
+    def _start(self, options: list[str], link: Link | None) -> Node:
+        """Run `ray start` until it says that the node is there."""
+        command = [str(Path(sys.executable).with_name("ray")), "start", "--block", *options, "--disable-usage-stats"]
+        # Ports that are free, since nodes may share an address.
+        command += ["--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0"]
+        command += [f"--object-store-memory={OBJECT_STORE_BYTES}"]
+        log = Path(tempfile.mkstemp(prefix="start-", suffix=".log", dir=self._folder)[1])
+        with log.open("wb") as output:
+            # Gloo takes the interface that the host's name leads to, which is not there in a namespace.
+            environment = {**os.environ, **({"GLOO_SOCKET_IFNAME": "eth0"} if link else {})}
+            starter = subprocess.Popen(
+                link.enter(command) if link else command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                start_new_session=True,
+            )
+        node = Node(starter, link)
+        wait_until(lambda: b"runtime started" in log.read_bytes() or starter.poll() is not None, "no node starts")
+        assert starter.poll() is None, log.read_text()
+        return node
+
+    def kill(self, node: Node) -> None:
+        """End a node at once."""
+        node.kill()
         self.nodes.remove(node)
 
     def discard_dead(self) -> None:
         """Forget the nodes whose raylet has ended, and start others in their place."""
         for node in list(self.nodes):
-            if not is_raylet_alive(node):
+            if not node.is_alive():
                 self.kill(node)
                 self.add()
 
+    def kill_all(self) -> None:
+        """End the head and all nodes at once."""
+        for node in [self.head, *self.nodes]:
+            node.kill()
+        self.nodes.clear()
+
     def training_workers(self) -> list[psutil.Process]:
         """Processes of Ray Train's workers, on all nodes."""
-        return [process for node in self.nodes for process in processes_of(node) if is_training_worker(process)]
+        return [process for node in self.nodes for process in node.training_workers()]
 
-    def node_of(self, worker: psutil.Process) -> Any:
+    def node_of(self, worker: psutil.Process) -> Node:
         """Node that a worker's process belongs to."""
-        return next(node for node in self.nodes if worker.pid in {each.pid for each in processes_of(node)})
+        return next(node for node in self.nodes if worker.pid in {each.pid for each in node.processes()})
 
     def close(self) -> None:
-        """End all nodes."""
-        self._cluster.shutdown()
+        """End all nodes, and take their networks away."""
+        self.kill_all()
+        if self._links:
+            self._links.close()
 
 
 @contextmanager
-def started_hosts(
-    num_nodes: int, folder: Path, set_variable: Callable[[str, str], None] = os.environ.__setitem__
-) -> Iterator[Hosts]:
+def started_hosts(num_nodes: int, set_variable: Callable[[str, str], None] = os.environ.__setitem__) -> Iterator[Hosts]:
     """Start a cluster that only this user's token opens; it ends with the block.
 
     Args:
         set_variable: sets a variable of the environment, which Ray's processes and the drivers inherit.
     """
-    token = folder / "ray_token"
+    folder = Path(tempfile.mkdtemp(prefix="ch-"))
+    token = folder / "token"
     token.touch(mode=0o600)
     token.write_text("c" * 64)
-    for name, value in {**HEALTH_CHECKS, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}.items():
+    for name, value in {**ENVIRONMENT, "RAY_AUTH_TOKEN_PATH": str(token)}.items():
         set_variable(name, value)
-    hosts = Hosts(num_nodes)
+    hosts = Hosts(num_nodes, folder)
     try:
         yield hosts
     finally:
         hosts.close()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def processes_of(node: Any) -> list[psutil.Process]:
-    """A node's raylet and everything it has started."""
+def title(process: psutil.Process) -> str:
+    """A process's command line, which Ray sets to what the process does; empty when it has ended."""
     with suppress(psutil.NoSuchProcess):
-        raylet = psutil.Process(_raylet(node).pid)
-        return [raylet, *raylet.children(recursive=True)]
-    return []
-
-
-def is_raylet_alive(node: Any) -> bool:
-    """Whether the node's raylet runs."""
-    return _raylet(node).poll() is None
-
-
-def _raylet(node: Any) -> Any:
-    return node.all_processes["raylet"][0].process
-
-
-def is_training_worker(process: psutil.Process) -> bool:
-    """Whether a process is a worker of Ray Train, by the title that Ray gives it."""
-    with suppress(psutil.NoSuchProcess):
-        return "RayTrainWorker" in " ".join(process.cmdline())
-    return False
+        return " ".join(process.cmdline())
+    return ""
 
 
 def freeze(processes: list[psutil.Process]) -> None:
@@ -135,7 +200,16 @@ def thaw(processes: list[psutil.Process]) -> None:
 
 def wait_for_ends(processes: list[psutil.Process]) -> None:
     """Wait until all of these processes have ended."""
-    wait_until(
-        lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in processes),
-        "processes of a killed run live on",
-    )
+    wait_until(lambda: not any(map(_runs, processes)), "killed processes live on")
+
+
+def _runs(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def _free_port(ip: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((ip, 0))
+        return int(probe.getsockname()[1])

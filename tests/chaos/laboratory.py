@@ -5,14 +5,15 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.registry import Registry
 from orchestrator.run_states import RunState
-from tests.waiting import PATIENCE_S, wait_until
+from tests.chaos.hosts import Hosts
 
+Driver = subprocess.Popen[bytes]
 PRETRAIN = """
 kind: pretrain
 name: chaos
@@ -36,12 +37,25 @@ recipe: {tokenizer: words, epochs: 4, batch_size: 8, max_seq_length: 32}
 space: {learning_rate: [1.0e-3, 3.0e-3]}
 seeds: [0, 1]
 """
-SPECS = {"pretrain": PRETRAIN, "sweep": SWEEP}
-NUM_STEPS = 80
+DISTILL = """
+kind: distill
+name: chaos
+teacher: teacher
+num_hidden_layers: 1
+task: {id: own, head: classification, text_columns: [text], files: {train: train.csv, validation: dev.csv}}
+recipe: {epochs: 24, batch_size: 8, max_seq_length: 32, learning_rate: 1.0e-3, evaluations_per_epoch: 2}
+execution: {max_failures: 3}
+"""
+SPECS = {"pretrain": PRETRAIN, "sweep": SWEEP, "distill": DISTILL}
+MEASURE = {"pretrain": "step", "sweep": "trial", "distill": "evaluation"}
+"""What the progress of each kind of run is counted in."""
+LAST_PLACE = {"pretrain": 70, "sweep": 3, "distill": 40}
+"""Progress at which something is left to do for a run of each kind."""
 
 
 def write_inputs(folder: Path) -> None:
-    """Write a corpus, a tokenizer, a labeled task and the specs, the same at each call."""
+    """Write a corpus, a tokenizer, a labeled task, a teacher and the specs, the same at each call."""
+    from bert_core import BertConfig, BertForSequenceClassification
     from bert_core.text.tokenizer_training import train_wordpiece
 
     generator = random.Random(20261122)
@@ -51,7 +65,11 @@ def write_inputs(folder: Path) -> None:
         theme = generator.sample(words, 3)
         documents.append(" ".join(f"{' '.join(generator.choices(theme, k=6)).capitalize()}." for _ in range(6)))
     (folder / "corpus.txt").write_text("\n\n".join(documents) + "\n")
-    train_wordpiece(documents, vocab_size=200, min_frequency=1).save(folder / "words")
+    tokenizer = train_wordpiece(documents, vocab_size=200, min_frequency=1)
+    config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size).with_labels(["0", "1"])
+    BertForSequenceClassification.from_config(config, seed=1).save_pretrained(folder / "teacher")
+    for name in ("words", "teacher"):
+        tokenizer.save(folder / name)
     for name, count in (("train", 64), ("dev", 32)):
         rows = [
             f"{' '.join(generator.choices(words[:30] if i % 2 else words[30:], k=6))},{i % 2}" for i in range(count)
@@ -67,22 +85,24 @@ class Laboratory:
 
     inputs: Path
     home: Path
-    address: str
+    kind: str
+    """Kind of its one run."""
+    hosts: Hosts
     registry: str = ""
     """URL of the registry; the home's own SQLite file when empty."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    _drivers: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+    lent: ExitStack = field(default_factory=ExitStack)
+    """What is given back at the end: servers, mounted disks."""
+    _drivers: list[Driver] = field(default_factory=list)
 
-    def start(self, *arguments: str) -> "subprocess.Popen[bytes]":
+    def start(self, *arguments: str) -> Driver:
         """Start `orchestrator ARGUMENTS` as a process with a session of its own; its messages go to a file."""
         self.home.mkdir(parents=True, exist_ok=True)
-        options = ["--home", str(self.home), "--address", self.address]
+        options = ["--home", str(self.home), "--address", self.hosts.address]
         options += ["--registry", self.registry] if self.registry else []
-        with (self.home / "driver.log").open("ab") as log:
+        with self._log.open("ab") as log:
             driver = subprocess.Popen(
                 [str(Path(sys.executable).with_name("orchestrator")), *options, *arguments],
                 cwd=self.inputs,
-                env={**os.environ, **self.environment},
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 start_new_session=True,
@@ -90,9 +110,9 @@ class Laboratory:
         self._drivers.append(driver)
         return driver
 
-    def finish(self, *arguments: str) -> int:
-        """Run `orchestrator ARGUMENTS` to its end; returns the exit status."""
-        return self.start(*arguments).wait(PATIENCE_S)
+    def run(self) -> Driver:
+        """Start the laboratory's run."""
+        return self.start("run", f"{self.kind}.yaml")
 
     def open_registry(self) -> Registry:
         """The laboratory's registry."""
@@ -112,33 +132,28 @@ class Laboratory:
             states = list(registry.runs(trials=False)["state"])
         return RunState(states[0]) if states else None
 
-    def num_steps(self) -> int:
-        """Number of steps that are recorded so far."""
+    def progress(self) -> int:
+        """Number of steps, trials that ended, or evaluations that are recorded so far, by the run's kind."""
         if self.state() is None:
             return 0
         with self.open_registry() as registry:
-            steps = registry.metrics.history(self.run_id(), "train.mlm_loss")["step"]
-        return 0 if steps.empty else int(steps.max())
-
-    def num_trials_ended(self) -> int:
-        """Number of a sweep's trials that are recorded as completed."""
-        if self.state() is None:
-            return 0
-        with self.open_registry() as registry:
-            return len(registry.runs("kind = 'trial' and state = 'COMPLETED'"))
-
-    def wait_for_step(self, step: int, driver: "subprocess.Popen[bytes]") -> None:
-        """Wait until a step is recorded."""
-        wait_until(lambda: self.num_steps() >= step or driver.poll() is not None, f"step {step} is never reached")
-        assert driver.poll() is None, f"the driver ended before step {step}:\n{self.messages()}"
+            if self.kind == "sweep":
+                return len(registry.runs("kind = 'trial' and state = 'COMPLETED'"))
+            name = "train.mlm_loss" if self.kind == "pretrain" else "validation.accuracy"
+            return len(set(registry.metrics.history(self.run_id(), name)["step"]))
 
     def messages(self) -> str:
         """What the drivers said."""
-        return (self.home / "driver.log").read_text(errors="replace")[-3000:]
+        return self._log.read_text(errors="replace")[-3000:]
+
+    @property
+    def _log(self) -> Path:
+        return self.home.with_suffix(".log")
 
     def close(self) -> None:
-        """End the drivers that still run."""
+        """End the drivers that still run, and give back what was lent."""
         for driver in self._drivers:
             if driver.poll() is None:
                 os.killpg(driver.pid, signal.SIGKILL)
                 driver.wait()
+        self.lent.close()

@@ -12,6 +12,7 @@ import pytest
 
 from tests.chaos.__main__ import NUM_NODES, play, undisturbed
 from tests.chaos.accounts import Accounts
+from tests.chaos.episode import NotHereError
 from tests.chaos.faults import FAULTS
 from tests.chaos.hosts import Hosts, started_hosts
 from tests.chaos.laboratory import write_inputs
@@ -28,8 +29,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def hosts(folder: Path) -> Iterator[Hosts]:
-    with pytest.MonkeyPatch.context() as patched, started_hosts(NUM_NODES, folder, patched.setenv) as started:
+def hosts() -> Iterator[Hosts]:
+    with pytest.MonkeyPatch.context() as patched, started_hosts(NUM_NODES, patched.setenv) as started:
         yield started
 
 
@@ -47,5 +48,8 @@ def test_a_run_leaves_the_same_accounts_whatever_happened_to_it(
 ) -> None:
     kind, _ = FAULTS[name]
     number = list(FAULTS).index(name)
-    outcome = play(number, name, random.Random(SEED + number), folder, hosts, references(kind))
+    try:
+        outcome = play(number, name, random.Random(SEED + number), folder, hosts, references(kind))
+    except NotHereError as error:
+        pytest.skip(str(error))
     assert not outcome.problem

@@ -106,7 +106,7 @@ def test_a_killed_build_loses_one_unit_and_ends_with_the_same_bytes(
     straight = build(corpus, tmp_path / "straight", tokenizer)
     all_units = list(tokenized)
     assert len(all_units) >= NUM_UNITS
-    code = subprocess.run([sys.executable, __file__, str(tmp_path), str(unit)], check=False).returncode
+    code = subprocess.run([sys.executable, "-m", __name__, str(tmp_path), str(unit)], check=False).returncode
     assert code == -signal.SIGKILL
     tokenized.clear()
     heard: list[tuple[int, int]] = []

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -259,6 +258,7 @@ def test_a_registry_that_is_away_for_a_minute_loses_nothing(
         return session(database, writing=writing)
 
     monkeypatch.setattr(recorder_module, "time", clock)
+    monkeypatch.setattr(recorder.given_up, "wait", clock.sleep)
     monkeypatch.setattr(Database, "session", away_for_a_minute)
     for step in range(100):
         clock.now_s += 1.0
@@ -303,7 +303,6 @@ def test_a_postgresql_server_may_be_restarted_in_mid_run(monkeypatch: pytest.Mon
         server.stop()
         with pytest.raises(RegistryUnavailableError):
             registry.run(run.id)
-        clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: server.start())
-        monkeypatch.setattr(recorder_module, "time", clock)
+        monkeypatch.setattr(recorder.given_up, "wait", lambda seconds: server.start())
         recorder.record_events(run.id, [MetricEvent(2, "train", {"mlm_loss": 8.0})])
         assert list(registry.metrics.history(run.id).value) == [9.0, 8.0]
