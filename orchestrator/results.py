@@ -156,7 +156,7 @@ class TrialEvents:
 
 
 TrialChange = TrialStart | TrialEvents | TrialResult
-"""What becomes of a trial, in this order; a start and measurements may come again before its result."""
+"""Change of a trial. A result is the last one; start and measurements may come several times before it."""
 
 
 @dataclass(frozen=True)
