@@ -4,6 +4,7 @@ ValueError
 └── BertCoreError
     ├── ConfigError       an impossible model, an unknown size or activation
     ├── CheckpointError   a folder or file of weights that is missing, cut short, altered or does not fit
+    │   └── NewerFormatError   one that a newer version of this package has written
     ├── TokenizerError    a tokenizer that is missing, broken or does not fit the model
     └── DataError         inputs, labels or predictions that break their contract
 """
@@ -19,6 +20,10 @@ class ConfigError(BertCoreError):
 
 class CheckpointError(BertCoreError):
     """A folder or file of weights that is missing, cut short, altered or does not fit."""
+
+
+class NewerFormatError(CheckpointError):
+    """A folder or file that a newer version of this package has written; it may be whole, so nothing else is tried."""
 
 
 class TokenizerError(BertCoreError):

@@ -5,14 +5,15 @@ Safetensors loads a file with a flipped bit without a word; the manifest finds i
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from bert_core.checkpoints.atomic_files import atomic_write_text
-from bert_core.errors import CheckpointError
+from bert_core.errors import CheckpointError, NewerFormatError
 
 MANIFEST_FILE = "manifest.json"
+_FORMAT = 1
 
 
 def json_text(value: Any) -> str:
@@ -23,6 +24,19 @@ def json_text(value: Any) -> str:
 def write_json(path: Path, value: Any) -> None:
     """Write readable JSON, whole or not at all."""
     atomic_write_text(path, json_text(value))
+
+
+def check_format(path: Path, values: Mapping[str, Any], known: int) -> None:
+    """Compare the number of a JSON file's format with the newest one that is known; a file without one has the first.
+
+    Raises: NewerFormatError; TypeError where the number is none.
+    """
+    found = values.get("format", 1)
+    if found > known:
+        raise NewerFormatError(
+            f"{path} was written by a newer version of this package (format {found}, this one reads {known}); "
+            "go on with that version"
+        )
 
 
 def digest_stream(stream: IO[bytes]) -> str:
@@ -46,12 +60,16 @@ def write_manifest(folder: Path, names: Iterable[str]) -> str:
 def check_manifest(folder: Path, remedy: str) -> None:
     """Compare a folder's files with its manifest.
 
-    Raises: CheckpointError, naming the file that is missing, cut short or altered, and ending in `remedy`.
+    Raises: CheckpointError, naming the file that is missing, cut short or altered, and ending in `remedy`;
+        NewerFormatError for the manifest of a newer version.
     """
     path = folder / MANIFEST_FILE
     try:
-        files = json.loads(path.read_bytes())["files"]
-        recorded = {str(name): (str(entry["sha256"]), int(entry["bytes"])) for name, entry in files.items()}
+        values = json.loads(path.read_bytes())
+        check_format(path, values, _FORMAT)
+        recorded = {str(name): (str(entry["sha256"]), int(entry["bytes"])) for name, entry in values["files"].items()}
+    except NewerFormatError:
+        raise
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror}); {remedy}") from None
     except (ValueError, KeyError, TypeError, AttributeError):

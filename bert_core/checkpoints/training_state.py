@@ -5,7 +5,8 @@ when it is whole; loading checks the digests before anything is read into the mo
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bert_core.checkpoints.atomic_files import atomic_folder
-from bert_core.checkpoints.manifest import check_manifest, write_json, write_manifest
-from bert_core.errors import CheckpointError
+from bert_core.checkpoints.manifest import check_format, check_manifest, write_json, write_manifest
+from bert_core.errors import CheckpointError, NewerFormatError
 
 _MODEL = "model.safetensors"
 _OPTIMIZER = "optimizer.safetensors"
@@ -49,37 +50,60 @@ def write_training_state(folder: Path, model: nn.Module, optimizer: Optimizer, e
     return write_manifest(folder, (_MODEL, _OPTIMIZER, _STATE))
 
 
+@dataclass(frozen=True)
+class TrainingState:
+    """A saved state as it was read: whole, and in no model yet."""
+
+    folder: Path
+    weights: Mapping[str, Tensor]
+    optimizer_tensors: Mapping[str, Tensor]
+    param_groups: Sequence[Mapping[str, Any]]
+    extra: dict[str, Any]
+
+    def load_into(self, model: nn.Module, optimizer: Optimizer) -> None:
+        """Put the state into a model and an optimizer of the same shape. Raises: CheckpointError for another shape."""
+        names = [group["names"] for group in _named_groups(model, optimizer)]
+        if [group["names"] for group in self.param_groups] != names:
+            raise CheckpointError(
+                f"{self.folder / _STATE} belongs to another model or optimizer; use the run's own settings"
+            )
+        for name, own in model.state_dict().items():
+            if name not in self.weights or self.weights[name].shape != own.shape:
+                found = tuple(self.weights[name].shape) if name in self.weights else "nothing"
+                raise CheckpointError(
+                    f"{self.folder / _MODEL} holds {found} for {name} where the model has {tuple(own.shape)}; "
+                    f"use the run's own settings"
+                )
+        model.load_state_dict(self.weights)
+        _load_optimizer(optimizer, self.param_groups, self.optimizer_tensors)
+
+
+def read_training_state(folder: Path) -> TrainingState:
+    """Read a saved state, whose `extra` can be looked at before anything of it is put into a model.
+
+    Raises: CheckpointError, naming the file that is missing, cut short or altered; NewerFormatError for a state of a
+        newer version of this package.
+    """
+    check_manifest(folder, _REMEDY)
+    try:
+        state = json.loads((folder / _STATE).read_bytes())
+        check_format(folder / _STATE, state, _FORMAT)
+        weights, tensors = (load_file(folder / name) for name in (_MODEL, _OPTIMIZER))
+        return TrainingState(folder, weights, tensors, state["param_groups"], state["extra"])
+    except NewerFormatError:
+        raise
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"{folder} cannot be read ({error}); {_REMEDY}") from None
+
+
 def load_training_state(folder: Path, model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
     """Put a saved state into a model and an optimizer of the same shape; returns `extra`.
 
     Raises: CheckpointError, naming the file that is missing, cut short, altered or does not fit.
     """
-    check_manifest(folder, _REMEDY)
-    try:
-        weights = load_file(folder / _MODEL)
-        tensors = load_file(folder / _OPTIMIZER)
-        state = json.loads((folder / _STATE).read_bytes())
-    except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"{folder} cannot be read ({error}); {_REMEDY}") from None
-    if state.get("format", _FORMAT) > _FORMAT:
-        raise CheckpointError(
-            f"{folder} was written by a newer version of this package (format {state['format']}, this one reads "
-            f"{_FORMAT}); go on with that version"
-        )
-    groups = _named_groups(model, optimizer)
-    if [group["names"] for group in state["param_groups"]] != [group["names"] for group in groups]:
-        raise CheckpointError(f"{folder / _STATE} belongs to another model or optimizer; use the run's own settings")
-    for name, own in model.state_dict().items():
-        if name not in weights or weights[name].shape != own.shape:
-            found = tuple(weights[name].shape) if name in weights else "nothing"
-            raise CheckpointError(
-                f"{folder / _MODEL} holds {found} for {name} where the model has {tuple(own.shape)}; "
-                f"use the run's own settings"
-            )
-    model.load_state_dict(weights)
-    _load_optimizer(optimizer, state["param_groups"], tensors)
-    extra: dict[str, Any] = state["extra"]
-    return extra
+    state = read_training_state(folder)
+    state.load_into(model, optimizer)
+    return state.extra
 
 
 def _stored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -105,7 +129,7 @@ def _optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tens
     }
 
 
-def _load_optimizer(optimizer: Optimizer, groups: list[dict[str, Any]], tensors: Mapping[str, Tensor]) -> None:
+def _load_optimizer(optimizer: Optimizer, groups: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor]) -> None:
     index = {name: number for number, name in enumerate(name for group in groups for name in group["names"])}
     state: dict[int, dict[str, Tensor]] = {}
     for full_name, tensor in tensors.items():

@@ -3,23 +3,14 @@
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from orchestrator.cluster.processes import Processes
 from orchestrator.errors import ClusterError
 
 MAX_LOGICAL_PER_CORE = 4
 """Processes that may share a core of a local Ray; with more of them each only waits longer for the others."""
 _ROUNDING = 1e-9
 """Tolerance for sums of fractions of a CPU."""
-
-
-@dataclass(frozen=True)
-class Processes:
-    """Processes that run at the same time."""
-
-    count: int
-    resources: Mapping[str, float]
-    """Resources that each process needs on the one node that it runs on, by Ray's names."""
 
 
 def cluster_resources() -> dict[str, float]:

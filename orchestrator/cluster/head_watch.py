@@ -4,7 +4,6 @@ Ray ends a driver that has not reached the head's global control store (GCS) for
 nothing after that is recorded.
 """
 
-import logging
 import socket
 import time
 from collections.abc import Callable
@@ -14,8 +13,9 @@ from orchestrator.errors import ClusterError
 INTERVAL_S = 5.0
 PATIENCE_S = 35.0
 """Time without an answer after which the run ends; what is left of Ray's minute is for recording that."""
+LAST_PATIENCE_S = 42.0
+"""Time after which the driver leaves where it stands: what it waits for within Ray can be interrupted by nothing."""
 _ANSWER_TIMEOUT_S = 2.0
-logger = logging.getLogger(__name__)
 
 
 class HeadWatch:
@@ -23,7 +23,11 @@ class HeadWatch:
 
     Args:
         how_to_go_on: the last words of the error.
+        patience_s: time without an answer that is borne.
     """
+
+    silent_s = 0.0
+    """Time for which the head has not answered, as of the last look that asked it."""
 
     def __init__(
         self,
@@ -31,8 +35,10 @@ class HeadWatch:
         how_to_go_on: str,
         answers: Callable[[str], bool] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self._address, self._how_to_go_on, self._clock = address, how_to_go_on, clock
+        self._patience_s = patience_s
         self._answers = answers or _answers
         self._answered_at = self._asked_at = clock()
         self._is_watched = self._answers(address)
@@ -45,22 +51,24 @@ class HeadWatch:
         self._asked_at = now
         if self._answers(self._address):
             self._answered_at = now
-            return
-        silent_s = now - self._answered_at
-        if silent_s < PATIENCE_S:
-            logger.warning(f"the cluster's head at {self._address} has not answered for {silent_s:.0f} s")
-            return
-        raise ClusterError(
-            f"the cluster's head at {self._address} has not answered for {silent_s:.0f} s: its GCS has ended, or the "
-            f"way there is cut; start it again (`ray up`, or `ray start --head`), then {self._how_to_go_on}"
-        )
+        self.silent_s = now - self._answered_at
+        if self.silent_s >= self._patience_s:
+            raise ClusterError(
+                f"{self.problem()}: its GCS has ended, or the way there is cut; "
+                f"start it again (`ray up`, or `ray start --head`), then {self._how_to_go_on}"
+            )
+
+    def problem(self) -> str:
+        """Return which head has not answered, and for how long."""
+        return f"the cluster's head at {self._address} has not answered for {self.silent_s:.0f} s"
 
 
-def watch_head(how_to_go_on: str) -> HeadWatch:
-    """A watch over the head of the connected Ray."""
+def watch_head(how_to_go_on: str, patience_s: float = PATIENCE_S) -> HeadWatch:
+    """A watch over the head of the connected Ray; where none is connected there is nothing to watch."""
     import ray
 
-    return HeadWatch(ray.get_runtime_context().gcs_address, how_to_go_on)
+    address = ray.get_runtime_context().gcs_address if ray.is_initialized() else ""
+    return HeadWatch(address, how_to_go_on, patience_s=patience_s)
 
 
 def _answers(address: str) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from orchestrator.cluster.capacity import Processes
+from orchestrator.cluster.processes import Processes
 
 _SHOWN = ("CPU", "GPU")
 """Resources that are told of each node; Ray's own markers are none of a person's business."""

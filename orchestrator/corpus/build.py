@@ -20,6 +20,8 @@ from ray.exceptions import RayError
 
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context
+from orchestrator.cluster.processes import Processes
+from orchestrator.cluster.silence import telling_silence
 from orchestrator.corpus.document_batches import Bundle, DocumentBatch, plan_bundles, read_batches
 from orchestrator.corpus.document_readers import Document
 from orchestrator.corpus.finished_units import (
@@ -123,13 +125,15 @@ def _run(
     )
     done_bytes, total_bytes = sum(unit.num_bytes_read for unit in units.values()), sum(file.num_bytes for file in files)
     try:
-        for row in _rows(len(todo), read, tokenize, shard_bytes, num_cpus) if todo else ():
-            if row["error"]:
-                raise CorpusError(row["error"])
-            unit = FinishedUnit.from_json(row["facts"])
-            units[row["bundle"], row["sequence"]] = unit
-            done_bytes += unit.num_bytes_read
-            progress(done_bytes, total_bytes)
+        with telling_silence("no text has been tokenized", Processes(1, {"CPU": 1.0})) as silence:
+            for row in _rows(len(todo), read, tokenize, shard_bytes, num_cpus) if todo else ():
+                silence.note()
+                if row["error"]:
+                    raise CorpusError(row["error"])
+                unit = FinishedUnit.from_json(row["facts"])
+                units[row["bundle"], row["sequence"]] = unit
+                done_bytes += unit.num_bytes_read
+                progress(done_bytes, total_bytes)
     except RayError as error:
         raise ClusterError(
             f"tokenizing failed: {_reason(error)}; where memory ran out, lower shard_bytes, then run again"
@@ -153,7 +157,8 @@ def _rows(
         # With a pool of its own for reading, Ray Data does not fuse it with tokenizing.
         readers = TaskPoolStrategy(size=1 + cpus // 8)
         pipeline = (
-            ray.data.range(num_bundles, override_num_blocks=num_bundles)
+            # Not ray.data.range: each of its tasks would want a whole CPU before any text is read.
+            ray.data.from_items([{"id": number} for number in range(num_bundles)], override_num_blocks=num_bundles)
             .map_batches(read, batch_size=None, num_cpus=0, compute=readers, max_retries=MAX_RETRIES)
             .map_batches(tokenize, batch_size=None, batch_format="pyarrow", num_cpus=1, max_retries=MAX_RETRIES)
         )

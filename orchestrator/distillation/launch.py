@@ -8,18 +8,18 @@ from typing import Any
 
 import ray
 
-from orchestrator.cluster.capacity import Processes
 from orchestrator.cluster.head_watch import watch_head
+from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.shortage import describe_shortage
 from orchestrator.distillation.job import DistillJob, distill
 from orchestrator.errors import OWN_ERRORS, OwnError, RunFailedError, RunStoppedError, last_line
-from orchestrator.pretraining.failures import how_to_go_on
 from orchestrator.results import DistillResult, Event
 from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import join
 from orchestrator.storage.uris import absolute
 from orchestrator.tasks import Task
+from orchestrator.training.attempts import how_to_go_on
 from orchestrator.training.checkpoints import delete_checkpoints
 from orchestrator.training.event_queue import EventReader, WorkerPlace, launch_event_queue
 from orchestrator.training.following import Follower

@@ -19,6 +19,7 @@ from uuid import uuid4
 from orchestrator.cluster.addresses import names_no_cluster
 from orchestrator.cluster.capacity import check_processes, check_resources, cluster_resources, local_resources
 from orchestrator.cluster.connection import connect
+from orchestrator.cluster.head_watch import LAST_PATIENCE_S, watch_head
 from orchestrator.errors import RegistryUnavailableError, SpecError
 from orchestrator.execution.origin import save_origin, working_at_origin
 from orchestrator.execution.refusals import check_run_folder, check_storage, refuse_if_alive
@@ -28,6 +29,7 @@ from orchestrator.kinds import kind_of, resolved_inputs
 from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.planning.checks import check_inputs
+from orchestrator.planning.disk import check_disk
 from orchestrator.planning.plan import PlanRow, needed_resources, plan_rows, unused_gpu_notes
 from orchestrator.progress import show_progress
 from orchestrator.registry.recorder import Recorder, RunOutcome, retry_while_unavailable
@@ -72,6 +74,7 @@ def run_spec(spec: Spec, *, settings: Settings, on_started: Callable[[str], None
     inputs = resolved_inputs(spec, settings)
     check_inputs(spec, inputs)
     check_storage(settings.storage)
+    check_disk(spec, inputs)
     with _session(spec, inputs) as session:
         return session.start(spec, on_started=on_started)
 
@@ -119,10 +122,11 @@ def plan_spec(spec: Spec, *, settings: Settings) -> list[PlanRow]:
 
 
 def check_room(spec: Spec, settings: Settings) -> None:
-    """Check that the cluster at `settings.address`, or else this machine, has room for a spec; starts no local Ray.
+    """Check that the storage, and the cluster at `settings.address` or else this machine, have room for a spec.
 
-    Raises: ClusterError, naming what is missing.
+    No local Ray is started. Raises: InputError for a disk that is too small; ClusterError, naming what is missing.
     """
+    check_disk(spec, resolved_inputs(spec, settings))
     if names_no_cluster(settings):
         here = local_resources(_needed_cpus(spec))
         _check_room(spec, settings, here, [here])
@@ -264,7 +268,8 @@ def _session(spec: Spec, inputs: Resolved, *, allow_drift: bool = False) -> Iter
         with connect(settings, num_cpus=_needed_cpus(spec)):
             _check_room(spec, settings)
             recorder = Recorder(registry)
-            yield _Session(inputs, registry, recorder, StopWatch(recorder), allow_drift)
+            stop_watch = StopWatch(recorder, partial(watch_head, patience_s=LAST_PATIENCE_S))
+            yield _Session(inputs, registry, recorder, stop_watch, allow_drift)
 
 
 def _needed_cpus(spec: Spec) -> float:

@@ -7,6 +7,7 @@ the attempt that it is for and never stops a later one. It is a file because the
 reaches, that of a submitted job included.
 """
 
+import logging
 import os
 import signal
 import socket
@@ -15,7 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 
-from orchestrator.errors import OWN_ERRORS, InputError, RegistryError, RunFailedError, StopRequested
+from orchestrator.cluster.head_watch import HeadWatch
+from orchestrator.errors import OWN_ERRORS, ClusterError, InputError, RegistryError, RunFailedError, StopRequested
 from orchestrator.execution.refusals import has_died_here, is_alive
 from orchestrator.execution.waiting import looks
 from orchestrator.registry.recorder import Recorder, retry_while_unavailable
@@ -25,11 +27,13 @@ from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.storage import exists, join, read_json, write_json
 from orchestrator.storage.uris import is_local
+from orchestrator.training.attempts import how_to_go_on
 
 STOP_FILE = "stop.json"
 LOOK_INTERVAL_S = 2.0
 """Pause between two looks of a driver at its run's folder."""
 _POLL_S = 0.5
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -55,10 +59,16 @@ class StopRequest:
 
 
 class StopWatch:
-    """Watcher for requests to stop the runs that one driver carries out: a pipeline and the stage that is at work."""
+    """Watcher over the runs that one driver carries out, a pipeline and the stage that is at work: it heeds requests to
+    stop, and leaves when the cluster's head has gone. Whatever the main thread then waits for within Ray, it would wait
+    until Ray ends the process, and nothing would be recorded.
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    Args:
+        watch_head: makes the watch over the connected Ray's head from the last words of its error; None for none.
+    """
+
+    def __init__(self, recorder: Recorder, watch_head: Callable[[str], HeadWatch] | None = None) -> None:
+        self._recorder, self._watch_head = recorder, watch_head
         self._at_work: list[str] = []
         self._requested: str | None = None
         self._lock = threading.Lock()
@@ -76,9 +86,13 @@ class StopWatch:
             yield
             return
         done = threading.Event()
+        # That of a pipeline is the last resort of its stages as well.
+        head = self._watch_head(how_to_go_on(record.id)) if self._watch_head and not self._at_work else None
 
         def watch() -> None:
             while not done.wait(interval_s):
+                if head is not None:
+                    self._look_at(head, done)
                 request = StopRequest.load(run_folder)
                 if request is not None and request.attempt == record.attempt:
                     self._obey(record.id, request, done)
@@ -102,17 +116,31 @@ class StopWatch:
             if done.is_set():
                 return
             if request.force:
-                self._leave(run_id)
+                self._leave(StopRequested(run_id))
             if self._requested is None:
                 self._requested = run_id
                 # Into the main thread, so that what it waits for is interrupted as well.
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    def _leave(self, run_id: str) -> None:
+    def _look_at(self, head: HeadWatch, done: threading.Event) -> None:
+        """Warn of a head that does not answer; leave when it has been silent for too long."""
+        silent_s = head.silent_s
+        try:
+            head.look()
+        except ClusterError as error:
+            with self._lock:
+                if not done.is_set():
+                    logger.error(str(error))
+                    self._leave(error)
+        if head.silent_s > silent_s:
+            logger.warning(head.problem())
+
+    def _leave(self, reason: ClusterError | StopRequested) -> None:
+        """Record that the runs at work have ended, and end the process here and now."""
         for at_work in reversed(self._at_work):
             with suppress(RegistryError):  # the run will read LOST
-                self._recorder.fail(at_work, StopRequested(run_id))
-        os._exit(StopRequested.exit_status)
+                self._recorder.fail(at_work, reason)
+        os._exit(reason.exit_status)
 
 
 def stop_run(

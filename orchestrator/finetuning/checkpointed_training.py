@@ -87,14 +87,16 @@ class CheckpointedTraining:
 
         Raises: CheckpointError when it is damaged or of another identity.
         """
-        both = _with_best(model, model.state_dict())
-        found = self._checkpoints.load(both, optimizer, lambda text: self._report([MessageEvent(text, "warning")]))
+        found = self._checkpoints.read_newest(lambda text: self._report([MessageEvent(text, "warning")]))
         self._checkpoints.tidy()
         if found is None:
             return None
-        event, extra = found
-        changes = check_drift(extra, self._identity, self._details)
-        self._report(accept_drift(changes, event.step, allowed=self._allow_drift))
+        event, state = found
+        extra = state.extra
+        drifts = accept_drift(check_drift(extra, self._identity, self._details), event.step, allowed=self._allow_drift)
+        both = _with_best(model, model.state_dict())
+        state.load_into(both, optimizer)
+        self._report(drifts)
         self.report([MetricEvent(**values) for values in extra["reported"]])
         self._report([MessageEvent(f"goes on after step {event.step:,}")])
         return TrainingSnapshot(event.step, best_weights=both[1].state_dict(), **extra["snapshot"])

@@ -6,8 +6,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
+from bert_core.checkpoints.manifest import check_format
 from bert_core.config import BertConfig
-from bert_core.errors import CheckpointError
+from bert_core.errors import CheckpointError, NewerFormatError
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.specs import RecipeSpec
@@ -18,6 +19,8 @@ from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.tabular_columns import NO_COLUMNS
 
 RECORD_FILE = "fine_tuning.json"
+_FORMAT = 1
+"""Number of the record's format; a file without one has the first."""
 
 
 @dataclass(frozen=True)
@@ -121,13 +124,17 @@ def load_fine_tuned(folder: Path) -> FineTunedModel:
 def read_record(folder: Path, config: BertConfig) -> FineTuningRecord:
     """Read a folder's record, or guess it from the head and a recipe's default lengths.
 
-    Raises: CheckpointError.
+    Raises: CheckpointError; NewerFormatError for the record of a newer version.
     """
     path = folder / RECORD_FILE
     if not path.exists():
         return _guess_record(folder, config)
     try:
-        return FineTuningRecord.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        values = json.loads(path.read_text(encoding="utf-8"))
+        check_format(path, values, _FORMAT)
+        return FineTuningRecord.from_dict(values)
+    except NewerFormatError:
+        raise
     except (AttributeError, KeyError, ValueError, TypeError) as error:
         raise CheckpointError(f"{path} is cut short or altered ({error}); fetch or train the model again") from None
 

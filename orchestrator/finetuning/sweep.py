@@ -29,6 +29,7 @@ from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress,
 from orchestrator.finetuning.trial import TrialJob, baseline_metrics, prepare_trial_features, run_trial, trial_folder
 from orchestrator.finetuning.trial_journal import POINTS
 from orchestrator.finetuning.trial_queue import TrialQueue
+from orchestrator.finetuning.trial_watch import watch_trials
 from orchestrator.finetuning.tune_run import run_with_tune
 from orchestrator.models.info import describe_model
 from orchestrator.results import DatasetResult, Split, SweepResult, TrialResult
@@ -149,7 +150,8 @@ def _run_trials(
         on_ended=lambda result: delete_checkpoints(trial_folder(job.run_folder, result.key)),
         results=dict(finished),
     )
-    run_with_tune(spec, partial(run_trial, job), progress, storage, most_evaluations(spec))
+    watch = watch_trials(spec.execution, job.run_folder.rstrip("/").rpartition("/")[2])
+    run_with_tune(spec, partial(run_trial, job), progress, watch, storage, most_evaluations(spec))
     return progress
 
 

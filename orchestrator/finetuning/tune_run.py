@@ -22,6 +22,7 @@ from orchestrator.finetuning.interrupts import HeldInterrupt, held_interrupts
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepProgress
 from orchestrator.finetuning.trial_checkpoint import Report
+from orchestrator.finetuning.trial_watch import TrialWatch
 from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import SweepSpec
@@ -76,12 +77,16 @@ class _InterruptedError(Exception):
 class _Callback(tune.Callback):  # type: ignore[misc]
     """Tells the sweep's progress. An error in there ends the sweep; Tune would have turned it into a failed trial."""
 
-    def __init__(self, progress: SweepProgress, interrupt: HeldInterrupt) -> None:
-        self._progress, self._interrupt = progress, interrupt
+    def __init__(self, progress: SweepProgress, watch: TrialWatch, interrupt: HeldInterrupt) -> None:
+        self._progress, self._watch, self._interrupt = progress, watch, interrupt
         self._error: Exception | None = None
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        self._watch.began(trial.config[PLAN].key)
         self._guard(lambda: self._progress.started(trial.config[PLAN]))
+
+    def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        self._watch.ended(trial.config[PLAN].key)
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: Mapping[str, Any], **info: Any
@@ -91,10 +96,12 @@ class _Callback(tune.Callback):  # type: ignore[misc]
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         plan, result = trial.config[PLAN], trial.last_result.get(RESULT)
+        self._watch.ended(plan.key)
         self._guard(lambda: self._progress.ended(plan, result) if result else self._progress.left(plan))
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         plan, reason = trial.config[PLAN], _death_reason(trial)
+        self._watch.ended(plan.key)
         self._guard(lambda: self._progress.ended(plan, self._progress.died(plan, reason)))
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
@@ -104,6 +111,7 @@ class _Callback(tune.Callback):  # type: ignore[misc]
                 self.on_trial_error(0, trials, trial)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        self._guard(self._watch.look)
         if self._error is not None:
             raise self._error
         if self._interrupt.error is not None:
@@ -130,11 +138,17 @@ def _death_reason(trial: Trial) -> str:
 
 
 def run_with_tune(
-    spec: SweepSpec, run_trial: RunTrial, progress: SweepProgress, storage: str, max_evaluations: int
+    spec: SweepSpec,
+    run_trial: RunTrial,
+    progress: SweepProgress,
+    watch: TrialWatch,
+    storage: str,
+    max_evaluations: int,
 ) -> None:
     """Run the queue's trials to their end; results are in `progress`. A local `storage` is an absolute path.
 
-    Raises: KeyboardInterrupt when a signal ended it, the one of the signal's handler; what the listener raised.
+    Raises: KeyboardInterrupt when a signal ended it, the one of the signal's handler; what the listener or the watch
+        raised.
     """
     if progress.queue.is_done():
         return
@@ -144,7 +158,7 @@ def run_with_tune(
             name=name,
             storage_path=folder,
             failure_config=tune.FailureConfig(max_failures=spec.execution.max_failures),
-            callbacks=[_Callback(progress, interrupt)],
+            callbacks=[_Callback(progress, watch, interrupt)],
             verbose=0,
         )
         try:

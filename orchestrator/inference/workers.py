@@ -14,6 +14,8 @@ from ray.data import ActorPoolStrategy, TaskPoolStrategy
 from ray.exceptions import RayError
 
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context
+from orchestrator.cluster.processes import Processes
+from orchestrator.cluster.silence import telling_silence
 from orchestrator.errors import OWN_ERRORS, ClusterError, InputError, OwnError, last_line
 from orchestrator.inference.blocks import LinePredictor, PredictedBlock, line_blocks, predict_blocks
 from orchestrator.storage import exists
@@ -62,11 +64,14 @@ def predict_on_ray(
                 max_task_retries=MAX_RETRIES,
             )
         )
+    worker = {"CPU": 1.0} | ({"GPU": num_gpus} if num_gpus else {})
     try:
-        for row in predicted.iter_rows():
-            if isinstance(row["item"], Exception):
-                raise row["item"]
-            yield row["item"]
+        with telling_silence("no line has been answered", Processes(1, worker)) as silence:
+            for row in predicted.iter_rows():
+                silence.note()
+                if isinstance(row["item"], Exception):
+                    raise row["item"]
+                yield row["item"]
     except RayError as error:
         raise ClusterError(f"a worker failed: {last_line(error)}; where memory ran out, use fewer --workers") from error
 

@@ -1,16 +1,16 @@
 """The contract of a kind of run, and what a kind is handed.
 
-    spec ─► check ─► facts, resources ─► run ─► record
-              └──────── inputs: Resolved ──┘
+    spec ─► check ─► facts, disk, resources ─► run ─► record
+              └─────────── inputs: Resolved ─────┘
 
 A kind is one object without state: a file in this package and an entry of `KINDS`. Its spec is a file in `specs/` and
 an entry of the union in `specs/pipeline.py`. Planning and the runner ask every kind the same questions and know none by
 name.
 
-`check`, `facts`, `resources`, and what later stages ask of a kind, start nothing, write nothing and load no Ray:
-`orchestrator plan` calls them. `run` works on a connected Ray and may be called again with the same run folder, after
-an interruption: it goes on where the earlier attempt ended. `record` writes the result to the registry and may be
-called twice.
+`check`, `facts`, `disk`, `resources`, and what later stages ask of a kind, start nothing, write nothing and load no
+Ray: `orchestrator plan` calls them. `run` works on a connected Ray and may be called again with the same run folder,
+after an interruption: it goes on where the earlier attempt ended. `record` writes the result to the registry and may
+be called twice.
 """
 
 import logging
@@ -21,9 +21,11 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from bert_core.config import BertConfig
-from orchestrator.cluster.capacity import Processes, has_gpus
+from orchestrator.cluster.capacity import has_gpus
+from orchestrator.cluster.processes import Processes
 from orchestrator.corpus.input_files import find_files
 from orchestrator.errors import RunStoppedError
+from orchestrator.kinds.disk import DiskUse
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.progress import Progress
 from orchestrator.registry.recorder import Recorder, RunOutcome
@@ -128,10 +130,14 @@ class Kind(ABC, Generic[S, R]):
         """
 
     def facts(self, spec: S, inputs: Resolved) -> Iterator[Fact]:
-        """Yield the lines of a plan that only this kind knows: steps, trials, parameters, memory, disk.
+        """Yield the lines of a plan that only this kind knows: steps, trials, parameters, memory.
 
-        The kind's name, the text that is read, and the resources are told by the caller.
+        The kind's name, the text that is read, the disk and the resources are told by the caller.
         """
+        yield from ()
+
+    def disk(self, spec: S, inputs: Resolved) -> Iterator[DiskUse]:
+        """Yield what a run writes to the storage, at its largest, as far as that is known before it starts."""
         yield from ()
 
     def resources(self, spec: S) -> Resources:

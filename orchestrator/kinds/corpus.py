@@ -1,6 +1,9 @@
 """Runs that tokenize text into a token store."""
 
+from collections.abc import Iterator
+
 from orchestrator.kinds.base import Kind, RunContext
+from orchestrator.kinds.disk import DiskUse, token_store_disk
 from orchestrator.kinds.messages import log_dataset, report_tokenizing
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.registry.recorder import Recorder, RunOutcome
@@ -12,6 +15,10 @@ class CorpusKind(Kind[CorpusSpec, DatasetResult]):
     """Tokenizing of a corpus by Ray Data. Later runs with the same text find the token store by themselves."""
 
     spec = CorpusSpec
+
+    def disk(self, spec: CorpusSpec, inputs: Resolved) -> Iterator[DiskUse]:
+        """Yield the token store."""
+        yield from token_store_disk(spec, inputs)
 
     def run(self, spec: CorpusSpec, inputs: Resolved, context: RunContext) -> DatasetResult:
         """Build the token store, or find the one of the same text and tokenizer."""

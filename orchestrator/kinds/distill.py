@@ -7,6 +7,7 @@ from bert_core.config import BertConfig
 from bert_core.distillation import student_config
 from orchestrator.distillation.student import check_widths
 from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
+from orchestrator.kinds.disk import DiskUse
 from orchestrator.kinds.facts import memory_text, size_text
 from orchestrator.kinds.pretrain import PretrainKind
 from orchestrator.kinds.resolved import Resolved
@@ -40,6 +41,12 @@ class DistillKind(Kind[DistillSpec, DistillResult | PretrainResult]):
             own, theirs = count_encoder_parameters(student), count_encoder_parameters(teacher)
             yield "parameters", f"{own:,} in the student, {theirs:,} in the teacher, and a small head each"
             yield "memory", f"{memory_text(own)}, and {size_text(4 * theirs)} of the teacher"
+
+    def disk(self, spec: DistillSpec, inputs: Resolved) -> Iterator[DiskUse]:
+        """Yield what the student's training writes."""
+        student = _student_config(spec, inputs)
+        num_parameters = None if student is None else count_encoder_parameters(student)
+        yield from way_of(spec).disk(num_parameters, inputs)
 
     def resources(self, spec: DistillSpec) -> Resources:
         """Return what the student's process takes, or the workers of its pretraining."""

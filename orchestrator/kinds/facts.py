@@ -8,8 +8,6 @@ from orchestrator.tasks import Task
 
 BYTES_PER_PARAMETER = 16
 """float32 weights, gradients and AdamW's two moments."""
-BYTES_PER_SAVED_PARAMETER = 12
-"""float32 weights and AdamW's two moments."""
 
 
 def size_text(num_bytes: int) -> str:

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from bert_core.config import BertConfig
 from bert_core.objectives import TOKEN_OBJECTIVES
-from orchestrator.cluster.capacity import Processes, cluster_resources
+from orchestrator.cluster.capacity import cluster_resources
+from orchestrator.cluster.processes import Processes
 from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
-from orchestrator.kinds.facts import BYTES_PER_SAVED_PARAMETER, memory_text, size_text, step_facts
+from orchestrator.kinds.disk import DiskUse, pretraining_disk
+from orchestrator.kinds.facts import memory_text, step_facts
 from orchestrator.kinds.messages import log_dataset, log_message, report_tokenizing
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.start_checks import check_positions, check_tokenizer
@@ -39,17 +41,19 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
             check_tokenizer(spec.init_from, spec.tokenizer, inputs)
 
     def facts(self, spec: PretrainSpec, inputs: Resolved) -> Iterator[Fact]:
-        """Yield steps, tokens, parameters, memory and disk."""
+        """Yield steps, tokens, parameters and memory."""
         yield from step_facts(spec)
         config = pretraining_config(spec, inputs)
         if config is not None:
             num_parameters = count_pretraining_parameters(config)
             yield "parameters", f"{num_parameters:,}"
             yield "memory of a worker", memory_text(num_parameters)
-            kept = spec.execution.keep_checkpoints * num_parameters * BYTES_PER_SAVED_PARAMETER
-            yield "disk", f"{size_text(kept)} of checkpoints, and the token store (about the text's size)"
-            if snapshots := spec.execution.snapshot_steps:
-                yield "snapshots", f"{len(snapshots)}, {size_text(len(snapshots) * 4 * num_parameters)} of disk"
+
+    def disk(self, spec: PretrainSpec, inputs: Resolved) -> Iterator[DiskUse]:
+        """Yield checkpoints, model, snapshots and the token store."""
+        config = pretraining_config(spec, inputs)
+        num_parameters = None if config is None else count_pretraining_parameters(config)
+        yield from pretraining_disk(spec, num_parameters, inputs)
 
     def resources(self, spec: PretrainSpec) -> Resources:
         """Return the CPUs of workers and of their data pipelines, and a GPU for each worker as `device` says."""

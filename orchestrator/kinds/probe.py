@@ -13,9 +13,10 @@ from typing import Any
 
 from orchestrator.errors import SpecError
 from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
-from orchestrator.kinds.facts import size_text, task_facts
+from orchestrator.kinds.disk import DiskUse
+from orchestrator.kinds.facts import task_facts
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.kinds.sweep import SweepKind, most_parameters, trial_facts, trial_resources
+from orchestrator.kinds.sweep import SweepKind, trial_facts, trial_resources
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import MetricEvent, SweepResult, TrialResult
 from orchestrator.run_states import RunState
@@ -24,7 +25,6 @@ from orchestrator.specs.probe import ProbeSpec
 
 _SWEEP = SweepKind()
 logger = logging.getLogger(__name__)
-_BYTES_PER_WEIGHT = 4
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class ProbeKind(Kind[ProbeSpec, ProbeResult]):
         _SWEEP.check(_sweep_of(spec, chosen_snapshots(spec, inputs)), inputs)
 
     def facts(self, spec: ProbeSpec, inputs: Resolved) -> Iterator[Fact]:
-        """Yield the task, the snapshots, and the trials with their steps, parameters, memory and disk."""
+        """Yield the task, the snapshots, and the trials with their steps, parameters and memory."""
         snapshots = chosen_snapshots(spec, inputs)
         sweep = _sweep_of(spec, snapshots)
         yield from task_facts(inputs.task(spec.task))
@@ -65,10 +65,10 @@ class ProbeKind(Kind[ProbeSpec, ProbeResult]):
         num_trials = len(snapshots) * len(spec.seeds)
         yield "trials", f"{num_trials:,} ({len(snapshots):,} snapshots × {len(spec.seeds)} seeds)"
         yield from trial_facts(sweep, inputs)
-        num_parameters = most_parameters(sweep, inputs)
-        if num_parameters is not None:
-            size = size_text(_BYTES_PER_WEIGHT * num_parameters)
-            yield "disk", f"{size} for the weights of the best trial, and of each that runs"
+
+    def disk(self, spec: ProbeSpec, inputs: Resolved) -> Iterator[DiskUse]:
+        """Yield what a sweep over the snapshots writes."""
+        yield from _SWEEP.disk(_sweep_of(spec, chosen_snapshots(spec, inputs)), inputs)
 
     def resources(self, spec: ProbeSpec) -> Resources:
         """Return what one trial takes; more run at a time where there is room."""

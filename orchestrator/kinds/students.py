@@ -13,6 +13,7 @@ from bert_core.config import BertConfig
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.recipe_checks import check_recipe
 from orchestrator.kinds.base import Fact, Resources, RunContext
+from orchestrator.kinds.disk import DiskUse, fine_tuning_disk, pretraining_disk
 from orchestrator.kinds.facts import estimate_prefix, step_facts, task_facts
 from orchestrator.kinds.messages import comparison_line, log_message
 from orchestrator.kinds.pretrain import (
@@ -31,6 +32,7 @@ from orchestrator.specs import DistillSpec, PretrainSpec, TaskSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.specs.task import Head
 from orchestrator.training.batch_order import Schedule
+from orchestrator.training.checkpoints import Checkpoints
 
 _PRETRAIN = PretrainKind()
 logger = logging.getLogger(__name__)
@@ -46,6 +48,10 @@ class StudentTraining(ABC):
     @abstractmethod
     def facts(self, inputs: Resolved) -> Iterator[Fact]:
         """Yield the lines of a plan about the data and the steps."""
+
+    @abstractmethod
+    def disk(self, num_parameters: int | None, inputs: Resolved) -> Iterator[DiskUse]:
+        """Yield what the run of a student with so many parameters writes to the storage."""
 
     @abstractmethod
     def resources(self) -> Resources:
@@ -97,6 +103,10 @@ class OnTask(StudentTraining):
         num_examples = len(task.examples("train")) + num_unlabeled
         num_steps = Schedule(num_examples, recipe.batch_size, recipe.epochs, 1).num_steps
         yield "steps", f"{estimate_prefix(task)}{num_steps:,} of {recipe.batch_size:,} examples"
+
+    def disk(self, num_parameters: int | None, inputs: Resolved) -> Iterator[DiskUse]:
+        """Yield checkpoints and the student."""
+        yield from fine_tuning_disk(num_parameters, 1, 1, keep=Checkpoints.keep)
 
     def resources(self) -> Resources:
         """Return what the student's process takes."""
@@ -164,6 +174,10 @@ class OnCorpus(StudentTraining):
     def facts(self, inputs: Resolved) -> Iterator[Fact]:
         """Yield the steps and the tokens."""
         yield from step_facts(self.pretraining)
+
+    def disk(self, num_parameters: int | None, inputs: Resolved) -> Iterator[DiskUse]:
+        """Yield what the pretraining writes."""
+        yield from pretraining_disk(self.pretraining, num_parameters, inputs)
 
     def resources(self) -> Resources:
         """Return what the workers of the pretraining take."""

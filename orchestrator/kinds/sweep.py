@@ -10,6 +10,7 @@ from orchestrator.errors import InputError
 from orchestrator.finetuning.search_space import build_search, check_space, listed_values, value_bounds
 from orchestrator.finetuning.trial_journal import TrialJournal, drop_trials
 from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
+from orchestrator.kinds.disk import DiskUse, fine_tuning_disk
 from orchestrator.kinds.facts import estimate_prefix, memory_text, task_facts
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.start_checks import check_layer_pooling, check_positions
@@ -51,6 +52,12 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         counted = "" if spec.trials is None else "; `trials` in the spec counts points"
         yield "trials", f"{points * len(spec.seeds):,} ({points:,} points × {len(spec.seeds)} seeds{counted})"
         yield from trial_facts(spec, inputs)
+
+    def disk(self, spec: SweepSpec, inputs: Resolved) -> Iterator[DiskUse]:
+        """Yield the weights of the best trial, and weights and checkpoints of those that run at a time."""
+        num_trials = build_search(spec).num_points * len(spec.seeds)
+        at_a_time = min(num_trials, spec.execution.max_concurrent_trials or 1)
+        yield from fine_tuning_disk(most_parameters(spec, inputs), at_a_time, 1 + at_a_time, keep=1)
 
     def resources(self, spec: SweepSpec) -> Resources:
         """Return what one trial takes; more run at a time where there is room."""

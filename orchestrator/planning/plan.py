@@ -9,7 +9,8 @@ from orchestrator.kinds.base import Resources
 from orchestrator.kinds.facts import size_text
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.planning.checks import each_stage, naming_stage
-from orchestrator.specs import Spec
+from orchestrator.planning.disk import disk_room, uses_text
+from orchestrator.specs import PipelineSpec, Spec
 from orchestrator.specs.parts import text_sources_of
 from orchestrator.specs.pipeline import stages_of
 
@@ -30,8 +31,13 @@ def plan_rows(spec: Spec, inputs: Resolved) -> list[PlanRow]:
         with naming_stage(spec, name):
             kind = kind_of(stage)
             facts = [("kind", kind.name), *_text_facts(stage), *kind.facts(stage, inputs)]
+            if uses := list(kind.disk(stage, inputs)):
+                facts.append(("disk", uses_text(uses)))
             facts.append(("resources", _resources_text(kind.resources(stage))))
         rows += [PlanRow(name, what, value) for what, value in facts]
+    room = disk_room(spec, inputs)
+    if room is not None:
+        rows.append(PlanRow("" if isinstance(spec, PipelineSpec) else rows[-1].stage, "disk in all", room.text()))
     return rows
 
 

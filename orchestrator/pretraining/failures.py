@@ -22,6 +22,7 @@ import ray.train
 from ray.train import UserCallback
 
 from orchestrator.errors import ClusterError, OrchestratorError, RunFailedError, RunStoppedError, last_line
+from orchestrator.training.attempts import how_to_go_on
 from orchestrator.training.event_queue import WorkerFailure
 
 _MAX_CAUSE_LENGTH = 300
@@ -84,11 +85,6 @@ def training_error(error: BaseException, run_id: str, failures: tuple[WorkerFail
     if isinstance(error, ray.exceptions.RayError):
         return ClusterError(f"Ray could not carry out the training: {last_line(error)}")
     return RunFailedError(f"training failed: {last_line(error)}")
-
-
-def how_to_go_on(run_id: str) -> str:
-    """The last words of an error after which a run can be resumed."""
-    return f"go on with: orchestrator resume {run_id}"
 
 
 def queue_error(error: ray.exceptions.RayError, run_id: str) -> ClusterError:

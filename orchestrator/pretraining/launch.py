@@ -10,15 +10,15 @@ import ray
 import ray.train
 from ray.train.torch import TorchTrainer
 
-from orchestrator.cluster.capacity import Processes
 from orchestrator.cluster.head_watch import watch_head
+from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.shortage import describe_shortage
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.errors import ClusterError
 from orchestrator.models.info import describe_model
-from orchestrator.pretraining.failures import FailureReport, how_to_go_on, queue_error, stop_error, training_error
+from orchestrator.pretraining.failures import FailureReport, queue_error, stop_error, training_error
 from orchestrator.pretraining.job import (
     PretrainJob,
     PretrainListener,
@@ -30,6 +30,7 @@ from orchestrator.pretraining.worker import WorkerOrder, run_worker
 from orchestrator.results import DatasetResult, Event, MetricEvent, PretrainResult
 from orchestrator.specs import PretrainSpec
 from orchestrator.storage import delete, join
+from orchestrator.training.attempts import how_to_go_on
 from orchestrator.training.event_queue import EventReader, WorkerFailure, WorkersStatus, launch_event_queue
 from orchestrator.training.following import Follower
 from orchestrator.training.storage_mark import marked_storage

@@ -149,7 +149,7 @@ class TrainingLoop:
     def restore(self) -> int:
         """Load the last whole checkpoint. Returns the step to go on from: 0 where there is no checkpoint."""
         self.meter = Meter(self.worker, self.objectives)
-        found = self.checkpoints.load(self.model, self.optimizer, self._warn)
+        found = self.checkpoints.read_newest(self._warn)
         if self.worker.rank == 0:
             self.checkpoints.tidy(self._warn)
         if found is None:
@@ -158,9 +158,13 @@ class TrainingLoop:
                 self.optimizer.state.clear()
                 self.micro_batches.size = self.spec.micro_batch_size
             return 0
-        event, extra = found
+        event, state = found
+        extra = state.extra
+        # Before the tensors: where the tokenizer has changed, they may have other shapes too.
         changes = check_drift(extra, self.job.identity(), self.job.identity_details())
-        for drift in accept_drift(changes, event.step, allowed=self.job.allow_drift):
+        drifts = accept_drift(changes, event.step, allowed=self.job.allow_drift)
+        state.load_into(self.model, self.optimizer)
+        for drift in drifts:
             self._emit(drift)
         if extra.get("meter") is not None:
             self.meter.restore(extra["meter"])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Row, Select, and_, literal, select
 from sqlalchemy.orm import Session, aliased
 
-from orchestrator.registry.parameter_values import decode_parameter
+from orchestrator.registry.parameter_values import decode_parameter, without_as_before
 from orchestrator.registry.run_frames import make_frame
 from orchestrator.registry.tables import MetricRow, ModelRow, ParameterRow, RunRow
 from orchestrator.run_states import RunState
@@ -139,7 +139,7 @@ def _load_recipes(session: Session, run_ids: Sequence[str]) -> dict[str, dict[st
         some = run_ids[start : start + _IDS_PER_STATEMENT]
         for run_id, path, kind, text in session.execute(columns.where(ParameterRow.run_id.in_(some))):
             recipes[run_id][path] = decode_parameter(kind, text)
-    return recipes
+    return {run_id: without_as_before(recipe) for run_id, recipe in recipes.items()}
 
 
 def varying_paths(recipes: Sequence[Mapping[str, Any]]) -> set[str]:

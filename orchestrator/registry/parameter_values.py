@@ -7,6 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.registry.column_types import replace_unstorable
+from orchestrator.specs import RecipeSpec, Section, TaskSpec
+from orchestrator.specs.fields import is_as_before
+
+_SECTIONS: dict[str, type[Section]] = {"recipe": RecipeSpec, "task": TaskSpec}
+"""Sections whose values tell groups of trials apart, by the beginning of their paths."""
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -85,14 +90,31 @@ def decode_parameter(kind: str, text: str) -> Any:
 
 
 def group_digest(parameters: Mapping[str, Any]) -> str:
-    """Digest of parameters without their seed: 16 hexadecimal digits, equal for trials that differ only in the seed."""
+    """Digest of parameters without their seed: 16 hexadecimal digits, equal for trials that differ only in the seed.
+
+    It is also equal for a trial that was recorded before a field of the recipe was there, and one that leaves it alone.
+    """
     return digest(
         {
             path: float(value) if isinstance(value, int) and not isinstance(value, bool) else value
-            for path, value in parameters.items()
+            for path, value in without_as_before(parameters).items()
             if path.rpartition(".")[2] not in ("seed", "seeds")
         }
     )
+
+
+def without_as_before(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters without fields of recipe and task that a later version added, at the value that they had before.
+
+    Such a field is left out of fingerprints at that value, too: trials of before have no parameter of its name.
+    """
+    return {path: value for path, value in parameters.items() if not _is_as_before(path, value)}
+
+
+def _is_as_before(path: str, value: Any) -> bool:
+    section, _, name = path.partition(".")
+    fields = _SECTIONS[section].model_fields if section in _SECTIONS else {}
+    return name in fields and is_as_before(fields[name], value)
 
 
 def digest(value: Any) -> str:

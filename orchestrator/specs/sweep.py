@@ -38,6 +38,9 @@ class SweepExecutionSpec(Section):
         ge=0.0,
     )
     max_failures: int = execution(1, "Times a trial whose process died is tried again.", ge=0)
+    max_wait_minutes: float = execution(
+        30.0, "Time that no trial may have a place before the sweep ends.", unit="minutes", gt=0.0
+    )
 
 
 class SweepSpec(Spec):

@@ -1,12 +1,77 @@
-"""Fencing of attempts: an older attempt at a run that wakes up changes nothing that a newer one has written."""
+"""Attempts at a run: an older one that wakes up changes nothing that a newer one has written; how to make another."""
 
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bert_core.checkpoints.manifest import json_text
+from bert_core.errors import CheckpointError
 from orchestrator.errors import RunStoppedError
+from orchestrator.storage import SeenFile, read_seen, replace_seen
+
+Entries = list[dict[str, Any]]
 
 
-def refuse_if_superseded(newest: int, own: int) -> None:
-    """Raise RunStoppedError where the newest attempt that has written a run's file is newer than the own one."""
-    if newest > own:
-        raise RunStoppedError(
-            f"this run was resumed elsewhere (attempt {newest}) and goes on there; "
-            "this process ends and changes nothing"
-        )
+@dataclass(frozen=True)
+class FencedList:
+    """A list in a JSON file of a run, beside the number of the attempt that has written it last.
+
+    Args:
+        path: the file; a missing one is an empty list.
+        name: name of the list in the file.
+        fields: names that each entry of the list has.
+        attempt: number of the attempt that reads and writes here; what a newer one has written stops it.
+        remedy: what a person can do where the file is damaged.
+    """
+
+    path: str
+    name: str
+    fields: tuple[str, ...]
+    attempt: int
+    remedy: str
+
+    def read(self) -> Entries:
+        """Return the entries, whichever attempt has written them. Raises: CheckpointError where the file is damaged."""
+        return self._parse(read_seen(self.path))[1]
+
+    def read_own(self) -> Entries:
+        """Return the entries as `read` does. Raises: RunStoppedError where a newer attempt has written them."""
+        return self._refuse_if_superseded(read_seen(self.path))
+
+    def replace(self, change: Callable[[Entries], Entries]) -> tuple[Entries, Entries]:
+        """Replace the entries by what `change` makes of them; returns those of before and those of now.
+
+        On S3, where another process writes in between, `change` is asked again with what that one has written.
+
+        Raises: RunStoppedError where a newer attempt has written the file; CheckpointError where it is damaged.
+        """
+        while True:
+            seen = read_seen(self.path)
+            before = self._refuse_if_superseded(seen)
+            now = change(before)
+            if replace_seen(self.path, json_text({"attempt": self.attempt, self.name: now}).encode(), seen):
+                return before, now
+
+    def _refuse_if_superseded(self, seen: SeenFile) -> Entries:
+        newest, entries = self._parse(seen)
+        if newest > self.attempt:
+            raise RunStoppedError(
+                f"this run was resumed elsewhere (attempt {newest}) and goes on there; "
+                "this process ends and changes nothing"
+            )
+        return entries
+
+    def _parse(self, seen: SeenFile) -> tuple[int, Entries]:
+        if seen.data is None:
+            return 0, []
+        try:
+            values = json.loads(seen.data)
+            return int(values["attempt"]), [{name: entry[name] for name in self.fields} for entry in values[self.name]]
+        except (ValueError, KeyError, TypeError):
+            raise CheckpointError(f"{self.path} is cut short or altered; {self.remedy}") from None
+
+
+def how_to_go_on(run_id: str) -> str:
+    """The last words of an error after which a run can be resumed."""
+    return f"go on with: orchestrator resume {run_id}"

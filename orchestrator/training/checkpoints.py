@@ -4,34 +4,25 @@ The pointer file is replaced after a checkpoint is complete, so that it never na
 by listing folders. One that does not match its digests is skipped with a warning, and the one before it is used.
 """
 
-import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
 
-from bert_core.checkpoints.manifest import MANIFEST_FILE, json_text
-from bert_core.checkpoints.training_state import load_training_state, write_training_state
-from bert_core.errors import CheckpointError
+from bert_core.checkpoints.manifest import MANIFEST_FILE
+from bert_core.checkpoints.training_state import TrainingState, read_training_state, write_training_state
+from bert_core.errors import CheckpointError, NewerFormatError
 from orchestrator.results import CheckpointEvent
-from orchestrator.storage import (
-    SeenFile,
-    delete,
-    digest_file,
-    join,
-    local_copy,
-    names_in,
-    read_seen,
-    replace_seen,
-    write_folder,
-)
-from orchestrator.training.attempts import refuse_if_superseded
+from orchestrator.storage import delete, digest_file, join, local_copy, names_in, write_folder
+from orchestrator.training.attempts import Entries, FencedList
 
 POINTER = "checkpoints.json"
 FOLDER = "checkpoints"
+_FIELDS = tuple(field.name for field in fields(CheckpointEvent))
 Warn = Callable[[str], None]
 """A function that is told, in one line, of a problem that stops nothing."""
 logger = logging.getLogger(__name__)
@@ -45,7 +36,7 @@ def delete_checkpoints(run_folder: str) -> None:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Checkpoints of one run, saved and loaded by one attempt.
+    """Checkpoints of one run, saved and read by one attempt.
 
     Args:
         run_folder: folder of the run on the storage.
@@ -59,7 +50,7 @@ class Checkpoints:
 
     def newest_first(self) -> list[CheckpointEvent]:
         """Complete checkpoints of the run, newest first."""
-        return [CheckpointEvent(**entry) for entry in self._pointer()["checkpoints"]]
+        return [CheckpointEvent(**entry) for entry in self._pointer.read()]
 
     def save(
         self, step: int, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any], warn: Warn = logger.warning
@@ -70,40 +61,36 @@ class Checkpoints:
 
         Raises: RunStoppedError where a newer attempt of the run has superseded this one.
         """
-        self._refuse_if_superseded()
+        self._pointer.read_own()
         path = join(self.run_folder, FOLDER, f"step-{step:08d}-attempt-{self.attempt}")
         with write_folder(path) as folder:
             digest = write_training_state(folder, model, optimizer, extra)
             num_bytes = sum(file.stat().st_size for file in folder.iterdir())
         event = CheckpointEvent(step, path, digest, num_bytes)
-        known, kept = self._name_in_pointer(event)
+        known, kept = self._pointer.replace(partial(self._with_newest, event))
+        kept_paths = {entry["path"] for entry in kept}
         for entry in known:
-            if entry not in kept:
+            if entry["path"] not in kept_paths:
                 _delete_or_warn(entry["path"], warn)
         return event
 
-    def _name_in_pointer(self, event: CheckpointEvent) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Put a checkpoint into the pointer file; returns the entries of before, without it, and those of now.
+    def _with_newest(self, event: CheckpointEvent, known: Entries) -> Entries:
+        """Entries of the pointer file with one more; those that are too old or of a later step are left out."""
+        return [asdict(event), *(entry for entry in known if entry["step"] < event.step)][: self.keep]
 
-        On S3 a newer attempt that writes between reading and writing is not overwritten. Raises: RunStoppedError.
-        """
-        while True:
-            seen = read_seen(join(self.run_folder, POINTER))
-            known = [entry for entry in self._refuse_if_superseded(seen) if entry["path"] != event.path]
-            kept = [asdict(event), *(entry for entry in known if entry["step"] < event.step)][: self.keep]
-            text = json_text({"attempt": self.attempt, "checkpoints": kept})
-            if replace_seen(join(self.run_folder, POINTER), text.encode(), seen):
-                return known, kept
+    def read_newest(self, warn: Warn) -> tuple[CheckpointEvent, TrainingState] | None:
+        """Read the newest complete checkpoint; None where the run has none yet.
 
-    def load(self, model: nn.Module, optimizer: Optimizer, warn: Warn) -> tuple[CheckpointEvent, dict[str, Any]] | None:
-        """Restore the newest complete checkpoint; None where the run has none yet.
+        What the checkpoint says of itself can be looked at before its tensors are put into a model.
 
-        Raises: CheckpointError where there are some and none of them can be read.
+        Raises: NewerFormatError for one of a newer version; CheckpointError where there are some and none can be read.
         """
         problems = []
         for event in self.newest_first():
             try:
-                return event, self._load(event, model, optimizer)
+                return event, self._read(event)
+            except NewerFormatError:
+                raise
             except (CheckpointError, OSError) as error:
                 problems.append(str(error))
                 warn(f"checkpoint of step {event.step} is passed over: {error}")
@@ -116,36 +103,23 @@ class Checkpoints:
 
     def tidy(self, warn: Warn = logger.warning) -> None:
         """Delete folders that the pointer file does not name: a killed process, or a failed deletion, left them."""
-        known = {entry["path"].rstrip("/").rpartition("/")[2] for entry in self._refuse_if_superseded()}
+        known = {entry["path"].rstrip("/").rpartition("/")[2] for entry in self._pointer.read_own()}
         for name in names_in(join(self.run_folder, FOLDER)):
             if name not in known:
                 _delete_or_warn(join(self.run_folder, FOLDER, name), warn)
 
     @staticmethod
-    def _load(event: CheckpointEvent, model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
+    def _read(event: CheckpointEvent) -> TrainingState:
         folder = local_copy(event.path)
         manifest = folder / MANIFEST_FILE
         if manifest.is_file() and digest_file(str(manifest)) != event.digest:
             raise CheckpointError(f"{event.path} is not what {POINTER} says: its manifest has another digest")
-        return load_training_state(folder, model, optimizer)
+        return read_training_state(folder)
 
-    def _refuse_if_superseded(self, seen: SeenFile | None = None) -> list[dict[str, Any]]:
-        """Entries of the pointer file. Raises: RunStoppedError where a newer attempt has written it."""
-        pointer = self._pointer(seen)
-        refuse_if_superseded(pointer["attempt"], self.attempt)
-        checkpoints: list[dict[str, Any]] = pointer["checkpoints"]
-        return checkpoints
-
-    def _pointer(self, seen: SeenFile | None = None) -> dict[str, Any]:
-        path = join(self.run_folder, POINTER)
-        data = (seen or read_seen(path)).data
-        if data is None:
-            return {"attempt": 0, "checkpoints": []}
-        try:
-            pointer = json.loads(data)
-            return {"attempt": int(pointer["attempt"]), "checkpoints": list(pointer["checkpoints"])}
-        except (ValueError, KeyError, TypeError):
-            raise CheckpointError(f"{path} is cut short or altered; delete it to begin this run anew") from None
+    @property
+    def _pointer(self) -> FencedList:
+        remedy = "delete it to begin this run anew"
+        return FencedList(join(self.run_folder, POINTER), "checkpoints", _FIELDS, self.attempt, remedy)
 
 
 def _delete_or_warn(path: str, warn: Warn) -> None:

@@ -8,12 +8,10 @@ listing folders.
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from bert_core.errors import CheckpointError
 from orchestrator.errors import RunStoppedError
-from orchestrator.storage import delete, exists, join, names_in, read_json, write_folder, write_json
-from orchestrator.training.attempts import refuse_if_superseded
+from orchestrator.storage import delete, join, names_in, write_folder
+from orchestrator.training.attempts import FencedList
 
 MANIFEST = "snapshots.json"
 FOLDER = "snapshots"
@@ -24,9 +22,8 @@ def snapshot_folders(run_folder: str) -> dict[int, str]:
 
     Raises: CheckpointError where the manifest file is damaged.
     """
-    folders = {
-        entry["step"]: join(run_folder, FOLDER, entry["name"]) for entry in _read_manifest(run_folder)["snapshots"]
-    }
+    entries = Snapshots(run_folder)._manifest.read()
+    folders = {int(entry["step"]): join(run_folder, FOLDER, str(entry["name"])) for entry in entries}
     return dict(sorted(folders.items()))
 
 
@@ -50,8 +47,7 @@ class Snapshots:
 
         Raises: RunStoppedError where a newer attempt has claimed them; CheckpointError where the manifest is damaged.
         """
-        kept = [entry for entry in self._refuse_if_superseded() if entry["step"] <= first_step]
-        self._write_manifest(kept)
+        _, kept = self._manifest.replace(lambda known: [entry for entry in known if entry["step"] <= first_step])
         known = {entry["name"] for entry in kept}
         for name in names_in(join(self.run_folder, FOLDER)):
             if name not in known:
@@ -65,39 +61,22 @@ class Snapshots:
 
         Raises: RunStoppedError where a newer attempt has claimed the run's snapshots; nothing is left of this one.
         """
-        self._refuse_if_superseded()
-        name = f"step-{step:08d}-attempt-{self.attempt}"
+        self._manifest.read_own()
+        new = {"step": step, "name": f"step-{step:08d}-attempt-{self.attempt}"}
+        path = join(self.run_folder, FOLDER, str(new["name"]))
         try:
-            with write_folder(join(self.run_folder, FOLDER, name)) as folder:
+            with write_folder(path) as folder:
                 write_model(folder)
         except OSError:
-            self._refuse_if_superseded()  # a newer attempt's claim deletes what it finds half written
+            self._manifest.read_own()  # a newer attempt's claim deletes what it finds half written
             raise
         try:
-            known = [entry for entry in self._refuse_if_superseded() if entry["step"] != step]
+            self._manifest.replace(lambda known: [*(entry for entry in known if entry["step"] != step), new])
         except RunStoppedError:
-            delete(join(self.run_folder, FOLDER, name))
+            delete(path)
             raise
-        self._write_manifest([*known, {"step": step, "name": name}])
 
-    def _write_manifest(self, entries: list[dict[str, Any]]) -> None:
-        write_json(join(self.run_folder, MANIFEST), {"attempt": self.attempt, "snapshots": entries})
-
-    def _refuse_if_superseded(self) -> list[dict[str, Any]]:
-        """Entries of the manifest file. Raises: RunStoppedError where a newer attempt has written it."""
-        manifest = _read_manifest(self.run_folder)
-        refuse_if_superseded(manifest["attempt"], self.attempt)
-        entries: list[dict[str, Any]] = manifest["snapshots"]
-        return entries
-
-
-def _read_manifest(run_folder: str) -> dict[str, Any]:
-    path = join(run_folder, MANIFEST)
-    if not exists(path):
-        return {"attempt": 0, "snapshots": []}
-    try:
-        manifest = read_json(path)
-        entries = [{"step": int(entry["step"]), "name": str(entry["name"])} for entry in manifest["snapshots"]]
-        return {"attempt": int(manifest["attempt"]), "snapshots": entries}
-    except (ValueError, KeyError, TypeError):
-        raise CheckpointError(f"{path} is cut short or altered; start a new run with the same snapshot_steps") from None
+    @property
+    def _manifest(self) -> FencedList:
+        remedy = "start a new run with the same snapshot_steps"
+        return FencedList(join(self.run_folder, MANIFEST), "snapshots", ("step", "name"), self.attempt, remedy)

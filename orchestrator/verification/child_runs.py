@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,13 +55,19 @@ class ChildRuns:
         return ChildRun(self._complete(name, "run", self._write(name, spec)), self._trace(name))
 
     def run_killed(
-        self, name: str, spec: Spec, is_time: Callable[[Path, str], bool], hold_after: int | None = None
+        self,
+        name: str,
+        spec: Spec,
+        is_time: Callable[[Path, str], bool],
+        hold_after: int | None = None,
+        overrides: Sequence[str] = (),
     ) -> ChildRun:
         """Carry out a spec, kill all its processes by SIGKILL when it is time, and resume it.
 
         Args:
             is_time: asked again and again, with the run's trace and its id, whether to kill now.
             hold_after: number of steps after which pretraining waits for that.
+            overrides: execution fields that it is resumed with, as `resume` takes them.
 
         Raises: RunFailedError, naming the log; also where the run ended before it was time.
         """
@@ -75,7 +81,7 @@ class ChildRuns:
                         break
                     time.sleep(_POLL_S)
             if child.returncode == -signal.SIGKILL:
-                return ChildRun(self._complete(name, "resume", run_id), self._trace(name))
+                return ChildRun(self._complete(name, "resume", run_id, *overrides), self._trace(name))
             if child.returncode != ClusterError.exit_status:
                 break
         raise RunFailedError(

@@ -4,6 +4,7 @@
 | --- | --- | --- |
 | pretraining, and a distillation on a corpus | after K of 2 K steps | batches, weights, optimizer |
 | the same with another number of workers | never | batches |
+| the same, resumed with another number of workers | after K of 2 K steps | batches |
 | a distillation on a task | after its first checkpoint | scores, weights, predictions |
 | a sweep | after its first trial, or a trial's first checkpoint | scores of all trials, weights, predictions |
 
@@ -12,7 +13,7 @@ Batches are compared by digests of the tokens, masks and labels of each example,
 
 import logging
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -98,18 +99,25 @@ def _compare_pretraining(
     num_workers, total = _of(short).execution.num_workers, 2 * num_steps
     logger.info(f"{total} steps without interruption, {_workers(num_workers)}")
     straight = pretraining_outcome(runs.run("straight", short), runs.settings, total)
+
+    def killed_in_the_middle(name: str, *overrides: str) -> Outcome:
+        killed = runs.run_killed(
+            name, short, lambda trace, run_id: num_holding(trace) == num_workers, num_steps, overrides
+        )
+        return pretraining_outcome(killed, runs.settings, total)
+
     logger.info(f"{num_steps} steps, kill -9, and {num_steps} more")
-    killed = runs.run_killed(
-        "killed", short, lambda trace, run_id: num_holding(trace) == num_workers, hold_after=num_steps
-    )
-    yield from _compared(
-        f"killed after step {num_steps}, resumed", straight, pretraining_outcome(killed, runs.settings, total)
-    )
+    yield from _compared(f"killed after step {num_steps}, resumed", straight, killed_in_the_middle("killed"))
     for count in worker_counts or _another_count(_of(short)):
         logger.info(f"{total} steps without interruption, {_workers(count)}")
         other = _with_pretraining(short, _with_execution(_of(short), num_workers=count))
         outcome = pretraining_outcome(runs.run(f"workers-{count}", other), runs.settings, total)
-        yield from _compared(_workers(count), {BATCHES: straight[BATCHES]}, {BATCHES: outcome[BATCHES]})
+        yield from _compared(_workers(count), straight, outcome, [BATCHES])
+        logger.info(f"{num_steps} steps, kill -9, and {num_steps} more, {_workers(count)}")
+        key = "execution" if isinstance(short, PretrainSpec) else "pretraining.execution"
+        outcome = killed_in_the_middle(f"killed-workers-{count}", f"{key}.num_workers={count}")
+        run = f"killed after step {num_steps}, resumed with {_workers(count)}"
+        yield from _compared(run, straight, outcome, [BATCHES])
 
 
 def _compare_task(spec: Spec, runs: ChildRuns, num_steps: int, worker_counts: Sequence[int]) -> Iterator[Comparison]:
@@ -128,8 +136,9 @@ def _can_go_on(run_id: str, settings: Settings) -> bool:
         return bool((registry.trials.frame(run_id)["state"] == RunState.COMPLETED).any())
 
 
-def _compared(run: str, straight: Outcome, other: Outcome) -> Iterator[Comparison]:
-    for what in {**straight, **other}:
+def _compared(run: str, straight: Outcome, other: Outcome, names: Iterable[str] = ()) -> Iterator[Comparison]:
+    """Yield a comparison for each thing of these names; for each that either run has when left out."""
+    for what in names or {**straight, **other}:
         mine, theirs = straight.get(what, "none"), other.get(what, "none")
         yield Comparison(run, what, mine == theirs, mine, theirs)
 

@@ -23,7 +23,8 @@ class Accounts:
     """Keys of the completed trials."""
 
 
-CLOCKS = ("tokens_per_s", "seconds")
+CLOCKS = ("_per_s", "seconds", "speed_ratio")
+"""What the names of measurements have that no two runs share."""
 
 
 def read_accounts(laboratory: Laboratory) -> Accounts:

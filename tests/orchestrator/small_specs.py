@@ -12,6 +12,7 @@ from orchestrator.planning.checks import check_inputs
 from orchestrator.planning.plan import plan_rows
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
+from orchestrator.specs.pipeline import stages_of
 from orchestrator.training.snapshots import Snapshots
 
 CORPUS = {"files": ["corpus.txt"]}
@@ -72,7 +73,8 @@ def plan_lines(settings: Settings, values: dict[str, Any]) -> list[tuple[str, st
     """The plan of a spec, line by line; of several stages the last one's."""
     spec = parse_spec(values)
     rows = plan_rows(spec, resolved_inputs(spec, settings))
-    return [(row.what, row.value) for row in rows if row.stage == rows[-1].stage]
+    last = list(stages_of(spec))[-1]
+    return [(row.what, row.value) for row in rows if row.stage == last and row.what != "disk in all"]
 
 
 def input_identity(settings: Settings, values: dict[str, Any]) -> list[Any]:

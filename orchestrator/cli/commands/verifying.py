@@ -42,9 +42,10 @@ def verify_resume(
     """Compare a killed and resumed run with a straight one.
 
     It shows on this machine that a killed run ends as if nothing had happened. A pretraining runs for twice --steps:
-    straight, with `kill -9` in the middle and a resume, and with another number of workers. Batches, weights and
-    optimizer are compared bit by bit. Sweeps and distillations are carried out whole, and compared by scores, weights
-    and predictions. Exit status 1: something differs.
+    straight, with `kill -9` in the middle and a resume, and with another number of workers, from its start and from the
+    resume on. Batches, weights and optimizer are compared bit by bit; with other workers the batches alone. Sweeps and
+    distillations are carried out whole, and compared by scores, weights and predictions. Exit status 1: something
+    differs.
     """
     from dataclasses import asdict
 

@@ -14,8 +14,9 @@ import pytest
 import torch
 from torch.optim import AdamW
 
+from bert_core.checkpoints.manifest import write_manifest
 from bert_core.checkpoints.training_state import load_training_state, save_training_state
-from bert_core.errors import CheckpointError
+from bert_core.errors import CheckpointError, NewerFormatError
 from bert_core.heads import BertForPreTraining
 from bert_core.optimization import build_optimizer, linear_warmup_decay
 from tests.bert_core.reference import ragged_batch, small_config
@@ -220,6 +221,18 @@ def test_state_of_another_model_is_refused(folder: Path) -> None:
     model = BertForPreTraining.from_config(small_config(num_hidden_layers=1))
     with pytest.raises(CheckpointError, match=r"state\.json belongs to another model"):
         load_training_state(folder, model, build_optimizer(model, 1e-2))
+
+
+@pytest.mark.parametrize("name", ["state.json", "manifest.json"])
+def test_a_state_of_a_newer_version_is_refused(folder: Path, name: str) -> None:
+    values = json.loads((folder / name).read_text())
+    (folder / name).write_text(json.dumps(values | {"format": 2}))
+    if name == "state.json":
+        write_manifest(folder, FILES)
+    with pytest.raises(
+        NewerFormatError, match=rf"{name} was written by a newer version .*\(format 2, this one reads 1\)"
+    ):
+        load_training_state(folder, *fresh())
 
 
 def test_nothing_but_json_and_safetensors_is_written(folder: Path) -> None:

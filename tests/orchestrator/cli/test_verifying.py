@@ -55,5 +55,6 @@ def test_a_real_run_that_is_killed_and_resumed_ends_at_the_same_bits(command: Co
         ("killed after step 5, resumed", "weights", True),
         ("killed after step 5, resumed", "optimizer", True),
         ("2 workers", "batches", True),
+        ("killed after step 5, resumed with 2 workers", "batches", True),
     ]
     assert all(len(row["straight"]) == 64 for row in rows)

@@ -7,7 +7,8 @@ import os
 
 import pytest
 
-from orchestrator.cluster.capacity import Processes, check_processes, check_resources, logical_cpus
+from orchestrator.cluster.capacity import check_processes, check_resources, logical_cpus
+from orchestrator.cluster.processes import Processes
 from orchestrator.errors import ClusterError
 from orchestrator.planning.plan import needed_resources
 from orchestrator.specs.loading import parse_spec

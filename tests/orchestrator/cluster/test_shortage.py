@@ -3,7 +3,7 @@
 import pytest
 from ray.autoscaler.v2 import schema
 
-from orchestrator.cluster.capacity import Processes
+from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.shortage import describe_shortage, shortage_text
 
 

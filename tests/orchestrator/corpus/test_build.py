@@ -132,6 +132,14 @@ def test_an_unchanged_corpus_is_reused_and_a_changed_file_is_noticed(
     assert touched.fingerprint == first.fingerprint, "the content is the same"
 
 
+def test_only_tokenizing_wants_a_cpu(
+    corpus: Path, tmp_path: Path, tokenizer: Tokenizer, asked_cpus: list[float]
+) -> None:
+    source = TextSource(files=(str(corpus / "a.jsonl"),))
+    build_token_store(source, tokenizer, 0.1, 1 << 20, str(tmp_path))
+    assert asked_cpus == [0.0, 1.0], "one task reads the file, one tokenizes its only batch"
+
+
 def test_a_half_written_store_is_built_again(corpus: Path, tmp_path: Path, tokenizer: Tokenizer) -> None:
     first = build(corpus, tmp_path, tokenizer)
     (Path(first.path) / "manifest.json").unlink()

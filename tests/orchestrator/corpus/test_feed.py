@@ -3,11 +3,8 @@
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
-import ray
-import ray.remote_function
 
 from bert_core.examples.packing import PackedBatch
 from orchestrator.corpus import feed
@@ -67,22 +64,10 @@ def test_one_and_two_workers_see_the_same_sequence_of_batches(
 
 
 @pytest.mark.ray
-def test_no_task_wants_more_than_its_share_of_a_cpu(
-    ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[float] = []
-    submit = ray.remote_function.RemoteFunction._remote
-
-    def note(function: Any, *args: Any, **options: Any) -> Any:
-        if function._function_name.startswith("ray.data"):
-            cpus = options.get("num_cpus", function._num_cpus)
-            asked.append(1.0 if cpus is None else cpus)
-        return submit(function, *args, **options)
-
-    monkeypatch.setattr(ray.remote_function.RemoteFunction, "_remote", note)
+def test_no_task_wants_more_than_its_share_of_a_cpu(ray_cluster: None, tmp_path: Path, asked_cpus: list[float]) -> None:
     assert len(list(ray_batches(make_job(tmp_path).stream, 20, rank=0, num_workers=1, num_cpus=0.5))) == 4
-    assert asked
-    assert max(asked) <= 0.5
+    assert asked_cpus
+    assert max(asked_cpus) <= 0.5
 
 
 @pytest.mark.ray

@@ -73,6 +73,7 @@ def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         made.work(spec, context)
 
     monkeypatch.setattr(runner, "check_inputs", lambda spec, inputs: None)
+    monkeypatch.setattr(runner, "check_disk", lambda spec, inputs: None)
     monkeypatch.setattr(runner, "connect", lambda settings, **options: nullcontext())
     monkeypatch.setattr(runner, "_check_room", lambda *arguments: None)
     monkeypatch.setattr(CorpusKind, "run", run)

@@ -3,7 +3,9 @@
 Alone: .venv/bin/pytest tests/orchestrator/execution/test_stopping.py
 """
 
+import itertools
 import json
+import os
 import signal
 import subprocess
 import threading
@@ -12,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import InputError, RunFailedError, StopRequested
+from orchestrator.cluster.head_watch import INTERVAL_S as HEAD_INTERVAL_S
+from orchestrator.cluster.head_watch import HeadWatch
+from orchestrator.errors import ClusterError, InputError, RunFailedError, StopRequested
 from orchestrator.execution.refusals import is_alive
 from orchestrator.execution.stopping import STOP_FILE, StopRequest, StopWatch, stop_run, where_it_stopped
 from orchestrator.registry import Registry
@@ -121,6 +125,43 @@ def test_a_request_for_another_attempt_is_not_heeded(
         assert looked.wait(PATIENCE_S)
         looked.clear()
         assert looked.wait(PATIENCE_S), "it looks again"
+
+
+def test_a_driver_whose_clusters_head_has_gone_records_that_and_leaves(
+    tmp_path: Path,
+    settings: Settings,
+    recorder: Recorder,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pipeline, stage = start(recorder, tmp_path / "run"), start(recorder, tmp_path / "stage")
+    lives, left = [True], threading.Event()
+    statuses: list[int] = []
+    seconds = itertools.count(step=HEAD_INTERVAL_S)
+
+    def leave(status: int) -> None:
+        statuses.append(status)
+        lives[0] = True  # the process that would have ended goes on here
+        left.set()
+
+    def watch(words: str) -> HeadWatch:
+        return HeadWatch("10.0.0.1:6379", words, lambda address: lives[0], lambda: next(seconds), patience_s=42.0)
+
+    monkeypatch.setattr(os, "_exit", leave)
+    stop_watch = StopWatch(recorder, watch)
+    with (
+        stop_watch.heeding(pipeline, str(tmp_path / "run"), interval_s=0.001),
+        stop_watch.heeding(stage, str(tmp_path / "stage"), interval_s=0.001),
+    ):
+        lives[0] = False
+        assert left.wait(PATIENCE_S), "whatever this thread waits for"
+    assert statuses == [ClusterError.exit_status]
+    for run in (pipeline, stage):
+        record = record_of(settings, run.id)
+        assert record.state == RunState.FAILED
+        assert "has not answered for 45 s: its GCS has ended" in str(record.error)
+        assert f"then go on with: orchestrator resume {pipeline.id}" in str(record.error)
+    assert any(text.endswith("has not answered for 5 s") for text in caplog.messages)
 
 
 def test_a_request_interrupts_the_main_thread_with_the_step_that_was_saved(tmp_path: Path, recorder: Recorder) -> None:

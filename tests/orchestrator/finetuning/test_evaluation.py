@@ -13,7 +13,7 @@ import torch
 import transformers
 
 from bert_core.config import BertConfig
-from bert_core.errors import CheckpointError
+from bert_core.errors import CheckpointError, NewerFormatError
 from bert_core.heads import BertForPreTraining, BertForQuestionAnswering, BertForSequenceClassification
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.building import build_model
@@ -189,4 +189,11 @@ def test_record_that_is_cut_short_is_refused(tmp_path: Path, task: Task) -> None
     path = Path(save_model(tmp_path, task)) / RECORD_FILE
     path.write_text(json.dumps({"task": "words"}))
     with pytest.raises(CheckpointError, match=r"fine_tuning\.json is cut short or altered"):
+        load_fine_tuned(path.parent)
+
+
+def test_record_of_a_newer_version_is_refused(tmp_path: Path, task: Task) -> None:
+    path = Path(save_model(tmp_path, task)) / RECORD_FILE
+    path.write_text(json.dumps({"format": 2, "tasks": ["words"]}))
+    with pytest.raises(NewerFormatError, match=r"fine_tuning\.json was written by a newer version .*format 2"):
         load_fine_tuned(path.parent)

@@ -11,17 +11,21 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
+import ray
 from ray.tune import schedulers
 
 from orchestrator.cli.entry import Interrupted
+from orchestrator.errors import ClusterError
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress
 from orchestrator.finetuning.trial_checkpoint import Report
 from orchestrator.finetuning.trial_queue import TrialQueue
+from orchestrator.finetuning.trial_watch import watch_trials
 from orchestrator.finetuning.tune_run import RunTrial, build_scheduler, run_with_tune
 from orchestrator.results import MetricEvent, TrialResult, TrialStart
 from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import SweepSpec
+from orchestrator.training.event_queue import EventQueue
 
 pytestmark = pytest.mark.ray
 
@@ -75,7 +79,8 @@ class Run:
         )
 
     def __call__(self, trial: RunTrial, storage: Path) -> list[TrialResult]:
-        run_with_tune(self.spec, trial, self.progress, str(storage), max_evaluations=3)
+        watch = watch_trials(self.spec.execution, "id-1")
+        run_with_tune(self.spec, trial, self.progress, watch, str(storage), max_evaluations=3)
         return sorted(self.progress.results.values(), key=lambda result: result.number)
 
 
@@ -153,6 +158,21 @@ def test_trial_whose_process_dies_is_tried_again_and_then_fails(ray_cluster: Non
     assert [result.state for result in results] == ["COMPLETED", "FAILED", "COMPLETED"]
     assert "the trial's process died" in str(results[1].error)
     assert [start.number for start in run.started] == [0, 0, 1, 1, 2]
+
+
+def test_trials_without_a_place_end_the_sweep_with_what_is_missing(ray_cluster: None, tmp_path: Path) -> None:
+    holder = ray.remote(num_cpus=5.5)(EventQueue).remote()
+    ray.get(holder.num_put.remote())
+    try:
+        run = Run(sweep(2, execution={"gpus_per_trial": 0, "max_wait_minutes": 0.05}))
+        missing = (
+            r"training process to begin for .*needs 1 × \{CPU: 1\}; free now: 0\.5 of 6 CPU on .*orchestrator resume"
+        )
+        with pytest.raises(ClusterError, match=missing):
+            run(pretend, tmp_path)
+        assert not run.started
+    finally:
+        ray.kill(holder)
 
 
 def test_interrupt_ends_the_sweep_and_leaves_nothing_behind(

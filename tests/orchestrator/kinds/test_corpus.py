@@ -16,7 +16,12 @@ from tests.orchestrator.small_specs import STORE, plan
 
 
 def test_a_corpus_plan_has_its_text(settings: Settings) -> None:
-    assert plan(settings, STORE) == {"kind": "corpus", "text": "1 file, 0.0 MB as stored", "resources": "1 CPU"}
+    assert plan(settings, STORE) == {
+        "kind": "corpus",
+        "text": "1 file, 0.0 MB as stored",
+        "disk": "0.0 MB of token store",
+        "resources": "1 CPU",
+    }
 
 
 @pytest.mark.parametrize(("num_validation", "is_warned"), [(0, True), (3, False)])

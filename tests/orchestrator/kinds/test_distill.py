@@ -14,7 +14,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, ConfigError, TokenizerError
 from bert_core.text.tokenizer_training import train_wordpiece
-from orchestrator.cluster.capacity import Processes
+from orchestrator.cluster.processes import Processes
 from orchestrator.errors import CorpusError, SpecError, TaskDataError
 from orchestrator.kinds.distill import DistillKind
 from orchestrator.kinds.pretrain import PretrainKind

@@ -101,7 +101,7 @@ def test_a_plan_tells_snapshots_trials_steps_and_disk(settings: Settings) -> Non
     assert rows["snapshots"] == "of steps 0, 10"
     assert rows["trials"] == "6 (2 snapshots × 3 seeds)"
     assert rows["steps of a trial"] == "3"
-    assert rows["disk"] == "1.7 MB for the weights of the best trial, and of each that runs"
+    assert rows["disk"] == "13.5 MB of checkpoints, 3.4 MB of models"
 
 
 def test_a_plan_knows_the_snapshots_that_a_stage_will_make(settings: Settings) -> None:

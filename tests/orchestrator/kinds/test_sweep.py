@@ -87,6 +87,7 @@ def test_a_plan_of_a_sweep(settings: Settings) -> None:
         "steps of a trial": "1 to 2",
         "memory of a trial": "7.7 MB and activations",
         "trials at a time": "at most 2",
+        "disk": "30.8 MB of checkpoints, 5.8 MB of models",
         "resources": "0.5 CPU, 0.25 GPU",
     }
 

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from bert_core.errors import CheckpointError
 from bert_core.heads import BertForPreTraining
 from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.corpus import shuffle_windows
 from orchestrator.errors import RunFailedError, RunStoppedError
 from orchestrator.pretraining import loop as loop_module
@@ -27,7 +28,7 @@ from orchestrator.storage import delete, digest_file
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.snapshots import snapshot_folders
 from tests.orchestrator.corpus.batch_digests import digests
-from tests.orchestrator.pretraining.small_run import make_job, run
+from tests.orchestrator.pretraining.small_run import WORDS, make_job, run
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.training
@@ -206,6 +207,19 @@ def test_what_has_changed_since_the_checkpoint_is_named(
         loop.restore()
 
 
+def test_a_tokenizer_of_another_size_is_named_before_the_shapes_of_tensors(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    TrainingLoop(job, Worker(), lambda event: None).save_checkpoint(5)
+    other = train_wordpiece([" ".join(WORDS)] * 20, vocab_size=job.tokenizer.vocab_size - 5, min_frequency=1)
+    changed = dataclasses.replace(job, tokenizer=other)
+    with pytest.raises(CheckpointError, match=r"cannot resume from step 5, .* has changed: tokenizer: .* Put"):
+        TrainingLoop(changed, Worker(), lambda event: None).restore()
+    allowed: list[Event] = []
+    with pytest.raises(CheckpointError, match=r"model\.safetensors holds \(\d+, 32\) for .* where the model has"):
+        TrainingLoop(dataclasses.replace(changed, allow_drift=True), Worker(), allowed.append).restore()
+    assert allowed == [], "no run is marked that does not go on"
+
+
 def test_another_spec_does_not_continue_a_run(tmp_path: Path) -> None:
     TrainingLoop(make_job(tmp_path), Worker(), lambda event: None).save_checkpoint(5)
     with pytest.raises(CheckpointError, match=r"has changed: spec\.learning_rate: 0\.01 → 0\.003\. Put"):
@@ -236,9 +250,9 @@ def test_checkpoints_live_on_an_object_store_too(tmp_path: Path) -> None:
     assert [event.step for event in checkpoints.newest_first()] == [3, 2]
     warnings: list[str] = []
     delete(checkpoints.newest_first()[0].path)
-    found = checkpoints.load(loop.model, loop.optimizer, warnings.append)
+    found = checkpoints.read_newest(warnings.append)
     assert found is not None
-    assert found[1] == {"step": 2}
+    assert found[1].extra == {"step": 2}
     assert len(warnings) == 1
 
 

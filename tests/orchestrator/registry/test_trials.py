@@ -14,6 +14,7 @@ from orchestrator.registry import Registry, leaderboard, trials
 from orchestrator.registry.trials import trial_id
 from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState
+from orchestrator.specs import RecipeSpec
 from tests.orchestrator.registry.samples import everything, model_result, new_run, trial_result
 
 RECIPE = {"learning_rate": 1e-4, "size": "tiny", "seed": 0, "init_from": "random", "epochs": 3.0}
@@ -205,6 +206,23 @@ def test_a_seed_tried_in_two_sweeps_counts_once(registry: Registry) -> None:
         registry.trials.record(new_sweep(registry), [scored("k", score, seed=4)])
     (line,) = registry.leaderboard().to_dict("records")
     assert (line["n"], line["mean"]) == (1, 0.9)
+
+
+def test_trials_of_before_a_field_was_added_are_in_the_group_of_those_that_leave_it_alone(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = new_sweep(registry)
+    registry.trials.record(old, [scored("old", 0.6)])
+    added = {"role": "identity", "unit": None, "before": 0.01}
+    monkeypatch.setattr(RecipeSpec.model_fields["weight_decay"], "json_schema_extra", added)
+    new = new_sweep(registry)
+    as_before, used = {**RECIPE, "weight_decay": 0.01}, {**RECIPE, "weight_decay": 0.1}
+    registry.trials.record(new, [scored("new", 0.8, seed=1, number=1, parameters=as_before)])
+    registry.trials.record(new, [scored("used", 0.5, number=2, parameters=used)])
+    board = registry.leaderboard("sst2")
+    assert list(board["mean"]) == [pytest.approx(0.7), 0.5]
+    assert list(board["n"]) == [2, 1]
+    assert list(board["recipe"]) == ["", "weight_decay=0.1"]
 
 
 def test_trials_on_other_data_are_no_group(registry: Registry) -> None:

@@ -3,19 +3,22 @@
 The other tests of this folder run on it too. Run alone: pytest tests/orchestrator/storage/test_s3.py
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 from bert_core.errors import CheckpointError
 from orchestrator import storage
 from orchestrator.corpus.input_files import find_files
 from orchestrator.errors import InputError, RunStoppedError
-from orchestrator.results import CheckpointEvent
 from orchestrator.specs import TextSource
 from orchestrator.storage.uris import filesystem_of
 from orchestrator.training.checkpoints import Checkpoints
+from orchestrator.training.snapshots import Snapshots, snapshot_folders
 from tests.orchestrator.s3_server import new_s3_root
 
 pytestmark = pytest.mark.usefixtures("s3_server")
@@ -59,23 +62,43 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(folder: str, monkeyp
     assert storage.replace_seen(path, b"last", seen)
 
 
+def meet(monkeypatch: pytest.MonkeyPatch, newer: Callable[[], object]) -> None:
+    """Let a newer attempt write when the older one has read what is there and is about to write."""
+    replace_seen = storage.replace_seen
+
+    def overtaken(path: str, data: bytes, seen: storage.SeenFile) -> bool:
+        monkeypatch.setattr("orchestrator.training.attempts.replace_seen", replace_seen)
+        newer()
+        return replace_seen(path, data, seen)
+
+    monkeypatch.setattr("orchestrator.training.attempts.replace_seen", overtaken)
+
+
 def test_an_older_attempt_that_writes_at_the_same_time_names_no_checkpoint(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     older, newer = Checkpoints(folder, attempt=1), Checkpoints(folder, attempt=2)
-    event = CheckpointEvent(5, storage.join(folder, "a"), "d" * 64, 1)
-    replace_seen = storage.replace_seen
-
-    def meet(path: str, data: bytes, seen: storage.SeenFile) -> bool:
-        """The newer attempt writes when the older one has read the pointer and is about to write."""
-        monkeypatch.setattr("orchestrator.training.checkpoints.replace_seen", replace_seen)
-        newer._name_in_pointer(CheckpointEvent(7, storage.join(folder, "b"), "e" * 64, 1))
-        return replace_seen(path, data, seen)
-
-    monkeypatch.setattr("orchestrator.training.checkpoints.replace_seen", meet)
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    meet(monkeypatch, lambda: newer.save(7, model, optimizer, {}))
     with pytest.raises(RunStoppedError, match="attempt 2"):
-        older._name_in_pointer(event)
+        older.save(5, model, optimizer, {})
     assert [each.step for each in newer.newest_first()] == [7]
+
+
+def test_an_older_attempt_that_writes_at_the_same_time_names_no_snapshot(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older, newer = Snapshots(folder, attempt=1), Snapshots(folder, attempt=2)
+
+    def write(at: Path) -> None:
+        (at / "model.safetensors").write_bytes(b"weights")
+
+    meet(monkeypatch, lambda: newer.save(7, write))
+    with pytest.raises(RunStoppedError, match="attempt 2"):
+        older.save(5, write)
+    assert list(snapshot_folders(folder)) == [7]
+    assert storage.names_in(storage.join(folder, "snapshots")) == ["step-00000007-attempt-2"]
 
 
 def test_what_another_process_writes_is_seen_at_once(folder: str) -> None:

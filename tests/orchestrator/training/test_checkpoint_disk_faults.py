@@ -64,8 +64,9 @@ def weights(run_folder: Path) -> tuple[int, list[float]]:
     """The step of the newest good checkpoint and its weights; no checkpoint is passed over."""
     model, optimizer = trained(0)
     warnings: list[str] = []
-    loaded = Checkpoints(str(run_folder), attempt=9).load(model, optimizer, warnings.append)
+    loaded = Checkpoints(str(run_folder), attempt=9).read_newest(warnings.append)
     assert loaded is not None
+    loaded[1].load_into(model, optimizer)
     assert warnings == []
     return loaded[0].step, [float(value) for parameter in model.parameters() for value in parameter.detach().flatten()]
 

@@ -1,4 +1,4 @@
-"""Checkpoints whose older ones cannot be deleted: they are left with a warning, and deleted at the next start.
+"""Checkpoints that cannot be deleted stay with a warning until the next start; those of a newer version are refused.
 
 pytest tests/orchestrator/training/test_checkpoints.py
 """
@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch import nn
 
+from bert_core.checkpoints import training_state
+from bert_core.errors import NewerFormatError
 from orchestrator.storage import delete
 from orchestrator.training import checkpoints
 from orchestrator.training.checkpoints import Checkpoints, delete_checkpoints
@@ -59,9 +61,9 @@ def test_an_old_checkpoint_that_cannot_be_deleted_is_a_warning_and_goes_at_the_n
     stubborn.setattr(checkpoints, "delete", delete)
     again.tidy(warnings.append)
     assert names(tmp_path) == ["step-00000002-attempt-1"]
-    found = again.load(model, optimizer, warnings.append)
+    found = again.read_newest(warnings.append)
     assert found is not None
-    assert found[1] == {"step": 2}
+    assert found[1].extra == {"step": 2}
     assert len(warnings) == 2
 
 
@@ -75,3 +77,17 @@ def test_a_run_that_has_ended_stays_so_where_its_checkpoints_cannot_be_deleted(
     Checkpoints(str(tmp_path)).save(1, model, optimizer, {})
     delete_checkpoints(str(tmp_path))
     assert "cannot be deleted" in caplog.text
+
+
+def test_a_checkpoint_of_a_newer_version_is_not_passed_over_for_an_older_one(
+    tmp_path: Path, model: nn.Linear, optimizer: torch.optim.AdamW, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warnings: list[str] = []
+    saved = Checkpoints(str(tmp_path))
+    saved.save(1, model, optimizer, {})
+    with monkeypatch.context() as newer:
+        newer.setattr(training_state, "_FORMAT", 2)
+        saved.save(2, model, optimizer, {})
+    with pytest.raises(NewerFormatError, match=r"step-00000002.* newer version .*; go on with that version"):
+        saved.read_newest(warnings.append)
+    assert warnings == []

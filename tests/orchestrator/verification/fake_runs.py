@@ -1,5 +1,6 @@
 """Runs that a comparison asks for, noted and not carried out."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ class FakeRuns:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.specs: dict[str, Spec] = {}
         self.hold_after: int | None = None
+        self.overrides: dict[str, tuple[str, ...]] = {}
         self.outcomes: dict[str, Outcome] = {}
         monkeypatch.setattr(ChildRuns, "run", lambda runs, name, spec: self.note(name, spec))
         monkeypatch.setattr(ChildRuns, "run_killed", self.kill)
@@ -28,6 +30,14 @@ class FakeRuns:
         self.specs[name] = spec
         return ChildRun(name, Path(name))
 
-    def kill(self, name: str, spec: Spec, is_time: object, hold_after: int | None = None) -> ChildRun:
+    def kill(
+        self,
+        name: str,
+        spec: Spec,
+        is_time: object,
+        hold_after: int | None = None,
+        overrides: Sequence[str] = (),
+    ) -> ChildRun:
         self.hold_after = hold_after
+        self.overrides[name] = tuple(overrides)
         return self.note(name, spec)

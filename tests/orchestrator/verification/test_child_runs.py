@@ -74,13 +74,13 @@ def test_a_killed_run_is_killed_with_all_that_it_started_and_resumed(
         told.append(run_id)
         return (runs.home / "below").exists()
 
-    run = runs.run_killed("killed", spec, is_time, hold_after=5)
+    run = runs.run_killed("killed", spec, is_time, hold_after=5, overrides=["execution.num_workers=2"])
     assert (run.run_id, set(told)) == ("id-1", {"id-1"})
     below = int((runs.home / "below").read_text())
     wait_until(lambda: has_ended(below), "the process below the killed one is still there")
     assert [json.loads(line)[0] for line in (runs.home / "calls").read_text().splitlines()] == [
         ["run", str(runs.home / "specs" / "killed.yaml")],
-        ["resume", "id-1"],
+        ["resume", "id-1", "execution.num_workers=2"],
     ]
 
 

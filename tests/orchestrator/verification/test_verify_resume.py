@@ -37,7 +37,10 @@ def test_a_pretraining_is_killed_in_its_middle_and_shared_among_other_workers(
         ("killed after step 7, resumed", "weights", True),
         ("killed after step 7, resumed", "optimizer", True),
         ("1 worker", "batches", True),
+        ("killed after step 7, resumed with 1 worker", "batches", True),
     ]
+    assert fake.overrides == {"killed": (), "killed-workers-1": ("execution.num_workers=1",)}
+    assert fake.specs["killed-workers-1"] == fake.specs["straight"]
     assert fake.hold_after == 7
     straight, alone = fake.specs["straight"], fake.specs["workers-1"]
     assert isinstance(straight, PretrainSpec)
@@ -50,13 +53,18 @@ def test_a_pretraining_is_killed_in_its_middle_and_shared_among_other_workers(
 
 
 def test_what_differs_is_said_and_its_runs_are_kept(fake: FakeRuns, settings: Settings) -> None:
-    fake.outcomes = {"killed": SAME | {"optimizer": "d" * 64}, "workers-3": SAME | {"weights": "e" * 64}}
+    fake.outcomes = {
+        "killed": SAME | {"optimizer": "d" * 64},
+        "workers-3": SAME | {"weights": "e" * 64},
+        "killed-workers-4": SAME | {"batches": "f" * 64},
+    }
     found = verify_resume(parse_spec({**PRETRAIN, "global_batch_size": 12}), settings, worker_counts=[3, 4])
     assert not found.all_equal
     assert [(each.run, each.what) for each in found.comparisons if not each.equal] == [
-        ("killed after step 5, resumed", "optimizer")
+        ("killed after step 5, resumed", "optimizer"),
+        ("killed after step 5, resumed with 4 workers", "batches"),
     ]
-    assert [each.run for each in found.comparisons][-2:] == ["3 workers", "4 workers"]
+    assert [each.run for each in found.comparisons][-4::2] == ["3 workers", "4 workers"]
     assert found.home.exists()
 
 
@@ -81,7 +89,8 @@ def test_a_distillation_on_a_corpus_is_compared_as_a_pretraining(fake: FakeRuns,
     assert isinstance(straight, DistillSpec)
     assert straight.pretraining is not None
     assert (straight.pretraining.steps, fake.hold_after) == (6, 3)
-    assert list(fake.specs) == ["straight", "killed", "workers-2"]
+    assert list(fake.specs) == ["straight", "killed", "workers-2", "killed-workers-2"]
+    assert fake.overrides["killed-workers-2"] == ("pretraining.execution.num_workers=2",)
 
 
 def test_a_kind_that_is_not_resumed_in_its_midst_is_refused(fake: FakeRuns, settings: Settings) -> None:

@@ -1,0 +1,42 @@
+"""Watch of a sweep's driver over its trials: within a minute it says that none of them has a place and what is missing;
+it ends the sweep when that lasts too long. Tune waits for ever, and says nothing.
+"""
+
+from orchestrator.cluster.processes import Processes
+from orchestrator.cluster.shortage import describe_shortage
+from orchestrator.specs.sweep import SweepExecutionSpec
+from orchestrator.training.attempts import how_to_go_on
+from orchestrator.training.event_queue import WorkerPlace, WorkersStatus
+from orchestrator.training.worker_watch import Expectation, WorkerWatch
+
+_SOME_TRIAL = WorkersStatus((WorkerPlace(0, "", 0),))
+_NO_TRIAL = WorkersStatus()
+
+
+class TrialWatch:
+    """Watch over the trials of one sweep: whether any of them runs."""
+
+    def __init__(self, workers: WorkerWatch) -> None:
+        self._workers = workers
+        self._running: set[str] = set()
+
+    def began(self, key: str) -> None:
+        """Note that a trial has got a process."""
+        self._running.add(key)
+
+    def ended(self, key: str) -> None:
+        """Note that a trial has ended, or has lost its process and waits for another."""
+        self._running.discard(key)
+
+    def look(self) -> None:
+        """Say what trials wait for. Raises: ClusterError where they have waited too long."""
+        self._workers.look(_SOME_TRIAL if self._running else _NO_TRIAL)
+
+
+def watch_trials(execution: SweepExecutionSpec, run_id: str) -> TrialWatch:
+    """A watch over trials on the connected Ray; the number of GPUs of a trial has been decided."""
+    assert execution.gpus_per_trial != "auto", "the sweep has looked at the cluster"
+    gpus = {"GPU": execution.gpus_per_trial} if execution.gpus_per_trial else {}
+    needed = Processes(1, {"CPU": execution.cpus_per_trial} | gpus)
+    expected = Expectation(1, 60 * execution.max_wait_minutes, reports_steps=False)
+    return TrialWatch(WorkerWatch(expected, lambda: describe_shortage(needed), how_to_go_on(run_id)))

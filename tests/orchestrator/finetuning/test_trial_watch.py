@@ -1,0 +1,59 @@
+"""What a sweep's driver says of trials that find no place, and when it gives up; a fake clock, no Ray.
+
+Run alone: pytest tests/orchestrator/finetuning/test_trial_watch.py
+"""
+
+import logging
+
+import pytest
+
+from orchestrator.errors import ClusterError
+from orchestrator.finetuning.trial_watch import TrialWatch
+from orchestrator.training.worker_watch import Expectation, WorkerWatch
+
+
+class Bench:
+    """A watch with half an hour of patience, and the clock that it looks at."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.WARNING)
+        self.caplog, self.now = caplog, 0.0
+        expected = Expectation(1, 1800.0, reports_steps=False)
+        workers = WorkerWatch(expected, lambda: "needs 1 × {GPU: 1}", "resume it", lambda: self.now)
+        self.watch = TrialWatch(workers)
+
+    def pass_time(self, seconds: float) -> list[int]:
+        """Look four times a second; returns when something was said."""
+        said: list[int] = []
+        end = self.now + seconds
+        while self.now < end:
+            self.now += 0.25
+            self.caplog.clear()
+            self.watch.look()
+            said += [round(self.now) for _ in self.caplog.messages]
+        return said
+
+
+@pytest.fixture
+def bench(caplog: pytest.LogCaptureFixture) -> Bench:
+    return Bench(caplog)
+
+
+def test_trials_without_a_place_are_told_within_a_minute_and_end_the_sweep_at_last(bench: Bench) -> None:
+    assert bench.pass_time(300) == [60, 120, 240]
+    with pytest.raises(ClusterError, match=r"to begin for 30:00 min; needs 1 × \{GPU: 1\}.*max_wait_minutes \(30\)"):
+        bench.pass_time(1800)
+
+
+def test_nothing_is_said_while_any_trial_runs(bench: Bench) -> None:
+    bench.watch.began("a")
+    bench.watch.began("b")
+    bench.watch.ended("a")
+    assert bench.pass_time(7200) == []
+
+
+def test_a_trial_that_waits_for_another_process_counts_from_then_on(bench: Bench) -> None:
+    bench.watch.began("a")
+    bench.pass_time(1000)
+    bench.watch.ended("a")
+    assert bench.pass_time(90) == [1060]
