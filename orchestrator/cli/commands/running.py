@@ -72,7 +72,8 @@ def plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: s
 def _plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: str | None) -> int:
     from dataclasses import asdict
 
-    from orchestrator.execution.runner import check_room, plan_spec
+    from orchestrator.execution.room import check_room
+    from orchestrator.execution.runner import plan_spec
     from orchestrator.specs.loading import load_spec
 
     settings = current_settings()

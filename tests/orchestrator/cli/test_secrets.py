@@ -13,6 +13,7 @@ import pytest
 
 import orchestrator.execution.jobs
 import orchestrator.execution.runner
+import orchestrator.execution.session
 from orchestrator.cli.entry import Interrupted, run_command_line
 from orchestrator.kinds.tokenizer import TokenizerKind
 from orchestrator.registry import Registry
@@ -80,8 +81,8 @@ def test_a_run_and_what_reads_it_write_no_password(
         return TokenizerResult("storage/tokenizer", "f", 100)
 
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setattr(orchestrator.execution.runner, "connect", no_cluster)
-    monkeypatch.setattr(orchestrator.execution.runner, "_check_room", lambda *arguments: None)
+    monkeypatch.setattr(orchestrator.execution.session, "connect", no_cluster)
+    monkeypatch.setattr(orchestrator.execution.session, "check_connected_room", lambda *arguments: None)
     monkeypatch.setattr(TokenizerKind, "run", work)
     option = ["--registry", secret_url] if given_by == "option" else []
     if given_by == "environment":
@@ -115,8 +116,8 @@ def test_a_password_that_was_typed_is_masked_with_advice(
 def test_a_server_that_cannot_be_reached_costs_no_password(
     command: Command, spec: str, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], debug: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(orchestrator.execution.runner, "connect", no_cluster)
-    monkeypatch.setattr(orchestrator.execution.runner, "_check_room", lambda *arguments: None)
+    monkeypatch.setattr(orchestrator.execution.session, "connect", no_cluster)
+    monkeypatch.setattr(orchestrator.execution.session, "check_connected_room", lambda *arguments: None)
     monkeypatch.setattr("orchestrator.registry.recorder.PATIENCE_S", 0.0)
     url = f"postgresql://me:{CANARY}@127.0.0.1:1/lab?sslpassword={CANARY}"
     outcome = command(*words, *debug, "--registry", url)

@@ -13,7 +13,8 @@ import pytest
 from orchestrator.corpus.input_files import find_files
 from orchestrator.corpus.store_folder import store_folder, store_options
 from orchestrator.errors import InputError
-from orchestrator.execution.runner import check_room, plan_spec, run_spec
+from orchestrator.execution.room import check_room
+from orchestrator.execution.runner import plan_spec, run_spec
 from orchestrator.kinds import resolved_inputs
 from orchestrator.planning.disk import check_disk, disk_room
 from orchestrator.settings import Settings

@@ -1,0 +1,62 @@
+"""Room for a spec: whether this machine, or the cluster, has the CPUs, GPUs and disk that it takes."""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from orchestrator.cluster.addresses import names_no_cluster
+from orchestrator.cluster.capacity import check_processes, check_resources, cluster_resources, local_resources
+from orchestrator.cluster.connection import connect
+from orchestrator.kinds import resolved_inputs
+from orchestrator.planning.disk import check_disk
+from orchestrator.planning.plan import needed_resources, unused_gpu_notes
+from orchestrator.settings import Settings
+from orchestrator.specs import Spec
+
+logger = logging.getLogger(__name__)
+
+
+def check_room(spec: Spec, settings: Settings) -> None:
+    """Check that the storage, and the cluster at `settings.address` or else this machine, have room for a spec.
+
+    No local Ray is started. Raises: InputError for a disk that is too small; ClusterError, naming what is missing.
+    """
+    check_disk(spec, resolved_inputs(spec, settings))
+    if names_no_cluster(settings):
+        here = local_resources(needed_cpus(spec))
+        check_connected_room(spec, settings, here, [here])
+        _say_unused_gpus(spec, here)
+        return
+    with connect(settings):
+        check_connected_room(spec, settings)
+        _say_unused_gpus(spec, cluster_resources())
+
+
+def _say_unused_gpus(spec: Spec, have: Mapping[str, float]) -> None:
+    for note in unused_gpu_notes(spec, have):
+        logger.warning(note)
+
+
+def needed_cpus(spec: Spec) -> float:
+    """CPUs that a spec takes, wherever it runs."""
+    return needed_resources(spec, {}).total.get("CPU", 0.0)
+
+
+def check_connected_room(
+    spec: Spec,
+    settings: Settings,
+    have: Mapping[str, float] | None = None,
+    nodes: Sequence[Mapping[str, float]] | None = None,
+) -> None:
+    """Check that the connected Ray, or a machine of other resources, has room for a spec; its disk apart.
+
+    Args:
+        have: resources by name, of all nodes together; the connected Ray's when left out.
+        nodes: the same of each node.
+
+    Raises: ClusterError, naming what is missing.
+    """
+    place = "this machine" if names_no_cluster(settings) else "the cluster"
+    have = cluster_resources() if have is None else have
+    needs = needed_resources(spec, have)
+    check_resources(needs.total, have, place)
+    check_processes(needs.processes, nodes, place)

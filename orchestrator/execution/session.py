@@ -1,0 +1,176 @@
+"""A session: a connected Ray and an open registry, in which runs are carried out, and stages use one another's results.
+
+    run recorded ─► its kind's run ─► result recorded
+
+A failure after the run is recorded is recorded on it; an interruption leaves it STOPPED, to be resumed.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from uuid import uuid4
+
+from orchestrator.cluster.connection import connect
+from orchestrator.cluster.head_watch import LAST_PATIENCE_S, watch_head
+from orchestrator.errors import RegistryUnavailableError
+from orchestrator.execution.origin import save_origin
+from orchestrator.execution.room import check_connected_room, needed_cpus
+from orchestrator.execution.run_log import logged_run
+from orchestrator.execution.stopping import StopWatch
+from orchestrator.kinds import kind_of
+from orchestrator.kinds.base import RunContext
+from orchestrator.kinds.resolved import Resolved
+from orchestrator.progress import show_progress
+from orchestrator.registry.recorder import Recorder, RunOutcome, retry_while_unavailable
+from orchestrator.registry.records import RunRecord
+from orchestrator.registry.registry import Registry
+from orchestrator.run_states import RunState
+from orchestrator.settings import Settings
+from orchestrator.specs import PipelineSpec, Spec
+from orchestrator.specs.execution_overrides import execution_changes
+from orchestrator.specs.loading import parse_spec, spec_values
+from orchestrator.specs.parts import task_of
+from orchestrator.specs.pipeline import stages_of
+from orchestrator.specs.references import resolve_references
+from orchestrator.storage import exists, join
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Session:
+    """A connected Ray, an open registry, and the inputs of the spec that is carried out."""
+
+    inputs: Resolved
+    registry: Registry
+    recorder: Recorder
+    stop_watch: StopWatch
+    allow_drift: bool = False
+    """Whether runs may go on although what they read has changed since their last attempt."""
+
+    @property
+    def settings(self) -> Settings:
+        """Settings of all its runs."""
+        return self.inputs.settings
+
+    def start(
+        self, spec: Spec, tags: Sequence[str] = (), on_started: Callable[[str], None] = lambda run_id: None
+    ) -> RunRecord:
+        """Record a new run and carry it out."""
+        spec = retry_while_unavailable(partial(self.inputs.pin, spec))
+        values = spec_values(spec) | {"tags": [*spec.tags, *tags]}
+        run_id = uuid4().hex[:12]
+        folder = join(self.settings.storage, "runs", run_id)
+        task = task_of(spec)
+        metric = None if task is None else self.inputs.task(task).metric
+        record = self.recorder.start(values, spec.fingerprint(), metric=metric, storage_path=folder, run_id=run_id)
+        on_started(run_id)
+        return self._carry_out(record, spec)
+
+    def resume(self, record: RunRecord, spec: Spec) -> RunRecord:
+        """Make another attempt at a run."""
+        return self._carry_out(self.recorder.resume(record.id), spec)
+
+    def _carry_out(self, record: RunRecord, spec: Spec) -> RunRecord:
+        run_folder = record.storage_path or join(self.settings.storage, "runs", record.id)
+        try:
+            with (
+                self.recorder.heartbeating(record.id) as superseded,
+                show_progress() as progress,
+                logged_run(run_folder),
+                self.stop_watch.heeding(record, run_folder),
+            ):
+                save_origin(run_folder, spec)
+                logger.info(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
+                for change in execution_changes(parse_spec(record.spec), spec):
+                    logger.info(f"this attempt changes {change}")
+                context = RunContext(
+                    record.id,
+                    record.attempt,
+                    run_folder,
+                    self.settings,
+                    self.recorder,
+                    progress,
+                    superseded,
+                    self.allow_drift,
+                )
+                work = self._run_stages if isinstance(spec, PipelineSpec) else self._run_kind
+                record_result = work(spec, context)
+                context.refuse_if_superseded()
+            self.recorder.complete(record.id, record_result())
+        except BaseException as error:
+            with suppress(RegistryUnavailableError):  # the run will read LOST; why it ended is said all the same
+                self.recorder.fail(record.id, error)
+            raise
+        return self.recorder.read_run(record.id)
+
+    def _run_kind(self, spec: Spec, context: RunContext) -> Callable[[], RunOutcome]:
+        """Carry out a spec of any kind; returns the function that writes its result."""
+        kind = kind_of(spec)
+        result = kind.run(spec, self.inputs, context)
+        return lambda: kind.record(result, context.run_id, self.recorder)
+
+    def _run_stages(self, spec: Spec, context: RunContext) -> Callable[[], RunOutcome]:
+        """Carry out a pipeline's stages in order; each is a run, tagged with the pipeline's id and its inputs' digest.
+
+        A pipeline has no result to write: its stages have theirs.
+        """
+        outputs: dict[str, str] = {}
+        for name, asked in stages_of(spec).items():
+            ready = resolve_references(asked, outputs).named(f"{spec.name}/{name}")
+            key = retry_while_unavailable(partial(self._stage_key, ready))
+            record = self._stage(ready, f"inputs:{key}", context)
+            outputs[name] = self._output(record)
+            self.inputs.drop_examples()
+        return RunOutcome
+
+    def _stage(self, spec: Spec, key: str, context: RunContext) -> RunRecord:
+        tags = (f"pipeline:{context.run_id}", key)
+        for run_id in self._newest(f"tag = '{key}' and state = '{RunState.COMPLETED}'"):
+            record = self.recorder.read_run(run_id)
+            if exists(record.model_folder or self._output(record)):
+                logger.info(f"{spec.name}: run {run_id} did this already")
+                retry_while_unavailable(partial(self.registry.tag, record.id, tags[0]))
+                return record
+        for run_id in self._newest(f"tag = '{key}' and tag = '{tags[0]}' and state != '{RunState.COMPLETED}'"):
+            return self.resume(self.recorder.read_run(run_id), spec)
+        return self.start(spec, tags)
+
+    def _newest(self, query: str) -> list[str]:
+        """Id of the newest run that a query selects, or none."""
+        return list(retry_while_unavailable(lambda: self.registry.runs(query, sort="-created_at", limit=1))["id"])
+
+    def _output(self, record: RunRecord) -> str:
+        """Name of a result in later stages: a model with its version, else the folder of a tokenizer or token store."""
+        for model in retry_while_unavailable(lambda: self.registry.models.of_run(record.id)):
+            return model.label
+        if record.model_folder:
+            return record.model_folder
+        data = retry_while_unavailable(lambda: self.registry.datasets.frame(record.id))
+        paths = [str(path) for path in data["path"]]
+        return paths[0] if paths else record.storage_path or ""
+
+    def _stage_key(self, spec: Spec) -> str:
+        """Digest of what decides a stage's result: the spec's fingerprint and the identity of every file it reads."""
+        text = json.dumps([spec.fingerprint(), kind_of(spec).input_identity(spec, self.inputs)], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+@contextmanager
+def open_session(spec: Spec, inputs: Resolved, *, allow_drift: bool = False) -> Iterator[Session]:
+    """Open the registry, connect to Ray or start one, and check that it has room for the spec; all ends with the block.
+
+    Raises: RegistryError, ClusterError.
+    """
+    settings = inputs.settings
+    with show_progress(), Registry(settings.registry) as registry:
+        registry.open()  # a registry that cannot be reached now is refused; later on it is waited for
+        with connect(settings, num_cpus=needed_cpus(spec)):
+            check_connected_room(spec, settings)
+            recorder = Recorder(registry)
+            stop_watch = StopWatch(recorder, partial(watch_head, patience_s=LAST_PATIENCE_S))
+            yield Session(inputs, registry, recorder, stop_watch, allow_drift)
