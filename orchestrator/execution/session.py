@@ -25,7 +25,8 @@ from orchestrator.kinds import kind_of
 from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.progress import show_progress
-from orchestrator.registry.recorder import Recorder, RunOutcome, retry_while_unavailable
+from orchestrator.registry.patience import retry_while_unavailable
+from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.run_states import RunState

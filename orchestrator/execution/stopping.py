@@ -20,7 +20,8 @@ from orchestrator.cluster.head_watch import HeadWatch
 from orchestrator.errors import OWN_ERRORS, ClusterError, InputError, RegistryError, RunFailedError, StopRequested
 from orchestrator.execution.refusals import has_died_here, is_alive
 from orchestrator.execution.waiting import looks
-from orchestrator.registry.recorder import Recorder, retry_while_unavailable
+from orchestrator.registry.patience import retry_while_unavailable
+from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.run_states import RunState

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 from orchestrator.errors import RunFailedError
 from orchestrator.progress import duration
-from orchestrator.registry.recorder import retry_while_unavailable
+from orchestrator.registry.patience import retry_while_unavailable
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.run_states import RunState

@@ -15,7 +15,7 @@ from orchestrator.finetuning.trial_journal import TrialJournal
 from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.trial_recording import trial_recording
 from orchestrator.progress import Progress
-from orchestrator.registry import recorder as recorder_module
+from orchestrator.registry import patience
 from orchestrator.registry.recorder import Recorder
 from orchestrator.results import MetricEvent, TrialStart
 from orchestrator.settings import Settings
@@ -74,7 +74,7 @@ class AwayRegistry:
         self.num_tries = 0
         for place in (recorder.registry.trials, recorder.registry.metrics):
             self._guard(place, monkeypatch)
-        monkeypatch.setattr(recorder_module, "RETRY_S", 0.01)
+        monkeypatch.setattr(patience, "RETRY_S", 0.01)
 
     def _guard(self, place: object, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("start", "record"):

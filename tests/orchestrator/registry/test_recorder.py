@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import InputError, RegistryError, RegistryUnavailableError, RunStoppedError, SpecError
-from orchestrator.registry import Registry
+from orchestrator.registry import Registry, patience
 from orchestrator.registry import recorder as recorder_module
 from orchestrator.registry.database import Database
-from orchestrator.registry.recorder import Recorder, RunOutcome, retry_while_unavailable
+from orchestrator.registry.patience import retry_while_unavailable
+from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import (
     CheckpointEvent,
     Event,
@@ -163,7 +164,7 @@ def test_a_registry_that_does_not_answer_is_waited_for(
             raise RegistryUnavailableError("The registry cannot be reached.")
         return record_metrics(*arguments, **options)
 
-    monkeypatch.setattr(recorder_module, "RETRY_S", 0.001)
+    monkeypatch.setattr(patience, "RETRY_S", 0.001)
     monkeypatch.setattr(recorder.registry.metrics, "record", sometimes_away)
     recorder.record_events(run.id, [MetricEvent(1, "train", {"mlm_loss": 9.0})])
     assert recorder.registry.metrics.latest(run.id) == {"train.mlm_loss": 9.0}
@@ -186,7 +187,7 @@ def test_a_start_whose_answer_is_lost_is_one_run_with_one_attempt(
             raise RegistryUnavailableError("The registry cannot be reached.")
         return answer
 
-    monkeypatch.setattr(recorder_module, "RETRY_S", 0.0)
+    monkeypatch.setattr(patience, "RETRY_S", 0.0)
     monkeypatch.setattr(owner, name, lose_the_first_answer)
     run = recorder.start(SWEEP, "f")
     assert list(recorder.registry.runs().id) == [run.id]
@@ -257,7 +258,7 @@ def test_a_registry_that_is_away_for_a_minute_loses_nothing(
             raise RegistryUnavailableError("The registry cannot be reached.")
         return session(database, writing=writing)
 
-    monkeypatch.setattr(recorder_module, "time", clock)
+    monkeypatch.setattr(patience, "time", clock)
     monkeypatch.setattr(recorder.given_up, "wait", clock.sleep)
     monkeypatch.setattr(Database, "session", away_for_a_minute)
     for step in range(100):
@@ -276,8 +277,8 @@ def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise RegistryUnavailableError("away")
 
-    monkeypatch.setattr(recorder_module, "PATIENCE_S", 0.01)
-    monkeypatch.setattr(recorder_module, "RETRY_S", 0.001)
+    monkeypatch.setattr(patience, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(patience, "RETRY_S", 0.001)
     with pytest.raises(RegistryUnavailableError):
         retry_while_unavailable(refuse)
 
@@ -286,7 +287,7 @@ def test_a_refusal_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise RegistryError("no such run")
 
-    monkeypatch.setattr(recorder_module, "RETRY_S", 60.0)
+    monkeypatch.setattr(patience, "RETRY_S", 60.0)
     with pytest.raises(RegistryError, match="no such run"):
         retry_while_unavailable(refuse)
 

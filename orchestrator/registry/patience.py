@@ -1,0 +1,43 @@
+"""Patience with a registry that does not answer: it is asked again, for an hour at most."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from orchestrator.errors import RegistryUnavailableError
+
+logger = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+PATIENCE_S = 3600.0
+"""Longest wait of a run for a registry that does not answer."""
+RETRY_S = 5.0
+"""Pause between two tries."""
+
+
+def retry_while_unavailable(use: Callable[[], _T], given_up: threading.Event | None = None) -> _T:
+    """Write to the registry, or read it; while it does not answer, say so once and try again, for PATIENCE_S at most.
+
+    What it is given may be done twice: a broken connection leaves open whether the first try was committed. Once
+    `given_up` is set, by another thread, nothing is tried again.
+
+    Training goes on meanwhile: measurements wait in the event queue, and checkpoints carry what is not recorded, so
+    that nothing is lost even when the driver ends before the registry is back.
+    """
+    give_up_at = time.monotonic() + PATIENCE_S
+    has_said = False
+    while True:
+        try:
+            return use()
+        except RegistryUnavailableError as error:
+            if time.monotonic() > give_up_at or (given_up is not None and given_up.is_set()):
+                raise
+            if not has_said:
+                logger.warning("%s Trying again for %.0f minutes.", error, PATIENCE_S / 60)
+            has_said = True
+            if given_up is None:
+                time.sleep(RETRY_S)
+            else:
+                given_up.wait(RETRY_S)
