@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from orchestrator.registry import Registry
-from orchestrator.results import MetricEvent, TrialResult
+from orchestrator.results import MetricEvent, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 
 NUM_SINGLE, NUM_BUFFERED, BUFFER, NUM_RUNS, NUM_TRIALS = 2_000, 200_000, 1_000, 10_000, 2_000
@@ -85,7 +85,7 @@ def bookkeeping(registry: Registry) -> list[tuple[str, str]]:
 
     def keep() -> None:
         for one in trials:
-            registry.trials.start(sweep, key=one.key, number=one.number, parameters=one.parameters, seed=0)
+            registry.trials.record(sweep, [TrialStart(one.key, one.number, one.parameters, 0)])
             registry.trials.record(sweep, [one])
 
     return [("trials/s, started and ended, each committed", f"{NUM_TRIALS / seconds(keep):,.0f}")]

@@ -26,9 +26,8 @@ from orchestrator.cluster.connection import connect
 from orchestrator.finetuning.sweep_progress import SweepProgress
 from orchestrator.finetuning.trial_journal import TrialJournal
 from orchestrator.finetuning.trial_queue import TrialQueue
-from orchestrator.kinds.background_writer import background_writer
 from orchestrator.kinds.base import RunContext
-from orchestrator.kinds.trial_recording import TrialRecording
+from orchestrator.kinds.trial_recording import trial_recording
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
 from orchestrator.results import MetricEvent, TrialResult
@@ -93,8 +92,8 @@ def measure_bookkeeping(num_trials: int, folder: Path, with_registry: bool) -> f
         journal = TrialJournal(context.run_folder)
         journal.begin({"data": "none"})
         begun_at = time.process_time()
-        with background_writer(recorder.given_up) as writer:
-            listener = TrialRecording(context, journal, writer).listener()
+        with trial_recording(context, journal) as recording:
+            listener = recording.listener()
             _end_all(SweepProgress(TrialQueue(spec, "f1", {}), "f1", {}, listener, _ignore, _ignore, _ignore, {}))
         return time.process_time() - begun_at
 

@@ -148,6 +148,18 @@ class TrialResult:
 
 
 @dataclass(frozen=True)
+class TrialEvents:
+    """Measurements of a trial that runs, by the trial's natural key."""
+
+    key: str
+    events: Sequence[MetricEvent]
+
+
+TrialChange = TrialStart | TrialEvents | TrialResult
+"""Change of a trial. A result is the last one; start and measurements may come several times before it."""
+
+
+@dataclass(frozen=True)
 class SweepResult:
     """Result of a sweep: its trials in order, the best one, and that one's single look at the test split."""
 

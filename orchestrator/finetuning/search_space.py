@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +13,8 @@ from orchestrator.finetuning.recipe_checks import check_recipe
 from orchestrator.search import SEARCHES
 from orchestrator.search.axes import Point, Scalar
 from orchestrator.search.base import Search
+from orchestrator.search.schedulers import SCHEDULERS
+from orchestrator.search.schedulers.base import Bracket
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.problems import rule_of
 from orchestrator.specs.recipe import UNFROZEN_FIELDS
@@ -27,6 +29,8 @@ class TrialPlan:
     number: int
     point: Point
     recipe: RecipeSpec
+    pause_after: int | None = None
+    """Number of the evaluation after which the trial waits for others; None for a trial that runs to its end."""
 
     @property
     def seed(self) -> int:
@@ -52,6 +56,15 @@ def _digest(values: Mapping[str, object]) -> str:
 def build_search(spec: SweepSpec, proposed: Sequence[Point] = ()) -> Search:
     """The spec's search algorithm; `proposed` are the points of an earlier attempt, where the algorithm learns."""
     return SEARCHES[spec.search](spec.axes, max_points=spec.trials, seed=spec.search_seed, proposed=proposed)
+
+
+def build_brackets(spec: SweepSpec) -> Iterator[Bracket]:
+    """The brackets in which trials wait for one another; none where the spec's scheduler has none."""
+    return SCHEDULERS[spec.scheduler].brackets(
+        max_evaluations=most_evaluations(spec),
+        reduction_factor=spec.reduction_factor,
+        grace_evaluations=spec.grace_evaluations,
+    )
 
 
 def listed_values(spec: SweepSpec, name: str) -> tuple[Scalar | None, ...]:
@@ -98,6 +111,13 @@ def check_space(spec: SweepSpec, head: Head, objective: EmbeddingObjectiveName |
         )
     plan_trials(spec, {name: axis.value_at(0.382) for name, axis in spec.axes.items()}, 0)
     check_recipe(spec.recipe, head, objective, spec.space)
+    first = next(build_brackets(spec), None)
+    if first is not None and not first.rungs:
+        raise SpecError(
+            f"scheduler {spec.scheduler} would end no trial early: it needs {spec.grace_evaluations} × "
+            f"{spec.reduction_factor} evaluations of a trial (grace_evaluations × reduction_factor), and there are "
+            f"{most_evaluations(spec)}; raise recipe.epochs or evaluations_per_epoch, or lower one of these two"
+        )
 
 
 def most_evaluations(spec: SweepSpec) -> int:

@@ -5,7 +5,7 @@ Files, in the run's folder:
     points.jsonl                     what a search that learns from scores proposed, in order: tried again when resumed
     trials/<key>/predictions.jsonl   a row per validation example, of every completed trial
     leader.json                      score of the best trial so far: only a better one writes its weights (`leader`)
-    trials/<key>/checkpoints.json    where a trial goes on that was interrupted or has failed, until it has ended
+    trials/<key>/checkpoints.json    where a trial goes on that waits for others, was interrupted or has failed
     trials/<key>/model               the weights of the best trial so far; those of others go as they are superseded
     predictions/test.jsonl           that model's predictions on the test split, where there is one
 """

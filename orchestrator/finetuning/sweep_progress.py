@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from orchestrator.finetuning.leader import rank
 from orchestrator.finetuning.search_space import TrialPlan
@@ -43,6 +43,8 @@ class SweepProgress:
     best: TrialResult | None = None
     _best_event: dict[str, MetricEvent] = field(default_factory=dict)
     _started_at: dict[str, float] = field(default_factory=dict)
+    _seconds_before: dict[str, float] = field(default_factory=dict)
+    """Seconds that a trial has taken until it waited for others."""
     _num_earlier: int = 0
     _begun_at: float = field(default_factory=time.monotonic)
 
@@ -57,8 +59,14 @@ class SweepProgress:
         if loser is not None:
             self.on_superseded(loser)  # the earlier attempt may have ended before it did; earlier losers are gone
 
+    def next(self) -> TrialPlan | None:
+        """The next trial to run, as the queue's `next`."""
+        plan = self.queue.next()
+        self._end_pruned()
+        return plan
+
     def started(self, plan: TrialPlan) -> None:
-        """Record the start or restart of a trial."""
+        """Record the start or restart of a trial, one that has waited for others included."""
         self._started_at[plan.key] = time.monotonic()
         self._best_event.pop(plan.key, None)
         self.listener.on_trial_started(TrialStart(plan.key, plan.number, plan.parameters, plan.seed))
@@ -71,8 +79,30 @@ class SweepProgress:
                 self._best_event[plan.key] = event
         self.listener.on_trial_events(plan.key, events)
 
+    def left(self, plan: TrialPlan) -> None:
+        """Take in that a trial has left its process without a result: it waits for others, or was ended early."""
+        if plan.pause_after is None:
+            self.ended(plan, self.pruned(plan))
+        else:
+            self._wait(plan)
+            self._end_pruned()
+
+    def _wait(self, plan: TrialPlan) -> None:
+        self._seconds_before[plan.key] = self._seconds_before.get(plan.key, 0.0) + self._seconds_now(plan.key)
+        self.queue.wait(plan, self._best_event[plan.key].values[self.metric])
+
     def ended(self, plan: TrialPlan, result: TrialResult) -> None:
         """Record the result of a trial that has ended, in whatever way."""
+        self._record(plan, replace(result, seconds=result.seconds + self._seconds_before.get(plan.key, 0.0)))
+        self._end_pruned()
+
+    def _end_pruned(self) -> None:
+        """Record the trials that have waited and are not to go on."""
+        while (plan := self.queue.next_pruned()) is not None:
+            self._record(plan, replace(self.pruned(plan), seconds=self._seconds_before[plan.key]))
+
+    def _record(self, plan: TrialPlan, result: TrialResult) -> None:
+        """Record a trial's result."""
         self.results[plan.key] = result
         self.queue.record(plan, result)
         self.listener.on_trial_result(result)
@@ -93,7 +123,7 @@ class SweepProgress:
             plan.seed,
             best_step=event.step if event else 0,
             metrics={**event.values, **baseline_metrics(self.baseline)} if event else {},
-            seconds=self._seconds(plan.key),
+            seconds=self._seconds_now(plan.key),
         )
 
     def died(self, plan: TrialPlan, reason: str) -> TrialResult:
@@ -105,10 +135,11 @@ class SweepProgress:
             RunState.FAILED,
             plan.seed,
             error=reason,
-            seconds=self._seconds(plan.key),
+            seconds=self._seconds_now(plan.key),
         )
 
-    def _seconds(self, key: str) -> float:
+    def _seconds_now(self, key: str) -> float:
+        """Seconds since a trial last began to run."""
         return time.monotonic() - self._started_at.get(key, self._begun_at)
 
     def _keep_best(self, result: TrialResult) -> None:

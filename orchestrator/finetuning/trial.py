@@ -3,11 +3,8 @@
 A trial's process runs many trials, so what they share (task, tokenizer, features, pretrained encoder) is read once.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import groupby
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
@@ -20,7 +17,7 @@ from bert_core.layerwise import unfreeze_top_layers
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import OWN_ERRORS
 from orchestrator.finetuning.building import build_model
-from orchestrator.finetuning.checkpointed_training import CheckpointedTraining, TrainingSnapshot
+from orchestrator.finetuning.checkpointed_training import CheckpointedTraining
 from orchestrator.finetuning.evaluation import ScoredSplit, score_model
 from orchestrator.finetuning.frozen import freeze
 from orchestrator.finetuning.heads import HeadModel
@@ -28,19 +25,14 @@ from orchestrator.finetuning.leader import may_lead
 from orchestrator.finetuning.model_folder import record_of, save_model_folder
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.training import BestEvaluation, Evaluation, Loss, fine_tune
-from orchestrator.results import Event, MetricEvent, Split, TrialResult
+from orchestrator.finetuning.trial_checkpoint import PausedError, Report, TrialCheckpoint
+from orchestrator.results import MetricEvent, Split, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import exists, join, local_copy
 from orchestrator.tasks import Features, Task, prediction_rows, prepare_features, write_prediction_rows
 from orchestrator.training.checkpoints import POINTER, Checkpoints, delete_checkpoints
-
-Report = Callable[[Sequence[MetricEvent], float | None, int], None]
-"""Function that is told of each evaluation: its events, the best score so far, its number.
-
-The score is None at the last evaluation, after which there is nothing to decide.
-"""
 
 Cached = TypeVar("Cached")
 _CACHE: dict[str, dict[tuple[object, ...], Any]] = {}
@@ -80,12 +72,17 @@ def trial_folder(run_folder: str, key: str) -> str:
     return join(run_folder, f"trials/{key}")
 
 
-def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult:
-    """Train and score one trial. What goes wrong in it is its result: FAILED, with the reason in one line."""
+def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult | None:
+    """Train and score one trial; None for one that has come to where its plan lets it wait for others.
+
+    What goes wrong in it is its result: FAILED, with the reason in one line.
+    """
     begun_at = perf_counter()
     torch.set_num_threads(job.num_threads)
     try:
         best, predictions_path = _train(job, plan, report)
+    except PausedError:
+        return None
     except Exception as error:
         return TrialResult(
             plan.key,
@@ -156,50 +153,21 @@ def _train_from_checkpoint(job: TrialJob, plan: TrialPlan, report: Report) -> tu
         train, validation = freeze((train, validation), model, recipe.precision, job.cache)
         unfreeze_top_layers(model, 0)
     folder = trial_folder(job.run_folder, plan.key)
-    checkpoint = CheckpointedTraining(
+    checkpoint = TrialCheckpoint(
         Checkpoints(folder, job.attempt, keep=1),
         {"the device": device.type, "the data": [train.fingerprint, validation.fingerprint]},
-        partial(_report_again, report, task.metric),
-        is_due=saves_at_intervals(job.checkpoint_every_s),
+        report,
+        metric=task.metric,
+        pause_after=plan.pause_after,
+        interval_s=job.checkpoint_every_s,
     )
-
-    def report_evaluation(events: Sequence[MetricEvent], score: float | None, number: int) -> None:
-        checkpoint.note(events)
-        report(events, score, number)
 
     def leads(score: float) -> bool:
         return may_lead(job.run_folder, score, plan.number)
 
     return train_and_save(
-        model, tokenizer, task, train, validation, recipe, folder, report_evaluation, None, checkpoint, leads
+        model, tokenizer, task, train, validation, recipe, folder, checkpoint.report_evaluation, None, checkpoint, leads
     )
-
-
-def _report_again(report: Report, metric: str, events: Sequence[Event]) -> None:
-    """Report the evaluations before a checkpoint one by one: a scheduler decides on them as it did before."""
-    measured = [event for event in events if isinstance(event, MetricEvent)]
-    best_score = -math.inf
-    for number, (_, pair) in enumerate(groupby(measured, key=lambda event: event.step), start=1):
-        evaluation = tuple(pair)
-        best_score = max(best_score, *(event.values[metric] for event in evaluation if event.split == "validation"))
-        report(evaluation, best_score, number)
-
-
-def saves_at_intervals(interval_s: float) -> Callable[[TrainingSnapshot], bool]:
-    """Return a rule by which checkpoints are due, so long after the last one or after now.
-
-    None is due at the end of a training: all that is left to do then is to write its results.
-    """
-    last_at = perf_counter()
-
-    def is_due(snapshot: TrainingSnapshot) -> bool:
-        nonlocal last_at
-        if snapshot.is_last or perf_counter() - last_at < interval_s:
-            return False
-        last_at = perf_counter()
-        return True
-
-    return is_due
 
 
 def train_and_save(

@@ -21,8 +21,7 @@ from ray.tune.search import ConcurrencyLimiter, Searcher
 from orchestrator.finetuning.interrupts import HeldInterrupt, held_interrupts
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepProgress
-from orchestrator.finetuning.trial import Report
-from orchestrator.finetuning.trial_queue import TrialQueue
+from orchestrator.finetuning.trial_checkpoint import Report
 from orchestrator.finetuning.trial_watch import TrialWatch
 from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.search.schedulers import SCHEDULERS
@@ -44,20 +43,22 @@ _ENVIRONMENT = {
 _PATIENCE = "TUNE_FUNCTION_THREAD_TIMEOUT_S"
 """Seconds that a pruned trial's thread gets to end before its process is used again; 2 unless set, few when busy."""
 
-RunTrial = Callable[[TrialPlan, Report], TrialResult]
+RunTrial = Callable[[TrialPlan, Report], TrialResult | None]
 logger = logging.getLogger(__name__)
 
 
 class _Searcher(Searcher):  # type: ignore[misc]
-    """Hands the queue's trials to Tune."""
+    """Hands the queue's trials to Tune; one that has waited for others comes again, as another trial of Tune's."""
 
-    def __init__(self, queue: TrialQueue) -> None:
+    def __init__(self, progress: SweepProgress) -> None:
         super().__init__()
-        self._queue = queue
+        self._progress = progress
 
     def suggest(self, trial_id: str) -> Any:
-        plan = self._queue.next()
-        return Searcher.FINISHED if plan is None else {PLAN: plan}
+        plan = self._progress.next()
+        if plan is None:
+            return Searcher.FINISHED if self._progress.queue.is_used_up() else None
+        return {PLAN: plan}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
         """Do nothing: the callback records results, as it knows why a trial ended."""
@@ -94,9 +95,9 @@ class _Callback(tune.Callback):  # type: ignore[misc]
             self._guard(lambda: self._progress.reported(trial.config[PLAN], result[EVENTS]))
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        plan, last = trial.config[PLAN], trial.last_result
+        plan, result = trial.config[PLAN], trial.last_result.get(RESULT)
         self._watch.ended(plan.key)
-        self._guard(lambda: self._progress.ended(plan, last.get(RESULT) or self._progress.pruned(plan)))
+        self._guard(lambda: self._progress.ended(plan, result) if result else self._progress.left(plan))
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         plan, reason = trial.config[PLAN], _death_reason(trial)
@@ -180,10 +181,12 @@ def _build_tuner(
     def trainable(config: dict[str, Any]) -> None:
         os.environ[_PATIENCE] = "60"
         result = run_trial(config[PLAN], _report)
+        if result is None:
+            return
         scores = {SCORE: result.metrics[metric], EVALUATION: max_evaluations} if metric in result.metrics else {}
         tune.report({RESULT: result, **scores})
 
-    searcher: Searcher = _Searcher(progress.queue)
+    searcher: Searcher = _Searcher(progress)
     if execution.max_concurrent_trials is not None:
         searcher = ConcurrencyLimiter(searcher, max_concurrent=execution.max_concurrent_trials)
     return tune.Tuner(
@@ -191,7 +194,7 @@ def _build_tuner(
         tune_config=tune.TuneConfig(
             search_alg=searcher,
             scheduler=build_scheduler(spec, max_evaluations),
-            num_samples=progress.queue.num_trials,
+            num_samples=-1,  # the searcher says when there is no other
             reuse_actors=True,
             trial_name_creator=_trial_name,
             trial_dirname_creator=_trial_name,
@@ -206,7 +209,8 @@ def _report(events: Sequence[MetricEvent], score: float | None, evaluation: int)
 
 
 def _trial_name(trial: Trial) -> str:
-    return f"{trial.config[PLAN].number:05d}-{trial.config[PLAN].key}"
+    plan = trial.config[PLAN]
+    return f"{plan.number:05d}-{plan.key}" + ("" if plan.pause_after is None else f"-{plan.pause_after}")
 
 
 def build_scheduler(spec: SweepSpec, max_evaluations: int) -> tune_schedulers.TrialScheduler:

@@ -8,14 +8,13 @@ from bert_core.config import BertConfig
 from orchestrator.errors import InputError
 from orchestrator.finetuning.search_space import build_search, check_space, listed_values, value_bounds
 from orchestrator.finetuning.trial_journal import TrialJournal, drop_trials
-from orchestrator.kinds.background_writer import background_writer
 from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
 from orchestrator.kinds.disk import DiskUse, fine_tuning_disk
 from orchestrator.kinds.facts import estimate_prefix, memory_text, task_facts
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.start_checks import check_layer_pooling, check_positions
 from orchestrator.kinds.sweep_identity import sweep_identity
-from orchestrator.kinds.trial_recording import TrialRecording
+from orchestrator.kinds.trial_recording import trial_recording
 from orchestrator.models.parameter_counts import count_encoder_parameters, count_lstm_parameters
 from orchestrator.progress import duration
 from orchestrator.registry.recorder import Recorder, RunOutcome
@@ -72,8 +71,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         context.recorder.record_trial_data(context.run_id, digests)
         if journal.trials:
             logger.info(f"{len(journal.trials)} finished trials of an earlier attempt stand as they are")
-        with background_writer(context.recorder.given_up) as writer:
-            recording = TrialRecording(context, journal, writer)
+        with trial_recording(context, journal) as recording:
             recording.replay()
             result = run_sweep(
                 spec,

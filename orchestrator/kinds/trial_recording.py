@@ -1,19 +1,20 @@
 """Recording of a sweep's trials: in the journal at once, in the registry by a thread of its own.
 
 Ray Tune waits while its driver records something, and so do the trials. The journal is a local write, or one of a small
-object; the registry may be away for a long time. What it misses because the driver ends meanwhile is recorded from the
-journal when the sweep goes on.
+object; the registry may be away for a long time, and is told several things in one transaction. What it misses because
+the driver ends meanwhile is recorded from the journal when the sweep goes on.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
 
 from orchestrator.finetuning.sweep_progress import SweepListener
 from orchestrator.finetuning.trial_journal import EndedTrial, TrialJournal
-from orchestrator.kinds.background_writer import BackgroundWriter
+from orchestrator.kinds.background_writer import BackgroundWriter, background_writer
 from orchestrator.kinds.base import RunContext
-from orchestrator.registry.trials import trial_id
-from orchestrator.results import MetricEvent, TrialResult, TrialStart
+from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 
 logger = logging.getLogger(__name__)
@@ -24,11 +25,13 @@ class TrialRecording:
 
     Args:
         journal: begun with the identity of what the trials read.
+        writer: writes into the registry; the changes of one item stand in one transaction.
     """
 
-    def __init__(self, context: RunContext, journal: TrialJournal, writer: BackgroundWriter) -> None:
+    def __init__(
+        self, context: RunContext, journal: TrialJournal, writer: BackgroundWriter[Sequence[TrialChange]]
+    ) -> None:
         self._context, self._journal, self._writer = context, journal, writer
-        self._recorder, self._run_id = context.recorder, context.run_id
         self._events: dict[str, list[MetricEvent]] = {}
 
     def listener(self) -> SweepListener:
@@ -36,20 +39,24 @@ class TrialRecording:
         return SweepListener(self.started, self.measured, self.ended, self._context.progress.status)
 
     def replay(self) -> None:
-        """Record the journal's trials: the registry may have been away when they ended."""
+        """Record those of the journal's trials whose end the registry has missed, since it was away."""
+        if not self._journal.trials:
+            return
+        states = self._context.recorder.trial_states(self._context.run_id)
         for trial in self._journal.trials:
-            self._write_result(trial.result)
-            self._write_events(trial.result.key, trial.events)
+            result = trial.result
+            if states.get(result.key) != result.state:
+                self._writer.put([result, TrialEvents(result.key, trial.events)])
 
     def started(self, start: TrialStart) -> None:
         """Record the start of a trial; one that starts again reports its measurements again."""
         self._events[start.key] = []
-        self._writer.put(lambda: self._recorder.record_trial_start(self._run_id, start))
+        self._writer.put([start])
 
     def measured(self, key: str, events: Sequence[MetricEvent]) -> None:
         """Record measurements of a trial."""
         self._events.setdefault(key, []).extend(events)
-        self._write_events(key, events)
+        self._writer.put([TrialEvents(key, events)])
 
     def ended(self, result: TrialResult) -> None:
         """Record how a trial ended; one that failed runs again in the next attempt, and is not in the journal."""
@@ -57,7 +64,7 @@ class TrialRecording:
         events = self._events.pop(result.key, [])
         if result.state != RunState.FAILED:
             self._journal.append(EndedTrial(result, events))
-        self._write_result(result)
+        self._writer.put([result])
         if result.state == RunState.FAILED:
             logger.info(f"trial {result.number} failed: {result.error}")
         elif result.metrics.get("collapsed"):
@@ -66,9 +73,13 @@ class TrialRecording:
                 "other seeds, a longer warm-up or a lower learning rate may help"
             )
 
-    def _write_result(self, result: TrialResult) -> None:
-        self._writer.put(lambda: self._recorder.record_trials(self._run_id, [result]))
 
-    def _write_events(self, key: str, events: Sequence[MetricEvent]) -> None:
-        row = trial_id(self._run_id, key)
-        self._writer.put(lambda: self._recorder.record_events(row, events))
+@contextmanager
+def trial_recording(context: RunContext, journal: TrialJournal) -> Iterator[TrialRecording]:
+    """Yield the recording of a sweep's trials; at the end of the block the registry knows all of them."""
+
+    def write(changes: Sequence[Sequence[TrialChange]]) -> None:
+        context.recorder.record_trials(context.run_id, list(chain.from_iterable(changes)))
+
+    with background_writer(write, context.recorder.given_up) as writer:
+        yield TrialRecording(context, journal, writer)

@@ -27,8 +27,7 @@ from orchestrator.results import (
     ModelResult,
     Split,
     TokenizerResult,
-    TrialResult,
-    TrialStart,
+    TrialChange,
 )
 from orchestrator.run_states import RunState
 
@@ -154,18 +153,13 @@ class Recorder:
         retry_while_unavailable(lambda: self.registry.metrics.record(run_id, metrics), self.given_up)
         retry_while_unavailable(lambda: self.registry.checkpoints.record(run_id, checkpoints), self.given_up)
 
-    def record_trial_start(self, run_id: str, start: TrialStart) -> str:
-        """Record that a sweep's trial runs; returns the trial's own id, for `record_events`."""
-        return retry_while_unavailable(
-            lambda: self.registry.trials.start(
-                run_id, key=start.key, number=start.number, parameters=start.parameters, seed=start.seed
-            ),
-            self.given_up,
-        )
+    def record_trials(self, run_id: str, changes: Sequence[TrialChange]) -> list[str]:
+        """Record what became of a sweep's trials, in one transaction; returns the trial's own id for each change."""
+        return retry_while_unavailable(lambda: self.registry.trials.record(run_id, changes), self.given_up)
 
-    def record_trials(self, run_id: str, results: Sequence[TrialResult]) -> list[str]:
-        """Record how trials of a sweep ended; returns the trials' own ids."""
-        return retry_while_unavailable(lambda: self.registry.trials.record(run_id, results), self.given_up)
+    def trial_states(self, run_id: str) -> dict[str, RunState]:
+        """Return the recorded state of each trial of a sweep, by the trial's key."""
+        return retry_while_unavailable(lambda: self.registry.trials.states(run_id))
 
     def drop_trials(self, run_id: str) -> None:
         """Delete the trials of a sweep, which run again on what they read now."""

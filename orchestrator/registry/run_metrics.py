@@ -21,8 +21,8 @@ from orchestrator.results import MetricEvent
 if TYPE_CHECKING:
     import pandas
 
-MetricPoint = tuple[str, str, int, float | None, float | None]
-"""Name, split, step, value, epoch."""
+MetricPoint = tuple[str, str, str, int, float | None, float | None]
+"""Run, split, name, step, value, epoch."""
 
 
 class RunMetrics:
@@ -38,10 +38,10 @@ class RunMetrics:
             final: whether these belong to the run's result: they become the latest values whatever their step, and
                 stay so until another result is recorded.
         """
-        points = metric_points(events)
+        points = metric_points(run_id, events)
         if points:
             with self._database.session(writing=True) as session:
-                write_metrics(session, run_id, points, final=final)
+                write_metrics(session, points, final=final)
         return len(points)
 
     def latest(self, run_id: str) -> dict[str, float]:
@@ -76,29 +76,29 @@ class RunMetrics:
         return frame.astype({"step": "int64", "epoch": "float64", "value": "float64"})
 
 
-def metric_points(events: Iterable[MetricEvent]) -> list[MetricPoint]:
-    """Measurements of the events, one by one; NaN becomes None, which SQL keeps as NULL."""
+def metric_points(run_id: str, events: Iterable[MetricEvent]) -> list[MetricPoint]:
+    """Measurements of a run's events, one by one; NaN becomes None, which SQL keeps as NULL."""
     return [
-        (replace_unstorable(name), event.split, event.step, None if isnan(value) else float(value), event.epoch)
+        (run_id, event.split, replace_unstorable(name), event.step, None if isnan(value) else float(value), event.epoch)
         for event in events
         for name, value in event.values.items()
     ]
 
 
-def write_metrics(session: Session, run_id: str, points: Sequence[MetricPoint], *, final: bool) -> None:
-    """Write points into the history and bring the latest values up to date."""
-    latest: dict[tuple[str, str], MetricPoint] = {}
+def write_metrics(session: Session, points: Sequence[MetricPoint], *, final: bool) -> None:
+    """Write points of any runs into their histories and bring the latest values up to date."""
+    latest: dict[tuple[str, str, str], MetricPoint] = {}
     for point in points:
-        key = point[:2]
-        if key not in latest or point[2] >= latest[key][2]:
+        key = point[:3]
+        if key not in latest or point[3] >= latest[key][3]:
             latest[key] = point
     rows = [
         {"run_id": run_id, "name": name, "split": split, "step": step, "value": value, "epoch": epoch}
-        for name, split, step, value, epoch in points
+        for run_id, split, name, step, value, epoch in points
     ]
     newest = [
         {"run_id": run_id, "name": name, "split": split, "step": step, "value": value, "final": int(final)}
-        for name, split, step, value, _ in latest.values()
+        for run_id, split, name, step, value, _ in latest.values()
     ]
     # A result has no epoch of its own; the point that it confirms keeps the epoch it was measured at.
     changing = ("value",) if final else ("value", "epoch")

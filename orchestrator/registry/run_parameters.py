@@ -11,9 +11,9 @@ from orchestrator.registry.parameter_values import decode_parameter, parameter_r
 from orchestrator.registry.tables import ParameterRow
 
 
-def write_parameters(session: Session, run_id: str, parameters: Mapping[str, Any]) -> None:
-    """Write all parameters of a run at once: short names depend on all of them."""
-    rows = parameter_rows(run_id, parameters)
+def write_parameters(session: Session, parameters: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write all parameters of runs, by run, at once: short names depend on all of a run's."""
+    rows = [row for run_id, values in parameters.items() for row in parameter_rows(run_id, values)]
     upsert_rows(session, ParameterRow, ("run_id", "path"), ("leaf", "kind", "text", "number"), rows)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Insert, and_, delete, literal_column, or_, update
+from sqlalchemy import ColumnElement, Insert, and_, delete, literal_column, or_, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import NotFoundError
@@ -19,7 +19,7 @@ from orchestrator.registry.run_metrics import metric_points, write_metrics
 from orchestrator.registry.run_parameters import load_parameters, write_parameters
 from orchestrator.registry.run_records import state_as_read
 from orchestrator.registry.tables import RunRow
-from orchestrator.results import MetricEvent, TrialResult
+from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ _RECIPE = "recipe."
 _DATA = "data."
 """Beginning of the parameters that say which data a sweep's trials learn from and are scored on."""
 _THREADS = "threads_per_trial"
+_TASK = "task."
+_STARTED = {"state": RunState.RUNNING, "attempt": 1}
+_CHANGES_PER_STATEMENT = 500
+"""Changes of trials that are written at once: a statement has no room for the ids of any number."""
 
 
 def trial_id(sweep_id: str, key: str) -> str:
@@ -47,43 +51,25 @@ class SweepTrials:
         self._database = database
         self._lost_after_s = lost_after_s
 
-    def start(self, sweep_id: str, *, key: str, number: int, parameters: Mapping[str, Any], seed: int) -> str:
-        """Record that a trial runs and return its id; a trial that completed or was pruned stays as it is.
+    def record(self, sweep_id: str, changes: Sequence[TrialChange]) -> list[str]:
+        """Record what became of trials, all in one transaction, and return the trial's id for each change.
+
+        A trial that completed or was pruned does not run again, and one that ended keeps its end, unless it now turns
+        out to have completed.
 
         Raises: NotFoundError where there is no such sweep.
         """
         with self._database.session(writing=True) as session:
             sweep = _Sweep(session, sweep_id)
-            row, recipe = sweep.row(key, number, parameters, seed)
-            row |= {"state": RunState.RUNNING, "attempt": 1}
-            session.execute(_start_statement(self._database.dialect), row)
-            write_parameters(session, row["id"], recipe)
-        return str(row["id"])
+            for begin in range(0, len(changes), _CHANGES_PER_STATEMENT):
+                sweep.write(changes[begin : begin + _CHANGES_PER_STATEMENT])
+        return [trial_id(sweep_id, change.key) for change in changes]
 
-    def record(self, sweep_id: str, trials: Sequence[TrialResult]) -> list[str]:
-        """Record how trials ended, all in one transaction, and return their ids.
-
-        A trial that ended already keeps its end, unless it now turns out to have completed.
-
-        Raises: NotFoundError where there is no such sweep.
-        """
-        ids = []
-        with self._database.session(writing=True) as session:
-            sweep = _Sweep(session, sweep_id)
-            for trial in trials:
-                row, recipe = sweep.row(trial.key, trial.number, trial.parameters, trial.seed)
-                row |= {"state": trial.state, "error": trial.error, "seconds": trial.seconds}
-                row |= {"model_folder": trial.model.folder if trial.model else None}
-                row |= {"predictions_path": trial.predictions_path}
-                session.execute(_end_statement(self._database.dialect), row)
-                if trial.model is not None:
-                    _set_model_folder(session, row["id"], trial.model.folder)
-                write_parameters(session, row["id"], recipe)
-                if trial.metrics:
-                    points = metric_points([MetricEvent(trial.best_step, "validation", trial.metrics)])
-                    write_metrics(session, row["id"], points, final=True)
-                ids.append(str(row["id"]))
-        return ids
+    def states(self, sweep_id: str) -> dict[str, RunState]:
+        """State of each trial of a sweep by its key, as it was recorded."""
+        with self._database.session(writing=False) as session:
+            rows = session.execute(select(RunRow.trial_key, RunRow.state).where(RunRow.parent_id == sweep_id))
+            return {str(key): state for key, state in rows}
 
     def drop(self, sweep_id: str) -> None:
         """Delete the trials of a sweep with all that is recorded of them: what they have read is no longer there."""
@@ -98,7 +84,7 @@ class SweepTrials:
         """
         data = {f"{_DATA}{split}_digest": value for split, value in digests.items()}
         with self._database.session(writing=True) as session:
-            write_parameters(session, sweep_id, load_parameters(session, sweep_id) | data)
+            write_parameters(session, {sweep_id: load_parameters(session, sweep_id) | data})
 
     def set_metric(self, sweep_id: str, task: str, metric: str) -> None:
         """Set the task of a sweep and of its trials, and the score that ranks them."""
@@ -117,42 +103,98 @@ class SweepTrials:
 
 
 class _Sweep:
-    """Values that all trials of one sweep share."""
+    """A sweep whose trials are written in one session, with the values that all of them share."""
 
     def __init__(self, session: Session, run_id: str) -> None:
         run = session.get(RunRow, run_id)
         if run is None:
             raise NotFoundError(f"No run {run_id} in the registry.")
+        self._session = session
+        self._dialect = session.get_bind().dialect.name
         self._run = run
-        self._parameters = load_parameters(session, run_id)
+        parameters = load_parameters(session, run_id)
+        self._recipe, self._task, self._shared = (
+            {path: value for path, value in parameters.items() if path.startswith(beginning)}
+            for beginning in (_RECIPE, _TASK, (_DATA, _THREADS))
+        )
 
-    def row(
-        self, key: str, number: int, parameters: Mapping[str, Any], seed: int
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Row of a trial, and its parameters: the sweep's recipe, with the trial's own values and seed in their places.
+    def write(self, changes: Sequence[TrialChange]) -> None:
+        """Write what became of trials; the result of each is the last of its changes."""
+        starts = [change for change in changes if isinstance(change, TrialStart)]
+        states = self._states([self._id(change) for change in changes])
+        new = {self._id(change): self._recipe_of(change) for change in changes if not isinstance(change, TrialEvents)}
+        new = {row: recipe for row, recipe in new.items() if row not in states}
+        self._execute(_start_statement, [self._row(start) | _STARTED for start in starts])
+        for start in starts:
+            before = states.get(self._id(start), RunState.PENDING)
+            states[self._id(start)] = RunState.RUNNING if before.may_become(RunState.RUNNING) else before
+        results = [change for change in changes if isinstance(change, TrialResult)]
+        ends = [each for each in results if states.get(self._id(each), RunState.PENDING).may_become(each.state)]
+        self._execute(_end_statement, [self._row(result) | _end_values(result) for result in ends])
+        for result in results:
+            if result.model is not None:
+                _set_model_folder(self._session, self._id(result), result.model.folder)
+        write_parameters(self._session, new)
+        measured = [(self._id(change), change.events) for change in changes if isinstance(change, TrialEvents)]
+        self._write_metrics(measured, final=False)
+        self._write_metrics([(self._id(result), _result_events(result)) for result in ends], final=True)
+
+    def _states(self, ids: Sequence[str]) -> dict[str, RunState]:
+        """State of each of these trials that is recorded already."""
+        rows = self._session.execute(select(RunRow.id, RunRow.state).where(RunRow.id.in_(ids)))
+        return {row.id: row.state for row in rows}
+
+    def _execute(self, statement: Callable[[str], Insert], rows: Sequence[dict[str, Any]]) -> None:
+        if rows:
+            self._session.execute(statement(self._dialect), rows)
+
+    def _write_metrics(self, measured: Sequence[tuple[str, Sequence[MetricEvent]]], *, final: bool) -> None:
+        points = [point for row, events in measured for point in metric_points(row, events)]
+        write_metrics(self._session, points, final=final)
+
+    def _id(self, change: TrialChange) -> str:
+        return trial_id(self._run.id, change.key)
+
+    def _recipe_of(self, trial: TrialStart | TrialResult) -> dict[str, Any]:
+        """Parameters of a trial: the sweep's recipe, with the trial's own values and seed in their places.
 
         The data and the number of threads are the sweep's; they change scores too, so that they are part of the group.
         """
-        recipe = {path: value for path, value in self._parameters.items() if path.startswith(_RECIPE)}
-        recipe |= {path if "." in path else f"{_RECIPE}{path}": value for path, value in parameters.items()}
-        recipe[f"{_RECIPE}seed"] = seed
-        recipe |= {path: value for path, value in self._parameters.items() if path.startswith((_DATA, _THREADS))}
-        task = {path: value for path, value in self._parameters.items() if path.startswith("task.")}
-        row = {
-            "id": trial_id(self._run.id, key),
+        own = {path if "." in path else f"{_RECIPE}{path}": value for path, value in trial.parameters.items()}
+        return self._recipe | own | {f"{_RECIPE}seed": trial.seed} | self._shared
+
+    def _row(self, trial: TrialStart | TrialResult) -> dict[str, Any]:
+        """Row of a trial."""
+        return {
+            "id": self._id(trial),
             "experiment_id": self._run.experiment_id,
             "parent_id": self._run.id,
-            "trial_key": key,
-            "number": number,
+            "trial_key": trial.key,
+            "number": trial.number,
             "kind": "trial",
-            "name": f"{self._run.name} #{number}",
+            "name": f"{self._run.name} #{trial.number}",
             "task": self._run.task,
             "metric": self._run.metric,
-            "seed": seed,
-            "group_key": group_digest(recipe | task),
-            "spec": dict(parameters),
+            "seed": trial.seed,
+            "group_key": group_digest(self._recipe_of(trial) | self._task),
+            "spec": dict(trial.parameters),
         }
-        return row, recipe
+
+
+def _end_values(result: TrialResult) -> dict[str, Any]:
+    """Values of a trial's row that are known when it has ended."""
+    return {
+        "state": result.state,
+        "error": result.error,
+        "seconds": result.seconds,
+        "model_folder": result.model.folder if result.model else None,
+        "predictions_path": result.predictions_path,
+    }
+
+
+def _result_events(result: TrialResult) -> list[MetricEvent]:
+    """Scores of a result as the measurements of its best step."""
+    return [MetricEvent(result.best_step, "validation", result.metrics)]
 
 
 def _set_model_folder(session: Session, run_id: str, folder: str) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 from orchestrator.search.schedulers.asha import Asha
 from orchestrator.search.schedulers.base import Scheduler
+from orchestrator.search.schedulers.hyperband import HyperBand
 from orchestrator.search.schedulers.no_pruning import NoPruning
 
-SCHEDULERS: Mapping[str, Scheduler] = {"none": NoPruning(), "asha": Asha()}
+SCHEDULERS: Mapping[str, Scheduler] = {"none": NoPruning(), "asha": Asha(), "hyperband": HyperBand()}
 """Every scheduler by the name that a spec's `scheduler` gives it."""

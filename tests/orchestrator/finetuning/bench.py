@@ -38,10 +38,21 @@ class Bench:
         self.events: list[MetricEvent] = []
         self.scores: list[float | None] = []
 
-    def run(self, killed_at: int | None = None, **changes: object) -> TrialResult:
-        """Run one trial; `killed_at` is the number of the evaluation whose report its process does not survive."""
+    def run(self, **changes: object) -> TrialResult:
+        """Run one trial to its end; `changes` are fields of its recipe, or what `run_until` takes."""
+        result = self.run_until(**changes)  # type: ignore[arg-type]
+        assert result is not None, "it waits for no other trial"
+        return result
+
+    def run_until(
+        self, killed_at: int | None = None, pause_after: int | None = None, **changes: object
+    ) -> TrialResult | None:
+        """Run one trial; `killed_at` is the number of the evaluation whose report its process does not survive.
+
+        After the evaluation `pause_after` the trial waits, and there is no result.
+        """
         recipe = RecipeSpec.model_validate({**tiny_tasks.RECIPE.model_dump(), "tokenizer": "own", **changes})
-        plan = TrialPlan(0, {}, recipe)
+        plan = TrialPlan(0, {}, recipe, pause_after)
         self.key = plan.key
         self.events, self.scores = [], []
 

@@ -3,9 +3,11 @@
 Run alone: pytest tests/orchestrator/finetuning/test_sweep.py
 """
 
+import os
 import pickle
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -69,7 +71,12 @@ class Laboratory:
         spec: SweepSpec,
         finished: Mapping[str, TrialResult] | None = None,
         run_folder: str | None = None,
+        on_event: Callable[[], object] = lambda: None,
     ) -> tuple[SweepResult, Notebook]:
+        def note_events(key: str, events: Sequence[MetricEvent]) -> None:
+            book.events.extend((key, event) for event in events)
+            on_event()
+
         self.notebook = book = Notebook()
 
         result = run_sweep(
@@ -80,7 +87,7 @@ class Laboratory:
             resolve_name=lambda field, name: str(self.folder / name),
             listener=SweepListener(
                 on_trial_started=book.started.append,
-                on_trial_events=lambda key, events: book.events.extend((key, event) for event in events),
+                on_trial_events=note_events,
                 on_trial_result=book.results.append,
                 on_progress=book.lines.append,
             ),
@@ -149,6 +156,48 @@ def test_grid_sweep_survives_failing_trials_and_resumes(
     assert book.started == []
     assert last.best == again.best
     assert last.test_metrics == again.test_metrics
+
+
+@pytest.mark.ray
+def test_hyperband_interrupted_after_its_first_comparison_ends_as_in_one_piece(
+    laboratory: Laboratory, ray_cluster: None
+) -> None:
+    spec = laboratory.spec(
+        recipe={"evaluations_per_epoch": 2},
+        space={"learning_rate": [1e-5, 2e-3, 1e-4, 1e-3]},
+        scheduler="hyperband",
+        reduction_factor=2,
+        execution={"gpus_per_trial": 0, "max_concurrent_trials": 2},
+    )
+    assert spec.execution.checkpoint_every_minutes == 1.0, "a trial that waits saves a checkpoint all the same"
+    whole, _ = laboratory.run(spec, run_folder=str(laboratory.folder / "whole"))
+    assert sorted(trial.state for trial in whole.trials) == ["COMPLETED", "PRUNED", "PRUNED", "PRUNED"]
+    assert {len(list((laboratory.folder / "whole").glob(name))) for name in ("trials/*/model", "trials/*/pred*")} == {1}
+
+    def interrupt() -> None:
+        if laboratory.notebook.results:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        laboratory.run(spec, on_event=interrupt)
+    ended = {result.key: result for result in laboratory.notebook.results}
+    assert {result.state for result in ended.values()} == {"PRUNED"}
+    result, book = laboratory.run(spec, dict(list(ended.items())[:1]))
+    assert len({start.key for start in book.started}) == 3
+    without_folders = {"seconds": 0.0, "predictions_path": None, "model": None}
+    assert [replace(trial, **without_folders) for trial in result.trials] == [
+        replace(trial, **without_folders) for trial in whole.trials
+    ]
+    assert result.best.model is not None
+    assert whole.best.model is not None
+    assert result.best.model.digest == whole.best.model.digest
+    assert not list(laboratory.run_folder().glob("trials/*/checkpoints*"))
+
+
+def test_hyperband_over_short_trials_is_refused(laboratory: Laboratory) -> None:
+    message = r"hyperband would end no trial early: it needs 1 × 3 evaluations .* and there are 2; raise recipe.epochs"
+    with pytest.raises(SpecError, match=message):
+        laboratory.run(laboratory.spec(scheduler="hyperband"))
 
 
 def test_sweep_without_a_completed_trial_fails_with_the_first_reason(laboratory: Laboratory) -> None:

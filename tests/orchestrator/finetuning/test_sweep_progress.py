@@ -5,6 +5,8 @@ Run alone: pytest tests/orchestrator/finetuning/test_sweep_progress.py
 
 from dataclasses import replace
 
+import pytest
+
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress
 from orchestrator.finetuning.trial_queue import TrialQueue
@@ -15,9 +17,10 @@ from orchestrator.specs import SweepSpec
 class Sweep:
     """Three trials, and what their progress tells, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, **fields: object) -> None:
         task = {"id": "own", "head": "classification"}
-        spec = SweepSpec.model_validate({"task": task, "recipe": {"tokenizer": "words"}, "seeds": [0, 1, 2]})
+        recipe = {"tokenizer": "words", "epochs": 4.0}
+        spec = SweepSpec.model_validate({"task": task, "recipe": recipe, "seeds": [0, 1, 2], **fields})
         self.told: list[tuple[str, int]] = []
         self.progress = SweepProgress(
             queue=TrialQueue(spec, "f1", {}),
@@ -36,7 +39,7 @@ class Sweep:
         )
 
     def start(self) -> TrialPlan:
-        plan = self.progress.queue.next()
+        plan = self.progress.next()
         assert plan is not None
         self.progress.started(plan)
         return plan
@@ -65,6 +68,29 @@ def test_pruned_trial_has_its_best_scores_beside_the_majoritys() -> None:
         sweep.progress.reported(plan, [MetricEvent(step, "validation", {"f1": score})])
     result = sweep.progress.pruned(plan)
     assert (result.state, result.best_step, result.metrics) == ("PRUNED", 20, {"f1": 0.65, "baseline.f1": 0.5})
+
+
+def test_trials_that_wait_are_recorded_once_and_waiting_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("orchestrator.finetuning.sweep_progress.time.monotonic", lambda: now)
+    sweep = Sweep(scheduler="hyperband")
+    for score in (0.6, 0.8, 0.7):
+        plan = sweep.start()
+        sweep.progress.reported(plan, [MetricEvent(10, "validation", {"f1": score})])
+        now += 5
+        sweep.progress.left(plan)
+    assert [told for told in sweep.told if told[0] == "recorded"] == [("recorded", 0), ("recorded", 2)]
+    assert {result.seconds for result in sweep.progress.results.values()} == {5.0}
+    assert {result.state for result in sweep.progress.results.values()} == {"PRUNED"}
+
+    now += 1000
+    best = sweep.start()
+    assert best.number == 1
+    done = TrialResult(best.key, 1, best.parameters, "COMPLETED", best.seed, metrics={"f1": 0.9}, seconds=7.0)
+    sweep.progress.ended(best, done)
+    assert sweep.progress.results[best.key].seconds == 12.0
+    assert sweep.progress.next() is None
+    assert sweep.progress.queue.is_done()
 
 
 def test_a_resumed_sweep_names_its_leader_and_deletes_what_the_last_trial_left() -> None:

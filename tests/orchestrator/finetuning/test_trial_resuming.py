@@ -10,7 +10,8 @@ import pytest
 
 from orchestrator.finetuning.leader import write_leader
 from orchestrator.finetuning.training import TrainingSnapshot
-from orchestrator.finetuning.trial import saves_at_intervals, trial_folder
+from orchestrator.finetuning.trial import trial_folder
+from orchestrator.finetuning.trial_checkpoint import saves_at_intervals
 from orchestrator.results import TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.storage import digest_file, exists, join, names_in
@@ -68,6 +69,21 @@ def test_a_trial_killed_again_and_again_ends_with_the_same_bits(tmp_path: Path) 
 
 
 @pytest.mark.training
+def test_a_trial_that_waits_for_others_ends_with_the_same_bits_wherever_it_was_killed_before(tmp_path: Path) -> None:
+    whole = Bench(tiny_tasks.classification(tmp_path / "whole"), tmp_path / "whole")
+    whole.run(**RECIPE)
+    bench = Bench(tiny_tasks.classification(tmp_path / "waiting"), tmp_path / "waiting")
+    bench.job = replace(bench.job, checkpoint_every_s=3600.0)
+    for pause_after, num_steps in ((1, 10), (3, 20), (1, 0), (2, 0), (3, 0)):
+        assert bench.run_until(pause_after=pause_after, **RECIPE) is None  # type: ignore[arg-type]
+        assert bench.num_trained_steps == num_steps
+        assert bench.scores == whole.scores[:pause_after], "a comparison sees what it saw before"
+    assert bench.run(pause_after=6, **RECIPE), "after the last evaluation there is nothing to wait for"
+    assert weights(bench) == weights(whole)
+    assert measured(bench) == measured(whole)
+
+
+@pytest.mark.training
 def test_a_trial_whose_checkpoint_is_damaged_begins_anew(tmp_path: Path) -> None:
     bench = Bench(tiny_tasks.classification(tmp_path), tmp_path)
     kill(bench, 3)
@@ -106,7 +122,7 @@ def test_a_trial_that_ended_leaves_no_checkpoint(tmp_path: Path) -> None:
 
 def test_checkpoints_are_due_at_intervals_but_not_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("orchestrator.finetuning.trial.perf_counter", lambda: now)
+    monkeypatch.setattr("orchestrator.finetuning.trial_checkpoint.perf_counter", lambda: now)
 
     def ask(at: float, is_last: bool = False) -> bool:
         nonlocal now

@@ -18,7 +18,7 @@ from orchestrator.cli.entry import Interrupted
 from orchestrator.errors import ClusterError
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress
-from orchestrator.finetuning.trial import Report
+from orchestrator.finetuning.trial_checkpoint import Report
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.finetuning.trial_watch import watch_trials
 from orchestrator.finetuning.tune_run import RunTrial, build_scheduler, run_with_tune
@@ -44,11 +44,13 @@ def score_of(plan: TrialPlan) -> float:
     return plan.recipe.batch_size / 100
 
 
-def pretend(plan: TrialPlan, report: Report) -> TrialResult:
+def pretend(plan: TrialPlan, report: Report) -> TrialResult | None:
     """Three evaluations, each a little better; the larger the batch, the better."""
     for number in (1, 2, 3):
         score = score_of(plan) + number / 1000
         report([MetricEvent(number * 10, "validation", {"f1": score})], None if number == 3 else score, number)
+        if number == plan.pause_after:
+            return None
     return TrialResult(plan.key, plan.number, plan.parameters, "COMPLETED", plan.seed, 30, {"f1": score})
 
 
@@ -104,6 +106,36 @@ def test_asha_prunes_weak_trials_and_keeps_their_scores(ray_cluster: None, tmp_p
     assert (results[1].best_step, results[1].metrics) == (10, {"f1": 0.031, "baseline.f1": 0.01})
 
 
+HYPERBAND = {"scheduler": "hyperband", "recipe": {"tokenizer": "own", "epochs": 3.0}}
+
+
+@pytest.mark.parametrize("search", [{}, {"search": "optuna", "trials": 5, "space": {"batch_size": [5, 4, 3, 2, 1]}}])
+def test_hyperband_decides_the_same_however_many_trials_run_at_a_time(
+    ray_cluster: None, tmp_path: Path, search: dict[str, object]
+) -> None:
+    """Brackets of three trials, of which one goes on, and of two that are not compared."""
+    for limit in (1, None):
+        execution = {"max_concurrent_trials": limit, "gpus_per_trial": 0}
+        run = Run(sweep(5, **{**HYPERBAND, **search, "execution": execution}))
+        results = run(pretend, tmp_path)
+        best = max(results[:3], key=lambda result: float(str(result.parameters["batch_size"])))
+        completed = {result.number for result in results if result.state == "COMPLETED"}
+        assert completed == {best.number, 3, 4}
+        assert {result.state for result in results} == {"COMPLETED", "PRUNED"}
+        assert sorted(start.number for start in run.started) == sorted([0, 1, 2, 3, 4, best.number])
+
+
+def test_hyperband_goes_on_without_a_trial_that_dies(ray_cluster: None, tmp_path: Path) -> None:
+    def die(plan: TrialPlan, report: Report) -> TrialResult | None:
+        if plan.number == 0:
+            os._exit(7)
+        return pretend(plan, report)
+
+    execution = {"max_concurrent_trials": 2, "gpus_per_trial": 0, "max_failures": 0}
+    results = Run(sweep(3, **HYPERBAND, execution=execution))(die, tmp_path)
+    assert [result.state for result in results] == ["FAILED", "COMPLETED", "PRUNED"]
+
+
 def test_optuna_tries_each_of_its_points_with_every_seed(ray_cluster: None, tmp_path: Path) -> None:
     space = {"batch_size": {"int_uniform": [1, 64]}}
     run = Run(sweep(0, space=space, search="optuna", trials=3, seeds=[0, 1]))
@@ -113,7 +145,7 @@ def test_optuna_tries_each_of_its_points_with_every_seed(ray_cluster: None, tmp_
 
 
 def test_trial_whose_process_dies_is_tried_again_and_then_fails(ray_cluster: None, tmp_path: Path) -> None:
-    def die(plan: TrialPlan, report: Report) -> TrialResult:
+    def die(plan: TrialPlan, report: Report) -> TrialResult | None:
         """The first trial's process dies once, the second's always."""
         before = tmp_path / f"died-{plan.number}"
         if plan.number == 1 or (plan.number == 0 and not before.exists()):

@@ -7,6 +7,7 @@ from typing import Any, cast
 from orchestrator.kinds.base import RunContext
 from orchestrator.progress import Progress
 from orchestrator.registry.recorder import Recorder
+from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 
 
@@ -17,9 +18,14 @@ class Notebook:
     shown: list[str] = field(default_factory=list)
     recorded: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
     given_up: threading.Event = field(default_factory=threading.Event)
+    known: dict[str, RunState] = field(default_factory=dict)
 
     def status(self, line: str) -> None:
         self.shown.append(line)
+
+    def trial_states(self, run_id: str) -> dict[str, RunState]:
+        """States of a sweep's trials in a registry that has missed all of them but those `known`."""
+        return self.known
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith(("record_", "drop_")):

@@ -4,6 +4,8 @@ Run alone: pytest tests/orchestrator/kinds/test_background_writer.py
 """
 
 import threading
+from collections.abc import Callable, Sequence
+from itertools import chain
 
 import pytest
 
@@ -12,9 +14,29 @@ from orchestrator.kinds.background_writer import background_writer
 from tests.waiting import PATIENCE_S
 
 
+def run_all(writes: Sequence[Callable[[], object]]) -> None:
+    for write in writes:
+        write()
+
+
+def test_items_that_come_meanwhile_are_written_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.kinds.background_writer.GATHER_S", PATIENCE_S)
+    monkeypatch.setattr("orchestrator.kinds.background_writer._MOST_ITEMS", 40)
+    written: list[list[int]] = []
+
+    def write(numbers: Sequence[int]) -> None:
+        written.append(list(numbers))
+
+    with background_writer(write, threading.Event()) as writer:
+        for number in range(100):
+            writer.put(number)
+    assert [len(numbers) for numbers in written] == [40, 40, 20], "at the end of the block nobody waits for more"
+    assert list(chain.from_iterable(written)) == list(range(100))
+
+
 def test_writes_are_carried_out_in_order_and_all_of_them() -> None:
     written: list[int] = []
-    with background_writer(threading.Event()) as writer:
+    with background_writer(run_all, threading.Event()) as writer:
         for number in range(100):
             writer.put(lambda number=number: written.append(number))  # type: ignore[misc]
     assert written == list(range(100))
@@ -27,7 +49,7 @@ def test_ordering_does_not_wait_for_a_write() -> None:
         assert is_back.wait(PATIENCE_S)
         written.append("first")
 
-    with background_writer(threading.Event()) as writer:
+    with background_writer(run_all, threading.Event()) as writer:
         writer.put(wait)
         writer.put(lambda: written.append("second"))
         assert written == []
@@ -42,7 +64,7 @@ def test_the_error_of_a_write_is_raised_where_the_next_is_ordered() -> None:
     written: list[str] = []
 
     def write_all() -> None:
-        with background_writer(threading.Event()) as writer:
+        with background_writer(run_all, threading.Event()) as writer:
             writer.put(refuse)
             with pytest.raises(RegistryError):
                 writer.flush()
@@ -64,7 +86,7 @@ def test_an_interrupted_block_does_not_wait_for_a_registry_that_is_away() -> Non
         raise RegistryUnavailableError("away")
 
     def write_until_interrupted() -> None:
-        with background_writer(given_up) as writer:
+        with background_writer(run_all, given_up) as writer:
             writer.put(write)
             writer.put(write)
             raise KeyboardInterrupt

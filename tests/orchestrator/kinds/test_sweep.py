@@ -16,7 +16,8 @@ from orchestrator.finetuning import sweep as sweep_module
 from orchestrator.kinds import resolved_inputs
 from orchestrator.kinds.sweep import SweepKind
 from orchestrator.registry.recorder import Recorder
-from orchestrator.results import MetricEvent, SweepResult, TrialStart
+from orchestrator.results import MetricEvent, SweepResult, TrialEvents, TrialStart
+from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs import SweepSpec
 from orchestrator.storage import write_json
@@ -50,7 +51,7 @@ def test_lstm_layers_count_among_a_trials_weights(settings: Settings) -> None:
 
 def test_a_sweep_carries_its_best_trials_scores(recorder: Recorder) -> None:
     run = recorder.start({**SWEEP, "name": "sst2 sweep", "task": {"id": "sst2"}}, "f")
-    trial = recorder.record_trial_start(run.id, TrialStart("k1", 1, {"learning_rate": 2e-5}, seed=0))
+    trial = recorder.record_trials(run.id, [TrialStart("k1", 1, {"learning_rate": 2e-5}, seed=0)])[0]
     recorder.record_events(trial, [MetricEvent(step, "validation", {"accuracy": step / 100}) for step in (20, 99)])
     assert recorder.record_trials(run.id, [TRIALS[1]]) == [trial]
     complete(recorder, run.id, "sweep")
@@ -126,9 +127,13 @@ def test_a_sweep_goes_on_with_the_trials_that_have_ended(settings: Settings, mon
     book = Notebook()
     finished = finished_of_next_attempt(settings, monkeypatch, book)
     assert finished == {trial.key: trial for trial in TRIALS}
-    assert [arguments for name, arguments in book.recorded if name == "record_trials"] == [
-        ("r1", [trial]) for trial in TRIALS
-    ], "the registry may have been away when they ended"
+    (recorded,) = [changes for name, (_, changes) in book.recorded if name == "record_trials"]
+    assert [change for change in recorded if not isinstance(change, TrialEvents)] == TRIALS, "it may have been away"
+
+    book = Notebook(known={TRIALS[0].key: TRIALS[0].state, TRIALS[1].key: RunState.STOPPED})
+    finished_of_next_attempt(settings, monkeypatch, book)
+    (recorded,) = [changes for name, (_, changes) in book.recorded if name == "record_trials"]
+    assert recorded == [TRIALS[1], TrialEvents(TRIALS[1].key, ())], "what the registry knows is not written again"
 
 
 def test_a_sweep_does_not_go_on_with_other_data(

@@ -12,9 +12,8 @@ import pytest
 
 from orchestrator.errors import RegistryUnavailableError
 from orchestrator.finetuning.trial_journal import TrialJournal
-from orchestrator.kinds.background_writer import background_writer
 from orchestrator.kinds.base import RunContext
-from orchestrator.kinds.trial_recording import TrialRecording
+from orchestrator.kinds.trial_recording import trial_recording
 from orchestrator.progress import Progress
 from orchestrator.registry import recorder as recorder_module
 from orchestrator.registry.recorder import Recorder
@@ -43,11 +42,12 @@ def test_trials_that_ended_are_recorded_and_kept_but_for_failed_ones(
     context = context_of(settings, book)
     failed = dataclasses.replace(TRIALS[1], key="k2", number=2, state="FAILED", error="no memory")
     collapsed = dataclasses.replace(TRIALS[1], metrics={"accuracy": 0.5, "collapsed": 1.0})
-    with background_writer(book.given_up) as writer:
-        listener = TrialRecording(context, begun_journal(context), writer).listener()
+    with trial_recording(context, begun_journal(context)) as recording:
+        listener = recording.listener()
         for result in (failed, collapsed):
             listener.on_trial_result(result)
-    assert [name for name, _ in book.recorded] == ["record_trials", "record_trials"]
+    assert [name for name, _ in book.recorded] == ["record_trials"], "what comes at a time is one transaction"
+    assert book.recorded[0][1] == (context.run_id, [failed, collapsed])
     assert caplog.messages[0] == "trial 2 failed: no memory"
     assert caplog.messages[1].startswith("trial 1 (seed 0) collapsed: it never left the majority baseline")
     assert [trial.result for trial in TrialJournal(context.run_folder).trials] == [collapsed]
@@ -56,8 +56,8 @@ def test_trials_that_ended_are_recorded_and_kept_but_for_failed_ones(
 def test_a_trial_that_starts_again_has_each_measurement_once(settings: Settings) -> None:
     book = Notebook()
     context = context_of(settings, book)
-    with background_writer(book.given_up) as writer:
-        listener = TrialRecording(context, begun_journal(context), writer).listener()
+    with trial_recording(context, begun_journal(context)) as recording:
+        listener = recording.listener()
         for _ in range(2):
             listener.on_trial_started(START)
             listener.on_trial_events(START.key, EVENTS)
@@ -102,8 +102,8 @@ def test_trials_go_on_while_the_registry_is_away_and_are_recorded_once_it_is_bac
 ) -> None:
     context = sweep_context(recorder, tmp_path)
     away = AwayRegistry(recorder, monkeypatch)
-    with background_writer(recorder.given_up) as writer:
-        listener = TrialRecording(context, begun_journal(context), writer).listener()
+    with trial_recording(context, begun_journal(context)) as recording:
+        listener = recording.listener()
         listener.on_trial_started(START)
         listener.on_trial_events(START.key, EVENTS)
         listener.on_trial_result(TRIALS[0])
@@ -123,8 +123,8 @@ def test_what_the_registry_missed_is_recorded_when_the_sweep_goes_on(
     context = sweep_context(recorder, tmp_path)
 
     def run_until_interrupted() -> None:
-        with background_writer(recorder.given_up) as writer:
-            listener = TrialRecording(context, begun_journal(context), writer).listener()
+        with trial_recording(context, begun_journal(context)) as recording:
+            listener = recording.listener()
             listener.on_trial_started(START)
             listener.on_trial_events(START.key, EVENTS)
             listener.on_trial_result(TRIALS[0])
@@ -140,8 +140,8 @@ def test_what_the_registry_missed_is_recorded_when_the_sweep_goes_on(
 
     next_attempt = dataclasses.replace(context, recorder=Recorder(registry))
     for _ in range(2):  # a second time changes nothing
-        with background_writer(next_attempt.recorder.given_up) as writer:
-            TrialRecording(next_attempt, TrialJournal(context.run_folder), writer).replay()
+        with trial_recording(next_attempt, TrialJournal(context.run_folder)) as recording:
+            recording.replay()
         (trial,) = registry.trials.frame(context.run_id)["id"]
         assert registry.run(trial).state == "COMPLETED"
         assert list(registry.metrics.history(trial, "train.loss")["value"]) == [0.7]

@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry import Registry
+from orchestrator.results import TrialStart
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import everything, new_run
 
@@ -213,7 +214,7 @@ def test_a_heartbeat_tells_an_older_attempt_that_it_was_taken_over(registry: Reg
 def test_a_heartbeat_keeps_the_trials_alive_too(registry: Registry) -> None:
     sweep = new_run(registry, kind="sweep")
     registry.lifecycle.start_attempt(sweep)
-    trial = registry.trials.start(sweep, key="k", number=0, parameters={}, seed=0)
+    trial = registry.trials.record(sweep, [TrialStart("k", 0, {}, 0)])[0]
     before = registry.run(trial).heartbeat_at
     registry.lifecycle.heartbeat(sweep)
     after = registry.run(trial).heartbeat_at
@@ -226,11 +227,11 @@ def test_a_heartbeat_keeps_the_trials_alive_too(registry: Registry) -> None:
 def test_trials_that_are_open_when_the_sweep_ends_are_stopped(registry: Registry) -> None:
     sweep = new_run(registry, kind="sweep")
     registry.lifecycle.start_attempt(sweep)
-    trial = registry.trials.start(sweep, key="k", number=0, parameters={}, seed=0)
+    trial = registry.trials.record(sweep, [TrialStart("k", 0, {}, 0)])[0]
     registry.lifecycle.finish(sweep, RunState.FAILED, error="x")
     assert registry.run(trial).state == "STOPPED"
     registry.lifecycle.start_attempt(sweep)
-    assert registry.trials.start(sweep, key="k", number=0, parameters={}, seed=0) == trial
+    assert registry.trials.record(sweep, [TrialStart("k", 0, {}, 0)])[0] == trial
     assert registry.run(trial).state == "RUNNING"
 
 
@@ -239,4 +240,4 @@ def test_what_is_not_there_cannot_start_or_end(registry: Registry) -> None:
         with pytest.raises(NotFoundError, match="No run nothing"):
             act("nothing")
     with pytest.raises(NotFoundError, match="No run nothing"):
-        registry.trials.start("nothing", key="k", number=0, parameters={}, seed=0)
+        registry.trials.record("nothing", [TrialStart("k", 0, {}, 0)])

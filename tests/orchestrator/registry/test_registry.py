@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.errors import InputError
 from orchestrator.registry import Registry
-from orchestrator.results import CheckpointEvent, DatasetResult, FileCount, MetricEvent
+from orchestrator.results import CheckpointEvent, DatasetResult, FileCount, MetricEvent, TrialStart
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import everything, model_result, new_run, trial_result
 
@@ -42,7 +42,7 @@ def test_everything_reported_twice_is_recorded_once(registry: Registry) -> None:
         registry.datasets.record(run_id, dataset)
         registry.models.register("model", model_result(), run_id)
         registry.tag(run_id, "good", "tiny")
-        registry.trials.start(run_id, key="k", number=0, parameters={"learning_rate": 1e-4}, seed=0)
+        registry.trials.record(run_id, [TrialStart("k", 0, {"learning_rate": 1e-4}, 0)])
         registry.trials.record(run_id, [trial_result("k", metrics={"accuracy": 0.9})])
         registry.trials.set_metric(run_id, "sst2", "accuracy")
         registry.lifecycle.finish(run_id, RunState.COMPLETED, attempt=1)

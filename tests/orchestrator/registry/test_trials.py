@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.registry import Registry, leaderboard
+from orchestrator.registry import Registry, leaderboard, trials
 from orchestrator.registry.trials import trial_id
-from orchestrator.results import MetricEvent, TrialResult
+from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 from orchestrator.specs import RecipeSpec
 from tests.orchestrator.registry.samples import everything, model_result, new_run, trial_result
@@ -46,7 +46,7 @@ def test_a_trial_has_the_sweeps_recipe_with_its_own_values(registry: Registry) -
 
 def test_a_trial_is_one_row_from_its_start_to_its_end(registry: Registry) -> None:
     sweep = new_sweep(registry)
-    started = registry.trials.start(sweep, key="k", number=0, parameters={"learning_rate": 1e-4}, seed=0)
+    started = registry.trials.record(sweep, [TrialStart("k", 0, {"learning_rate": 1e-4}, 0)])[0]
     assert started == trial_id(sweep, "k")
     assert registry.run(started).state == "RUNNING"
     registry.metrics.record(started, [MetricEvent(step, "validation", {"accuracy": step / 10}) for step in (7, 9)])
@@ -56,13 +56,47 @@ def test_a_trial_is_one_row_from_its_start_to_its_end(registry: Registry) -> Non
     assert len(registry.trials.frame(sweep)) == 1
 
 
+def test_what_becomes_of_many_trials_at_a_time_is_what_becomes_of_each(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials, "_CHANGES_PER_STATEMENT", 4)
+    changes: list[TrialChange] = []
+    for number in range(5):
+        rates = {"learning_rate": number * 1e-5}
+        start = TrialStart(f"k{number}", number, rates, 0)
+        events = [MetricEvent(step, "validation", {"accuracy": step / 10}) for step in (7, 9)]
+        changes += [start, TrialEvents(start.key, events), start, TrialEvents(start.key, events)]
+        if number != 3:
+            changes.append(scored(start.key, 0.7, number=number, parameters=rates))
+    together, one_by_one = new_sweep(registry), new_sweep(registry)
+    registry.trials.record(together, changes)
+    for change in changes:
+        registry.trials.record(one_by_one, [change])
+    for sweep in (together, one_by_one):
+        assert list(registry.trials.states(sweep).values()).count(RunState.RUNNING) == 1
+        for number in range(5):
+            trial = trial_id(sweep, f"k{number}")
+            assert registry.run(trial).state == ("RUNNING" if number == 3 else "COMPLETED")
+            assert registry.parameters(trial) == registry.parameters(trial_id(one_by_one, f"k{number}"))
+            assert registry.parameters(trial)["recipe.learning_rate"] == number * 1e-5
+            assert registry.metrics.latest(trial)["accuracy"] == (0.9 if number == 3 else 0.7)
+            assert list(registry.metrics.history(trial, "validation.accuracy")["step"]) == [7, 9]
+
+
+def test_an_end_that_does_not_count_changes_no_score(registry: Registry) -> None:
+    sweep = new_sweep(registry)
+    (trial,) = registry.trials.record(sweep, [scored("k", 0.9)])
+    registry.trials.record(sweep, [scored("k", 0.2, state=RunState.PRUNED)])
+    assert registry.metrics.latest(trial)["accuracy"] == 0.9
+
+
 TRIAL_STATES = (RunState.RUNNING, RunState.COMPLETED, RunState.FAILED, RunState.PRUNED)
 
 
 def put_trial(registry: Registry, sweep: str, state: RunState) -> str:
     """Record that the sweep's trial is in this state, and return its id."""
     if state is RunState.RUNNING:
-        return registry.trials.start(sweep, key="k", number=0, parameters={"learning_rate": 1e-4}, seed=0)
+        return registry.trials.record(sweep, [TrialStart("k", 0, {"learning_rate": 1e-4}, 0)])[0]
     (trial,) = registry.trials.record(sweep, [trial_result("k", state=state)])
     return trial
 
@@ -90,7 +124,7 @@ def test_a_trial_that_runs_again_after_its_end_changes_nothing(registry: Registr
     sweep = new_sweep(registry)
     registry.trials.record(sweep, [scored("k", 0.9)])
     before = everything(registry)
-    registry.trials.start(sweep, key="k", number=0, parameters={"learning_rate": 1e-4}, seed=0)
+    registry.trials.record(sweep, [TrialStart("k", 0, {"learning_rate": 1e-4}, 0)])
     registry.trials.record(sweep, [scored("k", 0.9)])
     assert everything(registry) == before
 
@@ -111,7 +145,7 @@ def test_a_failed_trial_that_starts_again_has_not_finished(registry: Registry) -
     sweep = new_sweep(registry)
     (trial,) = registry.trials.record(sweep, [trial_result("k", state=RunState.FAILED)])
     assert registry.run(trial).finished_at is not None
-    registry.trials.start(sweep, key="k", number=0, parameters={"learning_rate": 1e-4}, seed=0)
+    registry.trials.record(sweep, [TrialStart("k", 0, {"learning_rate": 1e-4}, 0)])
     assert (registry.run(trial).state, registry.run(trial).finished_at) == ("RUNNING", None)
 
 

@@ -37,3 +37,38 @@ def test_factor_and_grace_of_asha_are_the_specs_as_far_as_trials_are_that_long()
     for asked, expected in ((4, 4), (7, 7), (100, 7)):
         given = options("asha", reduction_factor=2, grace_evaluations=asked)
         assert (given["reduction_factor"], given["grace_period"], given["max_t"]) == (2, expected, 7)
+
+
+def brackets(max_evaluations: int, **fields: int) -> list[tuple[int, tuple[int, ...]]]:
+    """Trials and rungs of HyperBand's brackets up to the first that comes again."""
+    found: list[tuple[int, tuple[int, ...]]] = []
+    values = {"reduction_factor": 3, "grace_evaluations": 1} | fields
+    for bracket in SCHEDULERS["hyperband"].brackets(max_evaluations=max_evaluations, **values):
+        if (bracket.num_trials, bracket.rungs) in found:
+            return found
+        assert bracket.reduction_factor == values["reduction_factor"]
+        found.append((bracket.num_trials, bracket.rungs))
+    return found
+
+
+def test_hyperband_has_the_brackets_of_its_paper() -> None:
+    """Li et al. 2017, table 1, without the last column: there a trial ends by itself."""
+    assert brackets(81) == [
+        (81, (1, 3, 9, 27)),
+        (34, (3, 9, 27)),
+        (15, (9, 27)),
+        (8, (27,)),
+        (5, ()),
+    ]
+
+
+def test_hyperband_leaves_trials_alone_for_the_grace_and_compares_none_that_are_short() -> None:
+    assert brackets(10) == [(9, (1, 3)), (5, (3,)), (3, ())]
+    assert brackets(10, grace_evaluations=2) == [(3, (3,)), (2, ())]
+    assert brackets(8, reduction_factor=2) == [(8, (1, 2, 4)), (6, (2, 4)), (4, (4,)), (4, ())]
+    assert brackets(2) == [(1, ())]
+
+
+def test_other_schedulers_let_no_trial_wait() -> None:
+    for name in ("none", "asha"):
+        assert list(SCHEDULERS[name].brackets(max_evaluations=81, reduction_factor=3, grace_evaluations=1)) == []

@@ -1,0 +1,93 @@
+"""Checkpoint of a trial: when it is written, what is reported again from it, and where the trial waits for others."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from time import perf_counter
+
+from orchestrator.finetuning.checkpointed_training import CheckpointedTraining, TrainingSnapshot
+from orchestrator.results import Event, MetricEvent
+from orchestrator.training.checkpoints import Checkpoints
+
+Report = Callable[[Sequence[MetricEvent], float | None, int], None]
+"""Function that is told of each evaluation: its events, the best score so far, its number.
+
+The score is None at the last evaluation, after which there is nothing to decide.
+"""
+
+
+class PausedError(Exception):
+    """Ends a training that is to wait for other trials, after its checkpoint is written."""
+
+
+class TrialCheckpoint(CheckpointedTraining):
+    """Saves a trial after an evaluation, so long after the last time, and where it is to wait for others.
+
+    Args:
+        checkpoints: the trial's; one is enough.
+        identity: as `CheckpointedTraining` takes it.
+        report: told of each evaluation; those before a checkpoint are reported again, one by one, since a scheduler
+            decides on them as it did before.
+        metric: the score that ranks trials.
+        pause_after: number of the evaluation after which the training ends by a PausedError; None for its own end.
+        interval_s: training time, at least, between two checkpoints.
+    """
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        identity: Mapping[str, object],
+        report: Report,
+        *,
+        metric: str,
+        pause_after: int | None,
+        interval_s: float,
+    ) -> None:
+        is_due = saves_at_intervals(interval_s)
+        super().__init__(
+            checkpoints,
+            identity,
+            self._report_again,
+            lambda step: self._pause_at(self._number),
+            is_due=lambda snapshot: is_due(snapshot) or (self._number == pause_after and not snapshot.is_last),
+        )
+        self._report_evaluation, self._metric, self._pause_after = report, metric, pause_after
+        self._number = 0
+
+    def report_evaluation(self, events: Sequence[MetricEvent], score: float | None, number: int) -> None:
+        """Report an evaluation, which may be saved next."""
+        self._number = number
+        self.note(events)
+        self._report_evaluation(events, score, number)
+
+    def _report_again(self, events: Sequence[Event]) -> None:
+        """Report the evaluations before a checkpoint. Raises: PausedError after the one at which the trial waits."""
+        measured = [event for event in events if isinstance(event, MetricEvent)]
+        best_score = -math.inf
+        for number, (_, pair) in enumerate(groupby(measured, key=lambda event: event.step), start=1):
+            evaluation = tuple(pair)
+            scores = (event.values[self._metric] for event in evaluation if event.split == "validation")
+            best_score = max(best_score, *scores)
+            self._report_evaluation(evaluation, best_score, number)
+            self._pause_at(number)
+
+    def _pause_at(self, number: int) -> None:
+        if number == self._pause_after:
+            raise PausedError
+
+
+def saves_at_intervals(interval_s: float) -> Callable[[TrainingSnapshot], bool]:
+    """Return a rule by which checkpoints are due, so long after the last one or after now.
+
+    None is due at the end of a training: all that is left to do then is to write its results.
+    """
+    last_at = perf_counter()
+
+    def is_due(snapshot: TrainingSnapshot) -> bool:
+        nonlocal last_at
+        if snapshot.is_last or perf_counter() - last_at < interval_s:
+            return False
+        last_at = perf_counter()
+        return True
+
+    return is_due
