@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 from orchestrator.cluster.processes import Processes
 from orchestrator.errors import ClusterError
@@ -43,6 +44,11 @@ def logical_cpus(needed: float) -> int:
 def has_gpus(needed: Mapping[str, float], have: Mapping[str, float]) -> bool:
     """Whether a place has as many GPUs as are needed."""
     return have.get("GPU", 0.0) >= needed.get("GPU", 0.0)
+
+
+def decide_gpus(asked: float | Literal["auto"]) -> float:
+    """Number of GPUs that a process takes: as many as asked; of `auto` 1 where the connected Ray has one, else 0."""
+    return float(has_gpus({"GPU": 1.0}, cluster_resources())) if asked == "auto" else asked
 
 
 def check_resources(
@@ -86,7 +92,8 @@ def check_processes(
             each = " and ".join(_amount(name, count) for name, count in processes.resources.items())
             raise ClusterError(
                 f"{asked} with {each} on one node; {place} has room for {room}. Lower execution.num_workers or "
-                "execution.cpus_per_worker (a sweep: cpus_per_trial, gpus_per_trial), or use larger nodes"
+                "execution.cpus_per_worker (a sweep: cpus_per_trial, gpus_per_trial; an evaluation: gpus), "
+                "or use larger nodes"
             )
 
 

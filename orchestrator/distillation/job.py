@@ -100,7 +100,7 @@ def distill(
             **baseline_metrics(majority_baseline(task, "validation")),
             **_compare(task, pair.student.to(pair.device), teacher.model, validation, own, theirs),
         },
-        test_metrics=_test(job),
+        test_metrics=_test(job, pair.device),
         predictions_path=predictions_path,
         datasets=[
             dataset_result(task, {"train": pair.train, "validation": validation}),
@@ -210,13 +210,13 @@ def teacher_metrics(scores: Mapping[str, float]) -> dict[str, float]:
     return {f"teacher.{name}": value for name, value in scores.items()}
 
 
-def _test(job: DistillJob) -> dict[str, float]:
+def _test(job: DistillJob, device: torch.device) -> dict[str, float]:
     """Both on the test split, as their folders read it; nothing where there is none."""
     task = job.task
     if "test" not in task.files:
         return {}
     own, theirs = (
-        evaluate_model(folder, task, "test", _TEST_BATCH_SIZE, job.cache)
+        evaluate_model(folder, task, "test", _TEST_BATCH_SIZE, job.cache, device)
         for folder in (join(job.run_folder, "model"), job.teacher_folder)
     )
     rows = prediction_rows(own.task, "test", own.predictions)

@@ -2,17 +2,17 @@
 
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ray
 
 from orchestrator.cluster.head_watch import watch_head
 from orchestrator.cluster.processes import Processes
+from orchestrator.cluster.remote_call import waiting_for
 from orchestrator.cluster.shortage import describe_shortage
 from orchestrator.distillation.job import DistillJob, distill
-from orchestrator.errors import OWN_ERRORS, OwnError, RunFailedError, RunStoppedError, last_line
+from orchestrator.errors import OWN_ERRORS, OwnError, RunStoppedError
 from orchestrator.results import DistillResult, Event
 from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.references import RANDOM
@@ -98,19 +98,6 @@ def _build_watch(spec: DistillSpec, run_id: str) -> WorkerWatch:
         lambda: describe_shortage(Processes(1, needed)),
         how_to_go_on(run_id),
     )
-
-
-@contextmanager
-def waiting_for(work: Any, problem: str, remedy: str = "") -> Iterator[None]:
-    """Cancel a remote task when its caller stops waiting. Raises: RunFailedError for what Ray says went wrong."""
-    try:
-        yield
-    except ray.exceptions.RayError as error:
-        raise RunFailedError(f"{problem}: {last_line(error)}{remedy}") from error
-    except BaseException:
-        with suppress(ray.exceptions.RayError):  # Ray may be gone as well
-            ray.cancel(work, force=True)
-        raise
 
 
 def _work(job: DistillJob, event_queue: Any, mark: str) -> DistillResult | OwnError:

@@ -20,10 +20,10 @@ from bert_core.errors import CheckpointError
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
 from bert_core.losses import cross_entropy_sums
+from orchestrator.cluster.remote_call import waiting_for
 from orchestrator.corpus.stream import ExampleStream, SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.distillation.comparison import compare_sizes
-from orchestrator.distillation.launch import waiting_for
 from orchestrator.pretraining.job import PretrainListener, PretrainRequest, check_start
 from orchestrator.pretraining.launch import run_pretraining
 from orchestrator.pretraining.loss import GlobalCounts, Sums, loss_of_sums, packed_inputs

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import torch
 from numpy.typing import NDArray
 
 from orchestrator.errors import SpecError
@@ -65,7 +66,9 @@ class EvaluatedSplit(NamedTuple):
     """The task with its labels in the order of the model's outputs, by which predictions name their probabilities."""
 
 
-def evaluate_model(folder: str, task: Task, split: Split, batch_size: int, cache: str) -> EvaluatedSplit:
+def evaluate_model(
+    folder: str, task: Task, split: Split, batch_size: int, cache: str, device: torch.device | str = "cpu"
+) -> EvaluatedSplit:
     """Scores and predictions of a model folder on a split, in fp32; a stored threshold for "no answer" is used.
 
     Raises: SpecError when the model's head or labels are not the task's; CheckpointError, TaskDataError.
@@ -74,6 +77,7 @@ def evaluate_model(folder: str, task: Task, split: Split, batch_size: int, cache
     record = fine_tuned.record
     as_model = with_labels_of(fine_tuned, task, folder)
     HEADS[task.head].set_objective(fine_tuned.model, task.objective)
+    fine_tuned.model.to(device)
     features = prepare_features(as_model, split, fine_tuned.tokenizer, record.options, cache)
     outputs = compute_outputs(fine_tuned.model, features, "fp32", batch_size)
     predictions = decode(as_model, features, as_model.examples(split), outputs, record.options)

@@ -19,7 +19,8 @@ from typing import Any
 
 from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.cluster.capacity import cluster_resources, has_gpus
+from orchestrator.cluster.capacity import decide_gpus
+from orchestrator.cluster.remote_call import call_on_device
 from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.building import check_fit
 from orchestrator.finetuning.evaluation import evaluate_model
@@ -76,7 +77,8 @@ def run_sweep(
         trial completes; KeyboardInterrupt after a SIGINT.
     """
     begun_at = time.monotonic()
-    spec = decide_gpus(spec)
+    gpus = decide_gpus(spec.execution.gpus_per_trial)
+    spec = spec.model_copy(update={"execution": spec.execution.model_copy(update={"gpus_per_trial": gpus})})
     # Tune gives each trial a working folder of its own.
     run_folder, storage = absolute(run_folder), absolute(storage)
     check_space(spec, task.head, task.objective)
@@ -89,20 +91,12 @@ def run_sweep(
         raise RunFailedError(
             f"none of the sweep's {len(progress.results)} trials completed; the first: {first_reason(progress.results)}"
         )
-    best, test_metrics = _score_best(progress.best, job)
+    best, test_metrics = _score_best(progress.best, job, spec.execution.cpus_per_trial, gpus)
     for result in progress.results.values():
         if result.state == RunState.FAILED:  # it kept its checkpoints for an attempt that will not come
             delete_checkpoints(trial_folder(run_folder, result.key))
     trials = sorted((best if r.key == best.key else r for r in progress.results.values()), key=lambda r: r.number)
     return SweepResult(task.id, task.metric, trials, best, test_metrics, [dataset], time.monotonic() - begun_at)
-
-
-def decide_gpus(spec: SweepSpec) -> SweepSpec:
-    """Return the spec with a number of GPUs per trial, which `auto` leaves to the connected Ray."""
-    asked = spec.execution.gpus_per_trial
-    if asked == "auto":
-        asked = float(has_gpus({"GPU": 1.0}, cluster_resources()))
-    return spec.model_copy(update={"execution": spec.execution.model_copy(update={"gpus_per_trial": asked})})
 
 
 def _prepare(
@@ -203,8 +197,8 @@ def _listed_recipes(spec: SweepSpec, window_fields: Sequence[str]) -> Iterator[R
         yield spec.recipe.model_copy(update=dict(zip(names, combination, strict=True)))
 
 
-def _score_best(best: TrialResult, job: TrialJob) -> tuple[TrialResult, dict[str, float]]:
-    """Describe the best trial's model, and score it on the test split where there is one.
+def _score_best(best: TrialResult, job: TrialJob, cpus: float, gpus: float) -> tuple[TrialResult, dict[str, float]]:
+    """Describe the best trial's model, and score it on the test split where there is one, with a trial's resources.
 
     The model stays where its trial wrote it, and the result names that folder: object stores cannot move a folder in
     one piece, and an end in the middle would leave half of it in each place.
@@ -215,7 +209,8 @@ def _score_best(best: TrialResult, job: TrialJob) -> tuple[TrialResult, dict[str
     model = describe_model(folder, task.head)
     test_metrics: dict[str, float] = {}
     if "test" in task.files:
-        tested = evaluate_model(folder, task, "test", batch_size=64, cache=job.cache)
+        evaluate = partial(evaluate_model, folder, task, "test", 64, job.cache)
+        tested = call_on_device(evaluate, cpus, gpus, "the best trial's model was not scored on the test split")
         test_metrics = tested.metrics | baseline_metrics(majority_baseline(task, "test"))
         rows = prediction_rows(tested.task, "test", tested.predictions)
         write_prediction_rows(join(job.run_folder, "predictions/test.jsonl"), rows)

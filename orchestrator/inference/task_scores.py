@@ -20,6 +20,7 @@ def evaluate(
     batch_size: int = 64,
     predictions: str | None = None,
     reranking: Reranking | None = None,
+    device: str = "cpu",
     on_progress: Callable[[str], None] = lambda line: None,
 ) -> EvaluationResult:
     """Scores of a model's folder on a split of a task; per-example predictions go to a JSONL file where one is named.
@@ -28,6 +29,7 @@ def evaluate(
         task: loaded; its split is read once.
         storage: where tokenized examples and document indexes are kept.
         reranking: scores the first hits of a retrieval task again.
+        device: where the models compute, `cpu` or `cuda`.
     """
     if reranking is not None:
         check_reranks(task)
@@ -35,10 +37,10 @@ def evaluate(
     counts: dict[str, int] = {}
     if task.type.is_searched:
         kept = join(storage, INDEXES)
-        found, counts = rank_queries(folder, task, split, reranking, on_progress, kept)
+        found, counts = rank_queries(folder, task, split, reranking, on_progress, kept, device)
         metrics = score(task, split, found)
     else:
-        metrics, found, task = evaluate_model(folder, task, split, batch_size, join(storage, "tasks"))
+        metrics, found, task = evaluate_model(folder, task, split, batch_size, join(storage, "tasks"), device)
     if predictions is not None:
         write_prediction_rows(predictions, prediction_rows(task, split, found))
     return EvaluationResult(task.id, split, metrics, len(found), predictions, counts)

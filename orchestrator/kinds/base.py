@@ -17,8 +17,8 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Literal, TypeVar
 
 from bert_core.config import BertConfig
 from orchestrator.cluster.capacity import has_gpus
@@ -72,8 +72,14 @@ class Resources:
         )
 
     @classmethod
-    def of_one_process(cls, cpus: float = 1.0, gpus: float = 0.0) -> "Resources":
-        """The resources of a run that works in a single process, or in one process at a time at least."""
+    def of_one_process(cls, cpus: float = 1.0, gpus: float | Literal["auto"] = 0.0) -> "Resources":
+        """The resources of a run that works in a single process, or in one process at a time at least.
+
+        Args:
+            gpus: `auto` for one where there is one.
+        """
+        if gpus == "auto":
+            return replace(cls.of_one_process(cpus), with_gpus=cls.of_one_process(cpus, 1.0))
         total = {"CPU": cpus} | ({"GPU": gpus} if gpus else {})
         return cls(total, [Processes(1, total)])
 

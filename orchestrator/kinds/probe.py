@@ -16,7 +16,7 @@ from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
 from orchestrator.kinds.disk import DiskUse
 from orchestrator.kinds.facts import task_facts
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.kinds.sweep import SweepKind, trial_facts, trial_resources
+from orchestrator.kinds.sweep import SweepKind, trial_facts
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import MetricEvent, SweepResult, TrialResult
 from orchestrator.run_states import RunState
@@ -72,7 +72,7 @@ class ProbeKind(Kind[ProbeSpec, ProbeResult]):
 
     def resources(self, spec: ProbeSpec) -> Resources:
         """Return what one trial takes; more run at a time where there is room."""
-        return trial_resources(spec.execution)
+        return Resources.of_one_process(spec.execution.cpus_per_trial, spec.execution.gpus_per_trial)
 
     def run(self, spec: ProbeSpec, inputs: Resolved, context: RunContext) -> ProbeResult:
         """Run the trials that no earlier attempt finished, and show the curve as a table."""

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 
 from bert_core.config import BertConfig
@@ -22,7 +21,6 @@ from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import SweepResult
 from orchestrator.specs import SweepSpec
 from orchestrator.specs.references import RANDOM, Product
-from orchestrator.specs.sweep import SweepExecutionSpec
 from orchestrator.training.batch_order import Schedule
 
 logger = logging.getLogger(__name__)
@@ -61,7 +59,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
 
     def resources(self, spec: SweepSpec) -> Resources:
         """Return what one trial takes; more run at a time where there is room."""
-        return trial_resources(spec.execution)
+        return Resources.of_one_process(spec.execution.cpus_per_trial, spec.execution.gpus_per_trial)
 
     def run(self, spec: SweepSpec, inputs: Resolved, context: RunContext) -> SweepResult:
         """Run the trials that no earlier attempt finished, and score the best one's model on the test split."""
@@ -113,14 +111,6 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
                 vocab_size = inputs.vocab_size(str(tokenizer))
                 changes = {"vocab_size": vocab_size, "max_position_embeddings": num_positions}
                 yield None if vocab_size is None else BertConfig.from_size(str(size), str(family), **changes)
-
-
-def trial_resources(execution: SweepExecutionSpec) -> Resources:
-    """Return what one trial takes, with a GPU where `auto` finds one."""
-    cpus, gpus = execution.cpus_per_trial, execution.gpus_per_trial
-    if gpus != "auto":
-        return Resources.of_one_process(cpus, gpus)
-    return replace(Resources.of_one_process(cpus), with_gpus=Resources.of_one_process(cpus, 1.0))
 
 
 def trial_facts(spec: SweepSpec, inputs: Resolved) -> Iterator[Fact]:

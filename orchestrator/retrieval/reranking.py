@@ -27,12 +27,13 @@ class Reranking:
 class Reranker:
     """A cross-encoder. Its scores put the first hits in order; the rest follow them as they were."""
 
-    def __init__(self, asked: Reranking, batch_size: int = 64) -> None:
-        """Load the model that `asked` names.
+    def __init__(self, asked: Reranking, batch_size: int = 64, device: str = "cpu") -> None:
+        """Load the model that `asked` names, on a device.
 
         Raises: InputError when the model says nothing about pairs or has no such label; CheckpointError.
         """
         self.model: FineTunedModel = load_fine_tuned(local_copy(asked.folder))
+        self.model.model.to(device)
         self.task = self.model.task()
         self.num_candidates = asked.num_candidates
         self.batch_size = batch_size

@@ -66,6 +66,7 @@ def open_searcher(
     on_progress: OnProgress,
     kind: str = "exact",
     cache: str | None = None,
+    device: str = "cpu",
 ) -> Iterator[Searcher]:
     """Open a searcher over an index folder, or over a file of documents whose index is cached or built.
 
@@ -73,11 +74,12 @@ def open_searcher(
         index: folder of the index, which is built there if there is none.
         kind: kind of an index that is built: "exact" or "hnsw".
         cache: folder on the storage where indexes lie by what they were made from, and are found again.
+        device: where the models compute, `cpu` or `cuda`.
 
     Raises: InputError, CheckpointError, ConfigError.
     """
-    embedder = load_embedder(model)
-    reranker = None if reranking is None else Reranker(reranking)
+    embedder = load_embedder(model, device)
+    reranker = None if reranking is None else Reranker(reranking, device=device)
     encoder = embedder_fingerprint(embedder, model)
     with tempfile.TemporaryDirectory(prefix="orchestrator-") as scratch:
         if index is None:
@@ -95,6 +97,7 @@ def rank_queries(
     reranking: Reranking | None,
     on_progress: OnProgress,
     cache: str | None = None,
+    device: str = "cpu",
 ) -> tuple[list[RankingPrediction], dict[str, int]]:
     """The ranking of the documents for each query of a split, and what was counted of the documents.
 
@@ -102,7 +105,7 @@ def rank_queries(
     """
     reader = collection_of(task)
     queries: Sequence[QueryExample] = task.examples(split)
-    with open_searcher(model, reader.documents, None, reranking, on_progress, cache=cache) as searcher:
+    with open_searcher(model, reader.documents, None, reranking, on_progress, cache=cache, device=device) as searcher:
         rankings = [
             RankingPrediction(tuple(hit.id for hit in hits), tuple(hit.score for hit in hits))
             for hits in searcher.search([query.text for query in queries], RANKING_DEPTH)

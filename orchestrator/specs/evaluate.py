@@ -1,8 +1,8 @@
 """Evaluation: the scoring of a model on a split of a task."""
 
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from orchestrator.results import Split
 from orchestrator.specs.fields import Spec, execution, identity
@@ -21,6 +21,12 @@ class EvaluateSpec(Spec):
     relevant_label: str | None = identity(None, "Label that counts, where a classifier reranks.")
     num_candidates: int = identity(50, "First hits that are reranked.", unit="documents", ge=1)
     batch_size: int = execution(64, "Examples of a forward pass.", unit="examples", ge=1)
+    gpus: Annotated[float, Field(ge=0.0)] | Literal["auto"] = execution(
+        "auto",
+        "Ray GPUs of the process that scores; a fraction shares one. `auto` is 1 on a cluster that has GPUs, and 0 "
+        "elsewhere; with 0 the driver scores on its CPUs.",
+        unit="GPUs",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -89,7 +89,8 @@ class Task(TaskDefinition):
 
     def at_absolute_paths(self) -> Self:
         """The task for a process with another working folder."""
-        return self.with_same_examples(files={split: absolute(path) for split, path in self.files.items()})
+        files = {split: absolute(path) for split, path in self.files.items()}
+        return self.with_same_examples(files=files, reader=self.reader.at_absolute_paths())
 
     def without_labels(self, path: str) -> Self:
         """The task with a file of further texts as its only split, train; labels in it are not read.

@@ -47,6 +47,8 @@ def evaluate(
     MODEL is a registered name, a run or a folder. TASK is a known task's id with folder=DIR, or a spec file with a
     task; KEY=VALUE sets fields of the task. The score is shown, not recorded: a spec of kind evaluate records it.
     """
+    import torch
+
     from orchestrator.inference import task_scores
     from orchestrator.models.resolve import resolve_model
     from orchestrator.specs.loading import load_task_spec
@@ -64,6 +66,7 @@ def evaluate(
             batch_size,
             predictions,
             reranking.resolve(settings),
+            "cuda" if torch.cuda.is_available() else "cpu",
             status,
         )
     record = {"model": model, "task": result.task, "split": result.split, "num_examples": result.num_examples}

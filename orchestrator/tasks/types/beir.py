@@ -8,9 +8,11 @@ qrels.tsv       query-id, corpus-id, score; or qrels/train.tsv, dev.tsv and test
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Self
 
 from orchestrator.errors import SpecError, TaskDataError
 from orchestrator.results import Split
+from orchestrator.storage.uris import absolute
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_files import BadRecords, find_file
 from orchestrator.tasks.types.readers import Reader
@@ -45,6 +47,10 @@ class RetrievalReader(Reader[QueryExample]):
     def shared_files(self) -> tuple[str, ...]:
         """Documents and queries, which every split is read with beside its judgments."""
         return self.documents, self.queries
+
+    def at_absolute_paths(self) -> Self:
+        """The reader with its shared files at absolute paths."""
+        return replace(self, documents=absolute(self.documents), queries=absolute(self.queries))
 
     def read(self, path: str, bad: BadRecords) -> Iterator[QueryExample]:
         """The queries with a relevant document, in the order of their file."""

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 from orchestrator.tasks.text_files import BadRecords
 
@@ -27,6 +27,10 @@ class Reader(ABC, Generic[E_co]):
     def shared_files(self) -> tuple[str, ...]:
         """Files that every split is read with beside its own."""
         return ()
+
+    def at_absolute_paths(self) -> Self:
+        """The same reader for a process with another working folder."""
+        return self
 
     @abstractmethod
     def read(self, path: str, bad: BadRecords) -> Iterator[E_co]:

@@ -4,10 +4,12 @@ Alone: .venv/bin/pytest tests/orchestrator/cluster/test_capacity.py
 """
 
 import os
+from typing import Literal
 
 import pytest
 
-from orchestrator.cluster.capacity import check_processes, check_resources, logical_cpus
+from orchestrator.cluster import capacity
+from orchestrator.cluster.capacity import check_processes, check_resources, decide_gpus, logical_cpus
 from orchestrator.cluster.processes import Processes
 from orchestrator.errors import ClusterError
 from orchestrator.planning.plan import needed_resources
@@ -78,3 +80,11 @@ def test_a_local_ray_counts_what_is_needed_within_reason() -> None:
     assert logical_cpus(0) == cores
     assert logical_cpus(cores + 0.5) == cores + 1
     assert logical_cpus(1000 * cores) == 4 * cores
+
+
+@pytest.mark.parametrize(("asked", "found", "expected"), [("auto", 0.0, 0), ("auto", 8.0, 1), (0.25, 8.0, 0.25)])
+def test_gpus_of_a_process_are_decided_by_the_cluster(
+    monkeypatch: pytest.MonkeyPatch, asked: float | Literal["auto"], found: float, expected: float
+) -> None:
+    monkeypatch.setattr(capacity, "cluster_resources", lambda: {"CPU": 8.0, "GPU": found})
+    assert decide_gpus(asked) == expected

@@ -92,6 +92,15 @@ def test_weights_are_counted_without_loading_them(tmp_path: Path, task: Task) ->
     assert count_parameters(folder) == sum(p.numel() for p in load_fine_tuned(Path(folder)).model.parameters())
 
 
+def test_a_model_is_moved_to_the_device_that_is_asked(
+    tmp_path: Path, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(torch.nn.Module, "to", lambda model, device: asked.append(device) or model)
+    evaluate(save_model(tmp_path, task), task, "validation", str(tmp_path / "storage"), device="cuda")
+    assert asked == ["cuda"]
+
+
 def test_other_labels_are_refused(tmp_path: Path, task: Task) -> None:
     folder = save_model(tmp_path, task, ("negative", "positive"))
     with pytest.raises(SpecError, match="knows the labels negative, positive; task words has no, yes"):

@@ -4,6 +4,7 @@ Run alone: pytest tests/orchestrator/finetuning/test_sweep.py
 """
 
 import os
+import pickle
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from bert_core.errors import CheckpointError
 from bert_core.heads import BertForPreTraining
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import RunFailedError, SpecError, TaskDataError
+from orchestrator.finetuning import sweep as sweep_module
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.model_folder import record_of, save_model_folder
 from orchestrator.finetuning.search_space import TrialPlan, plan_trials
@@ -234,6 +236,26 @@ def test_finished_sweep_whose_weights_are_gone_says_so(laboratory: Laboratory) -
     completed = TrialResult(plan.key, 0, plan.parameters, "COMPLETED", plan.seed, metrics={"accuracy": 0.9})
     with pytest.raises(RunFailedError, match="the weights of the best trial, number 0, are gone"):
         laboratory.run(spec, {plan.key: completed})
+
+
+def test_the_best_model_is_scored_with_a_trials_resources(
+    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = laboratory.spec()
+    (plan,) = plan_trials(here, {}, 0)
+    finished = {plan.key: save_trial(laboratory, str(laboratory.run_folder()), plan, 0.7)}
+    expected, _ = laboratory.run(here, finished)
+    asked: list[float] = []
+
+    def call_elsewhere(work: Any, num_cpus: float, num_gpus: float, problem: str) -> Any:
+        asked.extend((num_cpus, num_gpus))
+        return pickle.loads(pickle.dumps(work))("cpu")
+
+    monkeypatch.setattr(sweep_module, "call_on_device", call_elsewhere)
+    on_gpus = laboratory.spec(execution={"cpus_per_trial": 2.0, "gpus_per_trial": 0.5})
+    found, _ = laboratory.run(on_gpus, finished)
+    assert asked == [2.0, 0.5]
+    assert found.test_metrics == expected.test_metrics
 
 
 def end_at_change(monkeypatch: pytest.MonkeyPatch, last: int) -> None:

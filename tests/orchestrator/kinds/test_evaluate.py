@@ -4,10 +4,14 @@ pytest tests/orchestrator/kinds/test_evaluate.py
 """
 
 import json
+import os
+import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from orchestrator.cluster import remote_call
 from orchestrator.errors import InputError
 from orchestrator.kinds import resolved_inputs
 from orchestrator.kinds.evaluate import EvaluateKind
@@ -48,7 +52,7 @@ def evaluate(spec: EvaluateSpec, folder: Path, book: Notebook) -> EvaluationResu
 
 
 def test_an_evaluation_embeds_documents_once(encoder: str, collection: TaskSpec, tmp_path: Path) -> None:
-    spec, books = EvaluateSpec(model=encoder, task=collection), [Notebook(), Notebook()]
+    spec, books = EvaluateSpec(model=encoder, task=collection, gpus=0), [Notebook(), Notebook()]
     results = [evaluate(spec, tmp_path, book) for book in books]
     assert results[0] == results[1]
     assert [any(line.startswith("embedding the documents") for line in book.shown) for book in books] == [True, False]
@@ -57,7 +61,7 @@ def test_an_evaluation_embeds_documents_once(encoder: str, collection: TaskSpec,
 def test_an_evaluation_reranks_as_its_spec_says(
     encoder: str, classifier: str, collection: TaskSpec, tmp_path: Path
 ) -> None:
-    spec = EvaluateSpec(model=encoder, task=collection, rerank=classifier, relevant_label="yes")
+    spec = EvaluateSpec(model=encoder, task=collection, rerank=classifier, relevant_label="yes", gpus=0)
     written = evaluate(spec, tmp_path, Notebook()).predictions_path
     assert written is not None
     rows = Path(written).read_text().splitlines()
@@ -72,6 +76,36 @@ def test_an_evaluation_reranks_as_its_spec_says(
     assert plain != reranked
 
 
+def test_an_evaluation_on_a_gpu_travels_and_scores_as_here(
+    encoder: str, classifier: str, collection: TaskSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = {"model": os.path.relpath(encoder), "rerank": os.path.relpath(classifier), "relevant_label": "yes"}
+    spec = EvaluateSpec(task=collection.model_copy(update={"folder": "collection"}), gpus=0, **names)
+    here = evaluate(spec, tmp_path, Notebook())
+    asked: list[float] = []
+
+    def call_elsewhere(work: Any, num_cpus: float, num_gpus: float, *problem: str) -> EvaluationResult:
+        asked.extend((num_cpus, num_gpus))
+        monkeypatch.chdir("/")
+        result: EvaluationResult = pickle.loads(pickle.dumps(work))("cpu")
+        return result
+
+    monkeypatch.setattr(remote_call, "call_on_device", call_elsewhere)
+    book = Notebook()
+    assert evaluate(spec.model_copy(update={"gpus": 0.5}), tmp_path, book) == here
+    assert asked == [1.0, 0.5]
+    assert book.shown == [], "the status line stays here"
+
+
+def test_an_evaluation_takes_a_gpu_where_there_is_one() -> None:
+    kind, spec = EvaluateKind(), EvaluateSpec.model_validate(EVALUATE)
+    assert kind.resources(spec).on({"CPU": 4.0}).total == {"CPU": 1.0}
+    assert kind.resources(spec).on({"CPU": 4.0, "GPU": 1.0}).total == {"CPU": 1.0, "GPU": 1.0}
+    on_cpus = spec.model_copy(update={"gpus": 0.0})
+    assert kind.resources(on_cpus).on({"CPU": 4.0, "GPU": 1.0}).total == {"CPU": 1.0}
+
+
 @pytest.mark.parametrize("idle", [{"relevant_label": "yes"}, {"num_candidates": 20}])
 def test_how_to_rerank_needs_a_model_that_does(idle: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="there is no rerank; name the model that does"):
@@ -79,4 +113,4 @@ def test_how_to_rerank_needs_a_model_that_does(idle: dict[str, object]) -> None:
 
 
 def test_a_plan_of_an_evaluation(settings: Settings) -> None:
-    assert plan(settings, EVALUATE) == {"kind": "evaluate", "resources": "1 CPU"}
+    assert plan(settings, EVALUATE) == {"kind": "evaluate", "resources": "1 CPU, and 1 GPU if available"}

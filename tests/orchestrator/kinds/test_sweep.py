@@ -186,12 +186,3 @@ def test_trials_take_a_gpu_where_there_is_one() -> None:
     assert asked.on({"CPU": 4.0, "GPU": 1.0}).total == {"CPU": 1.0, "GPU": 1.0}
     on_cpus = SweepSpec.model_validate({**SWEEP, "execution": {"gpus_per_trial": 0}})
     assert kind.resources(on_cpus).on({"CPU": 4.0, "GPU": 1.0}).total == {"CPU": 1.0}
-
-
-@pytest.mark.parametrize(("given", "found", "expected"), [("auto", 0.0, 0), ("auto", 8.0, 1), (0.25, 8.0, 0.25)])
-def test_gpus_of_a_trial_are_decided_by_the_cluster(
-    monkeypatch: pytest.MonkeyPatch, given: object, found: float, expected: float
-) -> None:
-    monkeypatch.setattr(sweep_module, "cluster_resources", lambda: {"CPU": 8.0, "GPU": found})
-    spec = SweepSpec.model_validate({**SWEEP, "execution": {"gpus_per_trial": given}})
-    assert sweep_module.decide_gpus(spec).execution.gpus_per_trial == expected

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import numpy as np
 import pytest
+import torch
 
 from bert_core.errors import CheckpointError
 from orchestrator.errors import InputError
@@ -147,6 +148,15 @@ def test_reranked_hits_have_the_scores_of_the_pairs(
         expected = [row["value"] if label is None else row["probabilities"][label] for row in rows]
         np.testing.assert_allclose([hit.score for hit in hits], expected, atol=1e-6)
         assert expected == sorted(expected, reverse=True)
+
+
+def test_both_models_are_moved_to_the_device_that_is_asked(
+    encoder: str, scorer: str, collection: TaskSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(torch.nn.Module, "to", lambda model, device: asked.append(device) or model)
+    rank_queries(encoder, load_task(collection), "validation", Reranking(scorer), quiet, device="cuda")
+    assert asked == ["cuda", "cuda"]
 
 
 def test_hits_beyond_the_candidates_stay_as_they_were(encoder: str, scorer: str, documents: str) -> None:

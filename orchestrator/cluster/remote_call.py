@@ -1,0 +1,65 @@
+"""A function called where its GPUs are: in the driver's own process, or in one Ray task on a node that has them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+import ray
+
+from orchestrator.cluster.processes import Processes
+from orchestrator.cluster.silence import telling_silence
+from orchestrator.errors import OWN_ERRORS, OwnError, RunFailedError, last_line
+
+T = TypeVar("T")
+
+
+def call_on_device(function: Callable[[str], T], num_cpus: float, num_gpus: float, problem: str, remedy: str = "") -> T:
+    """Call `function("cpu")` in this process, or with GPUs `function("cuda")` in one task of the connected Ray.
+
+    Args:
+        function: takes the name of its device. It may travel to another machine: its paths are absolute.
+        num_cpus: logical CPUs of the task.
+        problem: what a person is told when the task fails, before Ray's reason: `the model was not scored`.
+        remedy: what they are told after it.
+
+    Raises: what `function` raises in this process; its own errors (`OWN_ERRORS`) from the task as well;
+        RunFailedError for what else goes wrong there.
+    """
+    if not num_gpus:
+        return function("cpu")
+    task = (
+        ray.remote(_begin_and_call)
+        .options(num_cpus=num_cpus, num_gpus=num_gpus, num_returns="streaming")
+        .remote(function)
+    )
+    needed = Processes(1, {"CPU": num_cpus, "GPU": num_gpus})
+    with waiting_for(task, problem, remedy):
+        with telling_silence("work with a GPU has not begun", needed):
+            ray.get(next(task))
+        outcome: T | OwnError = ray.get(next(task))
+    if isinstance(outcome, OWN_ERRORS):
+        raise outcome
+    return outcome
+
+
+@contextmanager
+def waiting_for(task: Any, problem: str, remedy: str = "") -> Iterator[None]:
+    """Cancel a remote task when its caller stops waiting. Raises: RunFailedError for what Ray says went wrong."""
+    try:
+        yield
+    except ray.exceptions.RayError as error:
+        raise RunFailedError(f"{problem}: {last_line(error)}{remedy}") from error
+    except BaseException:
+        with suppress(ray.exceptions.RayError):  # Ray may be gone as well
+            ray.cancel(task, force=True)
+        raise
+
+
+def _begin_and_call(function: Callable[[str], T]) -> Iterator[T | OwnError | None]:
+    """Yield None once there is a place, then the function's result, or its error where a retry would repeat it."""
+    yield None
+    try:
+        outcome: T | OwnError = function("cuda")
+    except OWN_ERRORS as error:
+        outcome = error
+    yield outcome

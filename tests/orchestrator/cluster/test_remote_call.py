@@ -1,0 +1,95 @@
+"""Calls on a device: here without GPUs, in a process of Ray with them; scores, and errors, are the same from both.
+
+Alone: .venv/bin/pytest tests/orchestrator/cluster/test_remote_call.py
+"""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cluster import silence
+from orchestrator.cluster.processes import Processes
+from orchestrator.cluster.remote_call import call_on_device
+from orchestrator.errors import RunFailedError, SpecError
+from orchestrator.finetuning.building import build_model
+from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
+from orchestrator.finetuning.model_folder import record_of, save_model_folder
+from orchestrator.tasks import Task, load_task
+from tests.orchestrator.finetuning import tiny_tasks
+from tests.orchestrator.tasks.definitions import options_of
+
+PROBLEM = "the model was not scored"
+
+
+@pytest.fixture
+def pretended_gpu(ray_cluster: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Ray that gives tasks a place that ask for a GPU, although it has none."""
+    from ray.remote_function import RemoteFunction
+
+    options = RemoteFunction.options
+    monkeypatch.setattr(RemoteFunction, "options", lambda self, **asked: options(self, **{**asked, "num_gpus": 0}))
+
+
+def save_model(folder: Path, task: Task) -> str:
+    tokenizer = tiny_tasks.load_tokenizer(folder)
+    model = build_model(task, tiny_tasks.RECIPE, None, tokenizer)
+    save_model_folder(model, tokenizer, record_of(task, options_of("classification")), str(folder / "model"))
+    return str(folder / "model")
+
+
+def test_without_gpus_a_function_is_called_here_on_its_cpu() -> None:
+    assert call_on_device(lambda device: (device, os.getpid()), 1.0, 0.0, PROBLEM) == ("cpu", os.getpid())
+
+
+@pytest.mark.ray
+def test_with_gpus_another_process_gives_the_same_scores_and_predictions(pretended_gpu: None, tmp_path: Path) -> None:
+    task = load_task(tiny_tasks.classification(tmp_path))
+    folder, cache = save_model(tmp_path, task), str(tmp_path / "cache")
+
+    def score(device: str) -> tuple[str, int, EvaluatedSplit]:
+        return device, os.getpid(), evaluate_model(folder, task, "validation", 16, cache)
+
+    device, process, found = call_on_device(score, 1.0, 0.5, PROBLEM)
+    here = score("cpu")[2]
+    assert (device, process == os.getpid()) == ("cuda", False)
+    assert (found.metrics, found.predictions) == (here.metrics, here.predictions)
+
+
+@pytest.mark.ray
+def test_own_errors_come_back_as_they_are_and_others_in_a_line(pretended_gpu: None) -> None:
+    def refuse(device: str) -> None:
+        raise SpecError("no such label")
+
+    def fail(device: str) -> None:
+        raise RuntimeError("no room\non this device")
+
+    def die(device: str) -> None:
+        os._exit(1)
+
+    with pytest.raises(SpecError, match=r"^no such label$"):
+        call_on_device(refuse, 1.0, 1.0, PROBLEM)
+    with pytest.raises(RunFailedError, match=r"^the model was not scored: .*on this device; lower batch_size$"):
+        call_on_device(fail, 1.0, 1.0, PROBLEM, "; lower batch_size")
+    with pytest.raises(RunFailedError, match=r"^the model was not scored: "):
+        call_on_device(die, 1.0, 1.0, PROBLEM)
+
+
+@pytest.mark.ray
+def test_work_without_a_place_is_told_and_can_be_interrupted(
+    ray_cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tests' cluster has no GPU."""
+    waiting: list[Processes] = []
+
+    def interrupt(needed: Processes) -> str:
+        waiting.append(needed)
+        os.kill(os.getpid(), signal.SIGINT)
+        return "no GPU"
+
+    for name, value in (("describe_shortage", interrupt), ("SAY_AFTER_S", 0.0)):
+        monkeypatch.setattr(silence, name, value)
+    with pytest.raises(KeyboardInterrupt):
+        call_on_device(str, 1.0, 1.0, PROBLEM)
+    assert waiting == [Processes(1, {"CPU": 1.0, "GPU": 1.0})]
