@@ -17,6 +17,8 @@
 Every message is whole in itself: it names the field, file and line or value, and what to do.
 """
 
+import threading
+
 from bert_core.errors import BertCoreError
 
 
@@ -87,6 +89,9 @@ class StopRequested(KeyboardInterrupt):
         """The command that stopped the run."""
         return f"stopped by `orchestrator stop {self.run_id}`"
 
+
+interruption_under_way = threading.Event()
+"""Set by the first signal that asks this process to end: a request to stop that comes later is no second one."""
 
 OwnError = OrchestratorError | BertCoreError
 """Type of an error of this project, of either tree."""

@@ -23,7 +23,7 @@ from orchestrator.cli.commands import ALL
 from orchestrator.cli.frame import GlobalOptionsGroup
 from orchestrator.cli.last_words import say_last_words
 from orchestrator.cli.output import printable, write_message
-from orchestrator.errors import InputError, OrchestratorError
+from orchestrator.errors import InputError, OrchestratorError, interruption_under_way
 from orchestrator.progress import send_nowhere, show_progress
 
 
@@ -150,6 +150,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
             say_last_words()
             os._exit(128 + second)
 
+    interruption_under_way.set()
     for again in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(again, leave)
     raise Interrupted(number)

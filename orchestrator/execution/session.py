@@ -9,14 +9,14 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from uuid import uuid4
 
 from orchestrator.cluster.connection import connect
 from orchestrator.cluster.head_watch import LAST_PATIENCE_S, watch_head
-from orchestrator.errors import RegistryUnavailableError
+from orchestrator.errors import NotFoundError, RegistryError
 from orchestrator.execution.origin import save_origin
 from orchestrator.execution.room import check_connected_room, needed_cpus
 from orchestrator.execution.run_log import logged_run
@@ -83,29 +83,31 @@ class Session:
                 self.recorder.heartbeating(record.id) as superseded,
                 show_progress() as progress,
                 logged_run(run_folder),
-                self.stop_watch.heeding(record, run_folder),
             ):
-                save_origin(run_folder, spec)
-                logger.info(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
-                for change in execution_changes(parse_spec(record.spec), spec):
-                    logger.info(f"this attempt changes {change}")
-                context = RunContext(
-                    record.id,
-                    record.attempt,
-                    run_folder,
-                    self.settings,
-                    self.recorder,
-                    progress,
-                    superseded,
-                    self.allow_drift,
-                )
-                work = self._run_stages if isinstance(spec, PipelineSpec) else self._run_kind
-                record_result = work(spec, context)
+                with self.stop_watch.heeding(record, run_folder):
+                    save_origin(run_folder, spec)
+                    logger.info(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
+                    for change in execution_changes(parse_spec(record.spec), spec):
+                        logger.info(f"this attempt changes {change}")
+                    context = RunContext(
+                        record.id,
+                        record.attempt,
+                        run_folder,
+                        self.settings,
+                        self.recorder,
+                        progress,
+                        superseded,
+                        self.allow_drift,
+                    )
+                    work = self._run_stages if isinstance(spec, PipelineSpec) else self._run_kind
+                    record_result = work(spec, context)
                 context.refuse_if_superseded()
-            self.recorder.complete(record.id, record_result())
+                self.recorder.complete(record.id, record_result())
         except BaseException as error:
-            with suppress(RegistryUnavailableError):  # the run will read LOST; why it ended is said all the same
+            try:
                 self.recorder.fail(record.id, error)
+            except (RegistryError, NotFoundError) as trouble:  # the run will read LOST
+                logger.warning(f"how run {record.id} ended is not recorded: {trouble}")
             raise
         return self.recorder.read_run(record.id)
 

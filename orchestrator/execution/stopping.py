@@ -17,7 +17,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 
 from orchestrator.cluster.head_watch import HeadWatch
-from orchestrator.errors import OWN_ERRORS, ClusterError, InputError, RegistryError, RunFailedError, StopRequested
+from orchestrator.errors import (
+    OWN_ERRORS,
+    ClusterError,
+    InputError,
+    RegistryError,
+    RunFailedError,
+    StopRequested,
+    interruption_under_way,
+)
 from orchestrator.execution.refusals import has_died_here, is_alive
 from orchestrator.execution.waiting import looks
 from orchestrator.registry.patience import retry_while_unavailable
@@ -118,7 +126,7 @@ class StopWatch:
                 return
             if request.force:
                 self._leave(StopRequested(run_id))
-            if self._requested is None:
+            if self._requested is None and not interruption_under_way.is_set():
                 self._requested = run_id
                 # Into the main thread, so that what it waits for is interrupted as well.
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)

@@ -187,12 +187,17 @@ class Recorder:
         retry_while_unavailable(lambda: self.registry.tag(run_id, DRIFT_TAG))
 
     def complete(self, run_id: str, outcome: RunOutcome) -> None:
-        """Record that a run has completed, after all of its result."""
-        retry_while_unavailable(
+        """Record that a run has completed, after all of its result.
+
+        Raises: RunStoppedError when a newer attempt is at work: the run is not complete by this one.
+        """
+        is_complete = retry_while_unavailable(
             lambda: self.registry.lifecycle.finish(
                 run_id, RunState.COMPLETED, **self._own_attempt(run_id), **asdict(outcome)
             )
         )
+        if not is_complete:
+            raise RunStoppedError(f"run {run_id} was superseded by another attempt; this one ends")
 
     def fail(self, run_id: str, exception: BaseException) -> None:
         """Record why a run ended without its result: STOPPED where somebody wanted that, FAILED otherwise."""

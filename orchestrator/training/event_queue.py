@@ -58,6 +58,7 @@ class EventQueue:
         self._has_failed = False
         self._is_stopping = False
         self._places: dict[int, WorkerPlace] = {}
+        self._may_group_work = True
         self._step: int | None = None
         self._failures: list[WorkerFailure] = []
 
@@ -93,12 +94,18 @@ class EventQueue:
         return self._is_stopping
 
     def begin(self, place: WorkerPlace) -> bool:
-        """Announce a worker; returns whether there is work for it: no error so far, and no request to stop."""
+        """Announce a worker; returns whether there is work for it: no error so far, and no request to stop.
+
+        Workers that begin together go in or leave together: one that is let in waits for the others, and hears of a
+        request that comes meanwhile after its first step.
+        """
         if place.rank in self._places:  # nobody has reported that it ended
             self.report_failure(place.rank, "its process was killed or crashed")
+        if not self._places:
+            self._may_group_work = not self._is_stopping
         self._places[place.rank] = place
         self._step = None
-        return not (self._has_failed or self._is_stopping)
+        return self._may_group_work and not self._has_failed
 
     def report_step(self, step: int | None) -> bool:
         """Say how many steps have ended, None before the first; returns whether the workers are asked to stop."""

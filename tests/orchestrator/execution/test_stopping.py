@@ -108,9 +108,10 @@ def test_a_second_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
         assert process.stderr.read().endswith(f"\ngo on with: orchestrator resume {run_id}\n")
 
 
-def test_a_request_for_another_attempt_is_not_heeded(
-    tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+def looks_without_a_signal(
+    tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, later_attempts: int
 ) -> None:
+    """Look twice for a request that is there; an interruption of this process would be raised."""
     looked = threading.Event()
     load = StopRequest.load
 
@@ -119,12 +120,34 @@ def test_a_request_for_another_attempt_is_not_heeded(
         return load(run_folder)
 
     record = start(recorder, tmp_path / "run")
-    StopRequest(record.attempt + 1).save(str(tmp_path / "run"))
+    StopRequest(record.attempt + later_attempts).save(str(tmp_path / "run"))
     monkeypatch.setattr(StopRequest, "load", note)
     with StopWatch(recorder).heeding(record, str(tmp_path / "run"), interval_s=0.001):
         assert looked.wait(PATIENCE_S)
         looked.clear()
         assert looked.wait(PATIENCE_S), "it looks again"
+
+
+def test_a_request_for_another_attempt_is_not_heeded(
+    tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks_without_a_signal(tmp_path, recorder, monkeypatch, later_attempts=1)
+
+
+def test_a_request_to_a_run_that_saves_already_is_no_second_signal(
+    tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signals: list[int] = []
+    monkeypatch.setattr(signal, "pthread_kill", lambda thread, number: signals.append(number))
+    monkeypatch.setattr("orchestrator.execution.stopping.interruption_under_way", already_set())
+    looks_without_a_signal(tmp_path, recorder, monkeypatch, later_attempts=0)
+    assert signals == []
+
+
+def already_set() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
 
 
 def test_a_driver_whose_clusters_head_has_gone_records_that_and_leaves(

@@ -71,8 +71,15 @@ def test_workers_learn_of_a_stop_with_their_next_report(queue: EventQueue) -> No
     queue.stop()
     assert queue.report_step(4)
     assert queue.is_stopping()
-    assert not queue.begin(WorkerPlace(1, "b", 2)), "one that begins now ends at once"
     assert not queue.put(message(0)), "a stop is no failure"
+
+
+def test_workers_that_begin_together_go_in_or_leave_together(queue: EventQueue) -> None:
+    assert queue.begin(WorkerPlace(0, "a", 1))
+    queue.stop()
+    assert queue.begin(WorkerPlace(1, "b", 2)), "the one that was let in waits for it"
+    queue.report_failure(0, "its node is gone")
+    assert not any(queue.begin(WorkerPlace(rank, "c", 3 + rank)) for rank in (0, 1)), "who begins now ends at once"
 
 
 def test_a_failure_names_the_host_and_forgets_the_places(queue: EventQueue) -> None:
