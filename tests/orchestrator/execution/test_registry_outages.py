@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
-from orchestrator.errors import RegistryUnavailableError
-from orchestrator.execution import runner
+from orchestrator.errors import RegistryError, RegistryUnavailableError, RunFailedError, RunStoppedError
+from orchestrator.execution import session
 from orchestrator.execution.runner import run_spec
 from orchestrator.kinds.tokenizer import TokenizerKind
-from orchestrator.registry import Registry, recorder
+from orchestrator.registry import Registry, patience
 from orchestrator.registry.database import Database
+from orchestrator.registry.recorder import Recorder
 from orchestrator.results import TokenizerResult
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
@@ -42,9 +43,9 @@ def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("small", "large"):
         (tmp_path / f"{name}.txt").write_text("text\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(runner, "connect", no_cluster)
-    monkeypatch.setattr(runner, "_check_room", lambda *arguments: None)
-    monkeypatch.setattr(recorder, "RETRY_S", 0.0)
+    monkeypatch.setattr(session, "connect", no_cluster)
+    monkeypatch.setattr(session, "check_connected_room", lambda *arguments: None)
+    monkeypatch.setattr(patience, "RETRY_S", 0.0)
 
     def train(self: Any, spec: Any, inputs: Any, context: Any) -> TokenizerResult:
         folder = Path(context.run_folder) / "tokenizer"
@@ -67,8 +68,8 @@ class Outage:
     def session(self, database: Database, *, writing: bool) -> Iterator[Session]:
         self.num_left -= 1
         if self.num_left or self._is_committed:
-            with self._session(database, writing=writing) as session:
-                yield session
+            with self._session(database, writing=writing) as opened:
+                yield opened
         if not self.num_left:
             raise RegistryUnavailableError("The registry cannot be reached.")
 
@@ -105,10 +106,44 @@ def test_a_registry_that_is_away_at_the_start_is_refused_at_once(
     laboratory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connected: list[int] = []
-    monkeypatch.setattr(runner, "connect", lambda *arguments, **options: connected.append(1))
+    monkeypatch.setattr(session, "connect", lambda *arguments, **options: connected.append(1))
     settings = Settings.from_options(
         home=str(laboratory / "home"), registry="postgresql://me@127.0.0.1:1/lab", environ={}
     )
     with pytest.raises(RegistryUnavailableError, match="Check that the server runs"):
         run_spec(parse_spec(PIPELINE), settings=settings)
     assert connected == []
+
+
+def test_what_ended_a_run_is_said_where_the_registry_cannot_record_it(
+    laboratory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def run_out_of_memory(*arguments: object) -> TokenizerResult:
+        monkeypatch.setattr(Recorder, "fail", refuse)
+        raise RunFailedError("memory ran out")
+
+    def refuse(*arguments: object) -> None:
+        raise RegistryError("the registry's disk is full")
+
+    monkeypatch.setattr(TokenizerKind, "run", run_out_of_memory)
+    settings = Settings.from_options(home=laboratory / "home", environ={})
+    with pytest.raises(RunFailedError, match="memory ran out"):
+        run_spec(parse_spec(PIPELINE["stages"]["small"]), settings=settings)
+    assert "ended is not recorded: the registry's disk is full" in caplog.text
+
+
+def test_an_attempt_that_another_one_has_superseded_is_no_completed_run(
+    laboratory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = TokenizerKind.run
+
+    def be_overtaken(self: Any, spec: Any, inputs: Any, context: Any) -> TokenizerResult:
+        context.recorder.registry.lifecycle.start_attempt(context.run_id, number=2)
+        return train(self, spec, inputs, context)
+
+    monkeypatch.setattr(TokenizerKind, "run", be_overtaken)
+    settings = Settings.from_options(home=laboratory / "home", environ={})
+    with pytest.raises(RunStoppedError, match="superseded by another attempt"):
+        run_spec(parse_spec(PIPELINE["stages"]["small"]), settings=settings)
+    with Registry(settings.registry) as registry:
+        assert list(registry.runs()["state"]) == ["RUNNING"]

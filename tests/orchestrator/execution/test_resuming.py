@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from orchestrator.cli.entry import run_command_line
-from orchestrator.execution import runner
+from orchestrator.execution import runner, session
 from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.corpus import CorpusKind
 from orchestrator.kinds.resolved import Resolved
@@ -74,8 +74,8 @@ def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
     monkeypatch.setattr(runner, "check_inputs", lambda spec, inputs: None)
     monkeypatch.setattr(runner, "check_disk", lambda spec, inputs: None)
-    monkeypatch.setattr(runner, "connect", lambda settings, **options: nullcontext())
-    monkeypatch.setattr(runner, "_check_room", lambda *arguments: None)
+    monkeypatch.setattr(session, "connect", lambda settings, **options: nullcontext())
+    monkeypatch.setattr(session, "check_connected_room", lambda *arguments: None)
     monkeypatch.setattr(CorpusKind, "run", run)
     monkeypatch.setattr(CorpusKind, "record", lambda kind, result, run_id, recorder: RunOutcome())
     monkeypatch.setattr(Resolved, "pin", lambda inputs, spec: spec)

@@ -108,10 +108,12 @@ def test_a_second_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
         assert process.stderr.read().endswith(f"\ngo on with: orchestrator resume {run_id}\n")
 
 
-def looks_without_a_signal(
+def signals_of_two_looks(
     tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, later_attempts: int
-) -> None:
-    """Look twice for a request that is there; an interruption of this process would be raised."""
+) -> list[int]:
+    """Signals that this process sends itself while it finds a request twice."""
+    signals: list[int] = []
+    monkeypatch.setattr(signal, "pthread_kill", lambda thread, number: signals.append(number))
     looked = threading.Event()
     load = StopRequest.load
 
@@ -126,22 +128,20 @@ def looks_without_a_signal(
         assert looked.wait(PATIENCE_S)
         looked.clear()
         assert looked.wait(PATIENCE_S), "it looks again"
+    return signals
 
 
 def test_a_request_for_another_attempt_is_not_heeded(
     tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks_without_a_signal(tmp_path, recorder, monkeypatch, later_attempts=1)
+    assert signals_of_two_looks(tmp_path, recorder, monkeypatch, later_attempts=1) == []
 
 
 def test_a_request_to_a_run_that_saves_already_is_no_second_signal(
     tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    signals: list[int] = []
-    monkeypatch.setattr(signal, "pthread_kill", lambda thread, number: signals.append(number))
     monkeypatch.setattr("orchestrator.execution.stopping.interruption_under_way", already_set())
-    looks_without_a_signal(tmp_path, recorder, monkeypatch, later_attempts=0)
-    assert signals == []
+    assert signals_of_two_looks(tmp_path, recorder, monkeypatch, later_attempts=0) == []
 
 
 def already_set() -> threading.Event:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import TaskDataError
-from orchestrator.execution import runner
+from orchestrator.execution import session
+from orchestrator.execution.runner import run_spec
 from orchestrator.kinds import resolved, resolved_inputs
 from orchestrator.models.resolve import resolve_name
 from orchestrator.planning.checks import check_inputs
@@ -136,7 +137,7 @@ def test_the_examples_of_a_pipelines_tasks_are_not_held_together(settings: Setti
 def test_a_run_uses_the_task_that_its_check_has_loaded(
     settings: Settings, loaded: list[TaskSpec], encoder: str, collection: TaskSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "connect", lambda *_, **__: nullcontext())
-    monkeypatch.setattr(runner, "_check_room", lambda *_: None)
-    record = runner.run_spec(EvaluateSpec(model=encoder, task=collection), settings=settings)
+    monkeypatch.setattr(session, "connect", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(session, "check_connected_room", lambda *_: None)
+    record = run_spec(EvaluateSpec(model=encoder, task=collection, gpus=0), settings=settings)
     assert (record.state, len(loaded)) == ("COMPLETED", 1)
