@@ -118,7 +118,7 @@ def main() -> None:
     from contextlib import nullcontext
 
     from orchestrator.cli import entry
-    from orchestrator.execution import runner
+    from orchestrator.execution import session
     from orchestrator.kinds.tokenizer import TokenizerKind
     from orchestrator.registry.recorder import RunOutcome
 
@@ -126,9 +126,9 @@ def main() -> None:
     replaced: Any = TokenizerKind
     replaced.run = lambda kind, spec, inputs, context: work(context)
     replaced.record = lambda kind, result, run_id, recorder: RunOutcome()
-    changed: Any = runner
+    changed: Any = session
     changed.connect = lambda settings, **options: nullcontext()
-    changed._check_room = lambda *arguments: None
+    changed.check_connected_room = lambda *arguments: None
     entry.main()
 
 
