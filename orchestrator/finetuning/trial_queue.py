@@ -1,7 +1,7 @@
 """Queue of a sweep's trials: each proposed point with every seed. Knows nothing of Ray.
 
 A trial whose scheduler compares it with others at certain evaluations is handed out again and again, each time until it
-waits; then it goes on, or `next_pruned` names it.
+waits; then it goes on, where trials exchange weights perhaps from another's, or `next_pruned` names it.
 """
 
 from collections import deque
