@@ -42,7 +42,7 @@ def delete_legs(trial_folder: str) -> None:
 
 
 def leg_identity(leg: Leg) -> dict[str, object]:
-    """What a part's checkpoints are told apart by, beside what all of the trial's are: where it begins, with what."""
+    """Part of the identity of checkpoints: where the part of the training begins, from whom and with which values."""
     return {"the leg": {"begins_after": leg.begins_after, "donor": leg.donor, **leg.values}}
 
 
