@@ -98,7 +98,7 @@ def test_trials_report_and_only_the_best_is_kept(ray_cluster: None, tmp_path: Pa
 
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_every_scheduler_is_one_of_tunes(name: str) -> None:
-    assert type(build_scheduler(sweep(1, scheduler=name), max_evaluations=3)) is getattr(
+    assert type(build_scheduler(sweep(1, scheduler=name, space={}), max_evaluations=3)) is getattr(
         schedulers, SCHEDULERS[name].tune_class
     )
 
