@@ -6,7 +6,7 @@ when it is whole; loading checks the digests before anything is read into the mo
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,10 @@ class TrainingState:
     optimizer_tensors: Mapping[str, Tensor]
     param_groups: Sequence[Mapping[str, Any]]
     extra: dict[str, Any]
+
+    def with_settings_of(self, model: nn.Module, optimizer: Optimizer) -> "TrainingState":
+        """The same weights and moments with the groups and settings that an optimizer has now."""
+        return replace(self, param_groups=_named_groups(model, optimizer))
 
     def load_into(self, model: nn.Module, optimizer: Optimizer) -> None:
         """Put the state into a model and an optimizer of the same shape. Raises: CheckpointError for another shape."""

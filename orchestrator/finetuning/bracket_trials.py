@@ -6,6 +6,7 @@ on and its score only became better.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.finetuning.leader import rank
@@ -47,10 +48,10 @@ class BracketTrials:
         self.is_closed = len(self._members) == self._bracket.num_trials
         return replace(plan, pause_after=self._rungs[0] if self._rungs else None)
 
-    def wait(self, number: int, score: float) -> None:
-        """Take in the score of a trial that has reached the rung."""
+    def wait(self, number: int, scores: Sequence[float]) -> None:
+        """Take in the scores of a trial that has reached the rung; the best one counts, as at its end."""
         member = self._members[number]
-        member.score, member.is_running, member.waits = score, False, True
+        member.score, member.is_running, member.waits = max(scores), False, True
 
     def end(self, number: int, score: float | None) -> None:
         """Take in the score of a trial that has ended by itself, None of one that failed; it is compared as it is."""

@@ -6,14 +6,15 @@ learning rate and dropout are functions of the step, so that nothing else decide
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from orchestrator.results import Event, MessageEvent, MetricEvent
+from bert_core.checkpoints.training_state import TrainingState
+from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEvent
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.drift import accept_drift, check_drift, versions
 
@@ -32,6 +33,14 @@ class TrainingSnapshot:
     best_weights: Mapping[str, Tensor]
 
 
+Origin = Callable[[], tuple[CheckpointEvent, TrainingState]]
+"""Function that reads the state with which a training begins that has no checkpoint of its own yet."""
+
+
+_PRESENT = "0."
+"""Beginning of the names of the present weights in a checkpoint, which holds the best ones beside them."""
+
+
 class CheckpointedTraining:
     """Saves a training after an evaluation, and what was reported until then, which may not be recorded otherwise.
 
@@ -42,6 +51,7 @@ class CheckpointedTraining:
         report: called with events; a training that goes on reports those before its checkpoint again.
         on_saved: told the step of each checkpoint; raising ends the training, which goes on from there.
         is_due: decides after which evaluations a checkpoint is written; after all, when left out.
+        origin: where the training begins, if not with a new model; the optimizer keeps the settings that it has now.
     """
 
     def __init__(
@@ -54,8 +64,10 @@ class CheckpointedTraining:
         is_due: Callable[[TrainingSnapshot], bool] = lambda snapshot: True,
         details: Mapping[str, object] = MappingProxyType({}),
         allow_drift: bool = False,
+        origin: Origin | None = None,
     ) -> None:
         self._checkpoints, self._report, self._on_saved = checkpoints, report, on_saved
+        self._origin = origin
         self._is_due, self._allow_drift = is_due, allow_drift
         self._identity, self._details = {**identity, **versions()}, dict(details)
         self._reported: list[MetricEvent] = []
@@ -89,6 +101,9 @@ class CheckpointedTraining:
         """
         found = self._checkpoints.read_newest(lambda text: self._report([MessageEvent(text, "warning")]))
         self._checkpoints.tidy()
+        if found is None and self._origin is not None:
+            event, state = self._origin()
+            found = event, state.with_settings_of(nn.ModuleList([model]), optimizer)
         if found is None:
             return None
         event, state = found
@@ -100,6 +115,12 @@ class CheckpointedTraining:
         self.report([MetricEvent(**values) for values in extra["reported"]])
         self._report([MessageEvent(f"goes on after step {event.step:,}")])
         return TrainingSnapshot(event.step, best_weights=both[1].state_dict(), **extra["snapshot"])
+
+
+def with_weights_of(own: TrainingState, donor: TrainingState) -> TrainingState:
+    """A saved training's state with another one's present weights and optimizer; its best weights stay its own."""
+    present = {name: tensor for name, tensor in donor.weights.items() if name.startswith(_PRESENT)}
+    return replace(own, weights={**own.weights, **present}, optimizer_tensors=donor.optimizer_tensors)
 
 
 def _with_best(model: nn.Module, best_weights: Mapping[str, Tensor]) -> nn.ModuleList:

@@ -3,16 +3,19 @@
 Files, in the run's folder:
     trials.jsonl                     journal of the trials that have ended (`trial_journal`)
     points.jsonl                     what a search that learns from scores proposed, in order: tried again when resumed
+    population.jsonl                 what was decided where trials exchange weights (`population`)
     trials/<key>/predictions.jsonl   a row per validation example, of every completed trial
     leader.json                      score of the best trial so far: only a better one writes its weights (`leader`)
     trials/<key>/checkpoints.json    where a trial goes on that waits for others, was interrupted or has failed
+    trials/<key>/legs/               the same for each part of its training, where trials exchange weights (`legs`)
     trials/<key>/model               the weights of the best trial so far; those of others go as they are superseded
     predictions/test.jsonl           that model's predictions on the test split, where there is one
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -25,7 +28,9 @@ from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.building import check_fit
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.leader import write_leader
-from orchestrator.finetuning.search_space import check_space, listed_values, most_evaluations
+from orchestrator.finetuning.legs import delete_leg_before, delete_legs
+from orchestrator.finetuning.population import POPULATION, Comparison
+from orchestrator.finetuning.search_space import TrialPlan, check_space, listed_values, most_evaluations
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress, first_reason
 from orchestrator.finetuning.trial import TrialJob, baseline_metrics, prepare_trial_features, run_trial, trial_folder
 from orchestrator.finetuning.trial_journal import POINTS
@@ -35,6 +40,7 @@ from orchestrator.finetuning.tune_run import run_with_tune
 from orchestrator.models.info import describe_model
 from orchestrator.results import DatasetResult, Split, SweepResult, TrialResult
 from orchestrator.run_states import RunState
+from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import AppendLog, delete, exists, join, local_copy
@@ -48,6 +54,8 @@ from orchestrator.tasks import (
     write_prediction_rows,
 )
 from orchestrator.training.checkpoints import delete_checkpoints
+
+logger = logging.getLogger(__name__)
 
 
 def run_sweep(
@@ -93,8 +101,8 @@ def run_sweep(
         )
     best, test_metrics = _score_best(progress.best, job, spec.execution.cpus_per_trial, gpus)
     for result in progress.results.values():
-        if result.state == RunState.FAILED:  # it kept its checkpoints for an attempt that will not come
-            delete_checkpoints(trial_folder(run_folder, result.key))
+        if _exchanges(spec) or result.state == RunState.FAILED:  # kept for others, or an attempt that will not come
+            delete_legs(trial_folder(run_folder, result.key))
     trials = sorted((best if r.key == best.key else r for r in progress.results.values()), key=lambda r: r.number)
     return SweepResult(task.id, task.metric, trials, best, test_metrics, [dataset], time.monotonic() - begun_at)
 
@@ -127,7 +135,19 @@ def _run_trials(
     spec: SweepSpec, job: TrialJob, storage: str, listener: SweepListener, finished: Mapping[str, TrialResult]
 ) -> SweepProgress:
     """Run the trials that are not finished yet; returns what is known of all when the last one has ended."""
-    points = AppendLog(join(job.run_folder, POINTS))
+    points, compared = (AppendLog(join(job.run_folder, name)) for name in (POINTS, POPULATION))
+
+    def note_comparison(comparison: Comparison, plans: Sequence[TrialPlan]) -> None:
+        compared.append(asdict(comparison))
+        for line in comparison.lines():
+            logger.info(line)
+        for plan in plans:  # all have copied what they began with
+            delete_leg_before(trial_folder(job.run_folder, plan.key), plan)
+
+    def tidy(result: TrialResult) -> None:
+        if not _exchanges(spec):  # others may have to copy them yet
+            delete_checkpoints(trial_folder(job.run_folder, result.key))
+
     progress = SweepProgress(
         queue=TrialQueue(
             spec,
@@ -135,18 +155,25 @@ def _run_trials(
             finished,
             proposed=points.read(),
             on_proposed=points.append,
+            compared=[Comparison.from_json(values) for values in compared.read()],
+            on_compared=note_comparison,
         ),
         metric=job.task.metric,
         baseline=job.baseline,
         listener=listener,
         on_leading=lambda result: write_leader(job.run_folder, result, job.task.metric),
         on_superseded=lambda result: delete(join(trial_folder(job.run_folder, result.key), "model")),
-        on_ended=lambda result: delete_checkpoints(trial_folder(job.run_folder, result.key)),
+        on_ended=tidy,
         results=dict(finished),
     )
     watch = watch_trials(spec.execution, job.run_folder.rstrip("/").rpartition("/")[2])
     run_with_tune(spec, partial(run_trial, job), progress, watch, storage, most_evaluations(spec))
     return progress
+
+
+def _exchanges(spec: SweepSpec) -> bool:
+    """Whether trials go on from the weights of others."""
+    return SCHEDULERS[spec.scheduler].exchanges
 
 
 def _resolve_folders(spec: SweepSpec, resolve_name: Callable[[str, str], str]) -> dict[str, str]:

@@ -42,6 +42,8 @@ class SweepProgress:
     """Results by trial key, first those of an earlier attempt in the order in which they ended."""
     best: TrialResult | None = None
     _best_event: dict[str, MetricEvent] = field(default_factory=dict)
+    _scores: dict[str, list[float]] = field(default_factory=dict)
+    """Scores of the trials that run or wait, evaluation by evaluation."""
     _started_at: dict[str, float] = field(default_factory=dict)
     _seconds_before: dict[str, float] = field(default_factory=dict)
     """Seconds that a trial has taken until it waited for others."""
@@ -69,13 +71,17 @@ class SweepProgress:
         """Record the start or restart of a trial, one that has waited for others included."""
         self._started_at[plan.key] = time.monotonic()
         self._best_event.pop(plan.key, None)
+        self._scores.pop(plan.key, None)
         self.listener.on_trial_started(TrialStart(plan.key, plan.number, plan.parameters, plan.seed))
 
     def reported(self, plan: TrialPlan, events: Sequence[MetricEvent]) -> None:
         """Pass on what a trial measured, and note its best score."""
         for event in events:
             score, known = event.values.get(self.metric), self._best_event.get(plan.key)
-            if score is not None and (known is None or score > known.values[self.metric]):
+            if score is None:
+                continue
+            self._scores.setdefault(plan.key, []).append(score)
+            if known is None or score > known.values[self.metric]:
                 self._best_event[plan.key] = event
         self.listener.on_trial_events(plan.key, events)
 
@@ -89,7 +95,7 @@ class SweepProgress:
 
     def _wait(self, plan: TrialPlan) -> None:
         self._seconds_before[plan.key] = self._seconds_before.get(plan.key, 0.0) + self._seconds_now(plan.key)
-        self.queue.wait(plan, self._best_event[plan.key].values[self.metric])
+        self.queue.wait(plan, self._scores[plan.key])
 
     def ended(self, plan: TrialPlan, result: TrialResult) -> None:
         """Record the result of a trial that has ended, in whatever way."""
@@ -104,6 +110,7 @@ class SweepProgress:
     def _record(self, plan: TrialPlan, result: TrialResult) -> None:
         """Record a trial's result."""
         self.results[plan.key] = result
+        self._scores.pop(plan.key, None)
         self.queue.record(plan, result)
         self.listener.on_trial_result(result)
         if result.state == RunState.COMPLETED:

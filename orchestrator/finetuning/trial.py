@@ -3,8 +3,9 @@
 A trial's process runs many trials, so what they share (task, tokenizer, features, pretrained encoder) is read once.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ from orchestrator.finetuning.evaluation import ScoredSplit, score_model
 from orchestrator.finetuning.frozen import freeze
 from orchestrator.finetuning.heads import HeadModel
 from orchestrator.finetuning.leader import may_lead
+from orchestrator.finetuning.legs import leg_identity, present_leg_folder, read_origin, values_metrics, with_values
 from orchestrator.finetuning.model_folder import record_of, save_model_folder
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.training import BestEvaluation, Evaluation, Loss, fine_tune
@@ -104,6 +106,7 @@ def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult | N
             **best.evaluation.scored.metrics,
             **baseline_metrics(job.baseline),
             "collapsed": float(best.evaluation.score <= job.baseline[job.task.metric]),
+            **(values_metrics(plan.values_at(best.evaluation.number)) if plan.legs else {}),
         },
         predictions_path=predictions_path,
         seconds=perf_counter() - begun_at,
@@ -124,12 +127,13 @@ def _reason(error: Exception) -> str:
 def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluation[ScoredSplit], str]:
     """Train a plan, or go on with it; return its best evaluation and the path of its predictions.
 
-    A trial whose checkpoint cannot be used, since it is damaged or of another device, begins anew.
+    A trial whose checkpoint cannot be used, since it is damaged or of another device, begins anew; where trials
+    exchange weights it begins again from where it was compared last.
     """
     try:
         return _train_from_checkpoint(job, plan, report)
     except CheckpointError:
-        folder = trial_folder(job.run_folder, plan.key)
+        folder = present_leg_folder(trial_folder(job.run_folder, plan.key), plan)
         if not exists(join(folder, POINTER)):
             raise
         delete_checkpoints(folder)
@@ -141,7 +145,7 @@ def _train_from_checkpoint(job: TrialJob, plan: TrialPlan, report: Report) -> tu
 
     Raises: CheckpointError where the checkpoint cannot be used.
     """
-    recipe = plan.recipe
+    recipe = plan.present_recipe
     device = torch.device("cuda" if job.use_gpu else "cpu")
     task = _cached(job, ("task",), lambda: job.task)
     tokenizer_folder = job.tokenizer_folder(recipe)
@@ -153,20 +157,32 @@ def _train_from_checkpoint(job: TrialJob, plan: TrialPlan, report: Report) -> tu
         train, validation = freeze((train, validation), model, recipe.precision, job.cache)
         unfreeze_top_layers(model, 0)
     folder = trial_folder(job.run_folder, plan.key)
-    checkpoint = TrialCheckpoint(
-        Checkpoints(folder, job.attempt, keep=1),
-        {"the device": device.type, "the data": [train.fingerprint, validation.fingerprint]},
-        report,
-        metric=task.metric,
-        pause_after=plan.pause_after,
-        interval_s=job.checkpoint_every_s,
-    )
+    identity = {"the device": device.type, "the data": [train.fingerprint, validation.fingerprint]}
+    checkpoint = _checkpoint(job, plan, identity, report)
 
     def leads(score: float) -> bool:
         return may_lead(job.run_folder, score, plan.number)
 
+    def report_evaluation(events: Sequence[MetricEvent], score: float | None, number: int) -> None:
+        checkpoint.report_evaluation([with_values(event, plan) for event in events], score, number)
+
     return train_and_save(
-        model, tokenizer, task, train, validation, recipe, folder, checkpoint.report_evaluation, None, checkpoint, leads
+        model, tokenizer, task, train, validation, recipe, folder, report_evaluation, None, checkpoint, leads
+    )
+
+
+def _checkpoint(job: TrialJob, plan: TrialPlan, identity: Mapping[str, object], report: Report) -> TrialCheckpoint:
+    """Make what saves a trial, and knows where the part of its training begins that the plan is at."""
+    folder, leg = trial_folder(job.run_folder, plan.key), plan.legs[-1] if plan.legs else None
+    donor_folder = trial_folder(job.run_folder, leg.donor) if leg and leg.donor else None
+    return TrialCheckpoint(
+        Checkpoints(present_leg_folder(folder, plan), job.attempt, keep=1),
+        {**identity, **leg_identity(leg)} if leg else identity,
+        report,
+        metric=job.task.metric,
+        pause_after=plan.pause_after,
+        interval_s=job.checkpoint_every_s,
+        origin=partial(read_origin, folder, donor_folder, plan) if leg else None,
     )
 
 

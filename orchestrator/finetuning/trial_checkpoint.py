@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from time import perf_counter
 
-from orchestrator.finetuning.checkpointed_training import CheckpointedTraining, TrainingSnapshot
+from orchestrator.finetuning.checkpointed_training import CheckpointedTraining, Origin, TrainingSnapshot
 from orchestrator.results import Event, MetricEvent
 from orchestrator.training.checkpoints import Checkpoints
 
@@ -31,6 +31,7 @@ class TrialCheckpoint(CheckpointedTraining):
         metric: the score that ranks trials.
         pause_after: number of the evaluation after which the training ends by a PausedError; None for its own end.
         interval_s: training time, at least, between two checkpoints.
+        origin: as `CheckpointedTraining` takes it.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class TrialCheckpoint(CheckpointedTraining):
         metric: str,
         pause_after: int | None,
         interval_s: float,
+        origin: Origin | None = None,
     ) -> None:
         is_due = saves_at_intervals(interval_s)
         super().__init__(
@@ -50,6 +52,7 @@ class TrialCheckpoint(CheckpointedTraining):
             self._report_again,
             lambda step: self._pause_at(self._number),
             is_due=lambda snapshot: is_due(snapshot) or (self._number == pause_after and not snapshot.is_last),
+            origin=origin,
         )
         self._report_evaluation, self._metric, self._pause_after = report, metric, pause_after
         self._number = 0

@@ -1,7 +1,7 @@
 """Queue of a sweep's trials: each proposed point with every seed. Knows nothing of Ray.
 
 A trial whose scheduler compares it with others at certain evaluations is handed out again and again, each time until it
-waits; then it goes on, or `next_pruned` names it.
+waits; then it goes on, where trials exchange weights perhaps from another's, or `next_pruned` names it.
 """
 
 from collections import deque
@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from orchestrator.finetuning.bracket_trials import BracketTrials
+from orchestrator.finetuning.population import Comparison, Population
 from orchestrator.finetuning.search_space import TrialPlan, build_brackets, build_search, plan_trials
 from orchestrator.results import TrialResult
 from orchestrator.search.axes import Point
+from orchestrator.search.schedulers import SCHEDULERS
+from orchestrator.search.schedulers.base import Bracket
 from orchestrator.specs import SweepSpec
 
 
@@ -33,6 +36,8 @@ class TrialQueue:
         proposed: the points of an earlier attempt of a search that learns; they come again first, under their numbers.
         on_proposed: given each new point of a search that learns, before a trial of it is handed out: without them a
             later attempt could not propose the same.
+        compared: comparisons of an earlier attempt, where trials exchange weights.
+        on_compared: given each new comparison, with the plans by which the trials came to it, before one goes on.
     """
 
     def __init__(
@@ -43,19 +48,22 @@ class TrialQueue:
         *,
         proposed: Sequence[Point] = (),
         on_proposed: Callable[[Point], object] = lambda point: None,
+        compared: Sequence[Comparison] = (),
+        on_compared: Callable[[Comparison, Sequence[TrialPlan]], object] = lambda comparison, plans: None,
     ) -> None:
         self._spec = spec
         self._metric = metric
         self._finished = finished
         self._num_saved = len(proposed)
         self._on_proposed = on_proposed
+        self._compared, self._on_compared = compared, on_compared
         self._search = build_search(spec, proposed)
         self._proposals = self._search.propose()
         self._num_points = 0
         self._open: dict[int, _OpenPoint] = {}
         self._brackets = build_brackets(spec)
-        self._filling: BracketTrials | None = None
-        self._bracket_of: dict[int, BracketTrials] = {}
+        self._filling: BracketTrials | Population | None = None
+        self._bracket_of: dict[int, BracketTrials | Population] = {}
         self._waiting: deque[TrialPlan] = deque()
         self._going_on: deque[TrialPlan] = deque()
         self._pruned: deque[TrialPlan] = deque()
@@ -113,9 +121,14 @@ class TrialQueue:
             bracket = next(self._brackets, None)
             if bracket is None:
                 return plan
-            self._filling = BracketTrials(bracket)
+            self._filling = self._open_bracket(bracket)
         self._bracket_of[plan.number] = self._filling
         return self._filling.add(plan)
+
+    def _open_bracket(self, bracket: Bracket) -> BracketTrials | Population:
+        if not SCHEDULERS[self._spec.scheduler].exchanges:
+            return BracketTrials(bracket)
+        return Population(bracket, self._spec.axes, self._spec.search_seed, self._compared, self._on_compared)
 
     def _close_last_bracket(self) -> None:
         """Let the trials of a bracket that stays unfilled wait for no others."""
@@ -123,10 +136,10 @@ class TrialQueue:
             self._filling.is_closed = True
             self._compare(self._filling)
 
-    def wait(self, plan: TrialPlan, score: float) -> None:
-        """Record that a trial has reached the evaluation after which it waits for others."""
+    def wait(self, plan: TrialPlan, scores: Sequence[float]) -> None:
+        """Record the scores of a trial up to the evaluation after which it waits for others."""
         bracket = self._bracket_of[plan.number]
-        bracket.wait(plan.number, score)
+        bracket.wait(plan.number, scores)
         self._compare(bracket)
 
     def record(self, plan: TrialPlan, result: TrialResult) -> None:
@@ -134,7 +147,7 @@ class TrialQueue:
         self._num_open -= 1
         self._close(plan, result)
 
-    def _compare(self, bracket: BracketTrials) -> None:
+    def _compare(self, bracket: BracketTrials | Population) -> None:
         """Let the trials of a bracket go on, or end, once all of them wait."""
         going_on, pruned = bracket.decide()
         self._going_on += going_on

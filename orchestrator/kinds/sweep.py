@@ -19,6 +19,7 @@ from orchestrator.models.parameter_counts import count_encoder_parameters, count
 from orchestrator.progress import duration
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import SweepResult
+from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import SweepSpec
 from orchestrator.specs.references import RANDOM, Product
 from orchestrator.training.batch_order import Schedule
@@ -52,10 +53,14 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         yield from trial_facts(spec, inputs)
 
     def disk(self, spec: SweepSpec, inputs: Resolved) -> Iterator[DiskUse]:
-        """Yield the weights of the best trial, and weights and checkpoints of those that run at a time."""
+        """Yield the weights of the best trial, and weights and checkpoints of those that run at a time.
+
+        Where trials exchange weights, each keeps the checkpoint of its present part and of the part before.
+        """
         num_trials = build_search(spec).num_points * len(spec.seeds)
         at_a_time = min(num_trials, spec.execution.max_concurrent_trials or 1)
-        yield from fine_tuning_disk(most_parameters(spec, inputs), at_a_time, 1 + at_a_time, keep=1)
+        num_saved, keep = (num_trials, 2) if SCHEDULERS[spec.scheduler].exchanges else (at_a_time, 1)
+        yield from fine_tuning_disk(most_parameters(spec, inputs), num_saved, 1 + at_a_time, keep)
 
     def resources(self, spec: SweepSpec) -> Resources:
         """Return what one trial takes; more run at a time where there is room."""

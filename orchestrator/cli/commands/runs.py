@@ -80,7 +80,7 @@ def _data_line(row: Mapping[str, Any]) -> str:
 @click.argument("run_id", metavar="RUN")
 @reading_options
 def trials(run_id: str, form: str | None, output: str | None) -> None:
-    """Trials of a sweep: the parameters that varied, and the scores."""
+    """Trials of a sweep: the parameters that varied, what they had become at the best evaluation, and the scores."""
     with open_registry() as registry:
         run = registry.run(run_id)
         frame = registry.trials.frame(run.id)
@@ -95,7 +95,8 @@ def trials(run_id: str, form: str | None, output: str | None) -> None:
     scores = [column for column in frame.columns if column.startswith("metrics.") and not frame[column].isna().all()]
     own = [f"metrics.{run.metric}"] if f"metrics.{run.metric}" in scores else []
     if form in (None, "table") and not output:
-        scores = own or scores[:_NUM_PARAMETERS_SHOWN]
+        changed = [name for name in scores if name.startswith("metrics.recipe.")]
+        scores = [*changed[:_NUM_PARAMETERS_SHOWN], *(own or scores[:_NUM_PARAMETERS_SHOWN])]
         varied = [name for name in varied if name != "params.seed"][:_NUM_PARAMETERS_SHOWN]
     show_rows(rows, ["number", "id", "state", "seed", *varied, *scores, "seconds"], form, output)
 

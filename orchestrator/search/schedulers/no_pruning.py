@@ -6,4 +6,4 @@ from orchestrator.search.schedulers.base import Scheduler
 class NoPruning(Scheduler):
     """Trials run in order, first in, first out, and none is ended early."""
 
-    prunes = False
+    spec_fields = ()

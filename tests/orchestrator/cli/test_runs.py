@@ -12,7 +12,7 @@ import pandas
 import pytest
 
 from orchestrator.registry import Registry
-from orchestrator.results import DatasetResult, FileCount
+from orchestrator.results import DatasetResult, FileCount, MetricEvent
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 
@@ -101,6 +101,15 @@ def test_trials_show_what_varied(command: Command, recorded_sweep: RecordedSweep
     rows = list(csv.DictReader(command("runs", "trials", recorded_sweep.run_id, "-f", "csv").out.splitlines()))
     assert [row["metrics.accuracy"] for row in rows] == ["0.7", "0.75", "0.8", "0.85", ""]
     assert "without trials" in command("runs", "trials", recorded_sweep.trial_ids[0]).err
+
+
+def test_trials_show_what_changed_while_they_trained(command: Command, recorded_sweep: RecordedSweep) -> None:
+    with Registry(Settings.from_options().registry) as registry:
+        changed = MetricEvent(4, "validation", {"recipe.learning_rate": 2e-3})
+        registry.metrics.record(recorded_sweep.trial_ids[0], [changed])
+    table = command("runs", "trials", recorded_sweep.run_id).out.splitlines()
+    assert table[0].split()[4:7] == ["learning_rate", "recipe.learning_rate", "accuracy"]
+    assert table[1].split()[5:7] == ["0.0020", "0.7000"]
 
 
 def test_metrics_over_steps_can_be_one_of_them(command: Command, recorded_sweep: RecordedSweep) -> None:

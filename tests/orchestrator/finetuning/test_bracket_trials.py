@@ -36,14 +36,14 @@ def numbers(plans: list[TrialPlan]) -> list[int]:
 def test_the_best_third_goes_on_once_all_have_come_to_the_rung() -> None:
     trials = filled(NINE)
     for number in range(8):
-        trials.wait(number, number / 10)
+        trials.wait(number, [number / 10])
         assert trials.decide() == ([], [])
-    trials.wait(8, 0.35)
+    trials.wait(8, [0.35])
     going_on, ended = trials.decide()
     assert going_on == [replace(plan(number), pause_after=3) for number in (5, 6, 7)]
     assert numbers(ended) == [0, 1, 2, 3, 4, 8]
     for number, score in ((7, 0.7), (6, 0.9), (5, 0.8)):
-        trials.wait(number, score)
+        trials.wait(number, [score])
     going_on, ended = trials.decide()
     assert going_on == [plan(6)], "after the last rung a trial runs to its own end"
     assert numbers(ended) == [5, 7]
@@ -53,14 +53,14 @@ def test_the_best_third_goes_on_once_all_have_come_to_the_rung() -> None:
 def test_of_equal_scores_the_earlier_trial_goes_on() -> None:
     trials = filled(Bracket(3, (1,), 3))
     for number in (2, 1, 0):
-        trials.wait(number, 0.5)
+        trials.wait(number, [0.5])
     assert numbers(trials.decide()[0]) == [0]
 
 
 def test_an_unfilled_bracket_decides_once_no_other_trial_can_join() -> None:
     trials = filled(NINE, 4)
     for number in range(4):
-        trials.wait(number, number / 10)
+        trials.wait(number, [number / 10])
     assert trials.decide() == ([], [])
     trials.is_closed = True
     assert [numbers(plans) for plans in trials.decide()] == [[3], [0, 1, 2]]
@@ -72,7 +72,7 @@ def test_a_trial_that_failed_is_left_out_and_one_that_ended_by_itself_is_compare
     for number in (0, 1, 2):
         trials.end(number, None)
     for number in (3, 4, 5, 6, 7):
-        trials.wait(number, number / 10)
+        trials.wait(number, [number / 10])
     going_on, ended = trials.decide()
     assert numbers(going_on) == [7], "two of six, and one of them has ended already"
     assert numbers(ended) == [3, 4, 5, 6]
@@ -83,7 +83,7 @@ def test_a_bracket_whose_best_have_all_ended_ends_the_others() -> None:
     trials.is_closed = True
     trials.end(0, 0.9)
     for number in (1, 2):
-        trials.wait(number, 0.1)
+        trials.wait(number, [0.1])
     assert [numbers(plans) for plans in trials.decide()] == [[], [1, 2]]
     assert trials.is_decided
 
@@ -119,7 +119,7 @@ def run_all(
             final[number] = found[number][2]
             trials.end(number, final[number])
         else:
-            trials.wait(number, found[number][pause_after // 3])
+            trials.wait(number, [found[number][pause_after // 3]])
         going_on, losers = trials.decide()
         running |= {each.number: each.pause_after for each in going_on}
         final |= {each.number: found[each.number][(pause_after or 3) // 3] for each in losers}

@@ -25,6 +25,7 @@ from orchestrator.errors import RunFailedError, SpecError, TaskDataError
 from orchestrator.finetuning import sweep as sweep_module
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.model_folder import record_of, save_model_folder
+from orchestrator.finetuning.population import POPULATION, Comparison
 from orchestrator.finetuning.search_space import TrialPlan, plan_trials
 from orchestrator.finetuning.sweep import run_sweep
 from orchestrator.finetuning.sweep_progress import SweepListener
@@ -32,7 +33,7 @@ from orchestrator.finetuning.trial import trial_folder
 from orchestrator.results import MetricEvent, SweepResult, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 from orchestrator.specs import SweepSpec
-from orchestrator.storage import exists, join, names_in
+from orchestrator.storage import AppendLog, exists, join, names_in
 from orchestrator.tasks import load_task
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Killed
@@ -192,6 +193,54 @@ def test_hyperband_interrupted_after_its_first_comparison_ends_as_in_one_piece(
     assert whole.best.model is not None
     assert result.best.model.digest == whole.best.model.digest
     assert not list(laboratory.run_folder().glob("trials/*/checkpoints*"))
+
+
+@pytest.mark.ray
+def test_a_population_rescues_a_hopeless_trial_and_ends_the_same_after_an_interruption(
+    laboratory: Laboratory, ray_cluster: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "orchestrator.finetuning.sweep")
+
+    def spec(limit: int) -> SweepSpec:
+        return laboratory.spec(
+            recipe={"epochs": 3.0, "evaluations_per_epoch": 2},
+            space={"learning_rate": [3e-3, 2e-3, 5e-4, 1e-9]},
+            scheduler="pbt",
+            grace_evaluations=2,
+            execution={"gpus_per_trial": 0, "max_concurrent_trials": limit},
+        )
+
+    folders = laboratory.folder / "whole", laboratory.run_folder()
+    whole, book = laboratory.run(spec(2), run_folder=str(folders[0]))
+    assert [trial.state for trial in whole.trials] == ["COMPLETED"] * 4
+    first, *_ = map(Comparison.from_json, AppendLog(str(folders[0] / POPULATION)).read())
+    (takeover,) = first.takeovers
+    assert takeover.before == {"learning_rate": 1e-9}
+    rescued = whole.trials[takeover.member]
+    assert rescued.metrics["accuracy"] > first.scores[takeover.member] + 0.2
+    assert rescued.parameters["learning_rate"] == 1e-9
+    assert rescued.metrics["recipe.learning_rate"] > 1e-4
+    assert f"after evaluation 2 trial {takeover.member} " in caplog.messages[0]
+    assert len(book.started) == 12
+
+    def interrupt() -> None:
+        if (folders[1] / POPULATION).exists():
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        laboratory.run(spec(1), on_event=interrupt)
+    result, book = laboratory.run(spec(1))
+    assert len(book.started) == 8, "the first part of no trial runs again"
+    without_folders = {"seconds": 0.0, "predictions_path": None, "model": None}
+    assert [replace(trial, **without_folders) for trial in result.trials] == [
+        replace(trial, **without_folders) for trial in whole.trials
+    ]
+    assert result.best.model is not None
+    assert whole.best.model is not None
+    assert result.best.model.digest == whole.best.model.digest
+    assert (folders[0] / POPULATION).read_bytes() == (folders[1] / POPULATION).read_bytes()
+    for name in ("checkpoints*", "legs"):
+        assert not [path for folder in folders for path in folder.glob(f"trials/*/{name}")]
 
 
 def test_hyperband_over_short_trials_is_refused(laboratory: Laboratory) -> None:

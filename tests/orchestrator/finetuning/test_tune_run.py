@@ -4,6 +4,7 @@ Run alone: pytest tests/orchestrator/finetuning/test_tune_run.py
 """
 
 import logging
+import math
 import os
 import signal
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from ray.tune import schedulers
 
 from orchestrator.cli.entry import Interrupted
 from orchestrator.errors import ClusterError
+from orchestrator.finetuning.population import Comparison
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress
 from orchestrator.finetuning.trial_checkpoint import Report
@@ -62,13 +64,14 @@ class Run:
         self.started: list[TrialStart] = []
         self.events: list[tuple[str, int]] = []
         self.superseded: list[int] = []
+        self.compared: list[Comparison] = []
 
         def note_events(key: str, events: Sequence[MetricEvent]) -> None:
             self.events += [(key, event.step) for event in events]
             on_event(key)
 
         self.progress = SweepProgress(
-            queue=TrialQueue(spec, "f1", {}),
+            queue=TrialQueue(spec, "f1", {}, on_compared=lambda found, plans: self.compared.append(found)),
             metric="f1",
             baseline={"f1": 0.01},
             listener=SweepListener(self.started.append, note_events, lambda result: None, lambda line: None),
@@ -95,7 +98,7 @@ def test_trials_report_and_only_the_best_is_kept(ray_cluster: None, tmp_path: Pa
 
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_every_scheduler_is_one_of_tunes(name: str) -> None:
-    assert type(build_scheduler(sweep(1, scheduler=name), max_evaluations=3)) is getattr(
+    assert type(build_scheduler(sweep(1, scheduler=name, space={}), max_evaluations=3)) is getattr(
         schedulers, SCHEDULERS[name].tune_class
     )
 
@@ -134,6 +137,31 @@ def test_hyperband_goes_on_without_a_trial_that_dies(ray_cluster: None, tmp_path
     execution = {"max_concurrent_trials": 2, "gpus_per_trial": 0, "max_failures": 0}
     results = Run(sweep(3, **HYPERBAND, execution=execution))(die, tmp_path)
     assert [result.state for result in results] == ["FAILED", "COMPLETED", "PRUNED"]
+
+
+def test_a_population_decides_the_same_however_many_trials_run_at_a_time(ray_cluster: None, tmp_path: Path) -> None:
+    def train(plan: TrialPlan, report: Report) -> TrialResult | None:
+        """The nearer to 1e-3 its present learning rate, the better."""
+        for number in (1, 2, 3):
+            score = 1 / (1 + abs(math.log10(float(plan.values_at(number)["learning_rate"])) + 3))
+            report([MetricEvent(number * 10, "validation", {"f1": score})], None if number == 3 else score, number)
+            if number == plan.pause_after:
+                return None
+        return TrialResult(plan.key, plan.number, plan.parameters, "COMPLETED", plan.seed, 30, {"f1": score})
+
+    spec = {**HYPERBAND, "scheduler": "pbt", "space": {"learning_rate": [1e-6, 1e-5, 1e-4, 1e-3, 1e-2]}}
+    found = []
+    for limit in (1, 2):
+        run = Run(sweep(5, **{**spec, "execution": {"max_concurrent_trials": limit, "gpus_per_trial": 0}}))
+        results = run(train, tmp_path)
+        assert [result.state for result in results] == ["COMPLETED"] * 5
+        assert len(run.started) == 15, "each trial has three parts"
+        found.append((run.compared, [result.metrics for result in results]))
+    assert found[0] == found[1]
+    assert [[(one.member, one.donor) for one in comparison.takeovers] for comparison in found[0][0]] == [
+        [(0, 3)],
+        [(1, 3)],
+    ]
 
 
 def test_optuna_tries_each_of_its_points_with_every_seed(ray_cluster: None, tmp_path: Path) -> None:

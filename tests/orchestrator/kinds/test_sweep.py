@@ -171,12 +171,28 @@ def test_trials_of_an_earlier_version_do_not_stand(settings: Settings, monkeypat
     assert finished_of_next_attempt(settings, monkeypatch, Notebook()) == {}
 
 
-def test_a_scheduler_that_prunes_nothing_refuses_what_would_say_nothing() -> None:
+def test_a_scheduler_refuses_fields_that_it_does_not_read() -> None:
     for name in ("reduction_factor", "grace_evaluations"):
-        with pytest.raises(ValidationError, match=f"{name}: scheduler none ends no trial early; leave {name} out"):
+        with pytest.raises(ValidationError, match=f"{name}: scheduler none does not read it; leave {name} out"):
             SweepSpec.model_validate({**SWEEP, name: 4})
         assert SweepSpec.model_validate({**SWEEP, "scheduler": "asha", name: 4}).fingerprint() != SPEC.fingerprint()
     assert not {"reduction_factor", "grace_evaluations"} & SPEC.identity_values().keys(), "old fingerprints stand"
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"space": {"batch_size": [8, 16]}}, "space.batch_size: scheduler pbt gives trials other values while they"),
+        ({"reduction_factor": 4}, "reduction_factor: scheduler pbt does not read it"),
+        ({"recipe": {"tokenizer": "words", "patience": 2}}, "recipe.patience: with scheduler pbt no trial ends before"),
+        ({"search": "optuna", "trials": 4}, "search: optuna learns from trials that have ended"),
+    ],
+)
+def test_trials_that_exchange_weights_refuse_what_cannot_change(fields: dict[str, object], complaint: str) -> None:
+    values = {**SWEEP, "scheduler": "pbt", "space": {"learning_rate": [1e-4, 1e-3]}}
+    assert SweepSpec.model_validate(values).scheduler == "pbt"
+    with pytest.raises(ValidationError, match=complaint):
+        SweepSpec.model_validate({**values, **fields})
 
 
 def test_trials_take_a_gpu_where_there_is_one() -> None:

@@ -72,6 +72,14 @@ def test_a_plan_tells_both_sizes_in_one_line(settings: Settings, free: Any) -> N
     assert free.asked[-1] == Path.cwd(), "the storage is not there yet; its file system is that of the folder above"
 
 
+def test_trials_that_exchange_weights_keep_checkpoints_while_they_wait(settings: Settings, free: Any) -> None:
+    free(10**12)
+    sweep = {**SWEEP, "seeds": [0, 1, 2, 3], "scheduler": "pbt"}
+    one, four = needed(settings, SWEEP), needed(settings, sweep)
+    assert four["checkpoints"] == 4 * one["checkpoints"] * 3 // 2, "two each, and a new one before the older one goes"
+    assert four["models"] == one["models"]
+
+
 @pytest.mark.parametrize(("num_bytes", "warnings"), [(1.05, 1), (1.2, 0)])
 def test_a_tight_fit_is_a_warning(
     settings: Settings, free: Any, caplog: pytest.LogCaptureFixture, num_bytes: float, warnings: int

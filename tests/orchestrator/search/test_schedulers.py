@@ -69,6 +69,12 @@ def test_hyperband_leaves_trials_alone_for_the_grace_and_compares_none_that_are_
     assert brackets(2) == [(1, ())]
 
 
+def test_a_population_is_all_of_a_sweep_and_compared_after_each_grace_but_not_at_its_end() -> None:
+    for grace, rungs in ((1, (1, 2, 3, 4, 5)), (2, (2, 4)), (3, (3,)), (6, ())):
+        found = SCHEDULERS["pbt"].brackets(max_evaluations=6, reduction_factor=3, grace_evaluations=grace)
+        assert [(bracket.num_trials, bracket.rungs) for bracket in found] == [(None, rungs)]
+
+
 def test_other_schedulers_let_no_trial_wait() -> None:
     for name in ("none", "asha"):
         assert list(SCHEDULERS[name].brackets(max_evaluations=81, reduction_factor=3, grace_evaluations=1)) == []

@@ -178,7 +178,7 @@ def test_a_missing_file_names_its_neighbor(tmp_path: Path) -> None:
         (SWEEP + "  seed: [1]\n", "give seeds in `seeds`"),
         (SWEEP + "search: random\n", "needs `trials`"),
         (SWEEP + "search: randm\n", "search is 'randm'; allowed: grid, random, halton, optuna; did you mean random?"),
-        (SWEEP + "scheduler: asa\n", "scheduler is 'asa'; allowed: none, asha, hyperband; did you mean asha?"),
+        (SWEEP + "scheduler: asa\n", "scheduler is 'asa'; allowed: none, asha, hyperband, pbt; did you mean asha?"),
         (SWEEP + "  epochs: {choice: []}\n", "spec.yaml:7: space.epochs lists no values; give at least one"),
         (SWEEP + "  epochs: {uniform: [1, inf]}\n", "space.epochs {'uniform': [1, 'inf']} is no axis; give a list"),
         ("kind: pipeline\nstages:\n  a: {kind: swep}\n", "spec.yaml:3: stages.a has an unknown kind: 'swep'; did you"),
