@@ -155,6 +155,18 @@ def test_a_run_that_goes_on_meanwhile_keeps_everything(settings: Settings, recor
     assert (folder / "ray").is_dir()
 
 
+def test_shared_data_stays_once_a_run_has_begun_that_may_use_it(settings: Settings, recorder: Recorder) -> None:
+    store = Path(settings.storage) / "corpora" / "old"
+    write(store / "manifest.json", days_old=40)
+    items = find_garbage(settings, 30 * DAY_S)
+    start(recorder, settings, "run")
+    assert list(delete_garbage(items, settings)) == []
+    assert (store / "manifest.json").exists()
+    recorder.fail("run", RunFailedError("no luck"))
+    assert list(delete_garbage(items, settings)) == items
+    assert not store.exists()
+
+
 def test_the_command_shows_bytes_and_deletes_only_when_told(
     settings: Settings, recorder: Recorder, capsys: pytest.CaptureFixture[str]
 ) -> None:
