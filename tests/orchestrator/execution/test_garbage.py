@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bert_core.checkpoints.atomic_files import atomic_folder
 from orchestrator.cli.entry import run_command_line
 from orchestrator.errors import RunFailedError
 from orchestrator.execution import garbage
@@ -144,6 +145,21 @@ def test_a_collection_that_was_interrupted_is_finished_by_the_next(
     list(delete_garbage(find_garbage(settings, DAY_S), settings))
     assert sorted(path.name for path in folder.iterdir()) == ["log.txt", "model"]
     assert find_garbage(settings, DAY_S) == []
+
+
+def test_a_replaced_folder_that_a_killed_process_left_is_found(
+    settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = start(recorder, settings, "failed")
+    with monkeypatch.context() as killed:
+        killed.setattr("shutil.rmtree", lambda path, **options: None)
+        with atomic_folder(folder / "model"):
+            pass
+    recorder.fail("failed", RunFailedError("no luck"))
+    (left,) = [item.path for item in find_garbage(settings, DAY_S) if ".old" in item.path]
+    assert (Path(left) / "w").exists()
+    list(delete_garbage(find_garbage(settings, DAY_S), settings))
+    assert sorted(path.name for path in folder.iterdir()) == ["checkpoints", "checkpoints.json", "log.txt", "model"]
 
 
 def test_a_run_that_goes_on_meanwhile_keeps_everything(settings: Settings, recorder: Recorder) -> None:
