@@ -3,7 +3,7 @@
     PENDING    recorded, not started yet
     RUNNING    an attempt is at work
     COMPLETED  ended with its result; no other state follows
-    FAILED     ended by an error; may run again, and a result that arrives late still makes it COMPLETED
+    FAILED     ended by an error; may run again, and a result that arrives late still makes it COMPLETED, a trial PRUNED
     STOPPED    ended on request; otherwise like FAILED
     PRUNED     a trial that its scheduler ended early; only a result that arrives late changes it
     LOST       the driver fell silent
@@ -56,8 +56,8 @@ _SUCCESSORS: dict[RunState, frozenset[RunState]] = {
     RunState.PENDING: _FINAL | {RunState.RUNNING},
     RunState.RUNNING: _FINAL | {RunState.RUNNING},
     RunState.COMPLETED: frozenset(),
-    RunState.FAILED: frozenset({RunState.RUNNING, RunState.COMPLETED}),
-    RunState.STOPPED: frozenset({RunState.RUNNING, RunState.COMPLETED}),
+    RunState.FAILED: frozenset({RunState.RUNNING, RunState.COMPLETED, RunState.PRUNED}),
+    RunState.STOPPED: frozenset({RunState.RUNNING, RunState.COMPLETED, RunState.PRUNED}),
     RunState.PRUNED: frozenset({RunState.COMPLETED}),
     RunState.LOST: _FINAL | {RunState.RUNNING},
 }

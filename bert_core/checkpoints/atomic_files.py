@@ -48,7 +48,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
 def _put_in_place(temporary: Path, folder: Path) -> None:
     """Rename the new folder; the older one is renamed first, as not every system swaps two folders in one step."""
-    replaced = temporary.with_suffix(".old")
+    replaced = temporary.with_suffix(".old.tmp")
     with suppress(FileNotFoundError):
         folder.rename(replaced)
     try:

@@ -23,7 +23,8 @@ from bert_core.errors import CheckpointError, NewerFormatError
 _MODEL = "model.safetensors"
 _OPTIMIZER = "optimizer.safetensors"
 _STATE = "state.json"
-_REMEDY = "use an older one"
+REMEDY = "use an older one"
+"""Last words of the error for a state that cannot be read."""
 _FORMAT = 1
 """Number of the layout of the files; a state without one has the first."""
 
@@ -88,7 +89,7 @@ def read_training_state(folder: Path) -> TrainingState:
     Raises: CheckpointError, naming the file that is missing, cut short or altered; NewerFormatError for a state of a
         newer version of this package.
     """
-    check_manifest(folder, _REMEDY)
+    check_manifest(folder, REMEDY)
     try:
         state = json.loads((folder / _STATE).read_bytes())
         check_format(folder / _STATE, state, _FORMAT)
@@ -97,7 +98,7 @@ def read_training_state(folder: Path) -> TrainingState:
     except NewerFormatError:
         raise
     except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"{folder} cannot be read ({error}); {_REMEDY}") from None
+        raise CheckpointError(f"{folder} cannot be read ({error}); {REMEDY}") from None
 
 
 def load_training_state(folder: Path, model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:

@@ -74,6 +74,7 @@ def build_token_store(
     options = store_options(source, tokenizer, validation_fraction, shard_bytes)
     folder = store_folder(storage, options, files)
     if exists(join(folder, MANIFEST)):
+        delete_units(folder)  # which another build may have left, or may be writing in vain
         return _result(TokenStore.open(folder), source, reused=True)
     # The files of an interrupted build are not deleted: what it finished is used, the same shards are written over the
     # rest, and another process that builds the same store right now loses nothing.

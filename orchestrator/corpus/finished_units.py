@@ -78,8 +78,9 @@ def _read(folder: str, name: str) -> tuple[Place, FinishedUnit] | None:
 
 
 def delete_units(folder: str) -> None:
-    """Forget the units, once the manifest names their shards."""
-    delete(join(folder, FOLDER))
+    """Forget the units, once the manifest names their shards; those that cannot be deleted do no harm."""
+    with suppress(OSError):  # another build of the same store may be writing there; the next one removes what is left
+        delete(join(folder, FOLDER))
 
 
 def unfinished(num_bundles: int, units: Mapping[Place, FinishedUnit]) -> list[int]:

@@ -59,17 +59,18 @@ def find_garbage(settings: Settings, older_than_s: float) -> list[Garbage]:
         runs = frame[frame["parent"].isna()]
         found = [item for run_id in runs["id"] for item in _of_run(registry, str(run_id))]
         found += _weights(registry, frame)
-        if runs["state"].isin([RunState.RUNNING, RunState.PENDING, RunState.LOST]).any():
+        if _any_at_work(registry):
             return found
         used = _data_used_of_late(registry, runs, older_than_s)
     return [*found, *_shared_data(settings.storage, used, older_than_s), *_downloads(older_than_s)]
 
 
 def delete_garbage(items: Iterable[Garbage], settings: Settings) -> Iterator[Garbage]:
-    """Delete what was found, unless its run is at work again by now; yields what is gone."""
+    """Delete what was found, except what a run may use that has begun in the meantime; yields what is gone."""
     with Registry(settings.registry) as registry:
         for item in items:
-            if item.run_id is not None and not registry.run(item.run_id).state.is_final:
+            is_needed = _any_at_work(registry) if item.run_id is None else not registry.run(item.run_id).state.is_final
+            if is_needed:
                 continue
             if item.what == "download":
                 if not remove_unless_held(local_path(item.path)):
@@ -77,6 +78,12 @@ def delete_garbage(items: Iterable[Garbage], settings: Settings) -> Iterator[Gar
             else:
                 _delete_atomically(item.path)
             yield item
+
+
+def _any_at_work(registry: Registry) -> bool:
+    """Whether a run is at work or may be, so that it may use what runs share."""
+    states = ", ".join(f"'{state}'" for state in (RunState.RUNNING, RunState.PENDING, RunState.LOST))
+    return len(registry.runs(f"state in ({states})", limit=1, trials=False)) > 0
 
 
 def _of_run(registry: Registry, run_id: str) -> Iterator[Garbage]:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from orchestrator.errors import RunFailedError
 from orchestrator.progress import duration
@@ -49,7 +50,7 @@ def wait_for_run(
             if record.state.is_final or record.state == RunState.LOST:
                 return record
             if on_progress is not None:
-                on_progress(progress_line(registry, record))
+                on_progress(retry_while_unavailable(partial(progress_line, registry, record)))
     raise RunFailedError(f"run {whole_id} is still {record.state} after {timeout_s:g} s")
 
 

@@ -5,7 +5,7 @@ writes weights in vain, which the driver deletes; it never leaves out what will 
 """
 
 from orchestrator.results import TrialResult
-from orchestrator.storage import delete, exists, join, read_json, write_json
+from orchestrator.storage import exists, join, read_json, write_json
 
 LEADER = "leader.json"
 """File in the sweep's folder."""
@@ -16,13 +16,9 @@ def rank(score: float, number: int) -> tuple[float, int]:
     return score, -number
 
 
-def write_leader(run_folder: str, result: TrialResult | None, metric: str) -> None:
-    """Name the leader, or none."""
-    path = join(run_folder, LEADER)
-    if result is None:
-        delete(path)
-    else:
-        write_json(path, {"score": result.metrics[metric], "number": result.number})
+def write_leader(run_folder: str, result: TrialResult, metric: str) -> None:
+    """Name the leader."""
+    write_json(join(run_folder, LEADER), {"score": result.metrics[metric], "number": result.number})
 
 
 def may_lead(run_folder: str, score: float, number: int) -> bool:

@@ -74,7 +74,7 @@ def stop_error() -> RunStoppedError:
     return RunStoppedError("the driver has left")
 
 
-def training_error(error: BaseException, run_id: str, failures: tuple[WorkerFailure, ...] = ()) -> OrchestratorError:
+def training_error(error: BaseException, run_id: str, failures: tuple[WorkerFailure, ...]) -> OrchestratorError:
     """The error, in one line, for a `fit()` that raised; `failures` are those that were reported before."""
     if isinstance(error, ray.train.WorkerGroupError):
         rank, cause = root_failure(error.worker_failures)

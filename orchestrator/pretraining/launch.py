@@ -167,7 +167,7 @@ class _Fit(threading.Thread):
         except BaseException as error:
             self._error = error
 
-    def raise_reason(self, run_id: str, failures: tuple[WorkerFailure, ...] = ()) -> None:
+    def raise_reason(self, run_id: str, failures: tuple[WorkerFailure, ...]) -> None:
         """Raise the error that was kept, in one line."""
         if self._error is not None:
             raise training_error(self._error, run_id, failures) from self._error

@@ -88,7 +88,6 @@ def _train(order: WorkerOrder, worker: Worker) -> None:
         is_complete = loop.train(traced(batches, worker, job.attempt))
     if is_complete and worker.rank == 0:
         save_model(loop, job)
-    ray.get(event_queue.num_put.remote())
 
 
 def save_model(loop: TrainingLoop, job: PretrainJob) -> None:

@@ -35,7 +35,6 @@ class RunLifecycle:
         name: str,
         fingerprint: str,
         spec: Mapping[str, Any],
-        experiment: str | None = None,
         task: str | None = None,
         metric: str | None = None,
         seed: int | None = None,
@@ -46,9 +45,8 @@ class RunLifecycle:
         """Create a run, with its spec as parameters, and return its id. A `run_id` that is there changes nothing.
 
         Args:
-            name: what a person calls the run.
+            name: what a person calls the run; its experiment is called the same.
             fingerprint: digest of the spec.
-            experiment: name of the spec; the run's name when left out.
             metric: score that ranks the runs of the task; None for a run without a task.
             run_id: id of the run; a new one when left out.
         """
@@ -67,7 +65,7 @@ class RunLifecycle:
             "storage_path": storage_path,
         }
         with self._database.session(writing=True) as session:
-            row["experiment_id"] = self._experiment_id(session, experiment or name, fingerprint)
+            row["experiment_id"] = self._experiment_id(session, name, fingerprint)
             statement = upsert(self._database.dialect, RunRow.__table__, ("id",)).returning(RunRow.id)
             if session.execute(statement, row).first() is not None:
                 rows = parameter_rows(run_id, parameters)

@@ -61,7 +61,6 @@ class Recorder:
         spec: Mapping[str, Any],
         fingerprint: str,
         *,
-        name: str | None = None,
         metric: str | None = None,
         storage_path: str | None = None,
         run_id: str | None = None,
@@ -70,18 +69,15 @@ class Recorder:
 
         Args:
             spec: the whole spec as plain values (`model_dump(mode="json")`).
-            name: what a person calls the run; the spec's name when left out.
             metric: the score that ranks, where the task's reader knows it; the spec's when left out.
             run_id: of a run that was announced before; a new one when left out.
         """
         task = spec.get("task") or {}
-        experiment = str(spec.get("name") or spec["kind"])
         new_id = run_id or uuid4().hex[:12]  # known before the first try, so that a second one makes no second run
         retry_while_unavailable(
             lambda: self.registry.lifecycle.create(
                 kind=str(spec["kind"]),
-                name=name or experiment,
-                experiment=experiment,
+                name=str(spec.get("name") or spec["kind"]),
                 fingerprint=fingerprint,
                 spec=spec,
                 task=task.get("id"),

@@ -54,8 +54,8 @@ class SweepTrials:
     def record(self, sweep_id: str, changes: Sequence[TrialChange]) -> list[str]:
         """Record what became of trials, all in one transaction, and return the trial's id for each change.
 
-        A trial that completed or was pruned does not run again, and one that ended keeps its end, unless it now turns
-        out to have completed.
+        A trial that completed or was pruned does not run again. One that ended keeps its end, unless it now turns out
+        to have completed; one that failed or was stopped may turn out to have been pruned, too.
 
         Raises: NotFoundError where there is no such sweep.
         """

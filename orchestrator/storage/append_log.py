@@ -9,7 +9,7 @@ from uuid import uuid4
 import fsspec
 
 from bert_core.errors import CheckpointError
-from orchestrator.storage.folders import delete, names_in
+from orchestrator.storage.folders import names_in
 from orchestrator.storage.uris import is_local, join, local_path
 
 
@@ -49,11 +49,6 @@ class AppendLog:
             self._append_line(local_path(self.path), data)
         else:
             self._put_object(data)
-
-    def clear(self) -> None:
-        """Delete the log with all of its values."""
-        delete(self.path)
-        self._ends_whole, self._num_objects = False, None
 
     def _read_lines(self) -> list[bytes]:
         path = local_path(self.path)

@@ -14,7 +14,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from bert_core.checkpoints.manifest import MANIFEST_FILE
-from bert_core.checkpoints.training_state import TrainingState, read_training_state, write_training_state
+from bert_core.checkpoints.training_state import REMEDY, TrainingState, read_training_state, write_training_state
 from bert_core.errors import CheckpointError, NewerFormatError
 from orchestrator.results import CheckpointEvent
 from orchestrator.storage import delete, digest_file, join, local_copy, names_in, write_folder
@@ -92,11 +92,11 @@ class Checkpoints:
             except NewerFormatError:
                 raise
             except (CheckpointError, OSError) as error:
-                problems.append(str(error))
-                warn(f"checkpoint of step {event.step} is passed over: {error}")
+                problems.append(str(error).removesuffix(f"; {REMEDY}"))  # the next one is tried anyway
+                warn(f"checkpoint of step {event.step} is passed over: {problems[-1]}")
         if problems:
             raise CheckpointError(
-                f"no checkpoint of {self.run_folder} can be used ({problems[-1]}); "
+                f"no checkpoint of {self.run_folder} can be used ({problems[0]}); "
                 "nothing is left to resume from: start a new run"
             )
         return None

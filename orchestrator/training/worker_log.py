@@ -65,9 +65,11 @@ def kept_output(run_folder: str, attempt: int, rank: int) -> Iterator[None]:
 
 
 def _say(text: str) -> None:
+    """Write a line into the log, where it can be written: on a full disk the work ends as it would without a log."""
     # Not by `print`, which Ray Train replaces in its workers: lines would come twice.
-    sys.stderr.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {text}\n")
-    sys.stderr.flush()
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {text}\n")
+        sys.stderr.flush()
 
 
 @contextmanager

@@ -61,7 +61,7 @@ def test_folder_that_cannot_take_its_place_leaves_the_older_one(
     rename = Path.rename
 
     def fail_for_new(path: Path, target: Path) -> Path:
-        if path.suffix == ".tmp":
+        if path.name.endswith(".tmp") and not path.name.endswith(".old.tmp"):
             raise OSError(5, "Input/output error")
         return rename(path, target)
 

@@ -173,6 +173,27 @@ def test_another_process_that_finished_first_removes_the_units(tmp_path: Path) -
     shutil.rmtree(tmp_path)
 
 
+def test_a_store_is_whole_though_another_build_of_it_still_writes(
+    corpus: Path, tmp_path: Path, tokenized: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = os.rmdir
+
+    def write_and_remove(folder: str, **options: Any) -> None:
+        """Remove an empty folder just after the other build has written a unit into it."""
+        if Path(folder).name == finished_units.FOLDER:
+            unit = finished_units.FinishedUnit((), (), 5, is_last=True)
+            finished_units.write_unit(str(Path(folder).parent), (0, 0), unit)
+        remove(folder, **options)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(os, "rmdir", write_and_remove)
+        store = build(corpus, tmp_path / "storage", make_tokenizer())
+    assert (Path(store.path) / finished_units.FOLDER).exists()
+    again = build(corpus, tmp_path / "storage", make_tokenizer())
+    assert (again.reused, again.fingerprint) == (True, store.fingerprint)
+    assert not (Path(store.path) / finished_units.FOLDER).exists(), "the next build removes what was left"
+
+
 if __name__ == "__main__":
     here = Path(sys.argv[1])
     build_module._rows = rows_in_this_process  # type: ignore[assignment]

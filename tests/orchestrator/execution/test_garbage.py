@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bert_core.checkpoints.atomic_files import atomic_folder
 from orchestrator.cli.entry import run_command_line
 from orchestrator.errors import RunFailedError
 from orchestrator.execution import garbage
@@ -146,6 +147,21 @@ def test_a_collection_that_was_interrupted_is_finished_by_the_next(
     assert find_garbage(settings, DAY_S) == []
 
 
+def test_a_replaced_folder_that_a_killed_process_left_is_found(
+    settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = start(recorder, settings, "failed")
+    with monkeypatch.context() as killed:
+        killed.setattr("shutil.rmtree", lambda path, **options: None)
+        with atomic_folder(folder / "model"):
+            pass
+    recorder.fail("failed", RunFailedError("no luck"))
+    (left,) = [item.path for item in find_garbage(settings, DAY_S) if ".old" in item.path]
+    assert (Path(left) / "w").exists()
+    list(delete_garbage(find_garbage(settings, DAY_S), settings))
+    assert sorted(path.name for path in folder.iterdir()) == ["checkpoints", "checkpoints.json", "log.txt", "model"]
+
+
 def test_a_run_that_goes_on_meanwhile_keeps_everything(settings: Settings, recorder: Recorder) -> None:
     folder = start(recorder, settings, "failed")
     recorder.fail("failed", RunFailedError("no luck"))
@@ -153,6 +169,18 @@ def test_a_run_that_goes_on_meanwhile_keeps_everything(settings: Settings, recor
     recorder.resume("failed")
     assert list(delete_garbage(items, settings)) == []
     assert (folder / "ray").is_dir()
+
+
+def test_shared_data_stays_once_a_run_has_begun_that_may_use_it(settings: Settings, recorder: Recorder) -> None:
+    store = Path(settings.storage) / "corpora" / "old"
+    write(store / "manifest.json", days_old=40)
+    items = find_garbage(settings, 30 * DAY_S)
+    start(recorder, settings, "run")
+    assert list(delete_garbage(items, settings)) == []
+    assert (store / "manifest.json").exists()
+    recorder.fail("run", RunFailedError("no luck"))
+    assert list(delete_garbage(items, settings)) == items
+    assert not store.exists()
 
 
 def test_the_command_shows_bytes_and_deletes_only_when_told(

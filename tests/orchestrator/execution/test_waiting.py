@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.entry import run_command_line
-from orchestrator.errors import RunFailedError
+from orchestrator.errors import RegistryUnavailableError, RunFailedError
 from orchestrator.execution.waiting import outcome_line, progress_line, wait_for_run
-from orchestrator.registry import Registry
+from orchestrator.registry import Registry, patience
 from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.registry.run_metrics import RunMetrics
 from orchestrator.results import MetricEvent, TrialStart
 from orchestrator.settings import Settings
 
@@ -73,6 +74,25 @@ def test_a_run_is_waited_for_until_it_ends(settings: Settings, recorder: Recorde
 
     record = wait_for_run(run_id[:6], settings=settings, on_progress=end_at_the_second_look, pause_s=0.0)
     assert (record.id, record.state, len(lines)) == (run_id, "COMPLETED", 2)
+
+
+def test_a_registry_that_is_away_for_a_moment_ends_no_wait(
+    settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id, last_step, looks = start(recorder), RunMetrics.last_step, []
+
+    def be_away_once(metrics: RunMetrics, run_id: str) -> int | None:
+        looks.append(run_id)
+        if len(looks) == 1:
+            raise RegistryUnavailableError("the registry does not answer.")
+        return last_step(metrics, run_id)
+
+    monkeypatch.setattr(patience, "RETRY_S", 0.0)
+    monkeypatch.setattr(RunMetrics, "last_step", be_away_once)
+    ended = wait_for_run(
+        run_id, settings=settings, on_progress=lambda line: recorder.complete(run_id, RunOutcome()), pause_s=0.0
+    )
+    assert (ended.state, len(looks)) == ("COMPLETED", 2)
 
 
 def test_a_line_of_progress_has_step_and_loss(recorder: Recorder) -> None:

@@ -66,7 +66,7 @@ def test_the_reason_is_one_line_and_says_how_to_go_on(
     fit = _Fit(trainer)
     fit.run()
     with pytest.raises(kind, match=message):
-        fit.raise_reason("7f3a")
+        fit.raise_reason("7f3a", ())
 
 
 def test_the_reason_names_the_host_that_was_reported() -> None:

@@ -43,9 +43,9 @@ def recorder(registry: Registry) -> Recorder:
 
 
 def test_a_started_run_carries_what_its_spec_says(recorder: Recorder) -> None:
-    run = recorder.start(SWEEP, "f" * 64, name="tuesday", storage_path="storage/runs/x")
+    run = recorder.start(SWEEP, "f" * 64, storage_path="storage/runs/x")
     assert (run.name, run.experiment, run.kind, run.task, run.metric) == (
-        "tuesday",
+        "sst2 sweep",
         "sst2 sweep",
         "sweep",
         "sst2",

@@ -110,7 +110,7 @@ def test_a_trial_changes_its_state_as_that_allows(registry: Registry, old: RunSt
     assert registry.run(trial).state is (new if old.may_become(new) else old)
 
 
-def test_a_trial_that_its_sweep_stopped_may_run_again_or_turn_out_to_have_completed(registry: Registry) -> None:
+def test_a_trial_that_its_sweep_stopped_may_run_again_or_turn_out_to_have_ended(registry: Registry) -> None:
     for new in (RunState.FAILED, RunState.PRUNED, RunState.RUNNING, RunState.COMPLETED):
         sweep = new_sweep(registry)
         trial = put_trial(registry, sweep, RunState.RUNNING)
@@ -118,6 +118,17 @@ def test_a_trial_that_its_sweep_stopped_may_run_again_or_turn_out_to_have_comple
         assert registry.run(trial).state is RunState.STOPPED
         put_trial(registry, sweep, new)
         assert registry.run(trial).state is (new if RunState.STOPPED.may_become(new) else RunState.STOPPED)
+
+
+def test_a_trial_that_its_scheduler_ended_while_the_registry_was_away_is_pruned_with_its_scores(
+    registry: Registry,
+) -> None:
+    sweep = new_sweep(registry)
+    trial = put_trial(registry, sweep, RunState.RUNNING)
+    registry.lifecycle.finish(sweep, RunState.STOPPED)
+    registry.trials.record(sweep, [scored("k", 0.4, state=RunState.PRUNED)])  # as the resumed sweep's journal has it
+    assert (registry.run(trial).state, registry.run(trial).error) == (RunState.PRUNED, None)
+    assert registry.metrics.latest(trial)["accuracy"] == 0.4
 
 
 def test_a_trial_that_runs_again_after_its_end_changes_nothing(registry: Registry) -> None:

@@ -21,10 +21,6 @@ def test_values_are_read_in_the_order_of_appending(root: str) -> None:
     for number in range(3, 12):
         log.append({"number": number})
     assert [value["number"] for value in AppendLog(path).read()] == list(range(12))
-    log.clear()
-    assert log.read() == []
-    log.append("anew")
-    assert log.read() == ["anew"]
 
 
 def test_a_log_cut_at_any_length_keeps_its_whole_lines_and_goes_on(tmp_path: Path) -> None:

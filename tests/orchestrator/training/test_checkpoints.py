@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from bert_core.checkpoints import training_state
-from bert_core.errors import NewerFormatError
+from bert_core.errors import CheckpointError, NewerFormatError
 from orchestrator.storage import delete
 from orchestrator.training import checkpoints
 from orchestrator.training.checkpoints import Checkpoints, delete_checkpoints
@@ -91,3 +91,20 @@ def test_a_checkpoint_of_a_newer_version_is_not_passed_over_for_an_older_one(
     with pytest.raises(NewerFormatError, match=r"step-00000002.* newer version .*; go on with that version"):
         saved.read_newest(warnings.append)
     assert warnings == []
+
+
+def test_where_no_checkpoint_can_be_read_the_newest_is_named_with_one_remedy(
+    tmp_path: Path, model: nn.Linear, optimizer: torch.optim.AdamW
+) -> None:
+    warnings: list[str] = []
+    saved = Checkpoints(str(tmp_path))
+    for step in (1, 2):
+        folder = saved.save(step, model, optimizer, {}).path
+        (Path(folder) / "state.json").unlink()
+    with pytest.raises(CheckpointError) as raised:
+        saved.read_newest(warnings.append)
+    problem = f"{folder}/state.json is missing, though manifest.json lists it"
+    assert str(raised.value) == (
+        f"no checkpoint of {tmp_path} can be used ({problem}); nothing is left to resume from: start a new run"
+    )
+    assert warnings[0] == f"checkpoint of step 2 is passed over: {problem}"

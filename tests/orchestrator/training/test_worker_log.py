@@ -13,10 +13,12 @@ from orchestrator.storage import read_bytes
 from orchestrator.training.worker_log import worker_logs
 from tests.waiting import PATIENCE_S
 
-BEGIN = """
+OPEN = """
 import os, signal, sys
 from orchestrator.training.worker_log import kept_output
 with kept_output(sys.argv[1], 2, 1):
+"""
+BEGIN = f"""{OPEN}
     print("a warning", file=sys.stderr)
     os.write(1, b"from below Python\\n")
 """
@@ -78,6 +80,22 @@ def test_a_log_that_cannot_be_written_ends_no_run(tmp_path: Path) -> None:
         [sys.executable, "-c", BEGIN, str(tmp_path)], timeout=PATIENCE_S, check=True, capture_output=True, text=True
     )
     assert found.stdout == "from below Python\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+@pytest.mark.parametrize(("how_it_ends", "last_words"), [("pass", ""), ("raise RuntimeError('no room')", "no room")])
+def test_a_full_disk_under_the_log_changes_nothing_of_how_the_work_ends(
+    tmp_path: Path, how_it_ends: str, last_words: str
+) -> None:
+    (tmp_path / "workers").mkdir()
+    (tmp_path / "workers" / "attempt-2-rank-1.txt").symlink_to("/dev/full")
+    code = OPEN + f"    {how_it_ends}\n"
+    found = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], timeout=PATIENCE_S, check=False, capture_output=True, text=True
+    )
+    assert found.returncode == (1 if last_words else 0)
+    assert "No space left" not in found.stderr
+    assert last_words in found.stderr
 
 
 @pytest.mark.parametrize("names", [[], ["notes.txt", "attempt-1-rank-10.txt", "attempt-1-rank-9.txt"]])
