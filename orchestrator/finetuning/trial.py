@@ -12,7 +12,6 @@ from uuid import uuid4
 
 import torch
 
-from bert_core.errors import CheckpointError
 from bert_core.layerwise import unfreeze_top_layers
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import OWN_ERRORS
@@ -30,9 +29,9 @@ from orchestrator.results import MetricEvent, Split, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM
-from orchestrator.storage import exists, join, local_copy
+from orchestrator.storage import join, local_copy
 from orchestrator.tasks import Features, Task, prediction_rows, prepare_features, write_prediction_rows
-from orchestrator.training.checkpoints import POINTER, Checkpoints, delete_checkpoints
+from orchestrator.training.checkpoints import Checkpoints
 
 Cached = TypeVar("Cached")
 _CACHE: dict[str, dict[tuple[object, ...], Any]] = {}
@@ -122,24 +121,9 @@ def _reason(error: Exception) -> str:
 
 
 def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluation[ScoredSplit], str]:
-    """Train a plan, or go on with it; return its best evaluation and the path of its predictions.
+    """Train a plan, from its checkpoint on where it has one; write its weights where it leads.
 
-    A trial whose checkpoint cannot be used, since it is damaged or of another device, begins anew.
-    """
-    try:
-        return _train_from_checkpoint(job, plan, report)
-    except CheckpointError:
-        folder = trial_folder(job.run_folder, plan.key)
-        if not exists(join(folder, POINTER)):
-            raise
-        delete_checkpoints(folder)
-        return _train_from_checkpoint(job, plan, report)
-
-
-def _train_from_checkpoint(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluation[ScoredSplit], str]:
-    """Train a plan from its checkpoint on, where it has one; write its weights where it leads.
-
-    Raises: CheckpointError where the checkpoint cannot be used.
+    Returns its best evaluation and the path of its predictions.
     """
     recipe = plan.recipe
     device = torch.device("cuda" if job.use_gpu else "cpu")

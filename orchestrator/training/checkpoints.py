@@ -83,17 +83,21 @@ class Checkpoints:
 
         What the checkpoint says of itself can be looked at before its tensors are put into a model.
 
-        Raises: NewerFormatError for one of a newer version; CheckpointError where there are some and none can be read.
+        Raises: NewerFormatError for one of a newer version; CheckpointError where there are some and none can be used;
+            OSError instead where the storage failed at one of them, which may be whole and readable later.
         """
-        problems = []
+        problems: list[Exception] = []
         for event in self.newest_first():
             try:
                 return event, self._read(event)
             except NewerFormatError:
                 raise
             except (CheckpointError, OSError) as error:
-                problems.append(str(error))
+                problems.append(error)
                 warn(f"checkpoint of step {event.step} is passed over: {error}")
+        for problem in problems:
+            if isinstance(problem, OSError):
+                raise problem
         if problems:
             raise CheckpointError(
                 f"no checkpoint of {self.run_folder} can be used ({problems[-1]}); "
