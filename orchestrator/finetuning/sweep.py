@@ -48,6 +48,7 @@ from orchestrator.tasks import (
     write_prediction_rows,
 )
 from orchestrator.training.checkpoints import delete_checkpoints
+from orchestrator.training.storage_mark import marked_storage
 
 
 def run_sweep(
@@ -74,7 +75,8 @@ def run_sweep(
         attempt: number of this attempt; what an earlier one still writes is refused.
 
     Raises: SpecError, TaskDataError, CheckpointError, TokenizerError before any trial runs; RunFailedError when no
-        trial completes; KeyboardInterrupt after a SIGINT.
+        trial completes; ClusterError where trials find no place, or no storage of the driver's on their host;
+        KeyboardInterrupt after a SIGINT.
     """
     begun_at = time.monotonic()
     gpus = decide_gpus(spec.execution.gpus_per_trial)
@@ -84,9 +86,11 @@ def run_sweep(
     check_space(spec, task.head, task.objective)
     task = task.at_absolute_paths()
     task.file("train")  # a task without one cannot be learned
-    job, dataset = _prepare(spec, task, run_folder, join(storage, "tasks"), resolve_name, listener.on_progress)
-    job = replace(job, attempt=attempt)
-    progress = _run_trials(spec, job, storage, listener, finished or {})
+    with marked_storage(run_folder, attempt) as mark:
+        cache = join(storage, "tasks")
+        job, dataset = _prepare(spec, task, run_folder, mark, cache, resolve_name, listener.on_progress)
+        job = replace(job, attempt=attempt)
+        progress = _run_trials(spec, job, storage, listener, finished or {})
     if progress.best is None:
         raise RunFailedError(
             f"none of the sweep's {len(progress.results)} trials completed; the first: {first_reason(progress.results)}"
@@ -103,6 +107,7 @@ def _prepare(
     spec: SweepSpec,
     task: Task,
     run_folder: str,
+    mark: str,
     cache: str,
     resolve_name: Callable[[str, str], str],
     on_progress: Callable[[str], None],
@@ -115,6 +120,7 @@ def _prepare(
         baseline=majority_baseline(task, "validation"),
         folders=folders,
         run_folder=run_folder,
+        mark=mark,
         cache=cache,
         num_threads=spec.threads_per_trial,
         use_gpu=spec.execution.gpus_per_trial != 0,

@@ -32,6 +32,7 @@ from orchestrator.specs.references import RANDOM
 from orchestrator.storage import join, local_copy
 from orchestrator.tasks import Features, Task, prediction_rows, prepare_features, write_prediction_rows
 from orchestrator.training.checkpoints import Checkpoints
+from orchestrator.training.storage_mark import refuse_without_mark
 
 Cached = TypeVar("Cached")
 _CACHE: dict[str, dict[tuple[object, ...], Any]] = {}
@@ -48,6 +49,8 @@ class TrialJob:
     folders: Mapping[str, str]
     """Folder of each model and tokenizer, by the name that recipes use."""
     run_folder: str
+    mark: str
+    """Mark that the driver has left on the storage, which a trial's process must see (`training.storage_mark`)"""
     cache: str
     """Folder of tokenized features on the storage."""
     num_threads: int
@@ -75,7 +78,10 @@ def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult | N
     """Train and score one trial; None for one that has come to where its plan lets it wait for others.
 
     What goes wrong in it is its result: FAILED, with the reason in one line.
+
+    Raises: ClusterError where this process does not see the driver's storage; nor would any other trial on this host.
     """
+    refuse_without_mark(job.mark)
     begun_at = perf_counter()
     torch.set_num_threads(job.num_threads)
     try:

@@ -18,6 +18,7 @@ from ray.tune import schedulers as tune_schedulers
 from ray.tune.experiment import Trial
 from ray.tune.search import ConcurrencyLimiter, Searcher
 
+from orchestrator.errors import ClusterError
 from orchestrator.finetuning.interrupts import HeldInterrupt, held_interrupts
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepProgress
@@ -28,7 +29,7 @@ from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import SweepSpec
 from orchestrator.storage import delete, join
 
-PLAN, EVENTS, RESULT, SCORE, EVALUATION = "plan", "events", "result", "score", "evaluation"
+PLAN, EVENTS, RESULT, SCORE, EVALUATION, REFUSAL = "plan", "events", "result", "score", "evaluation", "refusal"
 """Keys of what passes between the driver and a trial's process."""
 
 _ENVIRONMENT = {
@@ -91,6 +92,8 @@ class _Callback(tune.Callback):  # type: ignore[misc]
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: Mapping[str, Any], **info: Any
     ) -> None:
+        if REFUSAL in result:
+            self._error = self._error or result[REFUSAL]
         if EVENTS in result:
             self._guard(lambda: self._progress.reported(trial.config[PLAN], result[EVENTS]))
 
@@ -148,7 +151,7 @@ def run_with_tune(
     """Run the queue's trials to their end; results are in `progress`. A local `storage` is an absolute path.
 
     Raises: KeyboardInterrupt when a signal ended it, the one of the signal's handler; what the listener or the watch
-        raised.
+        raised; a ClusterError of `run_trial`.
     """
     if progress.queue.is_done():
         return
@@ -180,7 +183,11 @@ def _build_tuner(
 
     def trainable(config: dict[str, Any]) -> None:
         os.environ[_PATIENCE] = "60"
-        result = run_trial(config[PLAN], _report)
+        try:
+            result = run_trial(config[PLAN], _report)
+        except ClusterError as error:
+            tune.report({REFUSAL: error})  # raised here, it would be the end of this trial alone
+            return
         if result is None:
             return
         scores = {SCORE: result.metrics[metric], EVALUATION: max_evaluations} if metric in result.metrics else {}

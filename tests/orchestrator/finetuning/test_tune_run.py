@@ -175,6 +175,17 @@ def test_trials_without_a_place_end_the_sweep_with_what_is_missing(ray_cluster: 
         ray.kill(holder)
 
 
+def test_a_host_that_refuses_trials_ends_the_sweep_with_its_reason(ray_cluster: None, tmp_path: Path) -> None:
+    def refuse(plan: TrialPlan, report: Report) -> TrialResult | None:
+        raise ClusterError("host north does not see the storage")
+
+    run = Run(sweep(50))
+    with pytest.raises(ClusterError, match="host north does not see the storage"):
+        run(refuse, tmp_path)
+    assert len(run.started) < 50
+    assert not run.progress.results, "the refusal is no result of a trial"
+
+
 def test_interrupt_ends_the_sweep_and_leaves_nothing_behind(
     ray_cluster: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
