@@ -7,6 +7,7 @@ Files, in the run's folder:
     leader.json                      score of the best trial so far: only a better one writes its weights (`leader`)
     trials/<key>/checkpoints.json    where a trial goes on that waits for others, was interrupted or has failed
     trials/<key>/model               the weights of the best trial so far; those of others go as they are superseded
+    ray                              what Tune writes while trials run, and nobody reads; deleted at the end
     predictions/test.jsonl           that model's predictions on the test split, where there is one
 """
 
@@ -90,7 +91,7 @@ def run_sweep(
         cache = join(storage, "tasks")
         job, dataset = _prepare(spec, task, run_folder, mark, cache, resolve_name, listener.on_progress)
         job = replace(job, attempt=attempt)
-        progress = _run_trials(spec, job, storage, listener, finished or {})
+        progress = _run_trials(spec, job, listener, finished or {})
     if progress.best is None:
         raise RunFailedError(
             f"none of the sweep's {len(progress.results)} trials completed; the first: {first_reason(progress.results)}"
@@ -130,7 +131,7 @@ def _prepare(
 
 
 def _run_trials(
-    spec: SweepSpec, job: TrialJob, storage: str, listener: SweepListener, finished: Mapping[str, TrialResult]
+    spec: SweepSpec, job: TrialJob, listener: SweepListener, finished: Mapping[str, TrialResult]
 ) -> SweepProgress:
     """Run the trials that are not finished yet; returns what is known of all when the last one has ended."""
     points = AppendLog(join(job.run_folder, POINTS))
@@ -151,7 +152,7 @@ def _run_trials(
         results=dict(finished),
     )
     watch = watch_trials(spec.execution, job.run_folder.rstrip("/").rpartition("/")[2])
-    run_with_tune(spec, partial(run_trial, job), progress, watch, storage, most_evaluations(spec))
+    run_with_tune(spec, partial(run_trial, job), progress, watch, job.run_folder, most_evaluations(spec))
     return progress
 
 

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -145,21 +145,22 @@ def run_with_tune(
     run_trial: RunTrial,
     progress: SweepProgress,
     watch: TrialWatch,
-    storage: str,
+    run_folder: str,
     max_evaluations: int,
 ) -> None:
-    """Run the queue's trials to their end; results are in `progress`. A local `storage` is an absolute path.
+    """Run the queue's trials to their end; results are in `progress`. A local `run_folder` is an absolute path.
 
     Raises: KeyboardInterrupt when a signal ended it, the one of the signal's handler; what the listener or the watch
         raised; a ClusterError of `run_trial`.
     """
     if progress.queue.is_done():
         return
-    folder, name = join(storage, "tmp"), f"tune-{uuid4().hex}"
+    scratch = join(run_folder, "ray")
+    delete(scratch)  # of an earlier attempt that was killed
     with _quietly(), held_interrupts() as interrupt:
         run_config = tune.RunConfig(
-            name=name,
-            storage_path=folder,
+            name=f"tune-{uuid4().hex}",
+            storage_path=scratch,
             failure_config=tune.FailureConfig(max_failures=spec.execution.max_failures),
             callbacks=[_Callback(progress, watch, interrupt)],
             verbose=0,
@@ -169,7 +170,8 @@ def run_with_tune(
         except _InterruptedError:
             assert interrupt.error is not None, "the callback has seen it"
         finally:
-            delete(join(folder, name))
+            with suppress(OSError):  # Ray may still write there
+                delete(scratch)
     if interrupt.error is not None or not progress.queue.is_done():
         raise interrupt.error or KeyboardInterrupt
 

@@ -142,7 +142,8 @@ def test_grid_sweep_survives_failing_trials_and_resumes(
     assert len(list(folder.glob("trials/*/predictions.jsonl"))) == 2
     assert not list(folder.glob("trials/*/checkpoints*")), "trials that have ended need none"
     assert len((folder / "predictions/test.jsonl").read_text().splitlines()) == 50
-    assert not list((laboratory.folder / "storage/tmp").iterdir()), "nothing of Tune's is left behind"
+    assert not list(folder.glob("ray")), "nothing of Tune's is left behind"
+    assert not list((laboratory.folder / "storage").glob("tmp"))
     printed = capfd.readouterr()
     assert printed.out + printed.err == "", "Tune says nothing on the terminal"
 

@@ -9,13 +9,17 @@ import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import ray
+from ray import tune
 from ray.tune import schedulers
 
 from orchestrator.cli.entry import Interrupted
 from orchestrator.errors import ClusterError
+from orchestrator.finetuning import tune_run
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress
 from orchestrator.finetuning.trial_checkpoint import Report
@@ -78,9 +82,9 @@ class Run:
             results={},
         )
 
-    def __call__(self, trial: RunTrial, storage: Path) -> list[TrialResult]:
+    def __call__(self, trial: RunTrial, folder: Path) -> list[TrialResult]:
         watch = watch_trials(self.spec.execution, "id-1")
-        run_with_tune(self.spec, trial, self.progress, watch, str(storage), max_evaluations=3)
+        run_with_tune(self.spec, trial, self.progress, watch, str(folder), max_evaluations=3)
         return sorted(self.progress.results.values(), key=lambda result: result.number)
 
 
@@ -154,7 +158,7 @@ def test_trial_whose_process_dies_is_tried_again_and_then_fails(ray_cluster: Non
         return pretend(plan, report)
 
     run = Run(sweep(3, execution={"max_concurrent_trials": 1, "gpus_per_trial": 0, "max_failures": 1}))
-    results = run(die, tmp_path / "storage")
+    results = run(die, tmp_path / "run")
     assert [result.state for result in results] == ["COMPLETED", "FAILED", "COMPLETED"]
     assert "the trial's process died" in str(results[1].error)
     assert [start.number for start in run.started] == [0, 0, 1, 1, 2]
@@ -200,7 +204,7 @@ def test_interrupt_ends_the_sweep_and_leaves_nothing_behind(
         f"stopping; {num_ended} of 50 trials have ended and stand; resuming goes on with the others"
     ]
     assert signal.getsignal(signal.SIGINT) is before
-    assert list((tmp_path / "tmp").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_termination_is_told_from_an_interrupt(ray_cluster: None, tmp_path: Path) -> None:
@@ -223,3 +227,37 @@ def test_error_of_the_listener_ends_the_sweep_as_it_is(ray_cluster: None, tmp_pa
     with pytest.raises(OSError, match="the record cannot be written"):
         run(pretend, tmp_path)
     assert len(run.started) < 50
+
+
+def replace_tune(monkeypatch: pytest.MonkeyPatch, fit: Callable[[tune.RunConfig], None]) -> None:
+    """Let `fit` stand for Ray Tune: it is called in place of the tuner's method, with what the tuner is given."""
+
+    def build(*arguments: Any) -> Mock:
+        return Mock(fit=lambda: fit(arguments[-1]))
+
+    monkeypatch.setattr(tune_run, "_build_tuner", build)
+
+
+def test_scratch_of_an_attempt_that_was_killed_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = tmp_path / "ray/tune-before/trial"
+    left.mkdir(parents=True)
+
+    def fit(config: tune.RunConfig) -> None:
+        assert not left.exists()
+        (Path(config.storage_path) / config.name).mkdir(parents=True)
+        raise OSError("the head is gone")
+
+    replace_tune(monkeypatch, fit)
+    with pytest.raises(OSError, match="the head is gone"):
+        Run(sweep(1))(pretend, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_scratch_that_cannot_be_deleted_hides_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fit(config: tune.RunConfig) -> None:
+        monkeypatch.setattr(tune_run, "delete", Mock(side_effect=OSError("Directory not empty")))
+        raise RuntimeError("what really happened")
+
+    replace_tune(monkeypatch, fit)
+    with pytest.raises(RuntimeError, match="what really happened"):
+        Run(sweep(1))(pretend, tmp_path)
