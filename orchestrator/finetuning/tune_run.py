@@ -18,7 +18,7 @@ from ray.tune import schedulers as tune_schedulers
 from ray.tune.experiment import Trial
 from ray.tune.search import ConcurrencyLimiter, Searcher
 
-from orchestrator.errors import ClusterError
+from orchestrator.errors import ClusterError, RunFailedError
 from orchestrator.finetuning.interrupts import HeldInterrupt, held_interrupts
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepProgress
@@ -115,11 +115,15 @@ class _Callback(tune.Callback):  # type: ignore[misc]
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         self._guard(self._watch.look)
-        if self._error is not None:
-            raise self._error
+        self.raise_error()
         if self._interrupt.error is not None:
             logger.info(f"stopping; {self._progress.standing()}")
             raise _InterruptedError
+
+    def raise_error(self) -> None:
+        """Raise the error that has come up, if there is one."""
+        if self._error is not None:
+            raise self._error
 
     def _guard(self, tell: Callable[[], None]) -> None:
         try:
@@ -151,18 +155,19 @@ def run_with_tune(
     """Run the queue's trials to their end; results are in `progress`. A local `run_folder` is an absolute path.
 
     Raises: KeyboardInterrupt when a signal ended it, the one of the signal's handler; what the listener or the watch
-        raised; a ClusterError of `run_trial`.
+        raised; a ClusterError of `run_trial`; RunFailedError where Tune ends while trials are left.
     """
     if progress.queue.is_done():
         return
     scratch = join(run_folder, "ray")
     delete(scratch)  # of an earlier attempt that was killed
     with _quietly(), held_interrupts() as interrupt:
+        callback = _Callback(progress, watch, interrupt)
         run_config = tune.RunConfig(
             name=f"tune-{uuid4().hex}",
             storage_path=scratch,
             failure_config=tune.FailureConfig(max_failures=spec.execution.max_failures),
-            callbacks=[_Callback(progress, watch, interrupt)],
+            callbacks=[callback],
             verbose=0,
         )
         try:
@@ -172,8 +177,11 @@ def run_with_tune(
         finally:
             with suppress(OSError):  # Ray may still write there
                 delete(scratch)
-    if interrupt.error is not None or not progress.queue.is_done():
-        raise interrupt.error or KeyboardInterrupt
+    callback.raise_error()  # one that came up when Tune ended, after its last step
+    if interrupt.error is not None:
+        raise interrupt.error
+    if not progress.queue.is_done():
+        raise RunFailedError(f"Ray Tune ended before all trials had; {progress.standing()}")
 
 
 def _build_tuner(

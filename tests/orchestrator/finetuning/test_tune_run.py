@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -16,9 +17,10 @@ import pytest
 import ray
 from ray import tune
 from ray.tune import schedulers
+from ray.tune.experiment import Trial
 
 from orchestrator.cli.entry import Interrupted
-from orchestrator.errors import ClusterError
+from orchestrator.errors import ClusterError, RunFailedError
 from orchestrator.finetuning import tune_run
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress
@@ -261,3 +263,30 @@ def test_scratch_that_cannot_be_deleted_hides_no_error(tmp_path: Path, monkeypat
     replace_tune(monkeypatch, fit)
     with pytest.raises(RuntimeError, match="what really happened"):
         Run(sweep(1))(pretend, tmp_path)
+
+
+def test_error_that_comes_up_when_tune_ends_ends_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial whose process could not be used again is recorded at the end, where Tune takes no further step."""
+    run = Run(sweep(1))
+    listener = run.progress.listener
+    run.progress.listener = replace(listener, on_trial_result=Mock(side_effect=OSError("the record cannot be written")))
+    error_file = tmp_path / "error.txt"
+    error_file.write_text("it died\n")
+
+    def fit(config: tune.RunConfig) -> None:
+        died = Mock(status=Trial.ERROR, config={tune_run.PLAN: run.progress.next()}, error_file=str(error_file))
+        for callback in config.callbacks:
+            callback.on_experiment_end([died])
+
+    replace_tune(monkeypatch, fit)
+    with pytest.raises(OSError, match="the record cannot be written"):
+        run(pretend, tmp_path / "run")
+
+
+def test_tune_that_ends_while_trials_are_left_is_no_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_tune(monkeypatch, lambda config: None)
+    message = (
+        "Ray Tune ended before all trials had; 0 of 2 trials have ended and stand; resuming goes on with the others"
+    )
+    with pytest.raises(RunFailedError, match=message):
+        Run(sweep(2))(pretend, tmp_path)
