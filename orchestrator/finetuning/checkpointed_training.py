@@ -97,7 +97,8 @@ class CheckpointedTraining:
     def restore(self, model: nn.Module, optimizer: Optimizer) -> TrainingSnapshot | None:
         """Load the checkpoint into model and optimizer; None when there is none.
 
-        Raises: CheckpointError when it is damaged or of another identity.
+        Raises: what `Checkpoints.read_newest` raises; CheckpointError for one of another identity. Nothing of it is
+            loaded then.
         """
         found = self._checkpoints.read_newest(lambda text: self._report([MessageEvent(text, "warning")]))
         self._checkpoints.tidy()

@@ -9,6 +9,7 @@ Files, in the run's folder:
     trials/<key>/checkpoints.json    where a trial goes on that waits for others, was interrupted or has failed
     trials/<key>/legs/               the same for each part of its training, where trials exchange weights (`legs`)
     trials/<key>/model               the weights of the best trial so far; those of others go as they are superseded
+    ray                              what Tune writes while trials run, and nobody reads; deleted at the end
     predictions/test.jsonl           that model's predictions on the test split, where there is one
 """
 
@@ -54,6 +55,7 @@ from orchestrator.tasks import (
     write_prediction_rows,
 )
 from orchestrator.training.checkpoints import delete_checkpoints
+from orchestrator.training.storage_mark import marked_storage
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +84,8 @@ def run_sweep(
         attempt: number of this attempt; what an earlier one still writes is refused.
 
     Raises: SpecError, TaskDataError, CheckpointError, TokenizerError before any trial runs; RunFailedError when no
-        trial completes; KeyboardInterrupt after a SIGINT.
+        trial completes; ClusterError where trials find no place, or no storage of the driver's on their host;
+        KeyboardInterrupt after a SIGINT.
     """
     begun_at = time.monotonic()
     gpus = decide_gpus(spec.execution.gpus_per_trial)
@@ -92,9 +95,11 @@ def run_sweep(
     check_space(spec, task.head, task.objective)
     task = task.at_absolute_paths()
     task.file("train")  # a task without one cannot be learned
-    job, dataset = _prepare(spec, task, run_folder, join(storage, "tasks"), resolve_name, listener.on_progress)
-    job = replace(job, attempt=attempt)
-    progress = _run_trials(spec, job, storage, listener, finished or {})
+    with marked_storage(run_folder, attempt) as mark:
+        cache = join(storage, "tasks")
+        job, dataset = _prepare(spec, task, run_folder, mark, cache, resolve_name, listener.on_progress)
+        job = replace(job, attempt=attempt)
+        progress = _run_trials(spec, job, listener, finished or {})
     if progress.best is None:
         raise RunFailedError(
             f"none of the sweep's {len(progress.results)} trials completed; the first: {first_reason(progress.results)}"
@@ -111,6 +116,7 @@ def _prepare(
     spec: SweepSpec,
     task: Task,
     run_folder: str,
+    mark: str,
     cache: str,
     resolve_name: Callable[[str, str], str],
     on_progress: Callable[[str], None],
@@ -123,6 +129,7 @@ def _prepare(
         baseline=majority_baseline(task, "validation"),
         folders=folders,
         run_folder=run_folder,
+        mark=mark,
         cache=cache,
         num_threads=spec.threads_per_trial,
         use_gpu=spec.execution.gpus_per_trial != 0,
@@ -132,7 +139,7 @@ def _prepare(
 
 
 def _run_trials(
-    spec: SweepSpec, job: TrialJob, storage: str, listener: SweepListener, finished: Mapping[str, TrialResult]
+    spec: SweepSpec, job: TrialJob, listener: SweepListener, finished: Mapping[str, TrialResult]
 ) -> SweepProgress:
     """Run the trials that are not finished yet; returns what is known of all when the last one has ended."""
     points, compared = (AppendLog(join(job.run_folder, name)) for name in (POINTS, POPULATION))
@@ -167,7 +174,7 @@ def _run_trials(
         results=dict(finished),
     )
     watch = watch_trials(spec.execution, job.run_folder.rstrip("/").rpartition("/")[2])
-    run_with_tune(spec, partial(run_trial, job), progress, watch, storage, most_evaluations(spec))
+    run_with_tune(spec, partial(run_trial, job), progress, watch, job.run_folder, most_evaluations(spec))
     return progress
 
 

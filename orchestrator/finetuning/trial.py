@@ -13,7 +13,6 @@ from uuid import uuid4
 
 import torch
 
-from bert_core.errors import CheckpointError
 from bert_core.layerwise import unfreeze_top_layers
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import OWN_ERRORS
@@ -32,9 +31,10 @@ from orchestrator.results import MetricEvent, Split, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM
-from orchestrator.storage import exists, join, local_copy
+from orchestrator.storage import join, local_copy
 from orchestrator.tasks import Features, Task, prediction_rows, prepare_features, write_prediction_rows
-from orchestrator.training.checkpoints import POINTER, Checkpoints, delete_checkpoints
+from orchestrator.training.checkpoints import Checkpoints
+from orchestrator.training.storage_mark import refuse_without_mark
 
 Cached = TypeVar("Cached")
 _CACHE: dict[str, dict[tuple[object, ...], Any]] = {}
@@ -51,6 +51,8 @@ class TrialJob:
     folders: Mapping[str, str]
     """Folder of each model and tokenizer, by the name that recipes use."""
     run_folder: str
+    mark: str
+    """Mark that the driver has left on the storage, which a trial's process must see (`training.storage_mark`)"""
     cache: str
     """Folder of tokenized features on the storage."""
     num_threads: int
@@ -78,7 +80,10 @@ def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult | N
     """Train and score one trial; None for one that has come to where its plan lets it wait for others.
 
     What goes wrong in it is its result: FAILED, with the reason in one line.
+
+    Raises: ClusterError where this process does not see the driver's storage; nor would any other trial on this host.
     """
+    refuse_without_mark(job.mark)
     begun_at = perf_counter()
     torch.set_num_threads(job.num_threads)
     try:
@@ -125,25 +130,9 @@ def _reason(error: Exception) -> str:
 
 
 def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluation[ScoredSplit], str]:
-    """Train a plan, or go on with it; return its best evaluation and the path of its predictions.
+    """Train a plan, from its checkpoint on where it has one; write its weights where it leads.
 
-    A trial whose checkpoint cannot be used, since it is damaged or of another device, begins anew; where trials
-    exchange weights it begins again from where it was compared last.
-    """
-    try:
-        return _train_from_checkpoint(job, plan, report)
-    except CheckpointError:
-        folder = present_leg_folder(trial_folder(job.run_folder, plan.key), plan)
-        if not exists(join(folder, POINTER)):
-            raise
-        delete_checkpoints(folder)
-        return _train_from_checkpoint(job, plan, report)
-
-
-def _train_from_checkpoint(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluation[ScoredSplit], str]:
-    """Train a plan from its checkpoint on, where it has one; write its weights where it leads.
-
-    Raises: CheckpointError where the checkpoint cannot be used.
+    Returns its best evaluation and the path of its predictions.
     """
     recipe = plan.present_recipe
     device = torch.device("cuda" if job.use_gpu else "cpu")

@@ -1,19 +1,25 @@
 """Checkpoint of a trial: when it is written, what is reported again from it, and where the trial waits for others."""
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from time import perf_counter
 
+from torch import nn
+from torch.optim import Optimizer
+
+from bert_core.errors import CheckpointError, NewerFormatError
 from orchestrator.finetuning.checkpointed_training import CheckpointedTraining, Origin, TrainingSnapshot
 from orchestrator.results import Event, MetricEvent
-from orchestrator.training.checkpoints import Checkpoints
+from orchestrator.training.checkpoints import Checkpoints, delete_checkpoints
 
 Report = Callable[[Sequence[MetricEvent], float | None, int], None]
 """Function that is told of each evaluation: its events, the best score so far, its number.
 
 The score is None at the last evaluation, after which there is nothing to decide.
 """
+logger = logging.getLogger(__name__)
 
 
 class PausedError(Exception):
@@ -56,6 +62,26 @@ class TrialCheckpoint(CheckpointedTraining):
         )
         self._report_evaluation, self._metric, self._pause_after = report, metric, pause_after
         self._number = 0
+
+    def restore(self, model: nn.Module, optimizer: Optimizer) -> TrainingSnapshot | None:
+        """Load the checkpoint into model and optimizer; None when there is none.
+
+        One that cannot be used, since it is damaged or of another device, is deleted with a warning; the trial begins
+        anew then, or from its origin.
+
+        Raises: NewerFormatError for a checkpoint of a newer version, OSError where the storage fails; it stays then.
+            CheckpointError where the origin cannot be used.
+        """
+        try:
+            return super().restore(model, optimizer)
+        except NewerFormatError:
+            raise
+        except CheckpointError as error:
+            if not self._checkpoints.newest_first():  # it is the origin that cannot be used
+                raise
+            logger.warning(f"the trial begins anew, and its checkpoints are deleted: {error}")
+            delete_checkpoints(self._checkpoints.run_folder)
+            return super().restore(model, optimizer)
 
     def report_evaluation(self, events: Sequence[MetricEvent], score: float | None, number: int) -> None:
         """Report an evaluation, which may be saved next."""

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -18,6 +18,7 @@ from ray.tune import schedulers as tune_schedulers
 from ray.tune.experiment import Trial
 from ray.tune.search import ConcurrencyLimiter, Searcher
 
+from orchestrator.errors import ClusterError, RunFailedError
 from orchestrator.finetuning.interrupts import HeldInterrupt, held_interrupts
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepProgress
@@ -28,7 +29,7 @@ from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import SweepSpec
 from orchestrator.storage import delete, join
 
-PLAN, EVENTS, RESULT, SCORE, EVALUATION = "plan", "events", "result", "score", "evaluation"
+PLAN, EVENTS, RESULT, SCORE, EVALUATION, REFUSAL = "plan", "events", "result", "score", "evaluation", "refusal"
 """Keys of what passes between the driver and a trial's process."""
 
 _ENVIRONMENT = {
@@ -91,6 +92,8 @@ class _Callback(tune.Callback):  # type: ignore[misc]
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: Mapping[str, Any], **info: Any
     ) -> None:
+        if REFUSAL in result:
+            self._error = self._error or result[REFUSAL]
         if EVENTS in result:
             self._guard(lambda: self._progress.reported(trial.config[PLAN], result[EVENTS]))
 
@@ -112,11 +115,15 @@ class _Callback(tune.Callback):  # type: ignore[misc]
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         self._guard(self._watch.look)
-        if self._error is not None:
-            raise self._error
+        self.raise_error()
         if self._interrupt.error is not None:
             logger.info(f"stopping; {self._progress.standing()}")
             raise _InterruptedError
+
+    def raise_error(self) -> None:
+        """Raise the error that has come up, if there is one."""
+        if self._error is not None:
+            raise self._error
 
     def _guard(self, tell: Callable[[], None]) -> None:
         try:
@@ -142,23 +149,25 @@ def run_with_tune(
     run_trial: RunTrial,
     progress: SweepProgress,
     watch: TrialWatch,
-    storage: str,
+    run_folder: str,
     max_evaluations: int,
 ) -> None:
-    """Run the queue's trials to their end; results are in `progress`. A local `storage` is an absolute path.
+    """Run the queue's trials to their end; results are in `progress`. A local `run_folder` is an absolute path.
 
     Raises: KeyboardInterrupt when a signal ended it, the one of the signal's handler; what the listener or the watch
-        raised.
+        raised; a ClusterError of `run_trial`; RunFailedError where Tune ends while trials are left.
     """
     if progress.queue.is_done():
         return
-    folder, name = join(storage, "tmp"), f"tune-{uuid4().hex}"
+    scratch = join(run_folder, "ray")
+    delete(scratch)  # of an earlier attempt that was killed
     with _quietly(), held_interrupts() as interrupt:
+        callback = _Callback(progress, watch, interrupt)
         run_config = tune.RunConfig(
-            name=name,
-            storage_path=folder,
+            name=f"tune-{uuid4().hex}",
+            storage_path=scratch,
             failure_config=tune.FailureConfig(max_failures=spec.execution.max_failures),
-            callbacks=[_Callback(progress, watch, interrupt)],
+            callbacks=[callback],
             verbose=0,
         )
         try:
@@ -166,9 +175,13 @@ def run_with_tune(
         except _InterruptedError:
             assert interrupt.error is not None, "the callback has seen it"
         finally:
-            delete(join(folder, name))
-    if interrupt.error is not None or not progress.queue.is_done():
-        raise interrupt.error or KeyboardInterrupt
+            with suppress(OSError):  # Ray may still write there
+                delete(scratch)
+    callback.raise_error()  # one that came up when Tune ended, after its last step
+    if interrupt.error is not None:
+        raise interrupt.error
+    if not progress.queue.is_done():
+        raise RunFailedError(f"Ray Tune ended before all trials had; {progress.standing()}")
 
 
 def _build_tuner(
@@ -180,7 +193,11 @@ def _build_tuner(
 
     def trainable(config: dict[str, Any]) -> None:
         os.environ[_PATIENCE] = "60"
-        result = run_trial(config[PLAN], _report)
+        try:
+            result = run_trial(config[PLAN], _report)
+        except ClusterError as error:
+            tune.report({REFUSAL: error})  # raised here, it would be the end of this trial alone
+            return
         if result is None:
             return
         scores = {SCORE: result.metrics[metric], EVALUATION: max_evaluations} if metric in result.metrics else {}

@@ -83,20 +83,24 @@ class Checkpoints:
 
         What the checkpoint says of itself can be looked at before its tensors are put into a model.
 
-        Raises: NewerFormatError for one of a newer version; CheckpointError where there are some and none can be read.
+        Raises: NewerFormatError for one of a newer version; CheckpointError where there are some and none can be used;
+            OSError instead where the storage failed at one of them, which may be whole and readable later.
         """
-        problems = []
+        problems: list[Exception] = []
         for event in self.newest_first():
             try:
                 return event, self._read(event)
             except NewerFormatError:
                 raise
             except (CheckpointError, OSError) as error:
-                problems.append(str(error).removesuffix(f"; {REMEDY}"))  # the next one is tried anyway
-                warn(f"checkpoint of step {event.step} is passed over: {problems[-1]}")
+                problems.append(error)
+                warn(f"checkpoint of step {event.step} is passed over: {_without_remedy(error)}")
+        for problem in problems:
+            if isinstance(problem, OSError):
+                raise problem
         if problems:
             raise CheckpointError(
-                f"no checkpoint of {self.run_folder} can be used ({problems[0]}); "
+                f"no checkpoint of {self.run_folder} can be used ({_without_remedy(problems[0])}); "
                 "nothing is left to resume from: start a new run"
             )
         return None
@@ -120,6 +124,11 @@ class Checkpoints:
     def _pointer(self) -> FencedList:
         remedy = "delete it to begin this run anew"
         return FencedList(join(self.run_folder, POINTER), "checkpoints", _FIELDS, self.attempt, remedy)
+
+
+def _without_remedy(error: Exception) -> str:
+    """What is wrong with one checkpoint, without the advice to take another: the next one is tried anyway."""
+    return str(error).removesuffix(f"; {REMEDY}")
 
 
 def _delete_or_warn(path: str, warn: Warn) -> None:

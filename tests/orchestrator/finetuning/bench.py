@@ -31,6 +31,7 @@ class Bench:
             baseline=majority_baseline(self.task, "validation"),
             folders={"own": tokenizer, **(models or {})},
             run_folder=str(folder / "run"),
+            mark=str(folder),
             cache=str(folder / "cache"),
             num_threads=1,
             use_gpu=False,

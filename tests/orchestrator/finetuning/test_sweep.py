@@ -35,6 +35,7 @@ from orchestrator.run_states import RunState
 from orchestrator.specs import SweepSpec
 from orchestrator.storage import AppendLog, exists, join, names_in
 from orchestrator.tasks import load_task
+from orchestrator.training.storage_mark import refuse_without_mark
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Killed
 
@@ -142,7 +143,8 @@ def test_grid_sweep_survives_failing_trials_and_resumes(
     assert len(list(folder.glob("trials/*/predictions.jsonl"))) == 2
     assert not list(folder.glob("trials/*/checkpoints*")), "trials that have ended need none"
     assert len((folder / "predictions/test.jsonl").read_text().splitlines()) == 50
-    assert not list((laboratory.folder / "storage/tmp").iterdir()), "nothing of Tune's is left behind"
+    assert not list(folder.glob("ray")), "nothing of Tune's is left behind"
+    assert not list((laboratory.folder / "storage").glob("tmp"))
     printed = capfd.readouterr()
     assert printed.out + printed.err == "", "Tune says nothing on the terminal"
 
@@ -305,6 +307,22 @@ def test_the_best_model_is_scored_with_a_trials_resources(
     found, _ = laboratory.run(on_gpus, finished)
     assert asked == [2.0, 0.5]
     assert found.test_metrics == expected.test_metrics
+
+
+def test_trials_get_a_mark_that_is_on_the_storage_while_they_run(
+    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks: list[str] = []
+
+    def end_at_once(spec: SweepSpec, run_trial: Any, *arguments: object) -> None:
+        marks.append(run_trial.args[0].mark)
+        refuse_without_mark(marks[0])
+        raise Killed
+
+    monkeypatch.setattr(sweep_module, "run_with_tune", end_at_once)
+    with pytest.raises(Killed):
+        laboratory.run(laboratory.spec())
+    assert not exists(marks[0])
 
 
 def end_at_change(monkeypatch: pytest.MonkeyPatch, last: int) -> None:

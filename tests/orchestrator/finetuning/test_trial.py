@@ -6,6 +6,7 @@ Run alone: pytest tests/orchestrator/finetuning/test_trial.py
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import transformers
 
 from bert_core.config import BertConfig
 from bert_core.heads import BertForPreTraining
+from orchestrator.errors import ClusterError
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import evaluate_model, predict_examples
 from orchestrator.finetuning.heads.ner import decode_tags
@@ -219,6 +221,14 @@ def test_loss_that_is_no_number_fails_the_trial_with_its_reason(tmp_path: Path) 
     assert str(result.error).startswith("the loss became")
     assert "lower learning_rate" in str(result.error)
     assert "\n" not in str(result.error)
+
+
+def test_a_trial_without_the_drivers_storage_is_refused_before_it_does_anything(tmp_path: Path) -> None:
+    bench = Bench(tiny_tasks.classification(tmp_path), tmp_path)
+    bench.job = replace(bench.job, mark=str(tmp_path / "not-mounted/.attempt-1"))
+    with pytest.raises(ClusterError, match="not-mounted, which the driver has written"):
+        bench.run(epochs=0.1)
+    assert not Path(bench.job.run_folder).exists()
 
 
 def test_unforeseen_error_fails_the_trial_with_its_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

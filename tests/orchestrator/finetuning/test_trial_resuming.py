@@ -3,11 +3,16 @@
 Run alone: pytest tests/orchestrator/finetuning/test_trial_resuming.py
 """
 
+import re
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from bert_core.checkpoints import training_state
+from bert_core.errors import CheckpointError
+from orchestrator.finetuning import trial
 from orchestrator.finetuning.leader import write_leader
 from orchestrator.finetuning.training import TrainingSnapshot
 from orchestrator.finetuning.trial import trial_folder
@@ -15,6 +20,7 @@ from orchestrator.finetuning.trial_checkpoint import saves_at_intervals
 from orchestrator.results import TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.storage import digest_file, exists, join, names_in
+from orchestrator.training import checkpoints
 from orchestrator.training.checkpoints import delete_checkpoints
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Bench, Killed
@@ -84,7 +90,9 @@ def test_a_trial_that_waits_for_others_ends_with_the_same_bits_wherever_it_was_k
 
 
 @pytest.mark.training
-def test_a_trial_whose_checkpoint_is_damaged_begins_anew(tmp_path: Path) -> None:
+def test_a_trial_whose_checkpoint_is_damaged_begins_anew_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     bench = Bench(tiny_tasks.classification(tmp_path), tmp_path)
     kill(bench, 3)
     (file,) = Path(trial_folder(bench.job.run_folder, bench.key)).glob("checkpoints/*/model.safetensors")
@@ -93,6 +101,27 @@ def test_a_trial_whose_checkpoint_is_damaged_begins_anew(tmp_path: Path) -> None
     file.write_bytes(bytes(data))
     assert bench.run(**RECIPE).state == RunState.COMPLETED
     assert bench.num_trained_steps == 60
+    (warning,) = caplog.messages
+    assert re.match(r"the trial begins anew, and its checkpoints are deleted: .*model\.safetensors is altered", warning)
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("problem", ["a newer version", "the storage", "the start model"])
+def test_a_trial_that_fails_for_another_reason_keeps_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: str
+) -> None:
+    bench = Bench(tiny_tasks.classification(tmp_path), tmp_path)
+    with monkeypatch.context() as newer:
+        if problem == "a newer version":
+            newer.setattr(training_state, "_FORMAT", 2)
+        kill(bench, 3)
+    with monkeypatch.context() as away:
+        if problem == "the storage":
+            away.setattr(checkpoints, "local_copy", Mock(side_effect=OSError("Stale file handle")))
+        elif problem == "the start model":
+            away.setattr(trial, "build_model", Mock(side_effect=CheckpointError("model.safetensors is altered")))
+        assert bench.run(**RECIPE).state == RunState.FAILED
+    assert names_in(join(trial_folder(bench.job.run_folder, bench.key), "checkpoints")), "the checkpoint is still there"
 
 
 @pytest.mark.training

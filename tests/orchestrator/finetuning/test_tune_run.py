@@ -8,15 +8,21 @@ import math
 import os
 import signal
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import ray
+from ray import tune
 from ray.tune import schedulers
+from ray.tune.experiment import Trial
 
 from orchestrator.cli.entry import Interrupted
-from orchestrator.errors import ClusterError
+from orchestrator.errors import ClusterError, RunFailedError
+from orchestrator.finetuning import tune_run
 from orchestrator.finetuning.population import Comparison
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress
@@ -81,9 +87,9 @@ class Run:
             results={},
         )
 
-    def __call__(self, trial: RunTrial, storage: Path) -> list[TrialResult]:
+    def __call__(self, trial: RunTrial, folder: Path) -> list[TrialResult]:
         watch = watch_trials(self.spec.execution, "id-1")
-        run_with_tune(self.spec, trial, self.progress, watch, str(storage), max_evaluations=3)
+        run_with_tune(self.spec, trial, self.progress, watch, str(folder), max_evaluations=3)
         return sorted(self.progress.results.values(), key=lambda result: result.number)
 
 
@@ -182,7 +188,7 @@ def test_trial_whose_process_dies_is_tried_again_and_then_fails(ray_cluster: Non
         return pretend(plan, report)
 
     run = Run(sweep(3, execution={"max_concurrent_trials": 1, "gpus_per_trial": 0, "max_failures": 1}))
-    results = run(die, tmp_path / "storage")
+    results = run(die, tmp_path / "run")
     assert [result.state for result in results] == ["COMPLETED", "FAILED", "COMPLETED"]
     assert "the trial's process died" in str(results[1].error)
     assert [start.number for start in run.started] == [0, 0, 1, 1, 2]
@@ -203,6 +209,17 @@ def test_trials_without_a_place_end_the_sweep_with_what_is_missing(ray_cluster: 
         ray.kill(holder)
 
 
+def test_a_host_that_refuses_trials_ends_the_sweep_with_its_reason(ray_cluster: None, tmp_path: Path) -> None:
+    def refuse(plan: TrialPlan, report: Report) -> TrialResult | None:
+        raise ClusterError("host north does not see the storage")
+
+    run = Run(sweep(50))
+    with pytest.raises(ClusterError, match="host north does not see the storage"):
+        run(refuse, tmp_path)
+    assert len(run.started) < 50
+    assert not run.progress.results, "the refusal is no result of a trial"
+
+
 def test_interrupt_ends_the_sweep_and_leaves_nothing_behind(
     ray_cluster: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -217,7 +234,7 @@ def test_interrupt_ends_the_sweep_and_leaves_nothing_behind(
         f"stopping; {num_ended} of 50 trials have ended and stand; resuming goes on with the others"
     ]
     assert signal.getsignal(signal.SIGINT) is before
-    assert list((tmp_path / "tmp").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_termination_is_told_from_an_interrupt(ray_cluster: None, tmp_path: Path) -> None:
@@ -240,3 +257,64 @@ def test_error_of_the_listener_ends_the_sweep_as_it_is(ray_cluster: None, tmp_pa
     with pytest.raises(OSError, match="the record cannot be written"):
         run(pretend, tmp_path)
     assert len(run.started) < 50
+
+
+def replace_tune(monkeypatch: pytest.MonkeyPatch, fit: Callable[[tune.RunConfig], None]) -> None:
+    """Let `fit` stand for Ray Tune: it is called in place of the tuner's method, with what the tuner is given."""
+
+    def build(*arguments: Any) -> Mock:
+        return Mock(fit=lambda: fit(arguments[-1]))
+
+    monkeypatch.setattr(tune_run, "_build_tuner", build)
+
+
+def test_scratch_of_an_attempt_that_was_killed_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = tmp_path / "ray/tune-before/trial"
+    left.mkdir(parents=True)
+
+    def fit(config: tune.RunConfig) -> None:
+        assert not left.exists()
+        (Path(config.storage_path) / config.name).mkdir(parents=True)
+        raise OSError("the head is gone")
+
+    replace_tune(monkeypatch, fit)
+    with pytest.raises(OSError, match="the head is gone"):
+        Run(sweep(1))(pretend, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_scratch_that_cannot_be_deleted_hides_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fit(config: tune.RunConfig) -> None:
+        monkeypatch.setattr(tune_run, "delete", Mock(side_effect=OSError("Directory not empty")))
+        raise RuntimeError("what really happened")
+
+    replace_tune(monkeypatch, fit)
+    with pytest.raises(RuntimeError, match="what really happened"):
+        Run(sweep(1))(pretend, tmp_path)
+
+
+def test_error_that_comes_up_when_tune_ends_ends_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial whose process could not be used again is recorded at the end, where Tune takes no further step."""
+    run = Run(sweep(1))
+    listener = run.progress.listener
+    run.progress.listener = replace(listener, on_trial_result=Mock(side_effect=OSError("the record cannot be written")))
+    error_file = tmp_path / "error.txt"
+    error_file.write_text("it died\n")
+
+    def fit(config: tune.RunConfig) -> None:
+        died = Mock(status=Trial.ERROR, config={tune_run.PLAN: run.progress.next()}, error_file=str(error_file))
+        for callback in config.callbacks:
+            callback.on_experiment_end([died])
+
+    replace_tune(monkeypatch, fit)
+    with pytest.raises(OSError, match="the record cannot be written"):
+        run(pretend, tmp_path / "run")
+
+
+def test_tune_that_ends_while_trials_are_left_is_no_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_tune(monkeypatch, lambda config: None)
+    message = (
+        "Ray Tune ended before all trials had; 0 of 2 trials have ended and stand; resuming goes on with the others"
+    )
+    with pytest.raises(RunFailedError, match=message):
+        Run(sweep(2))(pretend, tmp_path)

@@ -1,4 +1,4 @@
-"""Checkpoints that cannot be deleted stay with a warning until the next start; those of a newer version are refused.
+"""Checkpoints that cannot be deleted, those of a newer version, and those that the storage does not give just now.
 
 pytest tests/orchestrator/training/test_checkpoints.py
 """
@@ -108,3 +108,27 @@ def test_where_no_checkpoint_can_be_read_the_newest_is_named_with_one_remedy(
         f"no checkpoint of {tmp_path} can be used ({problem}); nothing is left to resume from: start a new run"
     )
     assert warnings[0] == f"checkpoint of step 2 is passed over: {problem}"
+
+
+@pytest.mark.parametrize("is_older_one_damaged", [False, True])
+def test_checkpoints_that_the_storage_does_not_give_just_now_are_not_called_damaged(
+    tmp_path: Path,
+    model: nn.Linear,
+    optimizer: torch.optim.AdamW,
+    monkeypatch: pytest.MonkeyPatch,
+    is_older_one_damaged: bool,
+) -> None:
+    saved = Checkpoints(str(tmp_path))
+    for step in (1, 2):
+        saved.save(step, model, optimizer, {})
+
+    def fail(path: str) -> Path:
+        if is_older_one_damaged and "step-00000001" in path:
+            raise CheckpointError(f"{path} is altered")
+        raise OSError(errno.ESTALE, "Stale file handle", path)
+
+    monkeypatch.setattr(checkpoints, "local_copy", fail)
+    warnings: list[str] = []
+    with pytest.raises(OSError, match=r"Stale file handle.*step-00000002"):
+        saved.read_newest(warnings.append)
+    assert [warning.split(" is ")[0] for warning in warnings] == ["checkpoint of step 2", "checkpoint of step 1"]
