@@ -171,9 +171,7 @@ def test_trials_without_a_place_end_the_sweep_with_what_is_missing(ray_cluster: 
     ray.get(holder.num_put.remote())
     try:
         run = Run(sweep(2, execution={"gpus_per_trial": 0, "max_wait_minutes": 0.05}))
-        missing = (
-            r"training process to begin for .*needs 1 × \{CPU: 1\}; free now: 0\.5 of 6 CPU on .*orchestrator resume"
-        )
+        missing = r"no trial has found a place .*needs 1 × \{CPU: 1\}; free now: 0\.5 of 6 CPU on .*orchestrator resume"
         with pytest.raises(ClusterError, match=missing):
             run(pretend, tmp_path)
         assert not run.started
