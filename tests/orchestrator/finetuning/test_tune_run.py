@@ -29,6 +29,7 @@ from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.finetuning.trial_watch import watch_trials
 from orchestrator.finetuning.tune_run import RunTrial, build_scheduler, run_with_tune
 from orchestrator.results import MetricEvent, TrialResult, TrialStart
+from orchestrator.run_states import RunState
 from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import SweepSpec
 from orchestrator.training.event_queue import EventQueue
@@ -57,7 +58,7 @@ def pretend(plan: TrialPlan, report: Report) -> TrialResult | None:
         report([MetricEvent(number * 10, "validation", {"f1": score})], None if number == 3 else score, number)
         if number == plan.pause_after:
             return None
-    return TrialResult(plan.key, plan.number, plan.parameters, "COMPLETED", plan.seed, 30, {"f1": score})
+    return plan.result(RunState.COMPLETED, best_step=30, metrics={"f1": score})
 
 
 class Run:
