@@ -5,11 +5,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from pydantic import ValidationError
 
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.recipe_checks import check_recipe
+from orchestrator.results import TrialResult
+from orchestrator.run_states import RunState
 from orchestrator.search import SEARCHES
 from orchestrator.search.axes import Point, Scalar
 from orchestrator.search.base import Search
@@ -74,6 +77,10 @@ class TrialPlan:
         """Values of the sweep's axes with which the trial came to its evaluation of this number."""
         begun = [leg.values for leg in self.legs if leg.begins_after < evaluation]
         return begun[-1] if begun else self.point
+
+    def result(self, state: RunState, **values: Any) -> TrialResult:
+        """Make the result of this trial; `values` are the fields of `TrialResult` that the plan does not know."""
+        return TrialResult(self.key, self.number, self.parameters, state, self.seed, **values)
 
 
 def _digest(values: Mapping[str, object]) -> str:

@@ -122,12 +122,8 @@ class SweepProgress:
     def pruned(self, plan: TrialPlan) -> TrialResult:
         """The result of a trial that the scheduler ended early: its best scores so far."""
         event = self._best_event.get(plan.key)
-        return TrialResult(
-            plan.key,
-            plan.number,
-            plan.parameters,
+        return plan.result(
             RunState.PRUNED,
-            plan.seed,
             best_step=event.step if event else 0,
             metrics={**event.values, **baseline_metrics(self.baseline)} if event else {},
             seconds=self._seconds_now(plan.key),
@@ -135,15 +131,7 @@ class SweepProgress:
 
     def died(self, plan: TrialPlan, reason: str) -> TrialResult:
         """The result of a trial whose process died more often than the spec allows."""
-        return TrialResult(
-            plan.key,
-            plan.number,
-            plan.parameters,
-            RunState.FAILED,
-            plan.seed,
-            error=reason,
-            seconds=self._seconds_now(plan.key),
-        )
+        return plan.result(RunState.FAILED, error=reason, seconds=self._seconds_now(plan.key))
 
     def _seconds_now(self, key: str) -> float:
         """Seconds since a trial last began to run."""

@@ -91,21 +91,9 @@ def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult | N
     except PausedError:
         return None
     except Exception as error:
-        return TrialResult(
-            plan.key,
-            plan.number,
-            plan.parameters,
-            RunState.FAILED,
-            plan.seed,
-            error=_reason(error),
-            seconds=perf_counter() - begun_at,
-        )
-    return TrialResult(
-        plan.key,
-        plan.number,
-        plan.parameters,
+        return plan.result(RunState.FAILED, error=_reason(error), seconds=perf_counter() - begun_at)
+    return plan.result(
         RunState.COMPLETED,
-        plan.seed,
         best_step=best.evaluation.step,
         metrics={
             **best.evaluation.scored.metrics,

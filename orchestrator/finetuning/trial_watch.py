@@ -38,5 +38,11 @@ def watch_trials(execution: SweepExecutionSpec, run_id: str) -> TrialWatch:
     assert execution.gpus_per_trial != "auto", "the sweep has looked at the cluster"
     gpus = {"GPU": execution.gpus_per_trial} if execution.gpus_per_trial else {}
     needed = Processes(1, {"CPU": execution.cpus_per_trial} | gpus)
-    expected = Expectation(1, 60 * execution.max_wait_minutes, reports_steps=False)
-    return TrialWatch(WorkerWatch(expected, lambda: describe_shortage(needed), how_to_go_on(run_id)))
+    return TrialWatch(WorkerWatch(expect_trials(execution), lambda: describe_shortage(needed), how_to_go_on(run_id)))
+
+
+def expect_trials(execution: SweepExecutionSpec) -> Expectation:
+    """The expectation that some trial has a place at any time."""
+    return Expectation(
+        1, 60 * execution.max_wait_minutes, reports_steps=False, none_begun="no trial has found a place to run"
+    )

@@ -127,7 +127,7 @@ class Checkpoints:
 
 
 def _without_remedy(error: Exception) -> str:
-    """What is wrong with one checkpoint, without the advice to take another: the next one is tried anyway."""
+    """Return what is wrong with a checkpoint, without the advice to take another: the next one is tried anyway."""
     return str(error).removesuffix(f"; {REMEDY}")
 
 

@@ -33,6 +33,8 @@ class Expectation:
     """Time without progress after which the run ends."""
     reports_steps: bool = True
     """Whether the workers say how many steps have ended; of others only the beginning is watched."""
+    none_begun: str = "waiting for the training process to begin"
+    """Words that say of a single worker that it has not begun; how long that has lasted follows."""
 
 
 class WorkerWatch:
@@ -98,10 +100,11 @@ class WorkerWatch:
     def _problem(self, status: WorkersStatus, waited_s: float) -> str:
         num_begun, num_workers = len(status.places), self._expected.num_workers
         waited = duration(waited_s)
+        if num_begun < num_workers == 1:
+            return f"{self._expected.none_begun} for {waited}"
         if num_begun < num_workers:
             begun = "none of them has" if not num_begun else f"{num_begun} of them have"
-            workers = "the training process" if num_workers == 1 else f"{num_workers} training workers"
-            return f"waiting for {workers} to begin for {waited}" + (f", {begun}" if num_workers > 1 else "")
+            return f"waiting for {num_workers} training workers to begin for {waited}, {begun}"
         places = ", ".join(f"rank {place.rank} on {place.host} (process {place.pid})" for place in status.places)
         if status.step is None:
             return f"no training step has ended yet, {waited} after the workers began: {places}"

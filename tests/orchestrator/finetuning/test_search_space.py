@@ -15,6 +15,8 @@ from orchestrator.finetuning.search_space import (
     plan_trials,
     value_bounds,
 )
+from orchestrator.results import TrialResult
+from orchestrator.run_states import RunState
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.task import Head
 
@@ -60,6 +62,13 @@ def test_key_tells_parameters_apart_and_ignores_where_they_came_from() -> None:
     by_space = plan_trials(sweep(), {"learning_rate": 1e-3}, 5)[0]
     other = plan_trials(sweep(), {"learning_rate": 2e-3}, 0)[0]
     assert by_recipe.key == by_space.key != other.key
+
+
+def test_result_of_a_plan_carries_what_tells_its_trial_apart() -> None:
+    plan = plan_trials(sweep(seeds=[3, 7]), {"learning_rate": 1e-3}, 2)[1]
+    assert plan.result(RunState.FAILED, error="why") == TrialResult(
+        key=plan.key, number=5, parameters=plan.parameters, state=RunState.FAILED, seed=7, error="why"
+    )
 
 
 def test_range_of_fractions_on_a_whole_number_is_refused() -> None:

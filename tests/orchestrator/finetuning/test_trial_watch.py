@@ -8,8 +8,9 @@ import logging
 import pytest
 
 from orchestrator.errors import ClusterError
-from orchestrator.finetuning.trial_watch import TrialWatch
-from orchestrator.training.worker_watch import Expectation, WorkerWatch
+from orchestrator.finetuning.trial_watch import TrialWatch, expect_trials
+from orchestrator.specs.sweep import SweepExecutionSpec
+from orchestrator.training.worker_watch import WorkerWatch
 
 
 class Bench:
@@ -18,7 +19,7 @@ class Bench:
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.WARNING)
         self.caplog, self.now = caplog, 0.0
-        expected = Expectation(1, 1800.0, reports_steps=False)
+        expected = expect_trials(SweepExecutionSpec(max_wait_minutes=30))
         workers = WorkerWatch(expected, lambda: "needs 1 × {GPU: 1}", "resume it", lambda: self.now)
         self.watch = TrialWatch(workers)
 
@@ -41,7 +42,8 @@ def bench(caplog: pytest.LogCaptureFixture) -> Bench:
 
 def test_trials_without_a_place_are_told_within_a_minute_and_end_the_sweep_at_last(bench: Bench) -> None:
     assert bench.pass_time(300) == [60, 120, 240]
-    with pytest.raises(ClusterError, match=r"to begin for 30:00 min; needs 1 × \{GPU: 1\}.*max_wait_minutes \(30\)"):
+    ending = r"^no trial has found a place to run for 30:00 min; needs 1 × \{GPU: 1\}.*max_wait_minutes \(30\)"
+    with pytest.raises(ClusterError, match=ending):
         bench.pass_time(1800)
 
 

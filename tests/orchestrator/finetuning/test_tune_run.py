@@ -31,6 +31,7 @@ from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.finetuning.trial_watch import watch_trials
 from orchestrator.finetuning.tune_run import RunTrial, build_scheduler, run_with_tune
 from orchestrator.results import MetricEvent, TrialResult, TrialStart
+from orchestrator.run_states import RunState
 from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import SweepSpec
 from orchestrator.training.event_queue import EventQueue
@@ -59,7 +60,7 @@ def pretend(plan: TrialPlan, report: Report) -> TrialResult | None:
         report([MetricEvent(number * 10, "validation", {"f1": score})], None if number == 3 else score, number)
         if number == plan.pause_after:
             return None
-    return TrialResult(plan.key, plan.number, plan.parameters, "COMPLETED", plan.seed, 30, {"f1": score})
+    return plan.result(RunState.COMPLETED, best_step=30, metrics={"f1": score})
 
 
 class Run:
@@ -199,9 +200,7 @@ def test_trials_without_a_place_end_the_sweep_with_what_is_missing(ray_cluster: 
     ray.get(holder.num_put.remote())
     try:
         run = Run(sweep(2, execution={"gpus_per_trial": 0, "max_wait_minutes": 0.05}))
-        missing = (
-            r"training process to begin for .*needs 1 × \{CPU: 1\}; free now: 0\.5 of 6 CPU on .*orchestrator resume"
-        )
+        missing = r"no trial has found a place .*needs 1 × \{CPU: 1\}; free now: 0\.5 of 6 CPU on .*orchestrator resume"
         with pytest.raises(ClusterError, match=missing):
             run(pretend, tmp_path)
         assert not run.started

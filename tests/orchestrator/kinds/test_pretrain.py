@@ -39,7 +39,7 @@ def test_a_tokenizer_that_the_model_was_not_trained_with(settings: Settings) -> 
 
 
 def test_a_pretraining_registers_its_model_under_the_specs_name(recorder: Recorder) -> None:
-    run = recorder.start({"kind": "pretrain", "name": "tiny wiki", "seed": 3}, "f", name="again")
+    run = recorder.start({"kind": "pretrain", "name": "tiny wiki", "seed": 3}, "f")
     recorder.record_events(run.id, [MetricEvent(100, "train", {"mlm_loss": 2.0})])
     complete(recorder, run.id, "pretrain")
     registry = recorder.registry

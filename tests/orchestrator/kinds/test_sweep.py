@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from orchestrator.errors import InputError, SpecError
 from orchestrator.finetuning import sweep as sweep_module
 from orchestrator.kinds import resolved_inputs
-from orchestrator.kinds.sweep import SweepKind
+from orchestrator.kinds.sweep import SweepKind, most_parameters
 from orchestrator.registry.recorder import Recorder
 from orchestrator.results import MetricEvent, SweepResult, TrialEvents, TrialStart
 from orchestrator.run_states import RunState
@@ -90,6 +90,26 @@ def test_a_plan_of_a_sweep(settings: Settings) -> None:
         "disk": "30.8 MB of checkpoints, 5.8 MB of models",
         "resources": "0.5 CPU, 0.25 GPU",
     }
+
+
+def test_trials_that_wait_for_others_keep_their_checkpoints_on_the_disk(settings: Settings) -> None:
+    def num_checkpoints(num_trials: int, scheduler: str) -> float:
+        fields = {
+            "scheduler": scheduler,
+            "space": {"learning_rate": [number / 1e5 for number in range(1, 1 + num_trials)]},
+            "recipe": {"tokenizer": "words", "epochs": 9},
+            "execution": {"max_concurrent_trials": 2},
+        }
+        spec = SweepSpec.model_validate({**SWEEP, **fields})
+        inputs = resolved_inputs(spec, settings)
+        num_parameters = most_parameters(spec, inputs)
+        assert num_parameters is not None
+        checkpoints, _ = SweepKind().disk(spec, inputs)
+        return checkpoints.num_bytes / (16 * num_parameters)
+
+    assert num_checkpoints(20, "none") == 2 * 2, "those that run, each with a new one beside the old one"
+    assert num_checkpoints(20, "hyperband") == 2 * 2 + 9, "the first bracket compares nine trials"
+    assert num_checkpoints(5, "hyperband") == 2 * 2 + 3, "no more trials can wait than there are"
 
 
 SPEC = SweepSpec.model_validate({**SWEEP, "seeds": [0, 1]})

@@ -92,6 +92,13 @@ def test_a_failure_is_told_at_once_and_the_clock_starts_anew(bench: Bench) -> No
     assert [when for when, _ in bench.pass_time(20, failed)] == [110.25]
 
 
+def test_a_single_worker_is_called_the_training_process() -> None:
+    now = iter((0.0, 60.0))
+    watch = WorkerWatch(Expectation(1, 60.0), lambda: "needs a GPU", "resume it", lambda: next(now))
+    with pytest.raises(ClusterError, match=r"^waiting for the training process to begin for 1:00 min; needs a GPU"):
+        watch.look(WorkersStatus())
+
+
 def test_work_without_steps_is_watched_until_it_begins(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(caplog, reports_steps=False)
     assert bench.pass_time(61, WorkersStatus())
