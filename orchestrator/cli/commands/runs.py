@@ -80,7 +80,10 @@ def _data_line(row: Mapping[str, Any]) -> str:
 @click.argument("run_id", metavar="RUN")
 @reading_options
 def trials(run_id: str, form: str | None, output: str | None) -> None:
-    """Trials of a sweep: the parameters that varied, what they had become at the best evaluation, and the scores."""
+    """Trials of a sweep: what varied, and the scores.
+
+    Where trials took others' values while they trained, `recipe.NAME` is the value at the best evaluation.
+    """
     with open_registry() as registry:
         run = registry.run(run_id)
         frame = registry.trials.frame(run.id)
