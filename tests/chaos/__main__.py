@@ -24,6 +24,8 @@ from tests.chaos.laboratory import Laboratory, write_inputs
 from tests.waiting import PATIENCE_S
 
 NUM_NODES = 3
+LEFT_OUT = "left out"
+"""What is said of a fault for which something is missing on this machine."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def main() -> int:
             try:
                 outcomes.append(play(number, name, chance, folder, hosts, reference(FAULTS[name][0])))
             except NotHereError as error:
-                print(f"{number:3d}  left out: {name} ({error})", flush=True)
+                print(f"{number:3d}  {LEFT_OUT}: {name} ({error})", flush=True)
     print(table(outcomes))
     failed = [outcome for outcome in outcomes if outcome.problem]
     if failed and arguments.keep:

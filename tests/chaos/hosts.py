@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,18 +157,16 @@ class Hosts:
 
 
 @contextmanager
-def started_hosts(num_nodes: int, set_variable: Callable[[str, str], None] = os.environ.__setitem__) -> Iterator[Hosts]:
+def started_hosts(num_nodes: int) -> Iterator[Hosts]:
     """Start a cluster that only this user's token opens; it ends with the block.
 
-    Args:
-        set_variable: sets a variable of the environment, which Ray's processes and the drivers inherit.
+    The variables that it needs stay in this process's environment, which Ray's processes and the drivers inherit.
     """
     folder = Path(tempfile.mkdtemp(prefix="ch-"))
     token = folder / "token"
     token.touch(mode=0o600)
     token.write_text("c" * 64)
-    for name, value in {**ENVIRONMENT, "RAY_AUTH_TOKEN_PATH": str(token)}.items():
-        set_variable(name, value)
+    os.environ.update(ENVIRONMENT, RAY_AUTH_TOKEN_PATH=str(token))
     hosts = Hosts(num_nodes, folder)
     try:
         yield hosts
