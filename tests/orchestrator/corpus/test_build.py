@@ -186,5 +186,6 @@ def test_a_task_that_always_fails_ends_the_build(
     monkeypatch.setattr(build_module, "tokenize_batch", fail)
     problem = "RuntimeError: boom" if ending == "an exception" else "worker died unexpectedly"
     with pytest.raises(ClusterError, match=f"tokenizing failed: .*{problem}.*; where memory ran out") as caught:
-        build(corpus, tmp_path, tokenizer)
+        # One task at a time: Ray 2.60 ends a driver that cancels a task in the moment in which it ends.
+        build(corpus, tmp_path, tokenizer, num_cpus=1)
     assert "\n" not in str(caught.value)
