@@ -1,6 +1,8 @@
 """Runner of specs: what a spec is checked for before anything starts, and its run from then on.
 
-spec ─► checked (nothing started, nothing recorded) ─► session with a Ray ─► runs
+    spec ─► checked (nothing started, nothing recorded) ─► session with a Ray ─► runs
+
+The run itself, its record and the stages of a pipeline are the session's.
 """
 
 import logging

@@ -25,7 +25,7 @@ from tests.waiting import PATIENCE_S
 
 NUM_NODES = 3
 LEFT_OUT = "left out"
-"""What is said of a fault for which something is missing on this machine."""
+"""Words for a fault that needs something that this machine lacks."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ class Accounts:
 
 
 CLOCKS = ("_per_s", "seconds", "speed_ratio")
-"""What the names of measurements have that no two runs share."""
+"""Parts of the names of those measurements that differ between any two runs."""
 
 
 def read_accounts(laboratory: Laboratory) -> Accounts:

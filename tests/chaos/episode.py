@@ -20,7 +20,7 @@ LAG_S = 3.0
 
 
 class NotHereError(Exception):
-    """What a fault needs is not on this machine."""
+    """Raised where this machine lacks what a fault needs."""
 
 
 @dataclass
@@ -30,9 +30,9 @@ class Episode:
     laboratory: Laboratory
     chance: random.Random
     details: list[str] = field(default_factory=list)
-    """What was chosen, to be told beside the seed."""
+    """Choices of chance, to be told beside the seed."""
     seconds_to_recover: float | None = None
-    """From the end of the fault to the next progress that is recorded; None where nothing was left to do."""
+    """Seconds from the end of the fault to the next progress that is recorded; None where nothing was left to do."""
 
     @property
     def hosts(self) -> Hosts:

@@ -48,7 +48,7 @@ execution: {max_failures: 3}
 """
 SPECS = {"pretrain": PRETRAIN, "sweep": SWEEP, "distill": DISTILL}
 MEASURE = {"pretrain": "step", "sweep": "trial", "distill": "evaluation"}
-"""What the progress of each kind of run is counted in."""
+"""Unit in which the progress of each kind of run is counted."""
 LAST_PLACE = {"pretrain": 70, "sweep": 3, "distill": 40}
 """Progress at which something is left to do for a run of each kind."""
 
@@ -91,7 +91,7 @@ class Laboratory:
     registry: str = ""
     """URL of the registry; the home's own SQLite file when empty."""
     lent: ExitStack = field(default_factory=ExitStack)
-    """What is given back at the end: servers, mounted disks."""
+    """Servers and mounted disks that are given back at the end."""
     _drivers: list[Driver] = field(default_factory=list)
 
     def start(self, *arguments: str) -> Driver:

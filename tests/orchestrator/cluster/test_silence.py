@@ -1,4 +1,4 @@
-"""What a driver says while nothing comes from the cluster; a fake clock, no Ray.
+"""Warnings of a driver while nothing comes from the cluster; a fake clock, no Ray.
 
 Run alone: pytest tests/orchestrator/cluster/test_silence.py
 """

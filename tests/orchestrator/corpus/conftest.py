@@ -1,4 +1,4 @@
-"""What the tasks of a data pipeline ask of Ray."""
+"""Resources that the tasks of a data pipeline ask of Ray."""
 
 from typing import Any
 

@@ -97,7 +97,7 @@ def test_a_bracket_of_failures_is_decided() -> None:
 
 
 def scores(num_trials: int) -> st.SearchStrategy[list[tuple[float, float, float]]]:
-    """For each trial its best scores so far at the two rungs and at the end."""
+    """Best scores so far of each trial, at the two rungs and at the end."""
     one = st.lists(st.sampled_from([n / 4 for n in range(5)]), min_size=3, max_size=3).map(
         lambda values: (values[0], max(values[:2]), max(values))
     )

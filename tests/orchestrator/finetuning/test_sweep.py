@@ -187,14 +187,19 @@ def test_hyperband_interrupted_after_its_first_comparison_ends_as_in_one_piece(
     assert {result.state for result in ended.values()} == {"PRUNED"}
     result, book = laboratory.run(spec, dict(list(ended.items())[:1]))
     assert len({start.key for start in book.started}) == 3
-    without_folders = {"seconds": 0.0, "predictions_path": None, "model": None}
-    assert [replace(trial, **without_folders) for trial in result.trials] == [
-        replace(trial, **without_folders) for trial in whole.trials
-    ]
-    assert result.best.model is not None
-    assert whole.best.model is not None
-    assert result.best.model.digest == whole.best.model.digest
+    assert_same_outcome(result, whole)
     assert not list(laboratory.run_folder().glob("trials/*/checkpoints*"))
+
+
+def assert_same_outcome(one: SweepResult, other: SweepResult) -> None:
+    """Check that two sweeps have the same trials, wherever they lie, and the same weights of the best one."""
+    elsewhere = {"seconds": 0.0, "predictions_path": None, "model": None}
+    assert [replace(trial, **elsewhere) for trial in one.trials] == [
+        replace(trial, **elsewhere) for trial in other.trials
+    ]
+    assert one.best.model is not None
+    assert other.best.model is not None
+    assert one.best.model.digest == other.best.model.digest
 
 
 @pytest.mark.ray
@@ -233,13 +238,7 @@ def test_a_population_rescues_a_hopeless_trial_and_ends_the_same_after_an_interr
         laboratory.run(spec(1), on_event=interrupt)
     result, book = laboratory.run(spec(1))
     assert len(book.started) == 8, "the first part of no trial runs again"
-    without_folders = {"seconds": 0.0, "predictions_path": None, "model": None}
-    assert [replace(trial, **without_folders) for trial in result.trials] == [
-        replace(trial, **without_folders) for trial in whole.trials
-    ]
-    assert result.best.model is not None
-    assert whole.best.model is not None
-    assert result.best.model.digest == whole.best.model.digest
+    assert_same_outcome(result, whole)
     assert (folders[0] / POPULATION).read_bytes() == (folders[1] / POPULATION).read_bytes()
     for name in ("checkpoints*", "legs"):
         assert not [path for folder in folders for path in folder.glob(f"trials/*/{name}")]
