@@ -9,8 +9,8 @@ INSTALLED := $(VENV)/.installed
 demo: $(INSTALLED)  ## the whole life cycle on generated text, minutes on two CPU cores
 	$(BIN)/orchestrator demo
 
-test-fast: $(INSTALLED)  ## before a commit: no Ray, no training, no server, nothing fetched; under two minutes
-	$(BIN)/pytest -q -n auto --dist loadfile -m "not (ray or training or postgres or published or slow)"
+test-fast: $(INSTALLED)  ## before a commit: no Ray, no training, no whole run, no server, nothing fetched; under two minutes
+	$(BIN)/pytest -q -n auto --dist loadfile -m "not (ray or training or runs or postgres or hosts or published or slow)"
 
 test: $(INSTALLED)  ## the tests, near 15 minutes on two cores
 	$(BIN)/pytest -m "not slow"

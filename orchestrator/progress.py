@@ -19,11 +19,18 @@ from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
+    from typing import TypeGuard
+
     from rich.live import Live
 
 PLAIN_INTERVAL_S = 10.0
 OWN_LOGGERS = tuple(logging.getLogger(package) for package in ("orchestrator", "bert_core"))
 logger = logging.getLogger(__name__)
+
+
+def is_terminal(stream: TextIO | None) -> "TypeGuard[TextIO]":
+    """Whether a stream of this process is a terminal; the shell may have closed it, which leaves None."""
+    return stream is not None and stream.isatty()
 
 
 class LineFormatter(logging.Formatter):
@@ -45,8 +52,8 @@ class Progress(logging.Handler):
         super().__init__()
         self.setFormatter(LineFormatter())
         self._stream: TextIO | None = stream or sys.stderr  # None where the shell closed it (`2>&-`)
-        is_terminal = self._stream is not None and self._stream.isatty()
-        self._can_overwrite = is_terminal and os.environ.get("TERM") != "dumb"
+        shows = is_terminal(self._stream)
+        self._can_overwrite = shows and os.environ.get("TERM") != "dumb"
         self._live: Live | None = None
         self._plain_at = 0.0
 

@@ -24,6 +24,11 @@ class MetricEvent:
     epoch: float | None = None
 
 
+def is_of_the_machine(measurement: str) -> bool:
+    """Whether a measurement is of the machine: a time, a speed or memory, in which two equal runs differ."""
+    return measurement.endswith(("_s", "seconds", "_bytes")) or "speed" in measurement
+
+
 @dataclass(frozen=True)
 class CheckpointEvent:
     """A checkpoint that is whole on the storage. Natural key: (run, step)."""

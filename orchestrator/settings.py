@@ -14,6 +14,10 @@ HOME_VARIABLE = "ORCHESTRATOR_HOME"
 STORAGE_VARIABLE = "ORCHESTRATOR_STORAGE"
 REGISTRY_VARIABLE = "ORCHESTRATOR_REGISTRY"
 ADDRESS_VARIABLE = "RAY_ADDRESS"
+API_ADDRESS_VARIABLE = "RAY_API_SERVER_ADDRESS"
+ASKED_AT_VARIABLE = "ORCHESTRATOR_ASKED_AT"
+"""Set for the command of a job (`execution/head_commands.py`), and for no other: the dashboard's address by which the
+person who submitted it types further commands."""
 CACHE_VARIABLE = "ORCHESTRATOR_CACHE"
 SCHEMES = ("file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hdfs", "local", "memory")
 """Schemes of the URIs that are read and written. A list, as a spec that comes from someone else must not reach what the

@@ -6,11 +6,12 @@ from typing import Self
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from bert_core.checkpoints.atomic_files import atomic_write
 from bert_core.checkpoints.manifest import MANIFEST_FILE, check_manifest, write_json, write_manifest
+from bert_core.checkpoints.tensor_files import save_tensors
 from bert_core.checkpoints.weight_names import WeightNames
 from bert_core.config import CONFIG_FILE, BertConfig
 from bert_core.errors import CheckpointError
@@ -162,7 +163,7 @@ class PretrainedModel(nn.Module):
         architecture = self.config.family.architecture(type(self).__name__)
         details = {"architectures": [architecture], "dtype": str(next(self.parameters()).dtype).split(".")[-1]}
         write_json(folder / CONFIG_FILE, self.config.to_dict() | details)
-        atomic_write(folder / WEIGHTS_FILE, lambda path: save_file(weights, path, metadata={"format": "pt"}))
+        atomic_write(folder / WEIGHTS_FILE, lambda path: save_tensors(weights, path, {"format": "pt"}))
         write_manifest(folder, [CONFIG_FILE, WEIGHTS_FILE])
 
 

@@ -12,17 +12,18 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bert_core.checkpoints.atomic_files import atomic_folder
 from bert_core.checkpoints.manifest import check_format, check_manifest, write_json, write_manifest
+from bert_core.checkpoints.tensor_files import save_tensors
 from bert_core.errors import CheckpointError, NewerFormatError
 
 _MODEL = "model.safetensors"
 _OPTIMIZER = "optimizer.safetensors"
-_STATE = "state.json"
+STATE_FILE = "state.json"
 REMEDY = "use an older one"
 """Last words of the error for a state that cannot be read."""
 _FORMAT = 1
@@ -43,12 +44,12 @@ def write_training_state(folder: Path, model: nn.Module, optimizer: Optimizer, e
 
     A crash leaves part of the files: `save_training_state` does not.
     """
-    save_file(_stored(model.state_dict()), folder / _MODEL)
-    save_file(_stored(_optimizer_tensors(model, optimizer)), folder / _OPTIMIZER)
+    save_tensors(_stored(model.state_dict()), folder / _MODEL)
+    save_tensors(_stored(_optimizer_tensors(model, optimizer)), folder / _OPTIMIZER)
     write_json(
-        folder / _STATE, {"format": _FORMAT, "param_groups": _named_groups(model, optimizer), "extra": dict(extra)}
+        folder / STATE_FILE, {"format": _FORMAT, "param_groups": _named_groups(model, optimizer), "extra": dict(extra)}
     )
-    return write_manifest(folder, (_MODEL, _OPTIMIZER, _STATE))
+    return write_manifest(folder, (_MODEL, _OPTIMIZER, STATE_FILE))
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class TrainingState:
         names = [group["names"] for group in _named_groups(model, optimizer)]
         if [group["names"] for group in self.param_groups] != names:
             raise CheckpointError(
-                f"{self.folder / _STATE} belongs to another model or optimizer; use the run's own settings"
+                f"{self.folder / STATE_FILE} belongs to another model or optimizer; use the run's own settings"
             )
         for name, own in model.state_dict().items():
             if name not in self.weights or self.weights[name].shape != own.shape:
@@ -91,8 +92,8 @@ def read_training_state(folder: Path) -> TrainingState:
     """
     check_manifest(folder, REMEDY)
     try:
-        state = json.loads((folder / _STATE).read_bytes())
-        check_format(folder / _STATE, state, _FORMAT)
+        state = json.loads((folder / STATE_FILE).read_bytes())
+        check_format(folder / STATE_FILE, state, _FORMAT)
         weights, tensors = (load_file(folder / name) for name in (_MODEL, _OPTIMIZER))
         return TrainingState(folder, weights, tensors, state["param_groups"], state["extra"])
     except NewerFormatError:

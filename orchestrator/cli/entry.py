@@ -1,7 +1,7 @@
 """Entry point of the `orchestrator` command: turns errors and signals into messages and exit statuses.
 
 0 done · 1 the run failed, was stopped or lost · 2 wrong usage or bad input · 3 no such run, model or task
-4 registry trouble · 5 cluster trouble · 130/143 interrupted
+4 registry trouble · 5 cluster trouble · 129/130/143 interrupted by SIGHUP/SIGINT/SIGTERM
 """
 
 import errno
@@ -11,7 +11,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import NoReturn
 
@@ -66,7 +66,7 @@ def main() -> NoReturn:
     if COMPLETION_VARIABLE in os.environ:
         cli.main(prog_name="orchestrator")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+        _handle(number, _interrupt)
     if "--debug" not in sys.argv and not sys.warnoptions:
         warnings.simplefilter("ignore")
     status = run_command_line(sys.argv[1:])
@@ -152,5 +152,11 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
     interruption_under_way.set()
     for again in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(again, leave)
+        _handle(again, leave)
     raise Interrupted(number)
+
+
+def _handle(number: int, handler: Callable[[int, FrameType | None], None]) -> None:
+    """Handle a signal, unless whoever started this process wants it ignored: `nohup`, or `&` in a script."""
+    if signal.getsignal(number) != signal.SIG_IGN:
+        signal.signal(number, handler)

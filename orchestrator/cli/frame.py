@@ -1,13 +1,15 @@
 """Parts that commands share: the global options, in front of or after any command, and an example in the help."""
 
+import os
 import shlex
 from collections.abc import Callable
+from enum import Enum
 from typing import Any, TypeVar
 
 import click
 
 from orchestrator.cli.output import notify
-from orchestrator.settings import Settings, has_password, without_password
+from orchestrator.settings import ASKED_AT_VARIABLE, Settings, has_password, without_password
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -16,7 +18,10 @@ _GLOBAL_OPTIONS = {
     "home": ("DIR", "Folder of this machine's own files [ORCHESTRATOR_HOME; ./.orchestrator]."),
     "storage": ("URI", "Folder or bucket that every node reaches [ORCHESTRATOR_STORAGE; HOME/storage]."),
     "registry": ("URL", "Database URL, or file:PATH of a 0600 file with it [ORCHESTRATOR_REGISTRY; SQLite in HOME]."),
-    "address": ("ADDRESS", "A Ray to run on [RAY_ADDRESS; a local one is started]."),
+    "address": (
+        "ADDRESS",
+        "A Ray to run on, or a cluster's dashboard, http://… [RAY_ADDRESS; a local one is started].",
+    ),
 }
 
 
@@ -57,24 +62,67 @@ def current_settings() -> Settings:
     return Settings.from_options(**{name: given.get(name) for name in _GLOBAL_OPTIONS})
 
 
+def _is_debugging() -> bool:
+    """Whether the command that is running was asked for tracebacks."""
+    return bool(click.get_current_context().meta.get(_META, {}).get("debug"))
+
+
 def given_options() -> str:
     """Global options of the command that is running, as a person would type them again: ` --home DIR`, or nothing.
 
-    A password is never repeated: `***` stands in its place.
+    A password is never repeated: `***` stands in its place. Where the command came from elsewhere, the address is the
+    one by which that person reaches the cluster.
     """
-    given = click.get_current_context().meta.get(_META, {})
+    given = {"address": os.environ.get(ASKED_AT_VARIABLE), **click.get_current_context().meta.get(_META, {})}
     return "".join(
         f" --{name} {shlex.quote(without_password(given[name]))}" for name in _GLOBAL_OPTIONS if given.get(name)
     )
 
 
+def resume_command(run_id: str) -> str:
+    """The command that goes on with a run, as the person would type it who asked for the command that is running."""
+    verb = "submit --resume" if os.environ.get(ASKED_AT_VARIABLE) else "resume"
+    return f"orchestrator{given_options()} {verb} {run_id}"
+
+
+class AtDashboard(Enum):
+    """Ways of a command where the settings name a cluster's dashboard, and no registry."""
+
+    SENT = "the command is carried out on the cluster's head"
+    REFUSED = "the command reads a registry, and works on this machine alone"
+    HERE = "the command is carried out here, as without a dashboard"
+
+
 class GlobalOptionsCommand(click.Command):
     """Command that also takes the global options; its help ends with an example."""
 
-    def __init__(self, *args: Any, example: str = "", **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, example: str = "", at_dashboard: AtDashboard = AtDashboard.HERE, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.example = example
+        self.at_dashboard = at_dashboard
         self.params.extend(_global_options(hidden=True))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Carry the command out: here, or on the head of the cluster whose dashboard the settings name."""
+        if self.at_dashboard != AtDashboard.HERE:
+            from orchestrator.cluster.addresses import head_dashboard
+
+            settings = current_settings()
+            address = head_dashboard(settings)
+            if address is not None and self.at_dashboard == AtDashboard.SENT:
+                from orchestrator.cli.head import send_to_head
+
+                return send_to_head(ctx, settings, address, debug=_is_debugging())
+            if address is not None and settings.address is not None:  # a variable for `submit` alone asks for nothing
+                raise click.UsageError(
+                    f"`{ctx.command_path}` works on this machine alone, and {address} is a cluster's dashboard; leave "
+                    "that address out, or say by --registry which registry is read from here. `submit` carries runs "
+                    "out on the cluster, `submit --resume` goes on with them there.",
+                    ctx,
+                )
+        return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the command's own options, and where the global ones are explained."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.progress import reader_may_leave, show_progress
+from orchestrator.progress import is_terminal, reader_may_leave, show_progress
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -75,7 +75,7 @@ def show_text(text: str, output: str | None = None) -> None:
 
 def show_lines(lines: Iterable["Text"], output: str | None = None) -> None:
     """Show lines with their styles on a terminal, and as plain text in a pipe or a file."""
-    if output is None and sys.stdout.isatty():
+    if output is None and is_terminal(sys.stdout):
         from rich.console import Console
 
         console = Console(file=sys.stdout)
@@ -189,7 +189,7 @@ def _write_table(rows: list[dict[str, Any]], columns: Sequence[str], output: str
     cells = {column: [_heading(column), *_column([row[column] for row in rows])] for column in columns}
     right = {column for column in columns if all(isinstance(row[column], int | float | None) for row in rows)}
     widths = {column: max(map(cell_len, texts)) for column, texts in cells.items()}
-    if output is None and sys.stdout.isatty():
+    if output is None and is_terminal(sys.stdout):
         for column in spare:
             if sum(widths[name] + 2 for name in cells) > shutil.get_terminal_size().columns + 2:
                 cells.pop(column, None)
@@ -236,7 +236,13 @@ def _write(text: str, output: str | None) -> None:
 
 
 def write_output(output: str, data: bytes) -> None:
-    """Write the file that `-o` names, whole or not at all; a link is followed, a device or a pipe gets the bytes."""
+    """Write the file that `-o` names, and say so."""
+    write_file(output, data)
+    notify(f"wrote {output}")
+
+
+def write_file(output: str, data: bytes) -> None:
+    """Write a file, whole or not at all; a link is followed, a device or a pipe gets the bytes."""
     from orchestrator.errors import InputError
     from orchestrator.storage import write_bytes
     from orchestrator.storage.uris import is_local, local_path
@@ -248,7 +254,6 @@ def write_output(output: str, data: bytes) -> None:
         path.write_bytes(data)
     else:
         write_bytes(str(path or output), data)
-    notify(f"wrote {output}")
 
 
 def counted(number: int, noun: str) -> str:

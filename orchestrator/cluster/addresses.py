@@ -1,10 +1,13 @@
 """Addresses of Ray clusters: which are meant for what, and whether something listens there."""
 
+import os
 import socket
+from collections.abc import Mapping
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from orchestrator.errors import ClusterError
-from orchestrator.settings import Settings
+from orchestrator.settings import API_ADDRESS_VARIABLE, Settings
 
 _CONNECT_TIMEOUT_S = 5.0
 
@@ -14,6 +17,40 @@ def names_no_cluster(settings: Settings) -> bool:
     return settings.address in (None, "local")
 
 
+def is_dashboard(address: str) -> bool:
+    """Whether an address is a dashboard's, by which jobs are submitted, and no driver can connect."""
+    return address.startswith(("http://", "https://"))
+
+
+def head_dashboard(settings: Settings, environ: Mapping[str, str] = os.environ) -> str | None:
+    """Address of the dashboard on whose head the registry is read; None where the settings name another place.
+
+    A registry that was given is read from here, unless it is `file:PATH` and that file is the cluster's. A driver's
+    address, as jobs on a cluster have one, is no dashboard's.
+    """
+    address = settings.address or environ.get(API_ADDRESS_VARIABLE, "")
+    if not is_dashboard(address) or ("registry" in settings.given and not _is_elsewhere(settings.registry)):
+        return None
+    return address.rstrip("/")
+
+
+def dashboard_address(settings: Settings, environ: Mapping[str, str] = os.environ) -> str:
+    """The http(s) address to submit to. Raises: ClusterError."""
+    given = settings.address or ""
+    address = given if is_dashboard(given) else environ.get(API_ADDRESS_VARIABLE, "")
+    if not is_dashboard(address) or not urlsplit(address).hostname:
+        raise ClusterError(
+            "submit needs the address of a cluster's dashboard: --address http://127.0.0.1:8265 "
+            f"or {API_ADDRESS_VARIABLE}; `ray dashboard cluster.yaml` opens a way to it"
+        )
+    return address.rstrip("/")
+
+
+def _is_elsewhere(registry: str) -> bool:
+    """Whether a registry is `file:PATH` of a file that is not on this machine."""
+    return registry.startswith("file:") and not Path(registry.removeprefix("file:")).expanduser().exists()
+
+
 def check_reachable(address: str) -> None:
     """Check that a driver can connect to an address.
 
@@ -21,7 +58,7 @@ def check_reachable(address: str) -> None:
     """
     if address == "auto":
         return
-    if address.startswith(("http://", "https://")):
+    if is_dashboard(address):
         raise ClusterError(
             f"{address} is a dashboard's address: use it with `orchestrator submit`, or give HOST:6379 to run from here"
         )
@@ -42,6 +79,11 @@ def check_listening(address: str) -> None:
         socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S).close()
     except OSError as error:
         reason = error.strerror or str(error)
+        if is_dashboard(address):
+            raise ClusterError(
+                f"no dashboard answers at {address}: {reason}; where the cluster runs, the way to it may be missing: "
+                "`ray dashboard cluster.yaml` opens one, and is left running in a terminal of its own"
+            ) from error
         raise ClusterError(
             f"no Ray answers at {shown}: {reason}; check that it runs (`ray status`) and that this machine may reach it"
         ) from error

@@ -5,13 +5,12 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from orchestrator.cluster.processes import Processes
+from orchestrator.cluster.nodes import Node, connected_nodes, select_nodes
+from orchestrator.cluster.processes import ROUNDING, Processes, room_on
 from orchestrator.errors import ClusterError
 
 MAX_LOGICAL_PER_CORE = 4
 """Processes that may share a core of a local Ray; with more of them each only waits longer for the others."""
-_ROUNDING = 1e-9
-"""Tolerance for sums of fractions of a CPU."""
 
 
 def cluster_resources() -> dict[str, float]:
@@ -19,13 +18,6 @@ def cluster_resources() -> dict[str, float]:
     import ray
 
     return {str(name): float(count) for name, count in ray.cluster_resources().items()}
-
-
-def node_resources() -> list[dict[str, float]]:
-    """Resources of each living node of the connected Ray, by name."""
-    import ray
-
-    return [dict(node["Resources"]) for node in ray.nodes() if node["Alive"]]
 
 
 def local_resources(num_cpus: float) -> dict[str, float]:
@@ -65,7 +57,7 @@ def check_resources(
     short = [
         f"{_amount(name, count)} asked, {_amount(name, have.get(name, 0.0))} there"
         for name, count in needed.items()
-        if count > have.get(name, 0.0) + _ROUNDING
+        if count > have.get(name, 0.0) + ROUNDING
     ]
     if short:
         raise ClusterError(
@@ -75,18 +67,19 @@ def check_resources(
 
 
 def check_processes(
-    needed: Iterable[Processes], nodes: Sequence[Mapping[str, float]] | None = None, place: str = "the cluster"
+    needed: Iterable[Processes], nodes: Sequence[Node] | None = None, place: str = "the cluster"
 ) -> None:
     """Check that the nodes have room for processes; Ray waits forever where only the sum over the nodes is enough.
 
     Args:
-        nodes: resources of each node; the connected Ray's nodes when left out.
+        nodes: the connected Ray's nodes when left out.
 
-    Raises: ClusterError, naming the processes that find no room.
+    Raises: ClusterError, naming the processes that find no room, or the labels that no node has.
     """
-    nodes = node_resources() if nodes is None else nodes
+    nodes = connected_nodes() if nodes is None else nodes
     for processes in needed:
-        room = sum(_room(node, processes.resources) for node in nodes)
+        selected = select_nodes(processes.labels, nodes)
+        room = sum(room_on(node.resources, processes.resources) for node in selected)
         if room < processes.count:
             asked = "1 process is asked" if processes.count == 1 else f"{processes.count} processes are asked, each"
             each = " and ".join(_amount(name, count) for name, count in processes.resources.items())
@@ -95,11 +88,6 @@ def check_processes(
                 "execution.cpus_per_worker (a sweep: cpus_per_trial, gpus_per_trial; an evaluation: gpus), "
                 "or use larger nodes"
             )
-
-
-def _room(node: Mapping[str, float], resources: Mapping[str, float]) -> int:
-    """Number of processes with these resources that a node holds."""
-    return min(int(node.get(name, 0.0) / count + _ROUNDING) for name, count in resources.items() if count)
 
 
 def _amount(name: str, count: float) -> str:

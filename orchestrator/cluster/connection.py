@@ -41,6 +41,11 @@ _ENVIRONMENT = {
     "LRU_CACHE_CAPACITY": "64",
 }
 
+_ENVIRONMENT_ON_CLUSTERS = {
+    # What the dashboard answers about Ray Train's runs; a local Ray has no dashboard.
+    "RAY_TRAIN_ENABLE_STATE_TRACKING": "1",
+}
+
 
 @contextmanager
 def connect(settings: Settings, *, num_cpus: float = 0.0) -> Iterator[None]:
@@ -51,9 +56,9 @@ def connect(settings: Settings, *, num_cpus: float = 0.0) -> Iterator[None]:
 
     Raises: ClusterError when the cluster cannot be reached or refuses.
     """
-    for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
     local = names_no_cluster(settings)
+    for name, value in (_ENVIRONMENT if local else _ENVIRONMENT | _ENVIRONMENT_ON_CLUSTERS).items():
+        os.environ.setdefault(name, value)
     if local and "ray" not in sys.modules:
         _use_private_token(settings.home)
     import ray

@@ -1,30 +1,92 @@
-"""Shortage of a cluster while processes wait for a place: what they need, what is free, who else waits, as a line."""
+"""Shortage of a cluster while processes wait for a place: what they need, what is free, who else waits, what starts."""
 
+import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from orchestrator.cluster.processes import Processes
+from orchestrator.cluster.processes import Processes, room_on
+from orchestrator.reminders import Shortage
 
+_TIMEOUT_S = 5
+"""Time within which the cluster's head must answer: whoever asks does nothing else meanwhile."""
 _SHOWN = ("CPU", "GPU")
 """Resources that are told of each node; Ray's own markers are none of a person's business."""
 
 
-def describe_shortage(needed: Processes) -> str:
-    """Describe what processes need, and what the connected Ray's nodes have free at this moment."""
+def find_shortage(needed: Processes) -> Shortage:
+    """Compare what processes need with what the connected Ray's nodes have free at this moment."""
     import ray
     from ray.autoscaler.v2.sdk import get_cluster_status
 
-    needs = f"needs {_bundles(needed.count, needed.resources)}"
+    context = ray.get_runtime_context()
     try:
-        status = get_cluster_status(ray.get_runtime_context().gcs_address)
+        status = get_cluster_status(context.gcs_address, timeout=_TIMEOUT_S)
+        first_autoscaler = _report_of_first_autoscaler()
     except Exception as error:  # an unreachable head raises no narrower class; what is needed is said all the same
-        return f"{needs}; the cluster's head does not answer ({type(error).__name__})"
-    return f"{needs}; {shortage_text(status)}"
+        silent = f"the cluster's head does not answer ({type(error).__name__})"
+        return Shortage(False, silent, f"needs {_bundles(needed.count, needed.resources)}; {silent}")
+    return shortage_of(needed, status, context.get_job_id(), first_autoscaler)
+
+
+def _report_of_first_autoscaler() -> Mapping[str, Any]:
+    """Report of version 1 of Ray's autoscaler, beside the cluster's status; empty where another version runs."""
+    from ray._private.ray_constants import DEBUG_AUTOSCALING_STATUS
+    from ray.experimental.internal_kv import _internal_kv_get
+
+    text = _internal_kv_get(DEBUG_AUTOSCALING_STATUS)
+    report: Mapping[str, Any] = json.loads(text).get("autoscaler_report") or {} if text else {}
+    return report
+
+
+def shortage_of(
+    needed: Processes, status: Any, job_id: str = "", first_autoscaler: Mapping[str, Any] | None = None
+) -> Shortage:
+    """Compare what processes need with Ray's `ClusterStatus`.
+
+    Args:
+        job_id: Ray's id of the driver, by which its own placement groups are told from those of other drivers.
+        first_autoscaler: report of version 1 of Ray's autoscaler, which leaves starting nodes out of the status.
+    """
+    starting = _starting(status, first_autoscaler or {})
+    autoscaler = f"autoscaler: starting {starting}" if starting else "no node is starting"
+    free = [node.available_resources() for node in _alive(status)]
+    room = sum(room_on(node, needed.resources) for node in free)
+    asked = f"{needed.count} × ({', '.join(f'{amount:g} {name}' for name, amount in needed.resources.items())}) asked"
+    return Shortage(
+        is_waiting=_is_waiting(needed, status, job_id),
+        in_short=f"{asked}, {f'room for {room} now' if room else 'none free on any node'}; {autoscaler}",
+        in_full=f"needs {_bundles(needed.count, needed.resources)}; {shortage_text(status)}; {autoscaler}",
+    )
+
+
+def _is_waiting(needed: Processes, status: Any, job_id: str) -> bool:
+    """Whether one of the driver's placement groups, or a task or actor of such a shape, has no place."""
+    demands = status.resource_demands
+    # The last part of a placement group's id is the id of the job that made it.
+    if job_id and any((group.pg_id or "").endswith(job_id) for group in demands.placement_group_demand):
+        return True
+    shape = {name: amount for name, amount in needed.resources.items() if amount}
+    return any(
+        {name: amount for name, amount in one.bundle.items() if amount} == shape
+        for demand in demands.ray_task_actor_demand
+        for one in demand.bundles_by_count
+    )
+
+
+def _starting(status: Any, first_autoscaler: Mapping[str, Any]) -> str:
+    """Nodes that the autoscaler is starting, by its names of their types: `2 × gpu`; nothing where it starts none."""
+    types: Counter[str] = Counter(node.ray_node_type_name for node in status.pending_nodes)
+    for launch in status.pending_launches:
+        types[launch.ray_node_type_name] += launch.count
+    types.update(node_type for _, node_type, *_ in first_autoscaler.get("pending_nodes") or ())
+    types.update(first_autoscaler.get("pending_launches") or {})
+    return ", ".join(f"{count} × {name}" for name, count in sorted(types.items()))
 
 
 def shortage_text(status: Any) -> str:
     """Free resources by node, demands that wait for a place, and lost nodes, from Ray's `ClusterStatus`."""
-    alive = [*status.active_nodes, *status.idle_nodes]
+    alive = _alive(status)
     parts = [f"free now: {', '.join(_free(node) for node in alive) or 'no node is alive'}"]
     demands = status.resource_demands
     waiting = [
@@ -37,18 +99,18 @@ def shortage_text(status: Any) -> str:
     else:
         parts.append("nothing waits for a place: what has one is starting, or is stuck")
     parts.append(f"nodes: {len(alive)} alive")
-    if status.pending_nodes or status.pending_launches:
-        parts[-1] += f", {len(status.pending_nodes) + len(status.pending_launches)} starting"
     if status.failed_nodes:
         parts[-1] += f", {len(status.failed_nodes)} lost ({_addresses(status.failed_nodes)})"
     return "; ".join(parts)
 
 
+def _alive(status: Any) -> list[Any]:
+    return [*status.active_nodes, *status.idle_nodes]
+
+
 def _free(node: Any) -> str:
-    usage = {use.resource_name: use for use in (node.resource_usage.usage if node.resource_usage else ())}
-    amounts = [
-        f"{usage[name].total - usage[name].used:g} of {usage[name].total:g} {name}" for name in _SHOWN if name in usage
-    ]
+    free, total = node.available_resources(), node.total_resources()
+    amounts = [f"{free[name]:g} of {total[name]:g} {name}" for name in _SHOWN if name in total]
     return f"{' and '.join(amounts) or 'nothing'} on {node.ip_address}"
 
 

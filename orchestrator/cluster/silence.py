@@ -1,4 +1,5 @@
-"""Silence of work on the cluster: a driver that waits for tasks without a place says within a minute what is missing.
+"""Silence of work on the cluster: a driver that waits for tasks says what is missing, within seconds where they have no
+place, within a minute where they bring nothing.
 
 Ray Data waits for resources that others hold for ever, and says nothing.
 """
@@ -10,10 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from orchestrator.cluster.processes import Processes
-from orchestrator.cluster.shortage import describe_shortage
+from orchestrator.cluster.shortage import find_shortage
 from orchestrator.progress import duration
+from orchestrator.reminders import Reminders, Shortage
 
-SAY_AFTER_S = 60.0
 _LOOK_EVERY_S = 1.0
 logger = logging.getLogger(__name__)
 
@@ -23,31 +24,32 @@ class SilenceWatch:
 
     Args:
         problem: what has not come, as a person is told: `no text has been tokenized`.
-        describe_shortage: says what the work needs and what the cluster has free.
+        find_shortage: says what the work needs and what the cluster has free.
     """
 
     def __init__(
-        self, problem: str, describe_shortage: Callable[[], str], clock: Callable[[], float] = time.monotonic
+        self, problem: str, find_shortage: Callable[[], Shortage], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._problem, self._describe_shortage, self._clock = problem, describe_shortage, clock
-        self.note()
+        self._problem, self._clock = problem, clock
+        self._reminders = Reminders(find_shortage)
+        self._since, self._has_begun = clock(), False
 
     def note(self) -> None:
         """Note that something has come."""
-        self._since, self._say_after_s = self._clock(), SAY_AFTER_S
+        self._since, self._has_begun = self._clock(), True
+        self._reminders.begin_anew()
 
     def look(self) -> None:
         """Say what is missing where nothing has come for long; ever more rarely while that lasts."""
         waited_s = self._clock() - self._since
-        if waited_s >= self._say_after_s:
-            self._say_after_s = 2 * waited_s
-            logger.warning(f"{self._problem} for {duration(waited_s)}; {self._describe_shortage()}")
+        problem = f"{self._problem} for {duration(waited_s)}"
+        self._reminders.look(waited_s, problem, logger, has_begun=self._has_begun)
 
 
 @contextmanager
 def telling_silence(problem: str, needed: Processes) -> Iterator[SilenceWatch]:
     """Yield a watch that a thread looks at until the end of the block, for work on the connected Ray."""
-    watch, done = SilenceWatch(problem, lambda: describe_shortage(needed)), threading.Event()
+    watch, done = SilenceWatch(problem, lambda: find_shortage(needed)), threading.Event()
 
     def look() -> None:
         while not done.wait(_LOOK_EVERY_S):

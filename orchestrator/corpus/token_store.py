@@ -8,6 +8,7 @@ Opening and reading need no Ray.
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Literal, Self
@@ -22,6 +23,7 @@ from orchestrator.corpus.document_lengths import DocumentLengths, ReadLengths, o
 from orchestrator.errors import CorpusError
 from orchestrator.results import FileCount
 from orchestrator.storage import join, open_read, read_bytes, read_json, write_bytes, write_json
+from orchestrator.training.storage_mark import refuse_without_mark
 
 STORE_FORMAT = "token-store-1"
 MANIFEST = "manifest.json"
@@ -164,7 +166,10 @@ class TokenStore:
         return lambda shard: self.read_document_lengths(shards[shard])
 
     def read_shard(self, shard: ShardInfo) -> TokenizedDocuments:
-        """Documents of a shard, checked against its digest. Raises: CorpusError when it is missing, cut or altered."""
+        """Documents of a shard, checked against its digest.
+
+        Raises: CorpusError when it is missing, cut or altered; ClusterError on a host that does not see the store.
+        """
         table = pq.read_table(self._source(shard), columns=["tokens", "sentence_lengths"], use_threads=False)
         tokens, _ = _flatten(table["tokens"])
         lengths, document_offsets = _flatten(table["sentence_lengths"])
@@ -179,7 +184,7 @@ class TokenStore:
             with open_read(path) as file:
                 column = pq.read_table(file, columns=["sentence_lengths"], use_threads=False)["sentence_lengths"]
         except (OSError, pa.ArrowException) as error:
-            raise CorpusError(_unreadable(path, error, self.folder)) from None
+            raise self._unreadable(path, error) from None
         lengths, document_offsets = _flatten(column)
         ends: NDArray[np.int64] = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])[document_offsets]
         return np.diff(ends)
@@ -189,7 +194,7 @@ class TokenStore:
         try:
             data = read_bytes(path)
         except OSError as error:
-            raise CorpusError(_unreadable(path, error, self.folder)) from None
+            raise self._unreadable(path, error) from None
         if hashlib.sha256(data).hexdigest() != shard.sha256:
             raise CorpusError(
                 f"the shard {path} is not what its manifest says: it was cut short or altered ({len(data)} bytes); "
@@ -197,15 +202,20 @@ class TokenStore:
             )
         return pa.BufferReader(data)
 
+    def _unreadable(self, path: str, error: Exception) -> CorpusError:
+        """Make the error for a shard. Raises: ClusterError instead where this host does not see the store at all."""
+        with suppress(OSError):
+            refuse_without_mark(join(self.folder, MANIFEST))
+        return CorpusError(
+            f"the shard {path} of the token store cannot be read: {error}; "
+            f"delete {self.folder} and build the corpus again"
+        )
+
 
 def _shard_info(stored: Mapping[str, Any]) -> ShardInfo:
     """A shard from its entry in a manifest. Raises: KeyError, TypeError."""
     splits = {name: split for split, name in STORED_NAMES.items()}
     return ShardInfo(**{**stored, "split": splits[stored["split"]]})
-
-
-def _unreadable(path: str, error: Exception, folder: str) -> str:
-    return f"the shard {path} of the token store cannot be read: {error}; delete {folder} and build the corpus again"
 
 
 def _flatten(column: pa.ChunkedArray) -> tuple[Any, np.ndarray[Any, np.dtype[np.int64]]]:

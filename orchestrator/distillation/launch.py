@@ -10,7 +10,7 @@ import ray
 from orchestrator.cluster.head_watch import watch_head
 from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.remote_call import waiting_for
-from orchestrator.cluster.shortage import describe_shortage
+from orchestrator.cluster.shortage import find_shortage
 from orchestrator.distillation.job import DistillJob, distill
 from orchestrator.errors import OWN_ERRORS, OwnError, RunStoppedError
 from orchestrator.results import DistillResult, Event
@@ -20,7 +20,7 @@ from orchestrator.storage import join
 from orchestrator.storage.uris import absolute
 from orchestrator.tasks import Task
 from orchestrator.training.attempts import how_to_go_on
-from orchestrator.training.checkpoints import delete_checkpoints
+from orchestrator.training.checkpoints import Checkpoints, delete_checkpoints
 from orchestrator.training.event_queue import EventReader, WorkerPlace, launch_event_queue
 from orchestrator.training.following import Follower
 from orchestrator.training.storage_mark import marked_storage, refuse_without_mark
@@ -37,6 +37,7 @@ def run_distillation(
     storage: str,
     resolve_name: Callable[[str, str], str],
     on_event: Callable[[Event], None],
+    on_wait: Callable[[], None] = lambda: None,
     allow_drift: bool = False,
 ) -> DistillResult:
     """Carry out a distillation on the connected Ray. A process that dies goes on from its last evaluation; so does a
@@ -46,6 +47,7 @@ def run_distillation(
         task: the spec's task.
         storage: for what runs share.
         resolve_name: the folder of a model that a field names, from field and name.
+        on_wait: called several times a second while nothing happens.
 
     Raises: what `distill` raises; RunFailedError when the process keeps dying; what `on_event` raises.
     """
@@ -75,8 +77,8 @@ def run_distillation(
         follower = Follower(
             event_queue,
             EventReader(event_queue, on_event),
-            _build_watch(spec, run_id),
-            watch_head(how_to_go_on(run_id)).look,
+            _build_watch(job, run_id),
+            [watch_head(how_to_go_on(run_id)).look, on_wait],
             has_ended=lambda: bool(ray.wait([work], timeout=0)[0]),
             run_folder=job.run_folder,
             safe_place="after the next evaluation",
@@ -90,13 +92,14 @@ def run_distillation(
     return outcome
 
 
-def _build_watch(spec: DistillSpec, run_id: str) -> WorkerWatch:
-    execution = spec.execution
+def _build_watch(job: DistillJob, run_id: str) -> WorkerWatch:
+    execution = job.spec.execution
     needed = {"CPU": execution.cpus} | ({"GPU": execution.gpus} if execution.gpus else {})
     return WorkerWatch(
         Expectation(1, 60 * execution.max_wait_minutes, reports_steps=False),
-        lambda: describe_shortage(Processes(1, needed)),
+        lambda: find_shortage(Processes(1, needed)),
         how_to_go_on(run_id),
+        newest_step=Checkpoints(job.run_folder).newest_step,
     )
 
 

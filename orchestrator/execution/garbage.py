@@ -54,7 +54,7 @@ class Garbage:
 
 def find_garbage(settings: Settings, older_than_s: float) -> list[Garbage]:
     """Everything that nothing needs. `older_than_s` is the age at which shared data counts as unused."""
-    with Registry(settings.registry) as registry:
+    with Registry(settings.registry, read_only=True) as registry:
         frame = registry.runs()
         runs = frame[frame["parent"].isna()]
         found = [item for run_id in runs["id"] for item in _of_run(registry, str(run_id))]

@@ -1,46 +1,31 @@
-"""Runs as Ray jobs: a small upload with the whole spec, and `orchestrator run` on the cluster's head.
+"""Runs as Ray jobs: `orchestrator run`, or `resume`, on the cluster's head. The job of a run is called as the run.
 
-Settings that were given here travel in the job's command; for all others the cluster's own hold. Anyone who sees the
-dashboard can read that command. So a registry URL with a password is refused; `file:PATH`, a file on the cluster, holds
-one safely.
+A run's id is drawn where it is submitted, and is the id of its job; its later attempts' jobs are ID-2, ID-3, …. What is
+uploaded is the spec alone: what it names must lie where the cluster reaches it. Settings that were given here travel in
+the job's command; for all others the cluster's own hold. Anyone who sees the dashboard can read that command. So a
+registry URL with a password is refused; `file:PATH`, a file on the cluster, holds one safely.
 """
 
-import logging
+import json
 import os
-import shlex
-import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
-from urllib.parse import urlsplit
+from typing import Any
 
-from orchestrator.cluster.addresses import check_listening
 from orchestrator.errors import ClusterError, InputError
+from orchestrator.execution.head_commands import HeadCommand, given_words, job_command, refuse_password, uploaded
+from orchestrator.execution.job_client import JobDetails, open_jobs
 from orchestrator.execution.origin import with_absolute_paths
-from orchestrator.settings import HOME_VARIABLE, Settings, has_password
+from orchestrator.settings import Settings, has_password
 from orchestrator.specs import AnySpec
 from orchestrator.specs.loading import spec_values
-from orchestrator.storage import write_json
 
-API_ADDRESS_VARIABLE = "RAY_API_SERVER_ADDRESS"
-_SPEC_FILE = "spec.yaml"
-_POLL_S = 1.0
-_CHATTY_LOGGERS = (
-    "ray.dashboard.modules.dashboard_sdk",
-    "ray.dashboard.modules.job.sdk",
-    "ray._private.runtime_env.packaging",
-)
-
-
-class JobDetails(Protocol):
-    """The part of Ray's record of a job that is read here."""
-
-    status: Any
-    message: str | None
-    driver_exit_code: int | None
+ROLE_OF_RUNS = "run"
+"""Value of the metadata `role` of a run's job."""
+SPEC_FILE = "spec.yaml"
+_JOB_CONFIG_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""Set by Ray for the command of a job: what it says of the job, as JSON."""
+_ENVIRONMENT = {"RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2"}
 
 
 @dataclass(frozen=True)
@@ -48,45 +33,85 @@ class SubmittedJob:
     """A job that the cluster has accepted."""
 
     id: str
+    run_id: str
     address: str
     """Address of the cluster's dashboard."""
 
 
-def submit_run(spec: AnySpec, settings: Settings) -> SubmittedJob:
-    """Hand a spec to the cluster whose dashboard is at `settings.address` (or `RAY_API_SERVER_ADDRESS`).
+def spec_files(spec: AnySpec) -> dict[str, bytes]:
+    """The upload of a spec: one file, in which relative paths are absolute as they are meant here.
 
-    Raises: InputError for a registry URL with a password; ClusterError when the cluster cannot be reached or refuses.
+    Raises: InputError for a password in it, which everyone who sees the cluster's storage of uploads could read.
+    """
+    values = with_absolute_paths(spec_values(spec), even_missing=True)
+    _refuse_secrets(values)
+    return {SPEC_FILE: json.dumps(values, indent=2, ensure_ascii=False).encode()}  # JSON is YAML
+
+
+def plan_command(spec: AnySpec, *words: str) -> HeadCommand:
+    """The command that checks a spec on the head: its names, its files, and the room for it."""
+    return HeadCommand(["plan", SPEC_FILE, *words], spec_files(spec))
+
+
+def submit_run(spec: AnySpec, run_id: str, settings: Settings, address: str) -> SubmittedJob:
+    """Hand a spec to the cluster whose dashboard is at an address, as a run of that id.
+
+    Raises: InputError for a password; ClusterError when the cluster cannot be reached or refuses.
     """
     refuse_password(settings.registry)
-    address = dashboard_address(settings)
-    with tempfile.TemporaryDirectory(prefix="orchestrator-job-") as folder:
-        write_json(str(Path(folder) / _SPEC_FILE), with_absolute_paths(spec_values(spec)))  # JSON is YAML
-        with _translated(address):
-            job_id = _client(address).submit_job(
-                entrypoint=entrypoint(spec, settings),
-                runtime_env={"working_dir": folder, "env_vars": {"RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2"}},
-                metadata={"name": spec.name, "kind": spec.kind},
-            )
-    return SubmittedJob(str(job_id), address)
+    words = ["run", SPEC_FILE, "--name", spec.name, "--run-id", run_id]
+    metadata = {"job_name": spec.name, "kind": spec.kind}
+    return _submit(run_id, run_id, words, spec_files(spec), metadata, settings, address)
 
 
-def follow(job: SubmittedJob, write: Callable[[str], None]) -> int:
-    """Pass the job's log on until it ends; returns the exit status that its run had. Raises: ClusterError."""
-    import asyncio
+def submit_resume(
+    run_id: str,
+    overrides: Sequence[str],
+    metadata: Mapping[str, str],
+    allow_drift: bool,
+    settings: Settings,
+    address: str,
+) -> SubmittedJob:
+    """Hand another attempt at a run to the cluster; its job is the first of ID-2, ID-3, … that there is not yet.
 
-    client = _client(job.address)
+    Args:
+        metadata: name and kind of the run, as its first job has them.
 
-    async def tail() -> None:
-        async for text in client.tail_job_logs(job.id):
-            write(text)
+    Raises: as `submit_run`.
+    """
+    refuse_password(settings.registry)
+    known = open_jobs(address).submitted()
+    number = next(number for number in range(2, len(known) + 3) if f"{run_id}-{number}" not in known)
+    words = ["resume", *(["--allow-drift"] if allow_drift else []), "--", run_id, *overrides]
+    return _submit(f"{run_id}-{number}", run_id, words, {}, metadata, settings, address)
 
-    with _translated(job.address):
-        asyncio.run(tail())
-        details: JobDetails = client.get_job_info(job.id)
-        while not details.status.is_terminal():
-            time.sleep(_POLL_S)
-            details = client.get_job_info(job.id)
-    return exit_status(details, job.id)
+
+def _submit(
+    job_id: str,
+    run_id: str,
+    words: Sequence[str],
+    files: Mapping[str, bytes],
+    metadata: Mapping[str, str],
+    settings: Settings,
+    address: str,
+) -> SubmittedJob:
+    command = job_command([*given_words(settings), *words], settings, address)
+    with uploaded(files) as folder:
+        environment = {**folder, "env_vars": _ENVIRONMENT}
+        open_jobs(address).submit(job_id, command, environment, {**metadata, "run_id": run_id, "role": ROLE_OF_RUNS})
+    return SubmittedJob(job_id, run_id, address)
+
+
+def follow(job: SubmittedJob, write: Callable[[str], None]) -> JobDetails:
+    """Pass the job's log on until it ends; returns what Ray says of its end. Raises: ClusterError."""
+
+    def take(text: str) -> bool:
+        write(text)
+        return False
+
+    jobs = open_jobs(job.address)
+    jobs.read_log(job.id, take)
+    return jobs.wait(job.id)
 
 
 def exit_status(details: JobDetails, job_id: str) -> int:
@@ -103,63 +128,25 @@ def exit_status(details: JobDetails, job_id: str) -> int:
     return details.driver_exit_code if 0 < details.driver_exit_code < 6 else 1
 
 
-def dashboard_address(settings: Settings) -> str:
-    """The http(s) address to submit to. Raises: ClusterError."""
-    given = settings.address or ""
-    address = given if given.startswith("http") else os.environ.get(API_ADDRESS_VARIABLE, "")
-    parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ClusterError(
-            "submit needs the address of a cluster's dashboard: --address http://127.0.0.1:8265 "
-            f"or {API_ADDRESS_VARIABLE}; `ray dashboard cluster.yaml` opens a way to it"
-        )
-    return address.rstrip("/")
-
-
-def refuse_password(registry: str) -> None:
-    """Check that the registry's URL may be shown. Raises: InputError."""
-    if has_password(registry):
-        raise InputError(
-            "the registry's URL has a password, which a job's command would show to everyone who sees the dashboard; "
-            "put the URL into a file with mode 0600 on the cluster and give --registry file:PATH"
-        )
-
-
-def entrypoint(spec: AnySpec, settings: Settings) -> str:
-    """The job's command: with the settings that were given here, and the cluster's own for the rest.
-
-    A home that neither names is the user's on the cluster: the folder that a job begins in is deleted after it.
-    """
-    values = {"home": str(settings.home), "storage": settings.storage, "registry": settings.registry}
-    options = [word for name, value in values.items() if name in settings.given for word in (f"--{name}", value)]
-    command = shlex.join(["orchestrator", *options, "run", _SPEC_FILE, "--name", spec.name])
-    home = "" if "home" in settings.given else f'{HOME_VARIABLE}="${{{HOME_VARIABLE}:-$HOME/.orchestrator}}" '
-    return home + command
-
-
-def _client(address: str) -> Any:
-    os.environ[API_ADDRESS_VARIABLE] = address  # which Ray's client prefers to its own argument
-    check_listening(address)
-    with _translated(address):
-        from ray.job_submission import JobSubmissionClient
-
-        for name in _CHATTY_LOGGERS:
-            logging.getLogger(name).setLevel(logging.WARNING)
-        return JobSubmissionClient(address)
-
-
-@contextmanager
-def _translated(address: str) -> Iterator[None]:
-    """Turn what Ray's HTTP client raises in the block into ClusterErrors."""
+def own_job_id(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Id of the job that this process is the driver of; None outside of a submitted job."""
     try:
-        yield
-    except ClusterError:
-        raise
-    except Exception as error:
-        if type(error).__name__ == "AuthenticationError":
-            raise ClusterError(
-                f"the cluster at {address} asks for its token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH "
-                "to a file with it (`ray get-auth-token` on the head)"
-            ) from error
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ClusterError(f"the cluster at {address} did not answer as a Ray dashboard does: {reason}") from error
+        job_id = json.loads(environ.get(_JOB_CONFIG_VARIABLE, "{}"))["metadata"]["job_submission_id"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return str(job_id)
+
+
+def _refuse_secrets(values: Any, field: str = "spec") -> None:
+    """Check that no text of a spec is a URI with a password. Raises: InputError, naming the field and no secret."""
+    if isinstance(values, Mapping):
+        for key, value in values.items():
+            _refuse_secrets(value, f"{field}.{key}".removeprefix("spec."))
+    elif isinstance(values, list):
+        for value in values:
+            _refuse_secrets(value, field)
+    elif isinstance(values, str) and "://" in values and has_password(values):
+        raise InputError(
+            f"{field} has a URI with a password, which everyone who sees the dashboard could read; leave it out, and "
+            "set it on every node as FSSPEC_…_PASSWORD, or in a file of ~/.config/fsspec with mode 0600"
+        )

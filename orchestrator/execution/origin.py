@@ -5,12 +5,14 @@ on the folder that somebody stood in. So `resume`, from wherever it is called, w
 resolved spec beside it means the same from every folder.
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from orchestrator.errors import InputError
 from orchestrator.models.resolve import is_place
 from orchestrator.settings import Settings
 from orchestrator.specs import Spec
@@ -19,6 +21,7 @@ from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK
 from orchestrator.storage import exists, join, read_json, write_json
 from orchestrator.storage.uris import absolute
 
+logger = logging.getLogger(__name__)
 ORIGIN_FILE = "origin.json"
 _PATH_FIELDS = ("files", "folder", "unlabeled", *NAME_FIELDS)
 _SQLITE = "sqlite:///"
@@ -34,12 +37,30 @@ def save_origin(run_folder: str, spec: Spec) -> None:
 
 @contextmanager
 def working_at_origin(run_folder: str | None, settings: Settings) -> Iterator[Settings]:
-    """Work in the folder that a run was started in, if it is there; yields settings that mean the same in it."""
-    path = join(run_folder or "", ORIGIN_FILE)
-    folder = Path(read_json(path)["folder"]) if run_folder and exists(path) else Path.cwd()
+    """Work in the folder that a run was started in, if it is there; yields settings that mean the same in it.
+
+    Raises: InputError for a record of that folder that cannot be read.
+    """
+    folder = _origin_folder(join(run_folder, ORIGIN_FILE)) if run_folder else Path.cwd()
+    if not folder.is_dir():
+        logger.warning(f"the run was started in {folder}, which is gone: relative paths now begin at {Path.cwd()}")
+        folder = Path.cwd()
     settings = replace(settings, registry=_absolute_location(settings.registry))
-    with chdir(folder if folder.is_dir() else Path.cwd()):
+    with chdir(folder):
         yield settings
+
+
+def _origin_folder(path: str) -> Path:
+    """The folder that a run was started in; the current one where the run has no record of it."""
+    if not exists(path):
+        return Path.cwd()
+    try:
+        return Path(read_json(path)["folder"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{path} is damaged: it should name the folder that the run was started in; write it anew as "
+            '{"folder": "/the/folder"}, then resume'
+        ) from error
 
 
 def _absolute_location(registry: str) -> str:
@@ -50,15 +71,23 @@ def _absolute_location(registry: str) -> str:
     return registry if "://" in registry else absolute(registry)
 
 
-def with_absolute_paths(values: Any, field: str = "") -> Any:
-    """Make those relative paths absolute that lead to something here: a job runs in another folder."""
+def with_absolute_paths(values: Any, field: str = "", *, even_missing: bool = False) -> Any:
+    """Make those relative paths absolute that lead to something here: a job runs in another folder.
+
+    Args:
+        even_missing: whether to do so also where nothing is, unless it may be a name: a message then shows the path
+            as it is meant here.
+    """
     if isinstance(values, dict):
-        return {key: with_absolute_paths(value, _field(field, key)) for key, value in values.items()}
+        return {
+            key: with_absolute_paths(value, _field(field, key), even_missing=even_missing)
+            for key, value in values.items()
+        }
     if isinstance(values, list):
-        return [with_absolute_paths(value, field) for value in values]
+        return [with_absolute_paths(value, field, even_missing=even_missing) for value in values]
     if field in _PATH_FIELDS and isinstance(values, str) and "://" not in values and not values.startswith(STAGE_MARK):
         is_glob = any(sign in values for sign in "*?[")
-        is_there = is_place(field, values) if field in NAME_FIELDS else exists(values)
+        is_there = is_place(field, values) if field in NAME_FIELDS else even_missing or exists(values)
         if is_there or (is_glob and field == "files"):
             return absolute(values)
     return values

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from orchestrator.cluster.addresses import names_no_cluster
 from orchestrator.cluster.capacity import check_processes, check_resources, cluster_resources, local_resources
 from orchestrator.cluster.connection import connect
-from orchestrator.kinds import resolved_inputs
+from orchestrator.cluster.nodes import Node
+from orchestrator.kinds.resolved import Resolved
 from orchestrator.planning.disk import check_disk
 from orchestrator.planning.plan import needed_resources, unused_gpu_notes
 from orchestrator.settings import Settings
@@ -15,15 +16,16 @@ from orchestrator.specs import Spec
 logger = logging.getLogger(__name__)
 
 
-def check_room(spec: Spec, settings: Settings) -> None:
-    """Check that the storage, and the cluster at `settings.address` or else this machine, have room for a spec.
+def check_room(spec: Spec, inputs: Resolved) -> None:
+    """Check that the storage, and the cluster that the settings name or else this machine, have room for a spec.
 
     No local Ray is started. Raises: InputError for a disk that is too small; ClusterError, naming what is missing.
     """
-    check_disk(spec, resolved_inputs(spec, settings))
+    settings = inputs.settings
+    check_disk(spec, inputs)
     if names_no_cluster(settings):
         here = local_resources(needed_cpus(spec))
-        check_connected_room(spec, settings, here, [here])
+        check_connected_room(spec, settings, here, [Node(here)])
         _say_unused_gpus(spec, here)
         return
     with connect(settings):
@@ -45,13 +47,13 @@ def check_connected_room(
     spec: Spec,
     settings: Settings,
     have: Mapping[str, float] | None = None,
-    nodes: Sequence[Mapping[str, float]] | None = None,
+    nodes: Sequence[Node] | None = None,
 ) -> None:
     """Check that the connected Ray, or a machine of other resources, has room for a spec; its disk apart.
 
     Args:
         have: resources by name, of all nodes together; the connected Ray's when left out.
-        nodes: the same of each node.
+        nodes: its nodes; those of the connected Ray when left out.
 
     Raises: ClusterError, naming what is missing.
     """

@@ -13,8 +13,10 @@ from typing import Any
 from orchestrator.errors import SpecError
 from orchestrator.execution.origin import working_at_origin
 from orchestrator.execution.refusals import check_run_folder, check_storage, refuse_if_alive
+from orchestrator.execution.room import check_room
 from orchestrator.execution.session import open_session
-from orchestrator.kinds import resolved_inputs
+from orchestrator.kinds import kind_of, resolved_inputs
+from orchestrator.kinds.resolved import Resolved
 from orchestrator.planning.checks import check_inputs
 from orchestrator.planning.disk import check_disk
 from orchestrator.planning.plan import PlanRow, plan_rows
@@ -22,7 +24,7 @@ from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
-from orchestrator.specs import Spec
+from orchestrator.specs import PipelineSpec, Spec
 from orchestrator.specs.execution_overrides import override_execution
 from orchestrator.specs.loading import load_spec, parse_spec
 from orchestrator.specs.overrides import Overrides
@@ -50,14 +52,24 @@ def run(
     return run_spec(loaded, settings=settings)
 
 
-def run_spec(spec: Spec, *, settings: Settings, on_started: Callable[[str], None] = lambda run_id: None) -> RunRecord:
-    """Carry out a spec as a new run; `on_started` is told its id as soon as it is recorded."""
+def run_spec(
+    spec: Spec,
+    *,
+    settings: Settings,
+    run_id: str | None = None,
+    on_started: Callable[[str], None] = lambda run_id: None,
+) -> RunRecord:
+    """Carry out a spec as a new run; `on_started` is told its id as soon as it is recorded.
+
+    Args:
+        run_id: of the new run, where it was drawn before; an id that a recorded run has is refused.
+    """
     inputs = resolved_inputs(spec, settings)
     check_inputs(spec, inputs)
     check_storage(settings.storage)
     check_disk(spec, inputs)
     with open_session(spec, inputs) as session:
-        return session.start(spec, on_started=on_started)
+        return session.start(spec, run_id=run_id, on_started=on_started)
 
 
 def resume_run(
@@ -76,27 +88,55 @@ def resume_run(
 
     Raises: InputError while the run's driver is alive or where its folder is gone, beside what `run_spec` raises.
     """
+    record = _run_to_resume(run_id, settings)
+    if record.state == RunState.COMPLETED:
+        on_started(record.id)
+        return record
+    spec = override_execution(parse_spec(record.spec), overrides)
+    on_started(record.id)
+    with working_at_origin(record.storage_path, settings) as there:
+        if not allow_drift:
+            _check_drift(record, spec)
+        with open_session(spec, resolved_inputs(spec, there), allow_drift=allow_drift) as session:
+            return session.resume(record, spec)
+
+
+def check_resume(run_id: str, overrides: Overrides = (), *, settings: Settings, allow_drift: bool = False) -> RunRecord:
+    """Check that a run can go on here, as `resume_run` would, and that there is room for it; nothing is started.
+
+    Raises: as `resume_run`.
+    """
+    record = _run_to_resume(run_id, settings)
+    if record.state != RunState.COMPLETED:
+        spec = override_execution(parse_spec(record.spec), overrides)
+        with working_at_origin(record.storage_path, settings) as there:
+            if not allow_drift:
+                _check_drift(record, spec)
+            check_room(spec, resolved_inputs(spec, there))
+    return record
+
+
+def _check_drift(record: RunRecord, spec: Spec) -> None:
+    """Check what can be told of a drift before a run is touched; a pipeline's stages find out by themselves."""
+    if record.storage_path is not None and not isinstance(spec, PipelineSpec):
+        kind_of(spec).check_resume(spec, record.storage_path)
+
+
+def _run_to_resume(run_id: str, settings: Settings) -> RunRecord:
+    """The run that an id means, a trial's sweep included. Raises: InputError for one that cannot go on now."""
     with Registry(settings.registry, read_only=True) as registry:
         record = registry.run(run_id)
         if record.parent_id is not None:
             record = registry.run(record.parent_id)
         if record.state == RunState.COMPLETED:
             logger.info(f"run {record.id} has completed; there is nothing to resume")
-            on_started(record.id)
             return record
         refuse_if_alive(record)
         check_run_folder(record, registry)
-    spec = override_execution(parse_spec(record.spec), overrides)
-    on_started(record.id)
-    with (
-        working_at_origin(record.storage_path, settings) as there,
-        open_session(spec, resolved_inputs(spec, there), allow_drift=allow_drift) as session,
-    ):
-        return session.resume(record, spec)
+    return record
 
 
-def plan_spec(spec: Spec, *, settings: Settings) -> list[PlanRow]:
+def plan_spec(spec: Spec, inputs: Resolved) -> list[PlanRow]:
     """Plan of a spec: what it does and takes. Nothing is started; input that is not there is refused."""
-    inputs = resolved_inputs(spec, settings)
     check_inputs(spec, inputs)
     return plan_rows(spec, inputs)

@@ -9,14 +9,16 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from uuid import uuid4
 
+from orchestrator.cluster.addresses import names_no_cluster
 from orchestrator.cluster.connection import connect
+from orchestrator.cluster.gauges import RunGauges
 from orchestrator.cluster.head_watch import LAST_PATIENCE_S, watch_head
-from orchestrator.errors import NotFoundError, RegistryError
+from orchestrator.errors import InputError, NotFoundError, RegistryError
+from orchestrator.execution.jobs import own_job_id
 from orchestrator.execution.origin import save_origin
 from orchestrator.execution.room import check_connected_room, needed_cpus
 from orchestrator.execution.run_log import logged_run
@@ -29,6 +31,7 @@ from orchestrator.registry.patience import retry_while_unavailable
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
+from orchestrator.run_ids import new_run_id
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs import PipelineSpec, Spec
@@ -59,12 +62,22 @@ class Session:
         return self.inputs.settings
 
     def start(
-        self, spec: Spec, tags: Sequence[str] = (), on_started: Callable[[str], None] = lambda run_id: None
+        self,
+        spec: Spec,
+        tags: Sequence[str] = (),
+        *,
+        run_id: str | None = None,
+        on_started: Callable[[str], None] = lambda run_id: None,
     ) -> RunRecord:
-        """Record a new run and carry it out."""
+        """Record a new run and carry it out; where its id was drawn before, that is `run_id`.
+
+        Raises: InputError for an id that a run has already, beside what its kind raises.
+        """
+        if run_id is not None:
+            self._refuse_taken(run_id)
         spec = retry_while_unavailable(partial(self.inputs.pin, spec))
         values = spec_values(spec) | {"tags": [*spec.tags, *tags]}
-        run_id = uuid4().hex[:12]
+        run_id = run_id or new_run_id()
         folder = join(self.settings.storage, "runs", run_id)
         task = task_of(spec)
         metric = None if task is None else self.inputs.task(task).metric
@@ -72,9 +85,15 @@ class Session:
         on_started(run_id)
         return self._carry_out(record, spec)
 
+    def _refuse_taken(self, run_id: str) -> None:
+        """Check that there is no run of an id: a job that Ray starts twice is not to make a second attempt of it."""
+        with suppress(NotFoundError):
+            record = retry_while_unavailable(partial(self.registry.run, run_id))
+            raise InputError(f"run {record.id} is there already; go on with it: orchestrator resume {record.id}")
+
     def resume(self, record: RunRecord, spec: Spec) -> RunRecord:
-        """Make another attempt at a run."""
-        return self._carry_out(self.recorder.resume(record.id), spec)
+        """Make another attempt at a run. Raises: InputError where one has begun since the record was read."""
+        return self._carry_out(self.recorder.resume(record.id, after=record.attempt), spec)
 
     def _carry_out(self, record: RunRecord, spec: Spec) -> RunRecord:
         run_folder = record.storage_path or join(self.settings.storage, "runs", record.id)
@@ -98,6 +117,7 @@ class Session:
                         progress,
                         superseded,
                         self.allow_drift,
+                        RunGauges(record.id, record.name).show,
                     )
                     work = self._run_stages if isinstance(spec, PipelineSpec) else self._run_kind
                     record_result = work(spec, context)
@@ -172,8 +192,10 @@ def open_session(spec: Spec, inputs: Resolved, *, allow_drift: bool = False) -> 
     settings = inputs.settings
     with show_progress(), Registry(settings.registry) as registry:
         registry.open()  # a registry that cannot be reached now is refused; later on it is waited for
+        is_local = names_no_cluster(settings)
+        logger.info("starting Ray on this machine" if is_local else f"connecting to Ray at {settings.address}")
         with connect(settings, num_cpus=needed_cpus(spec)):
             check_connected_room(spec, settings)
-            recorder = Recorder(registry)
+            recorder = Recorder(registry, own_job_id())
             stop_watch = StopWatch(recorder, partial(watch_head, patience_s=LAST_PATIENCE_S))
             yield Session(inputs, registry, recorder, stop_watch, allow_drift)

@@ -172,6 +172,8 @@ def stop_run(
     Raises: InputError for a trial, or where the run's folder is not reached from here; NotFoundError; RunFailedError
         when the run has not ended in time.
     """
+    with Registry(settings.registry, read_only=True) as registry:
+        run_id = registry.run(run_id).id  # a look that makes no registry where there is none
     with Registry(settings.registry) as registry:
         record = registry.run(run_id)
         if record.parent_id is not None:

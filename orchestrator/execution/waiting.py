@@ -1,18 +1,23 @@
 """Waiting for a run that another process carries out: looks at the registry until it has ended."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from orchestrator.errors import RunFailedError
+from orchestrator.errors import NotFoundError, RunFailedError
 from orchestrator.progress import duration
 from orchestrator.registry.patience import retry_while_unavailable
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
+from orchestrator.run_ids import is_run_id
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 
+logger = logging.getLogger(__name__)
 _POLL_S = 2.0
+RECORDED_WITHIN_S = 60.0
+"""Time in which a submitted run is recorded, once its id is known: Ray starts the job, and the job a driver."""
 _SHOWN = ("train.loss", "train.mlm_loss")
 """Measurements that a line of progress shows, the first one that there is; before them the score that ranks the run."""
 
@@ -24,6 +29,25 @@ def looks(timeout_s: float | None, pause_s: float) -> Iterator[None]:
     while give_up_at is None or time.monotonic() < give_up_at:
         time.sleep(pause_s)
         yield
+
+
+def recorded_id(registry: Registry, run_id: str, *, patience_s: float = RECORDED_WITHIN_S, pause_s: float) -> str:
+    """Find the whole id of a run by its beginning; a run whose whole id was given may still have to be recorded.
+
+    Raises: NotFoundError.
+    """
+    has_said = False
+    for _ in looks(patience_s, pause_s):
+        try:
+            return retry_while_unavailable(lambda: registry.run(run_id)).id
+        except NotFoundError:
+            if not is_run_id(run_id):
+                raise
+        registry.close()  # one that was empty is looked for again: the first run makes it
+        if not has_said:
+            logger.info(f"run {run_id} is not recorded yet; its job may be starting")
+            has_said = True
+    return registry.run(run_id).id
 
 
 def wait_for_run(
@@ -43,8 +67,9 @@ def wait_for_run(
 
     Raises: NotFoundError; RunFailedError when the time is over.
     """
-    with Registry(settings.registry) as registry:
-        whole_id = registry.run(run_id).id
+    with Registry(settings.registry, read_only=True) as registry:
+        patience_s = RECORDED_WITHIN_S if timeout_s is None else min(timeout_s, RECORDED_WITHIN_S)
+        whole_id = recorded_id(registry, run_id, patience_s=patience_s, pause_s=pause_s)
         for _ in looks(timeout_s, pause_s):
             record = retry_while_unavailable(lambda: registry.run(whole_id))
             if record.state.is_final or record.state == RunState.LOST:

@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from bert_core.checkpoints.atomic_files import atomic_write
 from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig
+from bert_core.checkpoints.tensor_files import save_tensors
 from bert_core.config import BertConfig
 from bert_core.embedding_losses import PairClassifier
 from bert_core.errors import CheckpointError
@@ -92,7 +93,7 @@ class DualEncoder(BertForSentenceEmbedding):
         """Write a folder that sentence-transformers loads."""
         if self.classifier is not None:
             weights = {"weight": self.classifier.weight.detach().contiguous()}
-            atomic_write(Path(folder, CLASSIFIER_FILE), lambda temporary: save_file(weights, temporary))
+            atomic_write(Path(folder, CLASSIFIER_FILE), lambda temporary: save_tensors(weights, temporary))
         super().save_pretrained(folder)
 
 

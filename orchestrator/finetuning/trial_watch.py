@@ -1,9 +1,9 @@
-"""Watch of a sweep's driver over its trials: within a minute it says that none of them has a place and what is missing;
+"""Watch of a sweep's driver over its trials: it says within seconds that none of them has a place, and what is missing;
 it ends the sweep when that lasts too long. Tune waits for ever, and says nothing.
 """
 
-from orchestrator.cluster.processes import Processes
-from orchestrator.cluster.shortage import describe_shortage
+from orchestrator.cluster.shortage import find_shortage
+from orchestrator.finetuning.trial_room import trial_processes
 from orchestrator.specs.sweep import SweepExecutionSpec
 from orchestrator.training.attempts import how_to_go_on
 from orchestrator.training.event_queue import WorkerPlace, WorkersStatus
@@ -35,10 +35,8 @@ class TrialWatch:
 
 def watch_trials(execution: SweepExecutionSpec, run_id: str) -> TrialWatch:
     """A watch over trials on the connected Ray; the number of GPUs of a trial has been decided."""
-    assert execution.gpus_per_trial != "auto", "the sweep has looked at the cluster"
-    gpus = {"GPU": execution.gpus_per_trial} if execution.gpus_per_trial else {}
-    needed = Processes(1, {"CPU": execution.cpus_per_trial} | gpus)
-    return TrialWatch(WorkerWatch(expect_trials(execution), lambda: describe_shortage(needed), how_to_go_on(run_id)))
+    needed = trial_processes(execution)
+    return TrialWatch(WorkerWatch(expect_trials(execution), lambda: find_shortage(needed), how_to_go_on(run_id)))
 
 
 def expect_trials(execution: SweepExecutionSpec) -> Expectation:

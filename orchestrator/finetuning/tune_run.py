@@ -23,6 +23,7 @@ from orchestrator.finetuning.interrupts import HeldInterrupt, held_interrupts
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepProgress
 from orchestrator.finetuning.trial_checkpoint import Report
+from orchestrator.finetuning.trial_room import TrialRoom, room_for_trials
 from orchestrator.finetuning.trial_watch import TrialWatch
 from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.search.schedulers import SCHEDULERS
@@ -38,8 +39,10 @@ _ENVIRONMENT = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_MAX_PENDING_TRIALS_PG": "1000",
 }
-"""Environment in which Tune writes no logs, prints nothing, accepts reports without a score, leaves SIGINT alone."""
+"""Environment in which Tune writes no logs, prints nothing, accepts reports without a score, leaves SIGINT alone, and
+starts as many processes at a time as `TrialRoom` gives it trials."""
 
 _PATIENCE = "TUNE_FUNCTION_THREAD_TIMEOUT_S"
 """Seconds that a pruned trial's thread gets to end before its process is used again; 2 unless set, few when busy."""
@@ -51,14 +54,17 @@ logger = logging.getLogger(__name__)
 class _Searcher(Searcher):  # type: ignore[misc]
     """Hands the queue's trials to Tune; one that has waited for others comes again, as another trial of Tune's."""
 
-    def __init__(self, progress: SweepProgress) -> None:
+    def __init__(self, progress: SweepProgress, room: TrialRoom) -> None:
         super().__init__()
-        self._progress = progress
+        self._progress, self._room = progress, room
 
     def suggest(self, trial_id: str) -> Any:
+        if not self._room.has_room():
+            return None
         plan = self._progress.next()
         if plan is None:
             return Searcher.FINISHED if self._progress.queue.is_used_up() else None
+        self._room.add()
         return {PLAN: plan}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
@@ -78,16 +84,21 @@ class _InterruptedError(Exception):
 class _Callback(tune.Callback):  # type: ignore[misc]
     """Tells the sweep's progress. An error in there ends the sweep; Tune would have turned it into a failed trial."""
 
-    def __init__(self, progress: SweepProgress, watch: TrialWatch, interrupt: HeldInterrupt) -> None:
-        self._progress, self._watch, self._interrupt = progress, watch, interrupt
+    def __init__(self, progress: SweepProgress, watch: TrialWatch, room: TrialRoom, interrupt: HeldInterrupt) -> None:
+        self._progress, self._watch, self._room, self._interrupt = progress, watch, room, interrupt
         self._error: Exception | None = None
+
+    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        self._room.count(sum(trial.status in (Trial.PENDING, Trial.RUNNING) for trial in trials))
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         self._watch.began(trial.config[PLAN].key)
         self._guard(lambda: self._progress.started(trial.config[PLAN]))
 
     def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        self._watch.ended(trial.config[PLAN].key)
+        plan = trial.config[PLAN]
+        self._watch.ended(plan.key)
+        logger.warning(f"trial {plan.number}: {_death_reason(trial)}; it is tried again")
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: Mapping[str, Any], **info: Any
@@ -157,12 +168,13 @@ def run_with_tune(
     Raises: KeyboardInterrupt when a signal ended it, the one of the signal's handler; what the listener or the watch
         raised; a ClusterError of `run_trial`; RunFailedError where Tune ends while trials are left.
     """
+    scratch = join(run_folder, "ray")
+    delete(scratch)  # of an earlier attempt that was killed, maybe after its last trial
     if progress.queue.is_done():
         return
-    scratch = join(run_folder, "ray")
-    delete(scratch)  # of an earlier attempt that was killed
     with _quietly(), held_interrupts() as interrupt:
-        callback = _Callback(progress, watch, interrupt)
+        room = room_for_trials(spec.execution)
+        callback = _Callback(progress, watch, room, interrupt)
         run_config = tune.RunConfig(
             name=f"tune-{uuid4().hex}",
             storage_path=scratch,
@@ -171,7 +183,7 @@ def run_with_tune(
             verbose=0,
         )
         try:
-            _build_tuner(spec, run_trial, progress, max_evaluations, run_config).fit()
+            _build_tuner(spec, run_trial, _Searcher(progress, room), progress.metric, max_evaluations, run_config).fit()
         except _InterruptedError:
             assert interrupt.error is not None, "the callback has seen it"
         finally:
@@ -185,11 +197,15 @@ def run_with_tune(
 
 
 def _build_tuner(
-    spec: SweepSpec, run_trial: RunTrial, progress: SweepProgress, max_evaluations: int, run_config: tune.RunConfig
+    spec: SweepSpec,
+    run_trial: RunTrial,
+    searcher: Searcher,
+    metric: str,
+    max_evaluations: int,
+    run_config: tune.RunConfig,
 ) -> tune.Tuner:
     """Make Tune's object for a sweep: the queue's trials, their shares of the machine, the scheduler."""
-    metric, execution = progress.metric, spec.execution
-    assert execution.gpus_per_trial != "auto", "the sweep has looked at the cluster"
+    execution = spec.execution
 
     def trainable(config: dict[str, Any]) -> None:
         os.environ[_PATIENCE] = "60"
@@ -203,7 +219,7 @@ def _build_tuner(
         scores = {SCORE: result.metrics[metric], EVALUATION: max_evaluations} if metric in result.metrics else {}
         tune.report({RESULT: result, **scores})
 
-    searcher: Searcher = _Searcher(progress)
+    trainable.__name__ = f"trial of {spec.name}"  # what the dashboard calls the processes, which take trial after trial
     if execution.max_concurrent_trials is not None:
         searcher = ConcurrencyLimiter(searcher, max_concurrent=execution.max_concurrent_trials)
     return tune.Tuner(

@@ -1,11 +1,11 @@
 """A file of lines answered: in this process, or by workers on Ray where some are asked for or a cluster is named."""
 
-import math
 from collections.abc import Callable, Iterator
 
 from orchestrator.cluster.addresses import names_no_cluster
-from orchestrator.cluster.capacity import node_resources
 from orchestrator.cluster.connection import connect
+from orchestrator.cluster.nodes import connected_nodes
+from orchestrator.cluster.processes import room_on
 from orchestrator.errors import ClusterError, InputError
 from orchestrator.inference.blocks import LinePredictor, PredictedBlock, line_blocks, predict_blocks
 from orchestrator.settings import Settings
@@ -49,7 +49,7 @@ def predict_file(
 def _fitting(num_workers: int | None, num_gpus: float) -> int:
     """Number of workers: those asked for, or as many as the nodes have room for. Raises: ClusterError."""
     each = {"CPU": 1.0} | ({"GPU": num_gpus} if num_gpus else {})
-    room = sum(min(math.floor(node.get(name, 0.0) / need) for name, need in each.items()) for node in node_resources())
+    room = sum(room_on(node.resources, each) for node in connected_nodes())
     if room < (num_workers or 1):
         gpus = f" and {num_gpus:g} GPUs" if num_gpus else ""
         raise ClusterError(

@@ -16,7 +16,7 @@ be called twice.
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
@@ -24,11 +24,11 @@ from bert_core.config import BertConfig
 from orchestrator.cluster.capacity import has_gpus
 from orchestrator.cluster.processes import Processes
 from orchestrator.corpus.input_files import find_files
-from orchestrator.errors import RunStoppedError
 from orchestrator.kinds.disk import DiskUse
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.progress import Progress
-from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.registry.recorder import Recorder, RunOutcome, superseded
+from orchestrator.results import Event, MetricEvent
 from orchestrator.settings import Settings
 from orchestrator.specs import Spec
 from orchestrator.specs.parts import task_of, text_sources_of
@@ -99,6 +99,15 @@ class RunContext:
     """Set when a later attempt, on whatever machine, works on the same run."""
     allow_drift: bool = False
     """Whether this attempt may go on although what the run reads has changed since an earlier one."""
+    show: Callable[[MetricEvent], None] = lambda event: None
+    """Shows a measurement to those who watch the cluster."""
+
+    def record_events(self, events: Sequence[Event]) -> None:
+        """Record what has happened in the run, and show its measurements."""
+        self.recorder.record_events(self.run_id, events)
+        for event in events:
+            if isinstance(event, MetricEvent):
+                self.show(event)
 
     def mark_drift(self, step: int, differences: Sequence[str]) -> None:
         """Warn that the attempt goes on with something else than before, and tag the run `drift`."""
@@ -107,9 +116,9 @@ class RunContext:
         self.recorder.record_drift(self.run_id)
 
     def refuse_if_superseded(self) -> None:
-        """Raise RunStoppedError when this attempt has been superseded: what it would still do is another's by now."""
+        """Raise RunStoppedError when this attempt has been superseded."""
         if self.superseded.is_set():
-            raise RunStoppedError(f"run {self.run_id} was superseded by another attempt; this one ends")
+            raise superseded(self.run_id)
 
 
 class Kind(ABC, Generic[S, R]):
@@ -149,6 +158,12 @@ class Kind(ABC, Generic[S, R]):
     def resources(self, spec: S) -> Resources:
         """Return the resources that a run takes of the cluster: one CPU, unless the kind says otherwise."""
         return Resources.of_one_process()
+
+    def check_resume(self, spec: S, run_folder: str) -> None:
+        """Check, before anything starts, that an attempt without drift can go on from what a run's folder has.
+
+        What takes long to find out is left to the attempt itself. Raises: CheckpointError, naming what has changed.
+        """
 
     @abstractmethod
     def run(self, spec: S, inputs: Resolved, context: RunContext) -> R:

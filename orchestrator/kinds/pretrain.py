@@ -7,7 +7,7 @@ from dataclasses import replace
 from bert_core.config import BertConfig
 from bert_core.objectives import TOKEN_OBJECTIVES
 from orchestrator.cluster.capacity import cluster_resources
-from orchestrator.cluster.processes import Processes
+from orchestrator.corpus.input_files import find_files
 from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
 from orchestrator.kinds.disk import DiskUse, pretraining_disk
 from orchestrator.kinds.facts import memory_text, step_facts
@@ -16,12 +16,14 @@ from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.start_checks import check_positions, check_tokenizer
 from orchestrator.models.config import build_config
 from orchestrator.models.parameter_counts import count_pretraining_parameters
-from orchestrator.pretraining.job import PretrainListener, PretrainRequest
+from orchestrator.pretraining.job import PretrainListener, PretrainRequest, text_sizes, worker_processes
 from orchestrator.pretraining.progress_line import TrainingStatus
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import DatasetResult, DriftEvent, Event, MessageEvent, MetricEvent, PretrainResult, Split
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.references import RANDOM, Product
+from orchestrator.training.checkpoints import Checkpoints
+from orchestrator.training.drift import refuse_other_sizes
 
 _ANY_VOCAB_SIZE = 30522
 logger = logging.getLogger(__name__)
@@ -59,12 +61,19 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         """Return the CPUs of workers and of their data pipelines, and a GPU for each worker as `device` says."""
         execution, num_workers = spec.execution, spec.execution.num_workers
         total = {"CPU": num_workers * (execution.cpus_per_worker + execution.data_cpus)}
-        worker = {"CPU": execution.cpus_per_worker}
-        on_cpus = Resources(total, [Processes(num_workers, worker)])
-        on_gpus = Resources(total | {"GPU": float(num_workers)}, [Processes(num_workers, worker | {"GPU": 1.0})])
+        on_cpus = Resources(total, [worker_processes(spec, use_gpu=False)])
+        on_gpus = Resources(total | {"GPU": float(num_workers)}, [worker_processes(spec, use_gpu=True)])
         if execution.device == "auto":
             return replace(on_cpus, with_gpus=on_gpus)
         return on_gpus if execution.device == "gpu" else on_cpus
+
+    def check_resume(self, spec: PretrainSpec, run_folder: str) -> None:
+        """Refuse text of another size than the newest checkpoint's; a worker would, once all of it is tokenized."""
+        saved = Checkpoints(run_folder).newest_extra()
+        # Where only the first documents are read, more text behind them changes nothing.
+        if saved is not None and spec.corpus.max_documents is None:
+            step, extra = saved
+            refuse_other_sizes(extra.get("details", {}), text_sizes(find_files(spec.corpus)), step)
 
     def run(self, spec: PretrainSpec, inputs: Resolved, context: RunContext) -> PretrainResult:
         """Pretrain, from the run's last checkpoint where there is one."""
@@ -146,7 +155,7 @@ def build_listener(spec: PretrainSpec, context: RunContext) -> PretrainListener:
 
     def on_event(event: Event) -> None:
         context.refuse_if_superseded()
-        context.recorder.record_events(context.run_id, [event])
+        context.record_events([event])
         if isinstance(event, MetricEvent):
             is_transient = event.split == "train" and not status.is_milestone(event)
             (context.progress.status if is_transient else logger.info)(status.line(event))
@@ -160,4 +169,4 @@ def build_listener(spec: PretrainSpec, context: RunContext) -> PretrainListener:
         log_dataset(dataset)
         logger.info("starting the training workers")
 
-    return PretrainListener(on_event, on_dataset, report_tokenizing(context.progress))
+    return PretrainListener(on_event, on_dataset, report_tokenizing(context.progress), context.refuse_if_superseded)

@@ -134,6 +134,7 @@ class OnTask(StudentTraining):
             storage=context.settings.storage,
             resolve_name=inputs.folder,
             on_event=_event_callback(context),
+            on_wait=context.refuse_if_superseded,
             allow_drift=context.allow_drift,
         )
         found, metric = result.metrics, result.metric
@@ -215,7 +216,7 @@ def _event_callback(context: RunContext) -> Callable[[Event], None]:
 
     def on_event(event: Event) -> None:
         context.refuse_if_superseded()
-        context.recorder.record_events(context.run_id, [event])
+        context.record_events([event])
         if isinstance(event, MetricEvent) and event.split == "validation":
             scores = "  ".join(f"{name} {value:.4f}" for name, value in event.values.items())
             logger.info(f"step {event.step:,}  {scores}")

@@ -3,7 +3,7 @@
 | what happens | what follows |
 | --- | --- |
 | a worker raises an error of the project (`OWN_ERRORS`) | the run ends with it, as the same would happen again |
-| a worker dies, or raises any other error | a line says so; Ray starts all workers anew, `max_failures` times |
+| a worker dies, or any other error | a line says so; Ray starts all anew, `max_failures` times (a line says where) |
 | workers found different checkpoints | the same: a RuntimeError (`collectives.refuse_if_unequal`) |
 | workers find no place, or no step ends | lines say so (`training/worker_watch.py`); it ends after `max_wait_minutes` |
 | the first Ctrl-C or SIGTERM | the workers save a checkpoint and end (`training/following.py`) |
@@ -27,7 +27,7 @@ from orchestrator.training.event_queue import WorkerFailure
 
 _MAX_CAUSE_LENGTH = 300
 _DEATHS = {
-    "its node has died": "its host was lost",
+    "its node has died": "its host was lost (no heartbeat)",
     "low on memory": "its host ran out of memory and Ray ended it",
     "process has died": "its process was killed or crashed",
 }

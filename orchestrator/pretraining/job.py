@@ -3,9 +3,9 @@
 PretrainRequest (driver) ─► PretrainJob (workers) ─► streams, masks, model
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from bert_core.checkpoints.pretrained import WEIGHTS_FILE
 from bert_core.config import BertConfig
@@ -14,6 +14,7 @@ from bert_core.heads import BertForPreTraining
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, TOKEN_OBJECTIVES
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_files import TOKENIZER_FILES
+from orchestrator.cluster.processes import Processes
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.errors import SpecError
 from orchestrator.models.config import build_config
@@ -23,6 +24,8 @@ from orchestrator.specs import PretrainSpec
 from orchestrator.storage import local_copy
 from orchestrator.training.drift import versions
 
+_MAX_FILES = 1000
+"""Text files whose sizes a checkpoint carries at most."""
 Emit = Callable[[Event], None]
 """A function that takes the events of a run."""
 
@@ -59,6 +62,8 @@ class PretrainListener:
     """Told of the token store, before training starts."""
     on_tokenizing: Callable[[int, int], None]
     """Told how many bytes of the corpus have been read, and how many there are."""
+    on_wait: Callable[[], None] = lambda: None
+    """Called several times a second while nothing happens."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,24 @@ class PretrainJob:
     def identity_details(self) -> dict[str, Any]:
         """Fields of the spec and sizes of the text files, which tell what has changed where a digest differs."""
         return {"spec": self.spec.identity_values(), "corpus": dict(self.text_sizes)}
+
+
+class _File(Protocol):
+    @property
+    def path(self) -> str: ...
+    @property
+    def num_bytes(self) -> int: ...
+
+
+def text_sizes(files: Sequence[_File]) -> dict[str, str]:
+    """Sizes of a corpus's first text files by path, as a checkpoint carries them to tell what has changed."""
+    return {file.path: f"{file.num_bytes} bytes" for file in files[:_MAX_FILES]}
+
+
+def worker_processes(spec: PretrainSpec, use_gpu: bool) -> Processes:
+    """The training workers of a spec, as a cluster has to place them."""
+    resources = {"CPU": spec.execution.cpus_per_worker} | ({"GPU": 1.0} if use_gpu else {})
+    return Processes(spec.execution.num_workers, resources, spec.execution.node_labels)
 
 
 def check_start(init_folder: str, tokenizer: Tokenizer) -> None:

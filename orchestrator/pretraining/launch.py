@@ -11,8 +11,8 @@ import ray.train
 from ray.train.torch import TorchTrainer
 
 from orchestrator.cluster.head_watch import watch_head
-from orchestrator.cluster.processes import Processes
-from orchestrator.cluster.shortage import describe_shortage
+from orchestrator.cluster.nodes import connected_nodes, placement_selector
+from orchestrator.cluster.shortage import find_shortage
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
@@ -24,20 +24,20 @@ from orchestrator.pretraining.job import (
     PretrainListener,
     PretrainRequest,
     check_start,
+    text_sizes,
+    worker_processes,
 )
 from orchestrator.pretraining.streams import build_stream, build_validation
 from orchestrator.pretraining.worker import WorkerOrder, run_worker
 from orchestrator.results import DatasetResult, Event, MetricEvent, PretrainResult
-from orchestrator.specs import PretrainSpec
 from orchestrator.storage import delete, join
 from orchestrator.training.attempts import how_to_go_on
+from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.event_queue import EventReader, WorkerFailure, WorkersStatus, launch_event_queue
 from orchestrator.training.following import Follower
 from orchestrator.training.storage_mark import marked_storage
 from orchestrator.training.worker_watch import Expectation, WorkerWatch
 
-_MAX_FILES = 1000
-"""Text files whose sizes a checkpoint carries at most."""
 ENDING_S = 30.0
 """Time that a failed run waits for its workers to end."""
 
@@ -68,7 +68,7 @@ def run_pretraining(request: PretrainRequest, listener: PretrainListener) -> Pre
             last.update({f"{event.split}.{name}": value for name, value in event.values.items()})
         listener.on_event(event)
 
-    _train(job, request.use_gpu, collect)
+    _train(job, request.use_gpu, collect, listener.on_wait)
     return PretrainResult(
         model=describe_model(join(request.run_folder, "model"), "pretraining"),
         num_steps=spec.steps,
@@ -91,25 +91,25 @@ def build_job(request: PretrainRequest, dataset: DatasetResult) -> PretrainJob:
         validation=build_validation(request.spec, SplitShards(store, "validation"), request.tokenizer),
         loss=request.loss,
         num_hidden_layers=request.num_hidden_layers,
-        text_sizes={file.path: f"{file.num_bytes} bytes" for file in dataset.files[:_MAX_FILES]},
+        text_sizes=text_sizes(dataset.files),
         teacher_digest=request.teacher_digest,
         allow_drift=request.allow_drift,
     )
 
 
-def _train(job: PretrainJob, use_gpu: bool, on_event: Callable[[Event], None]) -> None:
+def _train(job: PretrainJob, use_gpu: bool, on_event: Callable[[Event], None], on_wait: Callable[[], None]) -> None:
     run_id = job.run_folder.rstrip("/").rpartition("/")[2]
     event_queue = launch_event_queue()
     scratch = join(job.run_folder, "ray")
     delete(scratch)  # of an earlier attempt that was killed
     with marked_storage(job.run_folder, job.attempt) as mark:
         order = WorkerOrder(job, event_queue, mark)
-        fit = _Fit(_build_trainer(order, use_gpu, join(scratch, f"{job.attempt}-{uuid4().hex[:6]}")))
+        fit = _Fit(_build_trainer(order, run_id, use_gpu, join(scratch, f"{job.attempt}-{uuid4().hex[:6]}")))
         follower = Follower(
             event_queue,
             EventReader(event_queue, on_event),
-            build_watch(job.spec, use_gpu, run_id),
-            watch_head(how_to_go_on(run_id)).look,
+            build_watch(job, use_gpu, run_id),
+            [watch_head(how_to_go_on(run_id)).look, on_wait],
             has_ended=lambda: not fit.is_alive(),
             run_folder=job.run_folder,
             safe_place="after this step",
@@ -130,19 +130,16 @@ def _train(job: PretrainJob, use_gpu: bool, on_event: Callable[[Event], None]) -
                 delete(scratch)
 
 
-def build_watch(spec: PretrainSpec, use_gpu: bool, run_id: str) -> WorkerWatch:
-    """A watch over the workers of a spec."""
-    execution = spec.execution
-    needed = Processes(execution.num_workers, _worker_resources(spec, use_gpu))
+def build_watch(job: PretrainJob, use_gpu: bool, run_id: str) -> WorkerWatch:
+    """A watch over the workers of a job."""
+    execution = job.spec.execution
+    needed = worker_processes(job.spec, use_gpu)
     return WorkerWatch(
         Expectation(execution.num_workers, 60 * execution.max_wait_minutes),
-        lambda: describe_shortage(needed),
+        lambda: find_shortage(needed),
         how_to_go_on(run_id),
+        newest_step=Checkpoints(job.run_folder).newest_step,
     )
-
-
-def _worker_resources(spec: PretrainSpec, use_gpu: bool) -> dict[str, float]:
-    return {"CPU": spec.execution.cpus_per_worker} | ({"GPU": 1.0} if use_gpu else {})
 
 
 def _follow(follower: Follower, run_id: str) -> WorkersStatus:
@@ -173,18 +170,22 @@ class _Fit(threading.Thread):
             raise training_error(self._error, run_id, failures) from self._error
 
 
-def _build_trainer(order: WorkerOrder, use_gpu: bool, scratch: str) -> TorchTrainer:
+def _build_trainer(order: WorkerOrder, run_id: str, use_gpu: bool, scratch: str) -> TorchTrainer:
     execution = order.job.spec.execution
+    workers = worker_processes(order.job.spec, use_gpu)
+    selector = placement_selector(workers, execution.on_head, connected_nodes())
     return TorchTrainer(
         run_worker,
         train_loop_config={"order": order},
         scaling_config=ray.train.ScalingConfig(
-            num_workers=execution.num_workers,
+            num_workers=workers.count,
             use_gpu=use_gpu,
-            resources_per_worker=_worker_resources(order.job.spec, use_gpu),
+            resources_per_worker=dict(workers.resources),
+            placement_strategy=execution.placement.upper(),
+            label_selector=selector or None,
         ),
         run_config=ray.train.RunConfig(
-            name="train",
+            name=run_id,  # what the dashboard calls it
             storage_path=scratch,
             failure_config=ray.train.FailureConfig(max_failures=execution.max_failures),
             callbacks=[FailureReport(order.event_queue)],

@@ -109,7 +109,7 @@ class TrainingLoop:
         self.model.train()
         self.meter.resume()
         wants_to_stop = False
-        for step, batch in batches(first_step):
+        for step, batch in self.meter.waiting(batches(first_step)):
             done = step + 1
             sums = None
             if done not in self.divergences.passed_over:
@@ -182,7 +182,7 @@ class TrainingLoop:
         Args:
             meter: state of the meter, where it was not read after this step.
         """
-        self._checkpoint_at = time.monotonic()
+        self._checkpoint_at = began_at = time.monotonic()
         if self.worker.rank != 0:
             return
         confirmed = self._num_confirmed()
@@ -196,6 +196,7 @@ class TrainingLoop:
             "meter": meter,
         }
         self._emit(self.checkpoints.save(step, self.model, self.optimizer, extra, self._warn))
+        self.meter.saved(time.monotonic() - began_at)
 
     def write_model(self, folder: Path) -> None:
         """Write the model as it is, with its tokenizer, in Hugging Face's layout."""

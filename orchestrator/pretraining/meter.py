@@ -6,8 +6,8 @@ device before they are read.
 """
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +15,8 @@ from torch import Tensor
 from bert_core.heads.pretraining import LossSums
 from bert_core.objectives import OBJECTIVES
 from orchestrator.pretraining.collectives import Worker, all_reduce_sum
+
+T = TypeVar("T")
 
 
 def empty_totals(objectives: Sequence[str], device: torch.device) -> Tensor:
@@ -48,8 +50,9 @@ class Meter:
         self._worker, self._objectives = worker, objectives
         self._totals = empty_totals(objectives, worker.device)
         self._norm = torch.zeros((), device=worker.device)
-        self._seconds = 0.0
+        self._seconds = self._data_wait_s = 0.0
         self._started_at = time.perf_counter()
+        self._checkpoint_s: float | None = None
         self.num_steps = 0
         """Number of steps since the last reading."""
 
@@ -58,6 +61,21 @@ class Meter:
         self.num_steps += 1
         self._totals += totals
         self._norm = norm
+
+    def waiting(self, batches: Iterator[T]) -> Iterator[T]:
+        """Pass a worker's batches on, and count the time that it waits for each."""
+        while True:
+            asked_at = time.perf_counter()
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            self._data_wait_s += time.perf_counter() - asked_at
+            yield batch
+
+    def saved(self, seconds: float) -> None:
+        """Take down how long the last checkpoint took."""
+        self._checkpoint_s = seconds
 
     def pause(self) -> None:
         """Stop the clock: evaluations and checkpoints are not training time."""
@@ -73,7 +91,8 @@ class Meter:
         totals = totals.to(self._worker.device)
         totals[self._worker.rank] = self._totals
         all_reduce_sum(totals, self._worker)
-        return {"totals": totals.tolist(), "seconds": self._seconds, "num_steps": self.num_steps}
+        times = {"seconds": self._seconds, "data_wait_s": self._data_wait_s}
+        return {"totals": totals.tolist(), **times, "num_steps": self.num_steps}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Count from a saved state on; where the number of workers has changed, the first one takes all totals."""
@@ -84,16 +103,29 @@ class Meter:
             )
         self._totals = totals[self._worker.rank].clone()
         self._seconds, self.num_steps = float(state["seconds"]), int(state["num_steps"])
+        self._data_wait_s = float(state.get("data_wait_s", 0.0))  # older checkpoints do not have it
 
     def read(self) -> dict[str, float]:
-        """Measurements of all workers since the last reading, with `tokens_per_s` and `grad_norm`; then start anew."""
+        """Measurements since the last reading; then start anew.
+
+        Of all workers: those of the objectives, `tokens_per_s`, `grad_norm`. Of this worker: `data_wait_s`, seconds of
+        an average step in which it waited for its batch; `checkpoint_s`, seconds that the last checkpoint took, where
+        one was saved since; on a GPU `gpu_memory_bytes`, the most that its tensors took since.
+        """
         all_reduce_sum(self._totals, self._worker)
         values = named_metrics(self._totals, self._objectives)
         self.pause()
         values["tokens_per_s"] = float(self._totals[-1]) / max(self._seconds, 1e-9)
         values["grad_norm"] = float(self._norm)
+        values["data_wait_s"] = self._data_wait_s / max(self.num_steps, 1)
+        if self._checkpoint_s is not None:
+            values["checkpoint_s"] = self._checkpoint_s
+        if self._worker.device.type == "cuda":
+            values["gpu_memory_bytes"] = float(torch.cuda.max_memory_allocated(self._worker.device))
+            torch.cuda.reset_peak_memory_stats(self._worker.device)
         self._totals.zero_()
-        self._seconds = 0.0
+        self._seconds = self._data_wait_s = 0.0
+        self._checkpoint_s = None
         self.num_steps = 0
         self.resume()
         return values

@@ -5,7 +5,6 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from uuid import uuid4
 
 from sqlalchemy import insert, or_, select, update
 from sqlalchemy.orm import Session
@@ -16,6 +15,7 @@ from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import upsert, upsert_rows
 from orchestrator.registry.parameter_values import flatten, group_digest, parameter_rows
 from orchestrator.registry.tables import AttemptRow, ExperimentRow, ParameterRow, RunRow, TagRow
+from orchestrator.run_ids import new_run_id
 from orchestrator.run_states import RunState
 
 _COLUMNS_OF_THEIR_OWN = ("kind", "name", "tags")
@@ -50,7 +50,7 @@ class RunLifecycle:
             metric: score that ranks the runs of the task; None for a run without a task.
             run_id: id of the run; a new one when left out.
         """
-        run_id = run_id or uuid4().hex[:12]
+        run_id = run_id or new_run_id()
         parameters = flatten({key: value for key, value in spec.items() if key not in _COLUMNS_OF_THEIR_OWN})
         shaping = {path: value for path, value in parameters.items() if "execution" not in path.split(".")}
         row = {
@@ -75,13 +75,20 @@ class RunLifecycle:
         return run_id
 
     def start_attempt(
-        self, run_id: str, *, number: int | None = None, host: str | None = None, pid: int | None = None
+        self,
+        run_id: str,
+        *,
+        number: int | None = None,
+        host: str | None = None,
+        pid: int | None = None,
+        job_id: str | None = None,
     ) -> int:
         """Start an attempt of a run and return its number; older attempts are fenced off from then on.
 
         Args:
             number: number of the attempt, where it was announced before: the same process may start it twice, which
                 changes nothing. The next number when left out.
+            job_id: id of the job on a cluster whose driver this is.
 
         Raises: InputError for a run that cannot run again, or whose attempt of this number is another process's;
             NotFoundError.
@@ -99,7 +106,7 @@ class RunLifecycle:
             lost = _end_attempts(session, run_id, RunState.LOST, message, before=number, at=died_at)
             if lost:
                 run.seconds = (run.seconds or 0.0) + sum(lost)
-            session.add(AttemptRow(run_id=run_id, number=number, host=host, pid=pid))
+            session.add(AttemptRow(run_id=run_id, number=number, host=host, pid=pid, job_id=job_id))
             run.state, run.attempt, run.host, run.pid = RunState.RUNNING, number, host, pid
             run.error, run.finished_at = None, None
             run.heartbeat_at = utc_now()

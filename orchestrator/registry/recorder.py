@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
-from uuid import uuid4
 
 from orchestrator.errors import RegistryError, RunStoppedError
 from orchestrator.registry.patience import retry_while_unavailable
@@ -30,6 +29,7 @@ from orchestrator.results import (
     TokenizerResult,
     TrialChange,
 )
+from orchestrator.run_ids import new_run_id
 from orchestrator.run_states import RunState
 
 logger = logging.getLogger(__name__)
@@ -46,11 +46,21 @@ class RunOutcome:
     predictions_path: str | None = None
 
 
-class Recorder:
-    """Writer of one driver's runs. It knows which attempt it speaks for, so that a superseded one changes nothing."""
+def superseded(run_id: str) -> RunStoppedError:
+    """Make the error of an attempt that another one has superseded: what it would still do is another's by now."""
+    return RunStoppedError(f"run {run_id} was superseded by another attempt; this one ends")
 
-    def __init__(self, registry: Registry) -> None:
+
+class Recorder:
+    """Writer of one driver's runs. It knows which attempt it speaks for, so that a superseded one changes nothing.
+
+    Args:
+        job_id: id of the job on a cluster whose driver this is; None where there is none.
+    """
+
+    def __init__(self, registry: Registry, job_id: str | None = None) -> None:
         self.registry = registry
+        self._job_id = job_id
         self.given_up = threading.Event()
         """Set when the driver must end: what trials and events still have to write is then tried once."""
         self._attempts: dict[str, int] = {}
@@ -73,7 +83,7 @@ class Recorder:
             run_id: of a run that was announced before; a new one when left out.
         """
         task = spec.get("task") or {}
-        new_id = run_id or uuid4().hex[:12]  # known before the first try, so that a second one makes no second run
+        new_id = run_id or new_run_id()  # known before the first try, so that a second one makes no second run
         retry_while_unavailable(
             lambda: self.registry.lifecycle.create(
                 kind=str(spec["kind"]),
@@ -90,18 +100,22 @@ class Recorder:
         )
         return self.resume(new_id)
 
-    def resume(self, run_id: str) -> RunRecord:
+    def resume(self, run_id: str, after: int | None = None) -> RunRecord:
         """Record another attempt of a run that is there.
 
         Of two processes that do so at once, one is refused.
 
+        Args:
+            after: number of the attempt that was seen to have ended, maybe some time ago: where another process has
+                begun the next one since, this one is refused. The newest one of now when left out.
+
         Raises: NotFoundError; InputError where the run has completed, or another process has just resumed it.
         """
-        number = self.read_run(run_id).attempt + 1
+        number = (self.read_run(run_id).attempt if after is None else after) + 1
         self._started_at[run_id] = time.monotonic()
         self._attempts[run_id] = retry_while_unavailable(
             lambda: self.registry.lifecycle.start_attempt(
-                run_id, number=number, host=socket.gethostname(), pid=os.getpid()
+                run_id, number=number, host=socket.gethostname(), pid=os.getpid(), job_id=self._job_id
             )
         )
         return self.read_run(run_id)
@@ -193,7 +207,7 @@ class Recorder:
             )
         )
         if not is_complete:
-            raise RunStoppedError(f"run {run_id} was superseded by another attempt; this one ends")
+            raise superseded(run_id)
 
     def fail(self, run_id: str, exception: BaseException) -> None:
         """Record why a run ended without its result: STOPPED where somebody wanted that, FAILED otherwise."""

@@ -58,6 +58,8 @@ class AttemptRecord:
     error: str | None
     started_at: datetime
     finished_at: datetime | None
+    job_id: str | None = None
+    """Id of the job on a cluster that carries it out; None for one that was started by hand."""
 
 
 @dataclass(frozen=True)

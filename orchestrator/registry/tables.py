@@ -106,6 +106,8 @@ class AttemptRow(BaseRow):
     error: Mapped[FreeTextStr | None]
     started_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
     finished_at: Mapped[UtcDatetime | None]
+    job_id: Mapped[FreeTextStr | None]
+    """Job on a cluster that carries the attempt out."""
 
 
 class ParameterRow(BaseRow):

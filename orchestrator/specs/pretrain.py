@@ -1,10 +1,11 @@
 """Spec of pretraining: text and examples, objectives, model, optimizer, and how the run is carried out."""
 
+import re
 from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from bert_core.masking.units import MaskUnit
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES, TOKEN_OBJECTIVES
@@ -27,12 +28,26 @@ class Phase(Section):
     share: float = identity(1.0, "This phase's share of all steps.", unit="share", gt=0.0, le=1.0)
 
 
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_SELECTED = re.compile(rf"!?(?:{_LABEL}|in\({_LABEL}(?:, ?{_LABEL})*\))")
+"""Values of Ray's label selectors."""
+
+
 class ExecutionSpec(Section):
     """Execution of a pretraining; none of its fields changes the sequence of batches."""
 
     num_workers: int = execution(1, "Training processes; one GPU each when on GPUs.", ge=1)
     device: Literal["auto", "cpu", "gpu"] = execution("auto", "`auto` takes GPUs where the cluster has them.")
     cpus_per_worker: float = execution(1.0, "Ray CPUs reserved for each worker.", unit="CPUs", gt=0.0)
+    placement: Literal["pack", "spread"] = execution(
+        "pack", "Workers on as few nodes as hold them, or spread over as many as there are."
+    )
+    node_labels: dict[str, str] = execution(
+        {},
+        "Labels of the nodes that workers may be on, by Ray's names, as `{ray.io/accelerator-type: L40S}`; a value may "
+        "be `!a`, `in(a, b)` or `!in(a, b)`.",
+    )
+    on_head: bool = execution(False, "Whether workers may be on a cluster's head although other nodes have room.")
     data_cpus: float = execution(1.0, "Ray CPUs for each worker's data pipeline.", unit="CPUs", gt=0.0)
     checkpoint_every_steps: int | None = execution(None, "A checkpoint every so many steps.", unit="steps", ge=1)
     checkpoint_every_minutes: float | None = execution(
@@ -60,6 +75,14 @@ class ExecutionSpec(Section):
         unit="minutes",
         gt=0.0,
     )
+
+    @field_validator("node_labels")
+    @classmethod
+    def _selecting(cls, labels: dict[str, str]) -> dict[str, str]:
+        for name, value in labels.items():
+            if not _SELECTED.fullmatch(value):
+                raise ValueError(f"{name}: {value!r} selects no label; give a value, `!a`, `in(a, b)` or `!in(a, b)`")
+        return labels
 
 
 class PretrainSpec(Spec):

@@ -6,6 +6,7 @@ by listing folders. One that does not match its digests is skipped with a warnin
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from typing import Any
@@ -14,10 +15,16 @@ from torch import nn
 from torch.optim import Optimizer
 
 from bert_core.checkpoints.manifest import MANIFEST_FILE
-from bert_core.checkpoints.training_state import REMEDY, TrainingState, read_training_state, write_training_state
+from bert_core.checkpoints.training_state import (
+    REMEDY,
+    STATE_FILE,
+    TrainingState,
+    read_training_state,
+    write_training_state,
+)
 from bert_core.errors import CheckpointError, NewerFormatError
 from orchestrator.results import CheckpointEvent
-from orchestrator.storage import delete, digest_file, join, local_copy, names_in, write_folder
+from orchestrator.storage import delete, digest_file, join, local_copy, names_in, read_json, write_folder
 from orchestrator.training.attempts import Entries, FencedList
 
 POINTER = "checkpoints.json"
@@ -51,6 +58,21 @@ class Checkpoints:
     def newest_first(self) -> list[CheckpointEvent]:
         """Complete checkpoints of the run, newest first."""
         return [CheckpointEvent(**entry) for entry in self._pointer.read()]
+
+    def newest_step(self) -> int | None:
+        """Step of the newest complete checkpoint; None where the run has none yet."""
+        return next((event.step for event in self.newest_first()), None)
+
+    def newest_extra(self) -> tuple[int, Mapping[str, Any]] | None:
+        """Step of the newest checkpoint, and the JSON values that were saved with it; its tensors are not read.
+
+        None where there is none, or where it is damaged: `read_newest` says so, and takes an older one.
+        """
+        for event in self.newest_first():
+            with suppress(OSError, ValueError, KeyError):
+                return event.step, read_json(join(event.path, STATE_FILE))["extra"]
+            break
+        return None
 
     def save(
         self, step: int, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any], warn: Warn = logger.warning

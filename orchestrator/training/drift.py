@@ -59,6 +59,19 @@ def accept_drift(lines: list[str], step: int, *, allowed: bool) -> list[DriftEve
     return [DriftEvent(step, tuple(lines))]
 
 
+def refuse_other_sizes(details: Mapping[str, Any], sizes: Mapping[str, str], step: int) -> None:
+    """Check that text files are as large as when a checkpoint was saved, before anything reads them.
+
+    Args:
+        details: those of the checkpoint; one without sizes is not compared.
+        sizes: sizes of the files now, by path.
+
+    Raises: CheckpointError, naming what has changed.
+    """
+    if "corpus" in details:
+        accept_drift(_lines(list(differences({"corpus": details["corpus"]}, {"corpus": sizes}))), step, allowed=False)
+
+
 def _lines(found: list[tuple[tuple[str, ...], str]]) -> list[str]:
     lines = [f"{_name(path)}: {change}" for path, change in found[:_MAX_NAMED]]
     return lines + ([f"and {len(found) - _MAX_NAMED} more"] if len(found) > _MAX_NAMED else [])

@@ -9,7 +9,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,8 +31,8 @@ class Follower:
     """The actor."""
     reader: EventReader
     watch: WorkerWatch
-    check_cluster: Callable[[], None]
-    """Asked several times a second; raises when the cluster has gone."""
+    checks: Sequence[Callable[[], None]]
+    """Called several times a second; each raises when waiting is in vain: a lost cluster, another's run."""
     has_ended: Callable[[], bool]
     run_folder: str
     safe_place: str
@@ -51,7 +51,7 @@ class Follower:
                 logger.info(f"stopping: saving a checkpoint {self.safe_place}; Ctrl-C again leaves at once")
                 ray.get(self.queue.stop.remote())
                 self._follow()
-            step = self._newest_step()
+            step = Checkpoints(self.run_folder).newest_step()
             vars(interrupt)["step"] = step
             logger.info("stopped before the first checkpoint" if step is None else f"stopped after step {step:,}")
             raise
@@ -63,9 +63,6 @@ class Follower:
             if has_ended:
                 return status
             self.watch.look(status)
-            self.check_cluster()
+            for check in self.checks:
+                check()
             time.sleep(POLL_S)
-
-    def _newest_step(self) -> int | None:
-        saved = Checkpoints(self.run_folder).newest_first()
-        return saved[0].step if saved else None

@@ -1,11 +1,14 @@
-"""Watch of a driver over its workers: it says within a minute that they do not begin or that no step ends, with what is
-missing, says it again ever more rarely, and ends the run when that lasts too long.
+"""Watch of a driver over its workers: it says within seconds that they have no place, within a minute that they do not
+begin or that no step ends, with what is missing; it says so again ever more rarely, and ends the run when that
+lasts too long.
 
 | what is seen | what follows |
 | --- | --- |
+| fewer workers have begun than were asked, and have no place | a warning after 10, 20, 40, … s |
 | fewer workers have begun than were asked | a warning after 1, 2, 4, 8, … minutes; after the limit a ClusterError |
 | no step has ended for a minute, and for ten times the usual | the same; after the limit a RunFailedError |
 | a worker failed, and Ray starts all of them again | a warning at once, with rank, host and cause |
+| all of them have begun again | a line with the step that they go on from, and their hosts |
 """
 
 import logging
@@ -13,11 +16,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bert_core.errors import CheckpointError
 from orchestrator.errors import ClusterError, RunFailedError
 from orchestrator.progress import duration
+from orchestrator.reminders import Reminders, Shortage
 from orchestrator.training.event_queue import WorkersStatus
 
-SAY_AFTER_S = 60.0
 SLOW_FACTOR = 10.0
 """A step that takes so many times the usual is worth a warning."""
 
@@ -41,22 +45,25 @@ class WorkerWatch:
     """Watch over one group of workers, fed with what is known of them several times a second.
 
     Args:
-        describe_shortage: says what the workers need and what the cluster has free; asked only when something is said.
+        find_shortage: says what the workers need and what the cluster has free; asked only when something is said.
         how_to_go_on: the last words of an error.
+        newest_step: step of the checkpoint that workers who begin go on from; None where they begin anew.
     """
 
     def __init__(
         self,
         expected: Expectation,
-        describe_shortage: Callable[[], str],
+        find_shortage: Callable[[], Shortage],
         how_to_go_on: str,
         clock: Callable[[], float] = time.monotonic,
+        newest_step: Callable[[], int | None] = lambda: None,
     ) -> None:
-        self._expected, self._describe_shortage, self._how_to_go_on = expected, describe_shortage, how_to_go_on
-        self._clock = clock
+        self._expected, self._find_shortage, self._how_to_go_on = expected, find_shortage, how_to_go_on
+        self._clock, self._newest_step = clock, newest_step
         self._since = clock()
-        self._first_s = self._say_after_s = min(SAY_AFTER_S, expected.max_wait_s)
+        self._reminders = Reminders(find_shortage)
         self._seen = WorkersStatus()
+        self._starts_again = False
         self._num_steps, self._steps_s = 0, 0.0
 
     def look(self, status: WorkersStatus) -> None:
@@ -64,38 +71,57 @@ class WorkerWatch:
 
         Raises: ClusterError, RunFailedError where nothing has gone on for too long.
         """
-        for failure in status.failures[len(self._seen.failures) :]:
-            logger.warning(str(failure))
+        self._tell_restarts(status)
         if status != self._seen:
             self._note_progress(status)
-        waited_s, usual_s = self._clock() - self._since, self._usual_step_s()
-        if waited_s < max(self._say_after_s, SLOW_FACTOR * usual_s) or not self._is_watched(status):
+        waited_s, slow_s = self._clock() - self._since, SLOW_FACTOR * self._usual_step_s()
+        if waited_s < slow_s or not self._is_watched(status):
             return
-        self._say_after_s = 2 * max(waited_s, SAY_AFTER_S)
-        has_ended = waited_s >= max(self._expected.max_wait_s, SLOW_FACTOR * usual_s)
-        problem = f"{self._problem(status, waited_s)}; {self._describe_shortage()}"
-        if not has_ended:
-            self._say_after_s = min(self._say_after_s, self._expected.max_wait_s)
-            logger.warning(problem)
+        has_begun = self._have_all_begun(status)
+        problem = self._problem(status, waited_s)
+        if waited_s < self._expected.max_wait_s:
+            self._reminders.look(waited_s, problem, logger, has_begun=has_begun)
             return
-        kind = ClusterError if len(status.places) < self._expected.num_workers else RunFailedError
+        kind = RunFailedError if has_begun else ClusterError
         raise kind(
-            f"{problem}. That is longer than execution.max_wait_minutes ({self._expected.max_wait_s / 60:g}) allows; "
-            f"{self._how_to_go_on}"
+            f"{problem}; {self._find_shortage().in_full}. That is longer than execution.max_wait_minutes "
+            f"({self._expected.max_wait_s / 60:g}) allows; {self._how_to_go_on}"
         )
+
+    def _tell_restarts(self, status: WorkersStatus) -> None:
+        """Say which workers have failed since the last look, and where all of them have begun again."""
+        failures = status.failures[len(self._seen.failures) :]
+        for failure in failures:
+            logger.warning(str(failure))
+        self._starts_again |= bool(failures)
+        if self._starts_again and self._have_all_begun(status):
+            self._starts_again = False
+            hosts = ", ".join(dict.fromkeys(place.host for place in status.places))
+            logger.info(f"starting again from {self._starting_point()} on {hosts}")
+
+    def _starting_point(self) -> str:
+        try:
+            step = self._newest_step()
+        except (CheckpointError, OSError):  # the workers say what is wrong with it
+            return "the last checkpoint"
+        return "the beginning" if step is None else f"step {step:,}"
+
+    def _have_all_begun(self, status: WorkersStatus) -> bool:
+        return len(status.places) >= self._expected.num_workers
 
     def _note_progress(self, status: WorkersStatus) -> None:
         now = self._clock()
         if status.step is not None and self._seen.step is not None and status.step > self._seen.step:
             self._num_steps += status.step - self._seen.step
             self._steps_s += now - self._since
-        self._since, self._say_after_s, self._seen = now, self._first_s, status
+        self._since, self._seen = now, status
+        self._reminders.begin_anew()
 
     def _usual_step_s(self) -> float:
         return self._steps_s / self._num_steps if self._num_steps else 0.0
 
     def _is_watched(self, status: WorkersStatus) -> bool:
-        return self._expected.reports_steps or len(status.places) < self._expected.num_workers
+        return self._expected.reports_steps or not self._have_all_begun(status)
 
     def _problem(self, status: WorkersStatus, waited_s: float) -> str:
         num_begun, num_workers = len(status.places), self._expected.num_workers

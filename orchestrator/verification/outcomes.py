@@ -10,6 +10,7 @@ from orchestrator.pretraining.batch_digests import combine_digests
 from orchestrator.pretraining.batch_trace import read_trace
 from orchestrator.registry import Registry
 from orchestrator.registry.run_frames import RUN_COLUMNS
+from orchestrator.results import is_of_the_machine
 from orchestrator.settings import Settings
 from orchestrator.storage import digest_file, join
 from orchestrator.training.checkpoints import Checkpoints
@@ -64,7 +65,7 @@ def _reproducible(row: Mapping[Any, Any]) -> dict[str, str]:
     return {
         str(name): "" if isinstance(value, float) and math.isnan(value) else str(value)
         for name, value in row.items()
-        if name not in _OF_THE_CLOCK and "per_s" not in str(name) and "speed" not in str(name)
+        if name not in _OF_THE_CLOCK and not is_of_the_machine(str(name))
     }
 
 

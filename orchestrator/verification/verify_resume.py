@@ -79,6 +79,7 @@ def verify_resume(
             f"verify-resume compares runs of kind pretrain, distill and sweep, and this is of kind {spec.kind}; "
             "give it the spec of one stage"
         )
+    _check_counts(_pretraining_of(spec), worker_counts)
     inputs = resolved_inputs(spec, settings)
     check_inputs(spec, inputs)
     named = replace_names(spec, inputs.folder)  # the children have another registry
@@ -173,6 +174,16 @@ def _of(spec: Spec) -> PretrainSpec:
 
 def _with_pretraining(spec: Spec, pretraining: PretrainSpec) -> Spec:
     return pretraining if isinstance(spec, PretrainSpec) else spec.model_copy(update={"pretraining": pretraining})
+
+
+def _check_counts(spec: PretrainSpec | None, worker_counts: Sequence[int]) -> None:
+    """Check that each number of workers can share the batch, before the first of many runs. Raises: SpecError."""
+    for count in worker_counts:
+        if spec is not None and spec.global_batch_size % count:
+            raise SpecError(
+                f"--workers {count}: global_batch_size {spec.global_batch_size} cannot be shared by {_workers(count)}; "
+                "give a number that divides it"
+            )
 
 
 def _another_count(spec: PretrainSpec) -> Sequence[int]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator.results import is_of_the_machine
 from orchestrator.run_states import RunState
 from orchestrator.storage import digest_file
 from tests.chaos.hosts import Hosts
@@ -23,10 +24,6 @@ class Accounts:
     """Keys of the completed trials."""
 
 
-CLOCKS = ("_per_s", "seconds", "speed_ratio")
-"""Parts of the names of those measurements that differ between any two runs."""
-
-
 def read_accounts(laboratory: Laboratory) -> Accounts:
     """The accounts of the laboratory's run, which must have completed."""
     with laboratory.open_registry() as registry:
@@ -44,7 +41,7 @@ def read_accounts(laboratory: Laboratory) -> Accounts:
             rows += [
                 (name, row.split, row.name, row.step, row.value)
                 for row in frame[["split", "name", "step", "value"]].itertuples(index=False, name="Row")
-                if not any(word in row.name for word in CLOCKS)
+                if not is_of_the_machine(row.name)
             ]
         assert set(trials["state"]) <= {RunState.COMPLETED}, f"trials ended {sorted(set(trials['state']))}"
     return Accounts(weights, tuple(sorted(rows)), tuple(sorted(name for name, _ in measured[1:])))

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import psutil
 
-from tests.chaos import links
-from tests.chaos.links import Link, Links
+from tests.hosts import links
+from tests.hosts.links import Link, Links
 from tests.waiting import wait_until
 
 CPUS_PER_NODE = 3

@@ -99,7 +99,14 @@ NEVER_AT_IMPORT: dict[str, frozenset[str]] = {
 }
 """What must not be loaded by importing a part; inside function bodies it may be."""
 
-ONLY_STANDARD_LIBRARY = ("orchestrator.results", "orchestrator.run_states", "orchestrator.errors", "bert_core.errors")
+ONLY_STANDARD_LIBRARY = (
+    "orchestrator.results",
+    "orchestrator.run_states",
+    "orchestrator.run_ids",
+    "orchestrator.reminders",
+    "orchestrator.errors",
+    "bert_core.errors",
+)
 """Modules that import the standard library and one another, nothing else."""
 
 ONLY_INSIDE: dict[str, tuple[str, ...]] = {

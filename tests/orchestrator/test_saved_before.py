@@ -97,6 +97,7 @@ def test_a_saved_run_has_its_attempts_checkpoints_and_errors(registry: Registry)
     assert (run.id, run.name, run.kind, run.seed, run.attempt) == (PRETRAINING, "life/pretraining", "pretrain", 3, 2)
     assert (run.host, run.model_folder) == ("node-1", f"/laboratory/storage/runs/{PRETRAINING}/model")
     assert [attempt.state for attempt in registry.attempts(PRETRAINING)] == ["LOST", "COMPLETED"]
+    assert [attempt.job_id for attempt in registry.attempts(PRETRAINING)] == [None, None]
     checkpoints = registry.checkpoints.of_run(PRETRAINING)
     assert [(some.step, some.num_bytes) for some in checkpoints] == [
         (50, 1_000_050),

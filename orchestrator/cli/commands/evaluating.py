@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.commands.searching import RerankingOptions, reranking_options
-from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, overrides_argument, reading_options
+from orchestrator.cli.frame import (
+    AtDashboard,
+    GlobalOptionsCommand,
+    current_settings,
+    overrides_argument,
+    reading_options,
+)
 from orchestrator.cli.output import show_record, status_line
 
 if TYPE_CHECKING:
@@ -14,6 +20,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=GlobalOptionsCommand,
+    at_dashboard=AtDashboard.REFUSED,
     example="orchestrator evaluate my-model sst2 folder=data/glue/SST-2\n"
     "orchestrator evaluate my-encoder cranfield folder=cranfield --rerank pairs",
 )

@@ -6,11 +6,14 @@ from dataclasses import asdict
 
 import click
 
-from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, reading_options
+from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings, reading_options
 from orchestrator.cli.output import counted, notify, show_rows
 from orchestrator.errors import InputError
+from orchestrator.progress import is_terminal
 
 _UNITS_S = {"h": 3600.0, "d": 86_400.0}
+_LONGEST_S = 36_500 * _UNITS_S["d"]
+"""Age that a calendar still has; a day much further back is none."""
 _COLUMNS = ["what", "num_bytes", "path", "why"]
 
 
@@ -19,10 +22,17 @@ def seconds_of(age: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([hd])", age)
     if found is None:
         raise InputError(f"--older-than is {age}; give days or hours, such as 30d or 12h")
-    return float(found[1]) * _UNITS_S[found[2]]
+    seconds = float(found[1]) * _UNITS_S[found[2]]
+    if seconds > _LONGEST_S:
+        raise InputError(f"--older-than is {age}; give 36500d at most")
+    return seconds
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator gc --dry-run\norchestrator gc --older-than 90d --yes")
+@click.command(
+    cls=GlobalOptionsCommand,
+    example="orchestrator gc --dry-run\norchestrator gc --older-than 90d --yes",
+    at_dashboard=AtDashboard.SENT,
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @click.option("--yes", is_flag=True, help="Delete without asking.")
 @click.option("--older-than", default="30d", show_default=True, help="Age at which shared data counts as unused.")
@@ -45,7 +55,7 @@ def gc(dry_run: bool, yes: bool, older_than: str, form: str | None, output: str 
         notify(f"{total} would be deleted") if items else None
         return
     if not yes:
-        if sys.stdin is None or not sys.stdin.isatty():
+        if not is_terminal(sys.stdin):
             raise InputError(f"{total} would be deleted, and nobody can be asked here; give --yes, or --dry-run")
         click.confirm(f"delete {total}?", abort=True, err=True)
     gone = list(delete_garbage(items, settings))

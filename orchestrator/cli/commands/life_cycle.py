@@ -4,13 +4,14 @@ import sys
 
 import click
 
-from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, given_options
+from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings, resume_command
 from orchestrator.cli.output import notify, status_line
+from orchestrator.progress import is_terminal
 
 _STOP_TIMEOUT_S = 600.0
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator stop 7f3a")
+@click.command(cls=GlobalOptionsCommand, example="orchestrator stop 7f3a", at_dashboard=AtDashboard.SENT)
 @click.argument("run_id", metavar="RUN")
 @click.option("--force", is_flag=True, help="Let it leave at once, without saving anything.")
 @click.option("--no-wait", is_flag=True, help="Leave when it has been asked; do not wait for its end.")
@@ -26,7 +27,7 @@ def stop(run_id: str, force: bool, no_wait: bool, timeout_s: float) -> None:
     """Stop a run, on whatever machine it works.
 
     It does what it does on Ctrl-C: it saves a checkpoint where it can, records its end, and ends its own processes.
-    Works for submitted jobs as well. `resume` goes on with it.
+    Works for submitted jobs as well, by the cluster's --address alone. `resume` goes on with it.
     """
     from orchestrator.execution.stopping import stop_run
     from orchestrator.run_states import RunState
@@ -35,10 +36,14 @@ def stop(run_id: str, force: bool, no_wait: bool, timeout_s: float) -> None:
         run_id, settings=current_settings(), force=force, timeout_s=None if no_wait else timeout_s, say=notify
     )
     if record.state == RunState.STOPPED:
-        notify(f"go on with: orchestrator{given_options()} resume {record.id}")
+        notify(f"go on with: {resume_command(record.id)}")
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator wait 7f3a && orchestrator runs show 7f3a")
+@click.command(
+    cls=GlobalOptionsCommand,
+    example="orchestrator wait 7f3a && orchestrator runs show 7f3a",
+    at_dashboard=AtDashboard.SENT,
+)
 @click.argument("run_id", metavar="RUN")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0), help="Seconds to wait at most.")
 def wait(run_id: str, timeout_s: float | None) -> int:
@@ -51,7 +56,7 @@ def wait(run_id: str, timeout_s: float | None) -> int:
     from orchestrator.run_states import RunState
 
     settings = current_settings()
-    if sys.stderr is not None and sys.stderr.isatty():
+    if is_terminal(sys.stderr):
         with status_line() as show:
             record = wait_for_run(run_id, settings=settings, timeout_s=timeout_s, on_progress=show)
     else:

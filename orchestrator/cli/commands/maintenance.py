@@ -1,4 +1,4 @@
-"""Commands `schema` (fields of specs), `db` (tables of the registry) and `doctor` (checks of this machine)."""
+"""Commands `schema` (fields of specs) and `db` (tables of the registry)."""
 
 import textwrap
 from dataclasses import asdict
@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.frame import GlobalOptionsCommand, GlobalOptionsGroup, current_settings, reading_options
+from orchestrator.cli.frame import (
+    AtDashboard,
+    GlobalOptionsCommand,
+    GlobalOptionsGroup,
+    current_settings,
+    reading_options,
+)
 from orchestrator.cli.output import show_record, show_rows, show_text
 from orchestrator.errors import InputError
 
@@ -57,7 +63,7 @@ def db() -> None:
     """Tables of the registry."""
 
 
-@db.command(example="orchestrator db upgrade")
+@db.command(example="orchestrator db upgrade", at_dashboard=AtDashboard.SENT)
 def upgrade() -> None:
     """Bring the tables to the newest revision.
 
@@ -69,7 +75,7 @@ def upgrade() -> None:
         show_text(registry.upgrade())
 
 
-@db.command(example="orchestrator db current")
+@db.command(example="orchestrator db current", at_dashboard=AtDashboard.SENT)
 @reading_options
 def current(form: str | None, output: str | None) -> None:
     """Show the revision of the tables."""
@@ -77,17 +83,3 @@ def current(form: str | None, output: str | None) -> None:
 
     with Registry(current_settings().registry, read_only=True) as registry:
         show_record({"revision": registry.current_revision() or "empty"}, form, output)
-
-
-@click.command(cls=GlobalOptionsCommand, example="orchestrator doctor")
-@reading_options
-def doctor(form: str | None, output: str | None) -> int:
-    """Check this machine, the storage and the registry.
-
-    Each problem comes with its remedy; the exit status is 1 when there is one.
-    """
-    from orchestrator.cluster.doctor import examine
-
-    findings = list(examine(current_settings()))
-    show_rows([asdict(finding) for finding in findings], ["part", "state", "found", "remedy"], form, output)
-    return 1 if any(finding.state == "problem" for finding in findings) else 0

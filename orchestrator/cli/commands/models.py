@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.frame import (
+    AtDashboard,
     GlobalOptionsGroup,
     current_settings,
     reading_options,
@@ -21,7 +22,7 @@ def models() -> None:
     """Registered models."""
 
 
-@models.command("list", example="orchestrator models list")
+@models.command("list", example="orchestrator models list", at_dashboard=AtDashboard.SENT)
 @reading_options
 def list_models(form: str | None, output: str | None) -> None:
     """Every registered model, newest first."""
@@ -37,7 +38,7 @@ def list_models(form: str | None, output: str | None) -> None:
     show_rows(rows, columns, form, output, empty="no models yet: a pretraining run or a sweep leaves one")
 
 
-@models.command("show", example="orchestrator models show demo-pretrained")
+@models.command("show", example="orchestrator models show demo-pretrained", at_dashboard=AtDashboard.SENT)
 @click.argument("model", metavar="MODEL")
 @reading_options
 def show_model(model: str, form: str | None, output: str | None) -> None:
@@ -58,7 +59,7 @@ def show_model(model: str, form: str | None, output: str | None) -> None:
     show_record(record, form, output)
 
 
-@models.command(example="orchestrator models export demo-pretrained exported/")
+@models.command(example="orchestrator models export demo-pretrained exported/", at_dashboard=AtDashboard.REFUSED)
 @click.argument("model", metavar="MODEL")
 @click.argument("folder", metavar="FOLDER")
 def export(model: str, folder: str) -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from orchestrator.cli.commands.output_files import check_output, output_path, write_pieces
-from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
+from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
 from orchestrator.cli.output import counted, notify, status_line
+from orchestrator.progress import is_terminal
 
 if TYPE_CHECKING:
     from orchestrator.inference.blocks import LinePredictor, PredictedBlock
@@ -47,6 +48,7 @@ def _lines_and_workers(command: F) -> F:
 
 @click.command(
     cls=GlobalOptionsCommand,
+    at_dashboard=AtDashboard.REFUSED,
     example='echo "A charming film." | orchestrator predict my-model\n'
     "orchestrator predict my-model reviews.txt.gz -o labels.jsonl --workers 4",
 )
@@ -73,6 +75,7 @@ def predict(model: str, file: str, workers: int | None, gpus: float, batch_size:
 
 @click.command(
     cls=GlobalOptionsCommand,
+    at_dashboard=AtDashboard.REFUSED,
     example='echo "A charming film." | orchestrator embed my-encoder\n'
     "orchestrator embed my-encoder texts.jsonl.gz -o vectors.npy --workers 4",
 )
@@ -128,7 +131,7 @@ def _answers(
         return predict_file(load, folder, file, current_settings(), workers, gpus, notify)
     if workers is not None:
         raise InputError("workers cannot read this process's stdin; name a FILE, or leave --workers out")
-    if sys.stdin.isatty():
+    if is_terminal(sys.stdin):
         notify("reading from the terminal; end with Ctrl-D")
     return map(load(folder), line_blocks(click.open_file(_STDIN, encoding="utf-8", errors="surrogateescape")))
 
@@ -144,7 +147,7 @@ def _answer(answers: "Iterator[PredictedBlock]", output: str | None, write: Call
             yield some.data
             num_lines += some.num_lines
             num_truncated += some.num_truncated
-            if output not in (None, _STDIN) or not sys.stdout.isatty():
+            if output not in (None, _STDIN) or not is_terminal(sys.stdout):
                 status(f"{counted(num_lines, 'line')}  {num_lines / (time.monotonic() - begun_at):,.0f} lines/s")
 
     with status_line() as status:

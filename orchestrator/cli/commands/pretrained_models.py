@@ -4,12 +4,15 @@ from dataclasses import asdict
 
 import click
 
-from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, reading_options
+from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings, reading_options
 from orchestrator.cli.output import show_record, show_rows
 
 
 @click.command(
-    "fill-mask", cls=GlobalOptionsCommand, example='orchestrator fill-mask my-model "Paris is the [MASK] of France."'
+    "fill-mask",
+    cls=GlobalOptionsCommand,
+    at_dashboard=AtDashboard.REFUSED,
+    example='orchestrator fill-mask my-model "Paris is the [MASK] of France."',
 )
 @click.argument("model", metavar="MODEL")
 @click.argument("text")
@@ -28,6 +31,7 @@ def fill_mask(model: str, text: str, top_k: int, form: str | None, output: str |
 @click.command(
     "next-sentence",
     cls=GlobalOptionsCommand,
+    at_dashboard=AtDashboard.REFUSED,
     example='orchestrator next-sentence my-model "He went home." "Then he slept."',
 )
 @click.argument("model", metavar="MODEL")

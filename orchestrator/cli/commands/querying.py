@@ -3,7 +3,7 @@
 import click
 
 from orchestrator.cli.commands.registry_reading import NO_RUNS, open_registry, records_of
-from orchestrator.cli.frame import GlobalOptionsCommand, reading_options
+from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, reading_options
 from orchestrator.cli.output import notify, show_rows
 
 _NO_TRIALS = "no fine-tuned trials yet; run a sweep: `orchestrator run experiments/sweep_sst2.yaml`"
@@ -12,6 +12,7 @@ _NO_TRIALS = "no fine-tuned trials yet; run a sweep: `orchestrator run experimen
 @click.command(
     cls=GlobalOptionsCommand,
     example='orchestrator query "metrics.f1 > 0.9 and params.learning_rate < 5e-5"',
+    at_dashboard=AtDashboard.SENT,
 )
 @click.argument("text", metavar="QUERY")
 @click.option("--sort", help="Field to sort by; `-FIELD` for descending order.")
@@ -45,7 +46,7 @@ def _is_named(column: str, text: str, sort: str | None) -> bool:
     return column in mentioned or (column.startswith("params.") and f"params.{column.rpartition('.')[2]}" in mentioned)
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator leaderboard sst2")
+@click.command(cls=GlobalOptionsCommand, example="orchestrator leaderboard sst2", at_dashboard=AtDashboard.SENT)
 @click.argument("task", required=False)
 @click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="Number of places for each task.")
 @reading_options

@@ -1,4 +1,4 @@
-"""Commands that carry a spec out: `demo`, `run`, `plan`, `submit`, `resume`."""
+"""Commands that carry a spec out from here: `demo`, `run`, `plan`, `resume`."""
 
 import shlex
 import sys
@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.frame import (
+    AtDashboard,
     GlobalOptionsCommand,
     current_settings,
     given_options,
     overrides_argument,
     reading_options,
+    resume_command,
     spec_argument,
 )
 from orchestrator.cli.last_words import last_words
-from orchestrator.cli.output import notify, show_rows, show_text, write_message
+from orchestrator.cli.output import notify, show_record, show_rows, show_text
 from orchestrator.progress import reader_may_leave
+from orchestrator.run_ids import is_run_id
 
 if TYPE_CHECKING:
     from orchestrator.registry import RunRecord
@@ -33,6 +36,12 @@ def demo() -> int:
     return run_demo(current_settings())
 
 
+def _whole_id(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not is_run_id(value):
+        raise click.BadParameter(f"{value!r} is no id of a run: 12 digits of 0-9 and a-f")
+    return value
+
+
 @click.command(
     cls=GlobalOptionsCommand, example="orchestrator run experiments/sweep_sst2.yaml recipe.epochs=1 --name first-try"
 )
@@ -40,7 +49,10 @@ def demo() -> int:
 @overrides_argument
 @click.option("--name", help="The experiment's name; the spec's own, or its file's, when left out.")
 @click.option("--dry-run", is_flag=True, help="Only say what it needs, as `orchestrator plan` does.")
-def run(spec_path: str, overrides: tuple[str, ...], name: str | None, dry_run: bool) -> int:
+@click.option(
+    "--run-id", callback=_whole_id, hidden=True, help="Id of the run, which was drawn where it was submitted."
+)
+def run(spec_path: str, overrides: tuple[str, ...], name: str | None, dry_run: bool, run_id: str | None) -> int:
     """Carry out a spec as a new run.
 
     The run's id goes to stdout. KEY=VALUE sets a field of the spec: a dotted path and a YAML value.
@@ -52,11 +64,13 @@ def run(spec_path: str, overrides: tuple[str, ...], name: str | None, dry_run: b
         return _plan(spec_path, overrides, None, None)
     spec = load_spec(spec_path, overrides)
     spec = spec.model_copy(update={"name": name}) if name else spec
-    return _carried_out(partial(run_spec, spec, settings=current_settings()))
+    return _carried_out(partial(run_spec, spec, settings=current_settings(), run_id=run_id))
 
 
 @click.command(
-    cls=GlobalOptionsCommand, example="orchestrator plan experiments/pretrain_base.yaml execution.num_workers=8"
+    cls=GlobalOptionsCommand,
+    at_dashboard=AtDashboard.SENT,
+    example="orchestrator plan experiments/pretrain_base.yaml execution.num_workers=8",
 )
 @spec_argument
 @overrides_argument
@@ -64,7 +78,8 @@ def run(spec_path: str, overrides: tuple[str, ...], name: str | None, dry_run: b
 def plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: str | None) -> int:
     """Show what a spec needs, before anything is started.
 
-    Steps, resources, memory, disk. What cannot run is refused: on the cluster of --address, else on this machine.
+    Steps, resources, memory, disk. What cannot run is refused: on the cluster of --address, else on this machine. Of
+    a dashboard's address (http://…) it is the cluster's head that looks for names, files and room.
     """
     return _plan(spec_path, overrides, form, output)
 
@@ -74,57 +89,42 @@ def _plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: 
 
     from orchestrator.execution.room import check_room
     from orchestrator.execution.runner import plan_spec
+    from orchestrator.kinds import resolved_inputs
     from orchestrator.specs.loading import load_spec
 
-    settings = current_settings()
     spec = load_spec(spec_path, overrides)
-    rows = [asdict(row) for row in plan_spec(spec, settings=settings)]
+    inputs = resolved_inputs(spec, current_settings())
+    rows = [asdict(row) for row in plan_spec(spec, inputs)]
     show_rows(rows, list(rows[0]) if rows else [], form, output)
-    check_room(spec, settings)
+    check_room(spec, inputs)
     return 0
 
 
 @click.command(
     cls=GlobalOptionsCommand,
-    example="orchestrator submit experiments/pretrain_base.yaml \\\n    --address http://127.0.0.1:8265",
+    at_dashboard=AtDashboard.REFUSED,
+    example="orchestrator resume 7f3a execution.num_workers=2",
 )
-@spec_argument
-@overrides_argument
-@click.option("--name", help="The experiment's name; the spec's own, or its file's, when left out.")
-@click.option("--no-wait", is_flag=True, help="Leave when the job is accepted; do not follow its log.")
-def submit(spec_path: str, overrides: tuple[str, ...], name: str | None, no_wait: bool) -> int:
-    """Carry out a spec as a Ray job on a cluster.
-
-    Its log is followed; the job's id goes to stdout, the run's id stands in its log. --address (or
-    RAY_API_SERVER_ADDRESS) is the cluster's dashboard. Ctrl-C stops following, not the job.
-    """
-    from orchestrator.execution.jobs import follow, submit_run
-    from orchestrator.specs.loading import load_spec
-
-    spec = load_spec(spec_path, overrides)
-    job = submit_run(spec.model_copy(update={"name": name}) if name else spec, current_settings())
-    notify(f"submitted to {job.address}; its log again:\n  ray job logs {job.id} --address {job.address} -f")
-    show_text(job.id)
-    if no_wait:
-        return 0
-    return follow(job, write_message)
-
-
-@click.command(cls=GlobalOptionsCommand, example="orchestrator resume 7f3a execution.num_workers=2")
 @click.argument("run_id", metavar="RUN")
 @overrides_argument
 @click.option("--allow-drift", is_flag=True, help="Go on although data, models or versions changed; tags the run.")
-def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool) -> int:
+@click.option("--check", is_flag=True, hidden=True, help="Only check that it can go on here; the run goes to stdout.")
+def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, check: bool) -> int:
     """Go on with a run that was interrupted.
 
     Pretraining continues from its last checkpoint, a sweep with its unfinished trials; the id stays. RUN is an id or
     the beginning of one. KEY=VALUE changes a field of `execution` for this attempt (a stage's is
     stages.NAME.execution.…); what shapes the result cannot change.
     """
-    from orchestrator.execution.runner import resume_run
+    from orchestrator.execution.runner import check_resume, resume_run
 
     settings = current_settings()
-    return _carried_out(partial(resume_run, run_id, overrides, settings=settings, allow_drift=allow_drift), *overrides)
+    if check:
+        record = check_resume(run_id, overrides, settings=settings, allow_drift=allow_drift)
+        show_record({"id": record.id, "name": record.name, "kind": record.kind, "state": record.state}, "json", None)
+        return 0
+    again = [*(["--allow-drift"] if allow_drift else []), *overrides]
+    return _carried_out(partial(resume_run, run_id, overrides, settings=settings, allow_drift=allow_drift), *again)
 
 
 def _carried_out(carry_out: Callable[..., "RunRecord"], *again: str) -> int:
@@ -138,7 +138,7 @@ def _carried_out(carry_out: Callable[..., "RunRecord"], *again: str) -> int:
     words = ExitStack()
 
     def go_on(run_id: str) -> str:
-        return f"go on with: orchestrator{given_options()} {shlex.join(['resume', run_id, *again])}"
+        return f"go on with: {resume_command(run_id)}{''.join(f' {shlex.quote(word)}' for word in again)}"
 
     def on_started(run_id: str) -> None:
         started.append(run_id)

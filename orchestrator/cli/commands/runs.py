@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.commands.registry_reading import NO_RUNS, open_registry, records_of
-from orchestrator.cli.frame import GlobalOptionsGroup, current_settings, reading_options
+from orchestrator.cli.frame import AtDashboard, GlobalOptionsGroup, current_settings, reading_options
 from orchestrator.cli.output import notify, show_record, show_rows, show_text, write_output
 
 if TYPE_CHECKING:
-    pass
+    from orchestrator.registry.records import AttemptRecord
 
 _NUM_PARAMETERS_SHOWN = 4
 _COUNTS_SHOWN = ("num_documents", "num_tokens", "num_bad_records")
@@ -22,7 +22,7 @@ def runs() -> None:
     """Show what was run, and how it went. RUN is the id of a run, or the first characters of it."""
 
 
-@runs.command("list", example="orchestrator runs list --limit 5")
+@runs.command("list", example="orchestrator runs list --limit 5", at_dashboard=AtDashboard.SENT)
 @click.option("--limit", type=click.IntRange(1), default=30, show_default=True, help="Number of runs, the newest ones.")
 @click.option("--trials", is_flag=True, help="Include the trials of sweeps.")
 @reading_options
@@ -37,7 +37,7 @@ def list_runs(limit: int, trials: bool, form: str | None, output: str | None) ->
     show_rows(rows, columns, form, output, empty=NO_RUNS, spare=["seconds", "metric", "kind"])
 
 
-@runs.command(example="orchestrator runs show 7f3a")
+@runs.command(example="orchestrator runs show 7f3a", at_dashboard=AtDashboard.SENT)
 @click.argument("run_id", metavar="RUN")
 @reading_options
 def show(run_id: str, form: str | None, output: str | None) -> None:
@@ -52,7 +52,8 @@ def show(run_id: str, form: str | None, output: str | None) -> None:
         record: dict[str, Any] = asdict(run)
         spec = record.pop("spec")
         record["tags"] = registry.tags(run.id)
-        record["attempts"] = len(registry.attempts(run.id))
+        attempts = registry.attempts(run.id)
+        record["attempts"] = len(attempts)
         record["last_step"] = registry.metrics.last_step(run.id)
         checkpoints = registry.checkpoints.of_run(run.id)
         record["last_checkpoint"] = checkpoints[-1].path if checkpoints else None
@@ -61,11 +62,19 @@ def show(run_id: str, form: str | None, output: str | None) -> None:
         record |= {f"metrics.{name}": value for name, value in registry.metrics.latest(run.id).items()}
         parameters = registry.parameters(run.id)
     if form == "json" or (form is None and (output or "").endswith(".json")):
-        record |= {"spec": spec, "parameters": parameters, "data": data}
+        record |= {"spec": spec, "parameters": parameters, "data": data, "starts": [asdict(one) for one in attempts]}
     else:
+        record |= {f"attempt.{one.number}": _attempt_line(one) for one in attempts}
         record |= {f"data.{number}": _data_line(row) for number, row in enumerate(data, start=1)}
         record |= {f"params.{name}": value for name, value in parameters.items()}
     show_record(record, form, output)
+
+
+def _attempt_line(attempt: "AttemptRecord") -> str:
+    """One line on a start of a run: how it ended, where its driver worked, and what the cluster calls it."""
+    place = f"process {attempt.pid} on {attempt.host}" if attempt.host else "an unknown host"
+    job = f", job {attempt.job_id}" if attempt.job_id else ""
+    return f"{attempt.state}: {place}{job}; began {attempt.started_at:%Y-%m-%d %H:%M}"
 
 
 def _data_line(row: Mapping[str, Any]) -> str:
@@ -76,7 +85,7 @@ def _data_line(row: Mapping[str, Any]) -> str:
     return f"{row['name']}: {', '.join(amounts)}; at {row['path']}"
 
 
-@runs.command(example="orchestrator runs trials 7f3a -f csv -o trials.csv")
+@runs.command(example="orchestrator runs trials 7f3a -f csv -o trials.csv", at_dashboard=AtDashboard.SENT)
 @click.argument("run_id", metavar="RUN")
 @reading_options
 def trials(run_id: str, form: str | None, output: str | None) -> None:
@@ -104,7 +113,7 @@ def trials(run_id: str, form: str | None, output: str | None) -> None:
     show_rows(rows, ["number", "id", "state", "seed", *varied, *scores, "seconds"], form, output)
 
 
-@runs.command(example="orchestrator runs metrics 7f3a mlm_loss -f csv")
+@runs.command(example="orchestrator runs metrics 7f3a mlm_loss -f csv", at_dashboard=AtDashboard.SENT)
 @click.argument("run_id", metavar="RUN")
 @click.argument("name", required=False)
 @reading_options
@@ -122,7 +131,7 @@ def metrics(run_id: str, name: str | None, form: str | None, output: str | None)
     show_rows(records_of(frame), ["split", "name", "step", "epoch", "value", "recorded_at"], form, output)
 
 
-@runs.command(example="orchestrator runs plot 7f3a losses.png")
+@runs.command(example="orchestrator runs plot 7f3a losses.png", at_dashboard=AtDashboard.SENT)
 @click.argument("run_id", metavar="RUN")
 @click.argument("output", metavar="FILE")
 def plot(run_id: str, output: str) -> None:
@@ -137,7 +146,7 @@ def plot(run_id: str, output: str) -> None:
     notify(f"wrote {output}")
 
 
-@runs.command(example="orchestrator runs logs 7f3a --worker 1 | tail")
+@runs.command(example="orchestrator runs logs 7f3a --worker 1 | tail", at_dashboard=AtDashboard.SENT)
 @click.argument("run_id", metavar="RUN")
 @click.option(
     "--worker",
@@ -147,24 +156,41 @@ def plot(run_id: str, output: str) -> None:
     metavar="[RANK]",
     help="What the training workers wrote, tracebacks included, in place of the run's log; of one worker or of all.",
 )
-def logs(run_id: str, rank: str | None) -> None:
+@click.option("-f", "--follow", is_flag=True, help="Go on printing until the run has ended; its outcome is the status.")
+def logs(run_id: str, rank: str | None, follow: bool) -> int:
     """Print the log of a run, or of its workers."""
     from orchestrator.errors import NotFoundError
     from orchestrator.storage import join, read_bytes
 
     if rank not in (None, "all") and not rank.isdecimal():
         raise click.BadParameter(f"{rank!r} is no rank; give a number from 0 on, or --worker alone for all of them")
+    if follow and rank is not None:
+        raise click.UsageError("--follow is for the run's log; the workers' logs are printed as they stand")
+    if follow:
+        return _follow(run_id)
     with open_registry() as registry:
         run = registry.run(run_id)
     folder = run.storage_path or join(current_settings().storage, "runs", run.id)
     if rank is not None:
         _show_worker_logs(run.id, folder, None if rank == "all" else int(rank))
-        return
+        return 0
     path = join(folder, "log.txt")
     try:
         show_text(read_bytes(path).decode("utf-8", "replace"))
     except FileNotFoundError:
         raise NotFoundError(f"run {run.id} has no log at {path}; was it made with another --storage?") from None
+    return 0
+
+
+def _follow(run_id: str) -> int:
+    """Print a run's log until it has ended; returns the exit status that `wait` would give."""
+    from orchestrator.execution.log_following import follow_log
+    from orchestrator.execution.waiting import outcome_line
+    from orchestrator.run_states import RunState
+
+    record = follow_log(run_id, settings=current_settings(), write=lambda data: click.echo(data, nl=False))
+    notify(outcome_line(record))
+    return 0 if record.state == RunState.COMPLETED else 1
 
 
 def _show_worker_logs(run_id: str, run_folder: str, rank: int | None) -> None:
@@ -182,7 +208,7 @@ def _show_worker_logs(run_id: str, run_folder: str, rank: int | None) -> None:
         show_text(read_bytes(log.path).decode("utf-8", "replace"))
 
 
-@runs.command(example="orchestrator runs export runs.csv --where \"task = 'sst2'\"")
+@runs.command(example="orchestrator runs export runs.csv --where \"task = 'sst2'\"", at_dashboard=AtDashboard.SENT)
 @click.argument("output", metavar="FILE")
 @click.option("--where", default="", help="A query, as `orchestrator query` takes it; all runs when left out.")
 def export(output: str, where: str) -> None:

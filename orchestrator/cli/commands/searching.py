@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from orchestrator.cli.commands.output_files import check_output
-from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, reading_options
+from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings, reading_options
 from orchestrator.cli.output import counted, notify, show_rows, status_line
+from orchestrator.progress import is_terminal
 
 if TYPE_CHECKING:
     from orchestrator.retrieval.reranking import Reranking
@@ -72,6 +73,7 @@ def reranking_options(command: Callable[..., T]) -> Callable[..., T]:
 
 @click.command(
     cls=GlobalOptionsCommand,
+    at_dashboard=AtDashboard.REFUSED,
     example='orchestrator search my-encoder "lift of a wing" --documents corpus.jsonl\n'
     "orchestrator search my-encoder --index ix/ --rerank my-pairs < queries.txt",
 )
@@ -139,7 +141,7 @@ def _queries_of_stdin() -> list[str]:
     from orchestrator.errors import InputError
     from orchestrator.inference.embedder import read_text_lines
 
-    if sys.stdin.isatty():
+    if is_terminal(sys.stdin):
         notify("reading queries from the terminal, one a line; end with Ctrl-D")
     with click.open_file("-", encoding="utf-8", errors="surrogateescape") as lines:
         found = [values["text"].strip() for _, values in read_text_lines(lines)]

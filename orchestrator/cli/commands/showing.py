@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from orchestrator.cli.commands.text_files import reading_text_options, text_source
 from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, reading_options
 from orchestrator.cli.output import chosen_form, counted, notify, printable, show_lines, show_rows, status_line
+from orchestrator.progress import is_terminal
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -103,7 +104,7 @@ def _show_documents(source: "TextSource", tokenizer_name: str | None, form: str 
     if not sentences:
         raise CorpusError(f"{', '.join(source.files)}: no document with text; name other files or another --text-field")
     if chosen_form(form, output) == "table":
-        show_lines(_document_lines(sentences, is_wrapped=output is None and sys.stdout.isatty()), output)
+        show_lines(_document_lines(sentences, is_wrapped=output is None and is_terminal(sys.stdout)), output)
     else:
         columns = ["document", "text"] if tokenizer is None else ["document", "text", "pieces"]
         show_rows([asdict(sentence) for sentence in sentences], columns, form, output)
@@ -219,7 +220,7 @@ def _indented(text: "Text", first: str, others: str) -> Iterator["Text"]:
     from rich.console import Console
     from rich.text import Text
 
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPED_WIDTH
+    width = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else _PIPED_WIDTH
     lines = text.wrap(Console(width=width), max(20, width - len(others)))
     for number, line in enumerate(lines):
         line.rstrip()

@@ -218,6 +218,17 @@ def test_a_signal_unwinds_and_ends_with_its_status(name: str, status: int) -> No
     assert done.stderr.strip().splitlines() == [f"Interrupted by {name}"]
 
 
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGINT"])
+def test_a_signal_that_was_ignored_at_the_start_stays_so(name: str) -> None:
+    """`nohup` ignores SIGHUP, and a script's `&` SIGINT, for what they start."""
+    ignoring = f"import signal; signal.signal(signal.{name}, signal.SIG_IGN)\n"
+    code = SLEEPER.replace("threading.Event().wait()", "print('went on')")
+    done = run_python(ignoring + code, "wait", name)
+    assert (done.returncode, done.stdout) == (0, "went on\nend state written\n")
+    done = run_python(ignoring + code, "wait", "SIGTERM", name)
+    assert (done.returncode, done.stdout) == (143, "end state written\nwent on\n")
+
+
 def test_a_second_signal_leaves_at_once() -> None:
     code = SLEEPER.replace("entry.main()", "entry.SAME_SIGNAL_S = 0.0\nentry.main()")
     done = run_python(code, "wait", "SIGINT", "SIGTERM")

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from orchestrator.cli.output import cell, printable, show_lines, show_record, show_rows, write_output
 from orchestrator.errors import InputError
+from orchestrator.progress import is_terminal
 from tests.waiting import PATIENCE_S
 
 ROWS = [
@@ -54,6 +55,13 @@ COLUMNS = ["name", "score", "num", "at", "words"]
 )
 def test_a_value_is_short_in_a_table(value: object, text: str) -> None:
     assert cell(value) == text
+
+
+def test_a_table_for_a_stdout_that_the_shell_has_closed_goes_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    show_rows([{"a": 1}], ["a"], None, None)
+    show_lines([Text("line")])
+    assert not is_terminal(sys.stdout)
 
 
 def test_a_piped_table_is_plain_aligned_text(capsys: pytest.CaptureFixture[str]) -> None:

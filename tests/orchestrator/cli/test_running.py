@@ -1,13 +1,17 @@
 """`run` and `resume` around the driver. Alone: pytest tests/orchestrator/cli/test_running.py"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import orchestrator.execution.runner
+import orchestrator.execution.session
 from orchestrator.cli.entry import Interrupted
 from orchestrator.errors import RunFailedError
+from orchestrator.kinds.tokenizer import TokenizerKind
+from orchestrator.results import TokenizerResult
 from orchestrator.specs import Spec
 from tests.orchestrator.cli.laboratory import Command
 
@@ -23,8 +27,8 @@ def spec(home: Path, tmp_path: Path) -> str:
 def driver(error: BaseException | None) -> Callable[..., None]:
     """Stands for the driver: records a run, then ends."""
 
-    def run_spec(spec: Spec, *, settings: object, on_started: Callable[[str], None]) -> None:
-        on_started(f"id-of-{spec.name}")
+    def run_spec(spec: Spec, *, settings: object, run_id: str | None, on_started: Callable[[str], None]) -> None:
+        on_started(run_id or f"id-of-{spec.name}")
         if error is not None:
             raise error
 
@@ -49,6 +53,18 @@ def test_an_interrupted_run_says_how_to_go_on(command: Command, spec: str, monke
     assert "go on with: orchestrator --home 'my things' resume id-of-words" in asked
 
 
+def test_an_interrupted_resume_is_gone_on_with_as_it_was_begun(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def resume_run(run_id: str, *arguments: object, on_started: Callable[[str], None], **options: object) -> None:
+        on_started(run_id)
+        raise Interrupted(2)
+
+    monkeypatch.setattr(orchestrator.execution.runner, "resume_run", resume_run)
+    said = command("resume", "id-of-words", "execution.num_workers=2", "--allow-drift").err
+    assert "go on with: orchestrator resume id-of-words --allow-drift execution.num_workers=2\n" in said
+
+
 def test_a_completed_run_says_where_to_look(command: Command, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orchestrator.execution.runner, "run_spec", driver(None))
     assert "completed; look at it with: orchestrator runs show id-of-words" in command("run", spec).err
@@ -57,3 +73,43 @@ def test_a_completed_run_says_where_to_look(command: Command, spec: str, monkeyp
 def test_a_name_is_the_specs_name(command: Command, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orchestrator.execution.runner, "run_spec", driver(None))
     assert command("run", spec, "--name", "mine").out == "id-of-mine\n"
+
+
+def test_a_job_tells_who_submitted_it_how_to_go_on(
+    command: Command, spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORCHESTRATOR_ASKED_AT", "http://127.0.0.1:8265")
+    monkeypatch.setattr(orchestrator.execution.runner, "run_spec", driver(Interrupted(15)))
+    said = command("run", spec, "--run-id", "7f3a90b1c2d4").err
+    assert "go on with: orchestrator --address http://127.0.0.1:8265 submit --resume 7f3a90b1c2d4\n" in said
+
+
+def test_an_id_that_was_drawn_before_is_the_runs(command: Command, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orchestrator.execution.runner, "run_spec", driver(None))
+    assert command("run", spec, "--run-id", "7f3a90b1c2d4").out == "7f3a90b1c2d4\n"
+
+
+@pytest.mark.parametrize("run_id", ["7f3a", "7f3a90b1c2d4; id", "7F3A90B1C2D4"])
+def test_an_id_of_another_form_is_refused(command: Command, spec: str, run_id: str) -> None:
+    outcome = command("run", spec, "--run-id", run_id)
+    assert (outcome.status, outcome.out) == (2, "")
+    assert "is no id of a run" in outcome.err
+
+
+def test_an_id_that_a_run_has_already_is_refused(
+    command: Command, spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "text.txt").write_text("some words\n")
+
+    @contextmanager
+    def no_cluster(*arguments: object, **options: object) -> Iterator[None]:
+        yield
+
+    monkeypatch.setattr(orchestrator.execution.session, "connect", no_cluster)
+    monkeypatch.setattr(orchestrator.execution.session, "check_connected_room", lambda *arguments: None)
+    monkeypatch.setattr(TokenizerKind, "run", lambda *arguments: TokenizerResult("storage/tokenizer", "f", 100))
+    words = ["run", spec, "--run-id", "7f3a90b1c2d4"]
+    first, second = command(*words), command(*words)
+    assert (first.status, first.out) == (0, "7f3a90b1c2d4\n")
+    assert (second.status, second.out) == (2, "")
+    assert "run 7f3a90b1c2d4 is there already; go on with it: orchestrator resume 7f3a90b1c2d4" in second.err

@@ -5,6 +5,8 @@ Alone: .venv/bin/pytest tests/orchestrator/cli/test_runs.py
 
 import csv
 import json
+import os
+import socket
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pandas
 import pytest
 
 from orchestrator.registry import Registry
+from orchestrator.registry.recorder import Recorder
 from orchestrator.results import DatasetResult, FileCount, MetricEvent
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
@@ -68,6 +71,17 @@ def test_a_run_is_shown_by_the_beginning_of_its_id(command: Command, recorded_sw
     assert record["metrics.test.accuracy"] == 0.8
     assert record["spec"]["space"] == {"learning_rate": [1e-4, 3e-4]}
     assert "params.task.id" in command("runs", "show", recorded_sweep.run_id).out
+
+
+def test_a_runs_attempts_are_shown_with_their_jobs(command: Command, recorded_sweep: RecordedSweep) -> None:
+    with Registry(Settings.from_options().registry) as registry:
+        run = Recorder(registry).start({"kind": "tokenizer", "name": "words"}, "f", run_id="7f3a90b1c2d4")
+        registry.lifecycle.start_attempt(run.id, host="head", pid=7, job_id="7f3a90b1c2d4-2")
+    table = command("runs", "show", "7f3a").out
+    assert f"LOST: process {os.getpid()} on {socket.gethostname()}; began 20" in table
+    assert "RUNNING: process 7 on head, job 7f3a90b1c2d4-2; began 20" in table
+    starts = json.loads(command("runs", "show", "7f3a", "-f", "json").out)["starts"]
+    assert [(start["number"], start["job_id"]) for start in starts] == [(1, None), (2, "7f3a90b1c2d4-2")]
 
 
 def test_a_runs_data_is_shown_with_its_counts(command: Command, recorded_sweep: RecordedSweep) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import orchestrator.execution.jobs
+import orchestrator.execution.job_client
 import orchestrator.execution.runner
 import orchestrator.execution.session
 from orchestrator.cli.entry import Interrupted, run_command_line
@@ -19,6 +19,7 @@ from orchestrator.kinds.tokenizer import TokenizerKind
 from orchestrator.registry import Registry
 from orchestrator.results import TokenizerResult
 from tests.orchestrator.cli.laboratory import Command, Outcome
+from tests.orchestrator.execution.job_cluster import JobCluster
 from tests.orchestrator.registry.samples import everything
 
 CANARY = "canary-7f3a"
@@ -104,7 +105,7 @@ def test_a_password_that_was_typed_is_masked_with_advice(
     command: Command, spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        orchestrator.execution.runner, "run_spec", lambda spec, settings, on_started: on_started("id-of-words")
+        orchestrator.execution.runner, "run_spec", lambda *words, on_started, **settings: on_started("id-of-words")
     )
     said = command("run", spec, "--registry", f"postgresql://lab:{CANARY}@db/lab").err
     assert "--registry 'postgresql://lab:***@db/lab' runs show id-of-words" in said
@@ -125,16 +126,11 @@ def test_a_server_that_cannot_be_reached_costs_no_password(
     assert CANARY not in outcome.out + outcome.err
 
 
-class Client:
-    """Stands for Ray's job client: keeps what would be sent, the uploaded files included."""
-
-    def __init__(self) -> None:
-        self.sent = ""
-
-    def submit_job(self, **job: Any) -> str:
-        folder = Path(job["runtime_env"]["working_dir"])
-        self.sent = repr(job) + "".join(path.read_text() for path in folder.rglob("*"))
-        return "raysubmit_1"
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> JobCluster:
+    made = JobCluster(tmp_path_factory.mktemp("head"))
+    monkeypatch.setattr(orchestrator.execution.job_client, "_client", lambda address: made)
+    return made
 
 
 @pytest.mark.parametrize(
@@ -142,31 +138,35 @@ class Client:
 )
 @pytest.mark.parametrize("given_by", ["option", "environment"])
 def test_a_job_is_refused_rather_than_shown_a_password(
-    command: Command, spec: str, monkeypatch: pytest.MonkeyPatch, url: str, status: int, given_by: str
+    command: Command,
+    spec: str,
+    cluster: JobCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    url: str,
+    status: int,
+    given_by: str,
 ) -> None:
-    client = Client()
-    monkeypatch.setattr(orchestrator.execution.jobs, "_client", lambda address: client)
     words = ["submit", spec, "--no-wait", "--address", "http://127.0.0.1:8265"]
     if given_by == "environment":
         monkeypatch.setenv("ORCHESTRATOR_REGISTRY", url)
     outcome = command(*words, *(["--registry", url] if given_by == "option" else []))
-    assert (outcome.status, client.sent) == (status, "")
+    assert (outcome.status, cluster.submitted) == (status, {})
     assert CANARY not in outcome.out + outcome.err
 
 
 def test_a_job_gets_the_name_of_the_file_that_holds_the_password(
-    command: Command, spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: Command, spec: str, tmp_path: Path, cluster: JobCluster
 ) -> None:
-    client = Client()
-    monkeypatch.setattr(orchestrator.execution.jobs, "_client", lambda address: client)
+    """The jobs of the check, of the run and of a command, with their names, metadata and uploads."""
     url = tmp_path / "url"
     url.touch(mode=0o600)
-    url.write_text(f"postgresql://me:{CANARY}@db/lab")
-    words = ["submit", spec, "--no-wait", "--address", "http://127.0.0.1:8265"]
-    outcome = command(*words, "--registry", f"file:{url}")
-    assert (outcome.status, outcome.out) == (0, "raysubmit_1\n")
-    assert f"--registry file:{url}" in client.sent
-    assert CANARY not in client.sent + outcome.err
+    url.write_text(f"sqlite:///{tmp_path}/registry.sqlite?password={CANARY}")
+    options = ["--address", "http://127.0.0.1:8265", "--registry", f"file:{url}"]
+    outcome = command("submit", spec, "--no-wait", *options)
+    assert outcome.status == 0, outcome.err
+    assert f"--registry file:{url}" in cluster.runs[outcome.out.strip()]["entrypoint"]
+    assert len(cluster.submitted) == 2
+    assert CANARY not in repr(cluster) + outcome.err
 
 
 @pytest.mark.ray

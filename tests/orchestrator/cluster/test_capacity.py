@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.cluster import capacity
 from orchestrator.cluster.capacity import check_processes, check_resources, decide_gpus, logical_cpus
+from orchestrator.cluster.nodes import Node
 from orchestrator.cluster.processes import Processes
 from orchestrator.errors import ClusterError
 from orchestrator.planning.plan import needed_resources
@@ -31,7 +32,7 @@ def test_missing_resources_are_named_with_what_there_is() -> None:
     assert "execution" in str(caught.value)
 
 
-TWO_SMALL_NODES = [{"CPU": 2.0, "memory": 1e9}, {"CPU": 2.0}]
+TWO_SMALL_NODES = [Node({"CPU": 2.0, "memory": 1e9}), Node({"CPU": 2.0})]
 
 
 @pytest.mark.parametrize(

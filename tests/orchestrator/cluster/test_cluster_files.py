@@ -16,6 +16,7 @@ import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
 from orchestrator.cluster.capacity import check_processes, check_resources
+from orchestrator.cluster.nodes import Node
 from orchestrator.errors import ClusterError
 from orchestrator.planning.plan import needed_resources
 from orchestrator.specs.loading import load_spec
@@ -36,7 +37,7 @@ def commands(config: dict[str, Any]) -> str:
 
 def start_commands(config: dict[str, Any]) -> list[str]:
     lines = [*config["head_start_ray_commands"], *config["worker_start_ray_commands"]]
-    return [line for line in lines if "ray start" in line]
+    return [line for line in lines if "node_monitor.py start" in line]
 
 
 @pytest.mark.parametrize("name", CLUSTER_FILES)
@@ -64,15 +65,41 @@ def test_every_node_asks_for_the_token(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLUSTER_FILES)
-def test_every_node_may_open_enough_files(name: str) -> None:
-    assert all("ulimit -n 65536" in line for line in start_commands(load(name)))
+def test_every_node_is_started_by_its_monitor_and_no_limit_is_asked_that_a_host_may_refuse(name: str) -> None:
+    text = commands(load(name))
+    assert "ray start" not in text
+    assert "ulimit" not in text
+    assert re.findall(r"(\S+/node_monitor\.py) start", text) == ["~/lab/orchestrator/cluster/node_monitor.py"] * 2
+    assert (ROOT / "orchestrator" / "cluster" / "node_monitor.py").exists()
+
+
+@pytest.mark.parametrize("name", CLUSTER_FILES)
+def test_what_trains_on_a_cluster_is_seen_in_the_dashboard(name: str) -> None:
+    assert "export RAY_USAGE_STATS_ENABLED=0 RAY_TRAIN_ENABLE_STATE_TRACKING=1" in commands(load(name))
+
+
+@pytest.mark.parametrize("name", CLUSTER_FILES)
+def test_a_file_with_its_options_taken_is_whole_too(name: str) -> None:
+    text = (ROOT / name).read_text()
+    taken, count = re.subn(r"(?m)^  # - ", "  - ", text)
+    assert count == text.count("# OPTION")
+    config = yaml.safe_load(taken)
+    validate_config(prepare_config(config))
+    assert len(config["head_start_ray_commands"]) == 2 + count
+
+
+def test_the_key_that_is_copied_to_the_head_opens_this_cluster_alone() -> None:
+    key = load("cluster.local.yaml")["auth"]["ssh_private_key"]
+    assert key == "~/.ssh/bert-lab"
+    assert f"-f {key}" in (ROOT / "cluster.local.yaml").read_text(), "nobody is told how to make it"
+    assert "ssh_private_key" not in load("cluster.yaml")["auth"], "Ray makes one of its own"
 
 
 def test_the_cluster_is_as_large_as_its_example_asks() -> None:
     base = load_spec(ROOT / "experiments" / "pretrain_base.yaml")
     gpu_node = load("cluster.yaml")["available_node_types"]["gpu"]
-    nodes = [gpu_node["resources"]] * gpu_node["min_workers"]
-    there = {name: len(nodes) * count for name, count in nodes[0].items()}
+    nodes = [Node(gpu_node["resources"])] * gpu_node["min_workers"]
+    there = {name: len(nodes) * count for name, count in nodes[0].resources.items()}
     needs = needed_resources(base, there)
     (processes,) = needs.processes
     check_processes([processes], nodes)
@@ -100,7 +127,7 @@ def test_only_ssh_from_one_address_is_let_in() -> None:
     assert all(source["CidrIp"].endswith("/32") for source in rule["IpRanges"])
 
 
-@pytest.mark.parametrize("name", ["README.md", "cluster.yaml"])
+@pytest.mark.parametrize("name", ["README.md", "cluster.yaml", "cluster.local.yaml"])
 def test_the_documented_token_is_private_from_the_start(name: str, tmp_path: Path) -> None:
     line = re.compile(r"^[# ]*(.*ray get-auth-token --generate.*?)(?:  .*)?$", re.MULTILINE)
     (command,) = line.findall((ROOT / name).read_text())

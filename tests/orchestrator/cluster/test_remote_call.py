@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator import reminders
 from orchestrator.cluster import silence
 from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.remote_call import call_on_device
@@ -16,6 +17,7 @@ from orchestrator.errors import RunFailedError, SpecError
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
 from orchestrator.finetuning.model_folder import record_of, save_model_folder
+from orchestrator.reminders import Shortage
 from orchestrator.tasks import Task, load_task
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.tasks.definitions import options_of
@@ -83,13 +85,13 @@ def test_work_without_a_place_is_told_and_can_be_interrupted(
     """The tests' cluster has no GPU."""
     waiting: list[Processes] = []
 
-    def interrupt(needed: Processes) -> str:
+    def interrupt(needed: Processes) -> Shortage:
         waiting.append(needed)
         os.kill(os.getpid(), signal.SIGINT)
-        return "no GPU"
+        return Shortage(True, "no GPU", "no GPU")
 
-    for name, value in (("describe_shortage", interrupt), ("SAY_AFTER_S", 0.0)):
-        monkeypatch.setattr(silence, name, value)
+    monkeypatch.setattr(silence, "find_shortage", interrupt)
+    monkeypatch.setattr(reminders, "SAY_AFTER_S", 0.0)
     with pytest.raises(KeyboardInterrupt):
         call_on_device(str, 1.0, 1.0, PROBLEM)
     assert waiting == [Processes(1, {"CPU": 1.0, "GPU": 1.0})]

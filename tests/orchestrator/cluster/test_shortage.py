@@ -1,10 +1,12 @@
 """What a cluster lacks, from the report of its head. Alone: pytest tests/orchestrator/cluster/test_shortage.py"""
 
 import pytest
+import ray
 from ray.autoscaler.v2 import schema
 
 from orchestrator.cluster.processes import Processes
-from orchestrator.cluster.shortage import describe_shortage, shortage_text
+from orchestrator.cluster.shortage import find_shortage, shortage_of, shortage_text
+from tests.waiting import wait_until
 
 
 def node(address: str, used: float, total: float = 2.0) -> schema.NodeInfo:
@@ -42,8 +44,67 @@ def test_a_cluster_without_nodes_is_told_as_such() -> None:
     assert shortage_text(schema.ClusterStatus()).startswith("free now: no node is alive; nothing waits for a place")
 
 
+GPU_WORKERS = Processes(2, {"CPU": 1.0, "GPU": 1.0})
+JOB = "0a000000"
+
+
+def status_with(group_id: str = "", tasks: dict[str, float] | None = None, **others: object) -> schema.ClusterStatus:
+    """A busy node, on which a placement group or a task waits."""
+    bundles = [schema.ResourceRequestByCount(bundle={"CPU": 1.0, "GPU": 1.0}, count=2)]
+    groups = [schema.PlacementGroupResourceDemand(bundles, f"{group_id}:PACK|PENDING")] if group_id else []
+    shapes = [schema.RayTaskActorDemand([schema.ResourceRequestByCount(bundle=tasks, count=1)])] if tasks else []
+    demands = schema.ResourceDemandSummary(placement_group_demand=groups, ray_task_actor_demand=shapes)
+    return schema.ClusterStatus(active_nodes=[node("10.0.0.1", used=2.0)], resource_demands=demands, **others)
+
+
+def test_work_without_a_place_is_told_in_short_with_what_the_autoscaler_starts() -> None:
+    starting = schema.LaunchRequest("g5.xlarge", "gpu", 2, schema.LaunchRequest.Status.PENDING, 0)
+    shortage = shortage_of(GPU_WORKERS, status_with(f"77{JOB}", pending_launches=[starting]), JOB)
+    assert shortage.is_waiting
+    assert shortage.in_short == "2 × (1 CPU, 1 GPU) asked, none free on any node; autoscaler: starting 2 × gpu"
+    assert shortage.in_full.startswith(
+        "needs 2 × {CPU: 1, GPU: 1}; free now: 0 of 2 CPU on 10.0.0.1; waiting for a place"
+    )
+    assert shortage.in_full.endswith("nodes: 1 alive; autoscaler: starting 2 × gpu")
+
+
+def test_nodes_that_the_first_autoscaler_starts_are_told_as_well() -> None:
+    report = {"pending_nodes": [["10.0.0.9", "gpu", "setting-up"]], "pending_launches": {"gpu": 1, "cpu": 3}}
+    assert shortage_of(GPU_WORKERS, status_with(), JOB, report).in_short.endswith(
+        "autoscaler: starting 3 × cpu, 2 × gpu"
+    )
+    assert shortage_of(GPU_WORKERS, status_with(), JOB, {}).in_short.endswith("no node is starting")
+
+
+def test_what_others_wait_for_is_not_ours() -> None:
+    assert not shortage_of(GPU_WORKERS, status_with("770b000000", tasks={"CPU": 4.0}), JOB).is_waiting
+    assert shortage_of(GPU_WORKERS, status_with(tasks={"GPU": 1.0, "CPU": 1.0}), JOB).is_waiting
+
+
+def test_room_that_is_there_is_counted() -> None:
+    one_cpu = Processes(3, {"CPU": 0.5})
+    status = schema.ClusterStatus(active_nodes=[node("10.0.0.1", used=0.5), node("10.0.0.2", used=2.0)])
+    assert shortage_of(one_cpu, status).in_short == "3 × (0.5 CPU) asked, room for 3 now; no node is starting"
+
+
 @pytest.mark.ray
 def test_the_connected_ray_is_asked(ray_cluster: None) -> None:
-    text = describe_shortage(Processes(2, {"CPU": 1.0}))
+    text = find_shortage(Processes(2, {"CPU": 1.0})).in_full
     assert text.startswith("needs 2 × {CPU: 1}; free now: ")
     assert "of 6 CPU on " in text
+
+
+@pytest.mark.ray
+def test_a_placement_group_and_a_task_without_a_place_are_seen(ray_cluster: None) -> None:
+    """The tests' cluster has no GPU; workers and trials wait as placement groups, other work as tasks."""
+    needed = Processes(1, {"CPU": 1.0, "GPU": 1.0})
+    wait_until(lambda: not find_shortage(needed).is_waiting, "what another test has cancelled is still seen")
+    group = ray.util.placement_group([{"CPU": 1.0, "GPU": 1.0}])
+    wait_until(lambda: find_shortage(needed).is_waiting, "the placement group is not seen")
+    short = "1 × (1 CPU, 1 GPU) asked, none free on any node; no node is starting"
+    assert find_shortage(needed).in_short == short
+    ray.util.remove_placement_group(group)
+    wait_until(lambda: not find_shortage(needed).is_waiting, "the placement group is still seen")
+    task = ray.remote(num_cpus=1, num_gpus=1)(find_shortage).remote(needed)
+    wait_until(lambda: find_shortage(needed).is_waiting, "the task is not seen")
+    ray.cancel(task, force=True)

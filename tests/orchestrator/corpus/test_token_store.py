@@ -5,6 +5,7 @@ Run alone: pytest tests/orchestrator/corpus/test_token_store.py
 
 import hashlib
 import json
+import socket
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import MANIFEST, Manifest, ShardInfo, TokenStore, write_shard
-from orchestrator.errors import CorpusError
+from orchestrator.errors import ClusterError, CorpusError
 from orchestrator.results import FileCount
 from tests.orchestrator.corpus.shards import document_ids
 
@@ -111,6 +112,18 @@ def test_an_altered_manifest_is_refused(tmp_path: Path, old: str, new: str) -> N
     (tmp_path / MANIFEST).write_text(text.replace(old, new, 1))
     with pytest.raises(CorpusError, match=MANIFEST):
         TokenStore.open(str(tmp_path))
+
+
+def test_a_host_that_does_not_see_the_store_is_named_and_nothing_is_to_be_deleted(tmp_path: Path) -> None:
+    """A task for batches may run on a host without the storage, on which there is no worker that has looked."""
+    store = make_store(tmp_path / "store")
+    (shard,) = store.shards("train")
+    (tmp_path / "store").rename(tmp_path / "not-mounted-here")
+    for read in (lambda: store.read_shard(shard), lambda: store.read_document_lengths(shard)):
+        with pytest.raises(ClusterError) as refusal:
+            read()
+        assert f"host {socket.gethostname()} does not see {tmp_path}/store, which the driver has" in str(refusal.value)
+        assert "delete" not in str(refusal.value)
 
 
 def test_a_flipped_bit_or_a_cut_in_a_shard_is_named(tmp_path: Path) -> None:

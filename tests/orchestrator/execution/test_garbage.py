@@ -200,3 +200,8 @@ def test_the_command_shows_bytes_and_deletes_only_when_told(
     assert capsys.readouterr().err == "deleted 4 items, 0.0 MB\n"
     assert run_command_line(["gc", "--older-than", "soon"]) == 2
     assert "such as 30d or 12h" in capsys.readouterr().err
+
+
+def test_an_age_that_no_calendar_has_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["gc", "--older-than", "99999999999d"]) == 2
+    assert "give 36500d at most" in capsys.readouterr().err

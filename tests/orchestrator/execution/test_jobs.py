@@ -4,6 +4,7 @@ Alone: .venv/bin/pytest tests/orchestrator/execution/test_jobs.py
 """
 
 import contextlib
+import json
 import os
 import secrets
 import shlex
@@ -11,34 +12,26 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 
 import pytest
 
+import orchestrator.execution.job_client
 from orchestrator.errors import ClusterError, InputError
-from orchestrator.execution.jobs import dashboard_address, entrypoint, exit_status, refuse_password
+from orchestrator.execution.jobs import SubmittedJob, exit_status, follow, submit_resume, submit_run
 from orchestrator.execution.origin import with_absolute_paths
+from orchestrator.run_ids import is_run_id
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
+from tests.orchestrator.execution.job_cluster import Details, JobCluster, Status
 from tests.waiting import PATIENCE_S, wait_until
 
-SPEC = parse_spec({"kind": "tokenizer", "name": "words; rm -rf", "corpus": {"files": ["a.txt"]}})
-
-
-class Status(Enum):
-    SUCCEEDED = "SUCCEEDED"
-    FAILED = "FAILED"
-    STOPPED = "STOPPED"
-
-
-@dataclass
-class Details:
-    status: Status
-    driver_exit_code: int | None = None
-    message: str | None = None
+ADDRESS = "http://127.0.0.1:8265"
+RUN_ID = "7f3a90b1c2d4"
+NOTHING_GIVEN = Settings.from_options(environ={})
+SPEC = parse_spec({"kind": "tokenizer", "name": "words; rm -rf", "corpus": {"files": ["/nowhere/a.txt"]}})
 
 
 @pytest.mark.parametrize(
@@ -62,46 +55,79 @@ def test_a_job_that_never_began_is_cluster_trouble() -> None:
         exit_status(Details(Status.FAILED, 127), "job")
 
 
-def test_settings_that_were_given_travel_in_the_command_as_one_word_each(tmp_path: Path) -> None:
-    settings = Settings.from_options(tmp_path / "my home", "s3://bucket", "file:/mnt/url", environ={})
-    words = shlex.split(entrypoint(SPEC, settings))
-    assert words[:5] == ["orchestrator", "--home", str(tmp_path / "my home"), "--storage", "s3://bucket"]
-    assert words[5:] == ["--registry", "file:/mnt/url", "run", "spec.yaml", "--name", "words; rm -rf"]
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobCluster:
+    made = JobCluster(tmp_path / "head")
+    monkeypatch.setattr(orchestrator.execution.job_client, "_client", lambda address: made)
+    return made
 
 
-def test_settings_that_were_not_given_are_left_to_the_cluster(tmp_path: Path) -> None:
+def test_a_run_and_its_job_have_one_id_and_the_spec_is_all_that_goes_along(cluster: JobCluster) -> None:
+    job = submit_run(SPEC, RUN_ID, NOTHING_GIVEN, ADDRESS)
+    assert (job.id, job.run_id) == (RUN_ID, RUN_ID)
+    sent = cluster.runs[RUN_ID]
+    assert shlex.split(sent["entrypoint"])[2:] == [
+        "orchestrator", "run", "spec.yaml", "--name", "words; rm -rf", "--run-id", RUN_ID
+    ]  # fmt: skip
+    assert sent["metadata"] == {"job_name": "words; rm -rf", "kind": "tokenizer", "run_id": RUN_ID, "role": "run"}
+    assert list(sent["files"]) == ["spec.yaml"]
+    assert parse_spec(json.loads(sent["files"]["spec.yaml"])) == SPEC
+
+
+def test_another_attempt_is_a_job_of_its_own_with_the_runs_id_in_front(cluster: JobCluster) -> None:
+    submit_run(SPEC, RUN_ID, NOTHING_GIVEN, ADDRESS)
+    metadata = {"job_name": "words", "kind": "tokenizer"}
+    for number in (2, 3):
+        job = submit_resume(RUN_ID, ["execution.num_workers=2"], metadata, True, NOTHING_GIVEN, ADDRESS)
+        assert (job.id, job.run_id) == (f"{RUN_ID}-{number}", RUN_ID)
+    sent = cluster.runs[f"{RUN_ID}-3"]
+    assert sent["entrypoint"].endswith(f"orchestrator resume --allow-drift -- {RUN_ID} execution.num_workers=2")
+    assert sent["metadata"] == {**metadata, "run_id": RUN_ID, "role": "run"}
+    assert sent["files"] == {}
+
+
+def test_a_spec_with_a_password_is_not_uploaded(cluster: JobCluster) -> None:
+    spec = SPEC.model_copy(update={"corpus": SPEC.corpus.model_copy(update={"files": ("s3://me:canary@b/x.txt",)})})
+    with pytest.raises(InputError, match=r"corpus.files has a URI with a password") as caught:
+        submit_run(spec, RUN_ID, NOTHING_GIVEN, ADDRESS)
+    assert "canary" not in str(caught.value)
+    assert not cluster.submitted
+
+
+def test_settings_that_were_not_given_are_left_to_the_cluster(cluster: JobCluster) -> None:
     given = Settings.from_options(environ={"ORCHESTRATOR_REGISTRY": "file:/mnt/url"})
-    command = entrypoint(SPEC, given)
-    assert shlex.split(command)[1:4] == ["orchestrator", "--registry", "file:/mnt/url"]
+    submit_run(SPEC, RUN_ID, given, ADDRESS)
+    command = cluster.runs[RUN_ID]["entrypoint"]
+    assert shlex.split(command)[2:5] == ["orchestrator", "--registry", "file:/mnt/url"]
     assert "--storage" not in command
     assert "--home" not in command
-    shown = ["bash", "-c", command.partition(" ")[0] + " env"]
-    for cluster, home in (({"HOME": "/u"}, "/u/.orchestrator"), ({"ORCHESTRATOR_HOME": "/lab"}, "/lab")):
-        environment = subprocess.run(shown, env={"PATH": os.environ["PATH"], **cluster}, capture_output=True, text=True)
+    shown = ["bash", "-c", command.partition(" orchestrator ")[0] + " env"]
+    assert command.startswith(f"ORCHESTRATOR_ASKED_AT={ADDRESS} ")
+    for there, home in (({"HOME": "/u"}, "/u/.orchestrator"), ({"ORCHESTRATOR_HOME": "/lab"}, "/lab")):
+        environment = subprocess.run(shown, env={"PATH": os.environ["PATH"], **there}, capture_output=True, text=True)
         assert f"ORCHESTRATOR_HOME={home}\n" in environment.stdout
 
 
-@pytest.mark.parametrize("url", ["postgresql://a:secret@h/db", "postgresql://h/db?user=a&password=secret"])
-def test_a_password_is_refused_and_not_repeated(url: str) -> None:
-    with pytest.raises(InputError, match="file:PATH") as caught:
-        refuse_password(url)
-    assert "secret" not in str(caught.value)
+def test_a_followed_log_comes_whole_and_with_its_end(cluster: JobCluster) -> None:
+    cluster.logs["job"] = "a line\n" * 1000
+    cluster.ends["job"] = Details(Status.FAILED, 4)
+    log: list[str] = []
+    assert follow(SubmittedJob("job", RUN_ID, ADDRESS), log.append).driver_exit_code == 4
+    assert "".join(log) == cluster.logs["job"]
 
 
-@pytest.mark.parametrize("url", ["postgresql://a@h/db", "sqlite:///x.sqlite", "file:/mnt/url", "runs.sqlite"])
-def test_a_url_without_a_password_may_be_shown(url: str, tmp_path: Path) -> None:
-    refuse_password(url)
-    assert shlex.quote(url) in entrypoint(SPEC, Settings.from_options(home=tmp_path, registry=url, environ={}))
+def test_a_connection_that_is_lost_while_following_is_cluster_trouble(
+    cluster: JobCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lose(job_id: str) -> AsyncIterator[str]:
+        yield "step 1\n"
+        raise RuntimeError("WebSocket connection closed unexpectedly with close code 1006")
 
-
-def test_the_dashboards_address_comes_from_option_or_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "http://env:8265/")
-    assert dashboard_address(Settings.from_options(environ={})) == "http://env:8265"
-    assert dashboard_address(Settings.from_options(address="10.0.0.1:6379", environ={})) == "http://env:8265"
-    assert dashboard_address(Settings.from_options(address="https://opt", environ={})) == "https://opt"
-    monkeypatch.delenv("RAY_API_SERVER_ADDRESS")
-    with pytest.raises(ClusterError, match="--address http"):
-        dashboard_address(Settings.from_options(address="10.0.0.1:6379", environ={}))
+    monkeypatch.setattr(cluster, "tail_job_logs", lose)
+    log: list[str] = []
+    with pytest.raises(ClusterError, match="did not answer as a Ray dashboard does: WebSocket connection closed"):
+        follow(SubmittedJob("job", RUN_ID, ADDRESS), log.append)
+    assert log == ["step 1\n"]
 
 
 def test_relative_paths_that_lead_somewhere_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,6 +153,16 @@ def test_relative_paths_that_lead_somewhere_are_made_absolute(tmp_path: Path, mo
         "init_from": "random",
         "task": {"files": {"train": f"{tmp_path}/a.txt"}},
         "space": {"init_from": [f"{tmp_path}/tok", "@stage", "registered"]},
+    }
+
+
+def test_paths_of_an_upload_are_shown_as_they_are_meant_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    values = {"corpus": {"files": ["none.txt", "s3://b/x"]}, "tokenizer": "registered", "task": {"folder": "glue"}}
+    assert with_absolute_paths(values, even_missing=True) == {
+        "corpus": {"files": [f"{tmp_path}/none.txt", "s3://b/x"]},
+        "tokenizer": "registered",
+        "task": {"folder": f"{tmp_path}/glue"},
     }
 
 
@@ -204,7 +240,9 @@ def ray_head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
 
 
 @pytest.mark.ray
-def test_a_submitted_spec_runs_on_the_head_and_its_outcome_comes_back(ray_head: Head, tmp_path: Path) -> None:
+def test_a_submitted_run_is_known_by_its_id_to_who_has_the_dashboards_address_alone(
+    ray_head: Head, tmp_path: Path
+) -> None:
     (tmp_path / "words.txt").write_text("a tokenizer learns from words like these\n\n" * 300)
     (tmp_path / "good.yaml").write_text("kind: tokenizer\ncorpus: {files: [words.txt]}\nvocab_size: 120\n")
     (tmp_path / "bad.yaml").write_text("kind: tokenizer\ncorpus: {files: [missing.txt]}\n")
@@ -221,14 +259,26 @@ def test_a_submitted_spec_runs_on_the_head_and_its_outcome_comes_back(ray_head: 
 
     done = orchestrator("submit", "good.yaml", "--address", ray_head.address)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("raysubmit_")
-    listed = orchestrator("query", "kind = 'tokenizer' and state = 'COMPLETED'", "-f", "csv")
-    assert "good" in listed.stdout
+    run_id = done.stdout.strip()
+    assert is_run_id(run_id)
+    assert "completed" in done.stderr
 
-    failed = orchestrator("submit", "bad.yaml", "--address", ray_head.address)
-    assert failed.returncode == 2
-    assert "missing.txt" in failed.stderr
+    shown = orchestrator("runs", "show", run_id[:6], "-f", "json", "--address", ray_head.address)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stderr == ""
+    record = json.loads(shown.stdout)
+    assert (record["id"], record["name"], record["state"]) == (run_id, "good", "COMPLETED")
+    assert [start["job_id"] for start in record["starts"]] == [run_id]
 
-    stranger = orchestrator("submit", "good.yaml", "--address", ray_head.address, RAY_AUTH_TOKEN_PATH=os.devnull)
+    refused = orchestrator("submit", "bad.yaml", "--address", ray_head.address)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert f"{tmp_path}/missing.txt cannot be read" in refused.stderr
+    assert refused.stderr.endswith("nothing was submitted\n")
+
+    again = orchestrator("submit", "--resume", run_id, "--address", ray_head.address)
+    assert (again.returncode, again.stdout) == (0, "")
+    assert f"run {run_id} has completed" in again.stderr
+
+    stranger = orchestrator("runs", "list", "--address", ray_head.address, RAY_AUTH_TOKEN_PATH=os.devnull)
     assert stranger.returncode == 5
     assert "token" in stranger.stderr

@@ -42,6 +42,7 @@ def only_run(folder: Path) -> tuple[RunState, str]:
     return record.state, (Path(record.storage_path) / "log.txt").read_text()
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("gone", ["stdout", "both"])
 def test_a_run_whose_readers_have_left_completes(tmp_path: Path, gone: str) -> None:
     write_inputs(tmp_path)
@@ -51,6 +52,7 @@ def test_a_run_whose_readers_have_left_completes(tmp_path: Path, gone: str) -> N
     assert f"line {NUM_LINES - 1} " in log
 
 
+@pytest.mark.runs
 def test_a_failure_keeps_its_status_without_a_reader(tmp_path: Path) -> None:
     write_inputs(tmp_path)
     assert run_without_readers(tmp_path, "fail", stdout=True, stderr=True) == 1
@@ -59,6 +61,7 @@ def test_a_failure_keeps_its_status_without_a_reader(tmp_path: Path) -> None:
     assert "no luck" in log
 
 
+@pytest.mark.runs
 def test_the_head_of_a_list_says_nothing_on_stderr(tmp_path: Path) -> None:
     write_inputs(tmp_path)
     run_without_readers(tmp_path, "succeed", stdout=False, stderr=False)

@@ -15,6 +15,7 @@ from bert_core.config import BertConfig
 from bert_core.errors import ConfigError
 from orchestrator.errors import CorpusError, InputError, RunFailedError, SpecError
 from orchestrator.execution.runner import plan_spec, resume_run, run_spec
+from orchestrator.kinds import resolved_inputs
 from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.pretrain import PretrainKind
 from orchestrator.kinds.resolved import Resolved
@@ -243,7 +244,7 @@ def test_a_plan_tells_steps_trials_sizes_and_resources(laboratory: tuple[Path, S
     path, settings = laboratory
     overrides = ["stages.task.space.batch_size=[8, 16]", "stages.task.space.epochs=[1, 4]"]
     spec = load_spec(path, overrides)
-    rows = {(row.stage, row.what): row.value for row in plan_spec(spec, settings=settings)}
+    rows = {(row.stage, row.what): row.value for row in plan_spec(spec, resolved_inputs(spec, settings))}
     assert rows["words", "vocabulary"] == "at most 200 entries"
     assert rows["model", "steps"] == "300 of 8 examples up to 48 tokens"
     assert rows["model", "parameters"] == "38,058"
@@ -259,14 +260,14 @@ def test_a_plan_tells_steps_trials_sizes_and_resources(laboratory: tuple[Path, S
 def test_a_plan_tells_points_from_trials_where_the_spec_counts_points(laboratory: tuple[Path, Settings]) -> None:
     path, settings = laboratory
     spec = load_spec(path, ["stages.task.trials=2", "stages.task.seeds=[0, 1]"])
-    rows = {(row.stage, row.what): row.value for row in plan_spec(spec, settings=settings)}
+    rows = {(row.stage, row.what): row.value for row in plan_spec(spec, resolved_inputs(spec, settings))}
     assert rows["task", "trials"] == "4 (2 points × 2 seeds; `trials` in the spec counts points)"
 
 
 def test_a_plan_has_each_variant_of_a_stage(laboratory: tuple[Path, Settings]) -> None:
     path, settings = laboratory
     spec = load_spec(path, ["stages.model.variants={one: {}, two: {model.num_hidden_layers: 2}}"])
-    rows = {(row.stage, row.what): row.value for row in plan_spec(spec, settings=settings)}
+    rows = {(row.stage, row.what): row.value for row in plan_spec(spec, resolved_inputs(spec, settings))}
     assert rows["model.one", "parameters"] == "38,058"
     assert rows["model.two", "parameters"] == "50,762"
     assert rows["task", "trials"] == "3 (3 points × 1 seeds)"
@@ -277,5 +278,5 @@ def test_a_plan_knows_the_size_of_a_model_to_continue(laboratory: tuple[Path, Se
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "config.json").write_text(json.dumps(BertConfig.from_size("tiny").to_dict()))
     spec = load_spec(path, ["stages.model.init_from=old"])
-    rows = {(row.stage, row.what): row.value for row in plan_spec(spec, settings=settings)}
+    rows = {(row.stage, row.what): row.value for row in plan_spec(spec, resolved_inputs(spec, settings))}
     assert rows["model", "parameters"] == "4,433,468"

@@ -16,9 +16,11 @@ import pytest
 
 from orchestrator.cluster.head_watch import INTERVAL_S as HEAD_INTERVAL_S
 from orchestrator.cluster.head_watch import HeadWatch
-from orchestrator.errors import ClusterError, InputError, RunFailedError, StopRequested
+from orchestrator.errors import ClusterError, InputError, NotFoundError, RunFailedError, StopRequested
+from orchestrator.execution.garbage import find_garbage
 from orchestrator.execution.refusals import is_alive
 from orchestrator.execution.stopping import STOP_FILE, StopRequest, StopWatch, stop_run, where_it_stopped
+from orchestrator.execution.waiting import wait_for_run
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import RunRecord
@@ -67,6 +69,7 @@ def orchestrator(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[
     )
 
 
+@pytest.mark.runs
 def test_a_run_is_stopped_from_another_process(tmp_path: Path, settings: Settings) -> None:
     with running("end_interrupted_at_step_7", tmp_path) as (process, run_id):
         done = orchestrator(tmp_path, "stop", run_id)
@@ -83,6 +86,7 @@ def test_a_run_is_stopped_from_another_process(tmp_path: Path, settings: Setting
     assert log.splitlines()[-1].endswith(f"ended: stopped by `orchestrator stop {run_id}`")
 
 
+@pytest.mark.runs
 def test_a_run_that_takes_long_to_save_can_be_forced(tmp_path: Path, settings: Settings) -> None:
     with running("hang", tmp_path) as (process, run_id):
         with pytest.raises(RunFailedError, match=rf"not ended within 0\.01 s; .*orchestrator stop {run_id} --force"):
@@ -92,6 +96,7 @@ def test_a_run_that_takes_long_to_save_can_be_forced(tmp_path: Path, settings: S
         assert process.wait(PATIENCE_S) == 1
 
 
+@pytest.mark.runs
 def test_a_second_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
     write_inputs(tmp_path)
     with running("hang", tmp_path) as (process, run_id):
@@ -208,6 +213,16 @@ def test_a_request_interrupts_the_main_thread_with_the_step_that_was_saved(tmp_p
 def test_a_request_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / STOP_FILE).write_text(text)
     assert StopRequest.load(str(tmp_path)) is None
+
+
+def test_looking_for_a_run_makes_no_registry(tmp_path: Path) -> None:
+    here = Settings.from_options(tmp_path / "home", environ={})
+    with pytest.raises(NotFoundError):
+        stop_run("7f3a", settings=here)
+    with pytest.raises(NotFoundError):
+        wait_for_run("7f3a", settings=here)
+    assert find_garbage(here, 1e9) == []
+    assert not (tmp_path / "home").exists()
 
 
 def test_a_run_whose_process_is_gone_is_recorded_as_stopped(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.entry import run_command_line
-from orchestrator.errors import RegistryUnavailableError, RunFailedError
-from orchestrator.execution.waiting import outcome_line, progress_line, wait_for_run
+from orchestrator.errors import NotFoundError, RegistryUnavailableError, RunFailedError
+from orchestrator.execution.waiting import outcome_line, progress_line, recorded_id, wait_for_run
 from orchestrator.registry import Registry, patience
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.run_metrics import RunMetrics
@@ -53,6 +53,30 @@ def test_the_exit_status_is_the_outcome(
         recorder.fail(run_id, error)
     assert run_command_line(["wait", run_id]) == status
     assert capsys.readouterr().err == outcome_line(recorder.registry.run(run_id)) + "\n"
+
+
+def test_a_run_that_was_submitted_just_now_is_waited_for(
+    settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What starts it is the second look, as a driver on a cluster would meanwhile."""
+    run_id, pauses = "7f3a90b1c2d4", []
+
+    def begin(pause_s: float) -> None:
+        pauses.append(pause_s)
+        if len(pauses) == 2:
+            recorder.start({"kind": "pretrain", "name": "small"}, "f", run_id=run_id)
+            recorder.complete(run_id, RunOutcome())
+
+    monkeypatch.setattr("time.sleep", begin)
+    caplog.set_level("INFO", "orchestrator")
+    assert wait_for_run(run_id, settings=settings, pause_s=7).id == run_id
+    assert pauses == [7, 7]
+    assert caplog.messages == [f"run {run_id} is not recorded yet; its job may be starting"]
+
+
+def test_a_run_that_nobody_records_is_unknown_after_a_while(settings: Settings, recorder: Recorder) -> None:
+    with pytest.raises(NotFoundError):
+        recorded_id(recorder.registry, "7f3a90b1c2d4", patience_s=0, pause_s=0)
 
 
 def test_an_unknown_run_is_status_3(settings: Settings, recorder: Recorder) -> None:

@@ -4,11 +4,13 @@ Run alone: pytest tests/orchestrator/finetuning/test_trial_watch.py
 """
 
 import logging
+from dataclasses import replace
 
 import pytest
 
 from orchestrator.errors import ClusterError
 from orchestrator.finetuning.trial_watch import TrialWatch, expect_trials
+from orchestrator.reminders import Shortage
 from orchestrator.specs.sweep import SweepExecutionSpec
 from orchestrator.training.worker_watch import WorkerWatch
 
@@ -19,8 +21,9 @@ class Bench:
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.WARNING)
         self.caplog, self.now = caplog, 0.0
+        self.shortage = Shortage(False, "1 × (1 GPU) asked, none free on any node", "needs 1 × {GPU: 1}")
         expected = expect_trials(SweepExecutionSpec(max_wait_minutes=30))
-        workers = WorkerWatch(expected, lambda: "needs 1 × {GPU: 1}", "resume it", lambda: self.now)
+        workers = WorkerWatch(expected, lambda: self.shortage, "resume it", lambda: self.now)
         self.watch = TrialWatch(workers)
 
     def pass_time(self, seconds: float) -> list[int]:
@@ -45,6 +48,11 @@ def test_trials_without_a_place_are_told_within_a_minute_and_end_the_sweep_at_la
     ending = r"^no trial has found a place to run for 30:00 min; needs 1 × \{GPU: 1\}.*max_wait_minutes \(30\)"
     with pytest.raises(ClusterError, match=ending):
         bench.pass_time(1800)
+
+
+def test_a_sweep_that_cannot_start_says_so_within_ten_seconds(bench: Bench) -> None:
+    bench.shortage = replace(bench.shortage, is_waiting=True)
+    assert bench.pass_time(100) == [10, 20, 40, 80]
 
 
 def test_nothing_is_said_while_any_trial_runs(bench: Bench) -> None:

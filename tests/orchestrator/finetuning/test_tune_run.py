@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import signal
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,7 @@ from orchestrator.run_states import RunState
 from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import SweepSpec
 from orchestrator.training.event_queue import EventQueue
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.ray
 
@@ -179,7 +181,9 @@ def test_optuna_tries_each_of_its_points_with_every_seed(ray_cluster: None, tmp_
     assert len({start.parameters["batch_size"] for start in run.started}) == 3
 
 
-def test_trial_whose_process_dies_is_tried_again_and_then_fails(ray_cluster: None, tmp_path: Path) -> None:
+def test_trial_whose_process_dies_is_tried_again_and_then_fails(
+    ray_cluster: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     def die(plan: TrialPlan, report: Report) -> TrialResult | None:
         """The first trial's process dies once, the second's always."""
         before = tmp_path / f"died-{plan.number}"
@@ -192,6 +196,8 @@ def test_trial_whose_process_dies_is_tried_again_and_then_fails(ray_cluster: Non
     results = run(die, tmp_path / "run")
     assert [result.state for result in results] == ["COMPLETED", "FAILED", "COMPLETED"]
     assert "the trial's process died" in str(results[1].error)
+    told = [line for line in caplog.messages if line.endswith("; it is tried again")]
+    assert [line.partition(": the trial's process died: ")[0] for line in told] == ["trial 0", "trial 1"]
     assert [start.number for start in run.started] == [0, 0, 1, 1, 2]
 
 
@@ -206,6 +212,31 @@ def test_trials_without_a_place_end_the_sweep_with_what_is_missing(ray_cluster: 
         assert not run.started
     finally:
         ray.kill(holder)
+
+
+def test_processes_are_asked_for_at_once_for_as_many_trials_as_fit_and_one_more(
+    ray_cluster: None, tmp_path: Path
+) -> None:
+    """Asked for one by one, a process is given up as soon as another trial ends: short trials never got a second."""
+    holder = ray.remote(num_cpus=6)(EventQueue).remote()
+    ray.get(holder.num_put.remote())
+    found: list[int] = []
+
+    def let_them_start_when_all_wait() -> None:
+        wait_until(lambda: found.append(num_pending_groups()) or found[-1] >= 4, "no other trial waits")
+        ray.kill(holder)
+
+    waiting = threading.Thread(target=let_them_start_when_all_wait, daemon=True)
+    waiting.start()
+    run = Run(sweep(8, execution={"gpus_per_trial": 0, "cpus_per_trial": 2, "max_wait_minutes": 3}))
+    assert [result.state for result in run(pretend, tmp_path)] == ["COMPLETED"] * 8
+    waiting.join()
+    assert max(found) == 4, "three have room on six CPUs"
+
+
+def num_pending_groups() -> int:
+    """Placement groups of Tune's trials that have no place yet."""
+    return sum(group["state"] == "PENDING" for group in ray.util.placement_group_table().values())
 
 
 def test_a_host_that_refuses_trials_ends_the_sweep_with_its_reason(ray_cluster: None, tmp_path: Path) -> None:
@@ -279,6 +310,17 @@ def test_scratch_of_an_attempt_that_was_killed_is_deleted(tmp_path: Path, monkey
     replace_tune(monkeypatch, fit)
     with pytest.raises(OSError, match="the head is gone"):
         Run(sweep(1))(pretend, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_scratch_of_an_attempt_that_was_killed_after_its_last_trial_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ray/tune-before/trial").mkdir(parents=True)
+    replace_tune(monkeypatch, Mock(side_effect=AssertionError("there is nothing left to do")))
+    run = Run(sweep(1))
+    monkeypatch.setattr(run.progress.queue, "is_done", lambda: True)
+    assert run(pretend, tmp_path) == []
     assert list(tmp_path.iterdir()) == []
 
 

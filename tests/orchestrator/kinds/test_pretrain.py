@@ -4,12 +4,15 @@ pytest tests/orchestrator/kinds/test_pretrain.py
 """
 
 import logging
+from pathlib import Path
 
 import pytest
+import torch
 
-from bert_core.errors import ConfigError, TokenizerError
+from bert_core.errors import CheckpointError, ConfigError, TokenizerError
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.cluster.capacity import check_processes
+from orchestrator.cluster.nodes import Node
 from orchestrator.cluster.processes import Processes
 from orchestrator.errors import ClusterError, RunStoppedError
 from orchestrator.kinds.pretrain import PretrainKind, build_listener, takes_gpus
@@ -18,6 +21,7 @@ from orchestrator.registry.recorder import Recorder
 from orchestrator.results import MessageEvent, MetricEvent
 from orchestrator.settings import Settings
 from orchestrator.specs import PretrainSpec
+from orchestrator.training.checkpoints import Checkpoints
 from tests.orchestrator.kinds.contexts import Notebook, context_of
 from tests.orchestrator.kinds.samples import complete
 from tests.orchestrator.small_specs import (
@@ -129,7 +133,7 @@ def test_gpus_that_auto_takes_must_lie_beside_cpus() -> None:
     spec = PretrainSpec.model_validate(PRETRAIN)
     needed = needed_resources(spec, {"CPU": 2.0, "GPU": 1.0})
     with pytest.raises(ClusterError, match="with 1 CPU and 1 GPU on one node; the cluster has room for 0"):
-        check_processes(needed.processes, [{"CPU": 2.0}, {"GPU": 1.0}])
+        check_processes(needed.processes, [Node({"CPU": 2.0}), Node({"GPU": 1.0})])
 
 
 def test_training_is_recorded_and_shown_as_it_goes(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
@@ -160,3 +164,37 @@ def test_a_superseded_pretraining_stops_at_its_next_event(settings: Settings) ->
     with pytest.raises(RunStoppedError, match="run r1 was superseded by another attempt"):
         listener.on_event(MetricEvent(1, "train", {"mlm_loss": 9.0}))
     assert book.recorded == []
+
+
+def save_checkpoint(run_folder: Path, *texts: Path) -> None:
+    """A checkpoint of step 40, which carries the sizes of some text files as they are."""
+    model = torch.nn.Linear(1, 1)
+    sizes = {str(text): f"{text.stat().st_size} bytes" for text in texts}
+    extra = {"details": {"corpus": sizes}}
+    Checkpoints(str(run_folder)).save(40, model, torch.optim.AdamW(model.parameters()), extra)
+
+
+def test_text_of_another_size_is_refused_before_anything_is_tokenized(tmp_path: Path) -> None:
+    texts = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for text in texts:
+        text.write_text("one line\n")
+    spec = PretrainSpec.model_validate({**PRETRAIN, "corpus": {"files": [str(text) for text in texts]}})
+    kind, folder = PretrainKind(), str(tmp_path / "run")
+    kind.check_resume(spec, folder)  # there is no checkpoint yet
+    save_checkpoint(tmp_path / "run", *texts)
+    kind.check_resume(spec, folder)
+    texts[1].write_text("one line\nanother line\n")
+    with pytest.raises(CheckpointError, match=r"cannot resume from step 40, .*b\.txt: 9 bytes → 22 bytes\. Put"):
+        kind.check_resume(spec, folder)
+    few = spec.corpus.model_copy(update={"max_documents": 1})
+    kind.check_resume(spec.model_copy(update={"corpus": few}), folder)  # what is read may be as it was
+
+
+def test_a_damaged_checkpoint_is_left_to_those_who_read_it_whole(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one line\n")
+    spec = PretrainSpec.model_validate({**PRETRAIN, "corpus": {"files": [str(tmp_path / "a.txt")]}})
+    save_checkpoint(tmp_path / "run")
+    (state,) = (tmp_path / "run").rglob("state.json")
+    state.write_text('{"extra"')
+    assert Checkpoints(str(tmp_path / "run")).newest_extra() is None
+    PretrainKind().check_resume(spec, str(tmp_path / "run"))

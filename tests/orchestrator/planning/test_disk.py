@@ -59,14 +59,16 @@ def test_a_run_that_does_not_fit_is_refused_with_both_sizes(settings: Settings, 
     with pytest.raises(InputError, match=message):
         run_spec(spec, settings=settings)
     with pytest.raises(InputError, match=message):
-        check_room(spec, settings)
+        check_room(spec, resolved_inputs(spec, settings))
     assert not (settings.home / "registry.sqlite").exists(), "nothing has been recorded"
 
 
 def test_a_plan_tells_both_sizes_in_one_line(settings: Settings, free: Any) -> None:
     for num_bytes, verdict in ((10**6, ": does not fit"), (10**9, "")):
         free(num_bytes)
-        (row,) = (row for row in plan_spec(parse_spec(PRETRAIN), settings=settings) if row.what == "disk in all")
+        spec = parse_spec(PRETRAIN)
+        rows = plan_spec(spec, resolved_inputs(spec, settings))
+        (row,) = (row for row in rows if row.what == "disk in all")
         assert row.value.startswith("19.9 MB of the 1")
         assert row.value.endswith(f"that are free in {settings.storage}{verdict}")
     assert free.asked[-1] == Path.cwd(), "the storage is not there yet; its file system is that of the folder above"

@@ -102,6 +102,7 @@ def test_a_run_with_a_killed_worker_and_an_interrupt_ends_with_the_bits_of_one_w
         assert begun is not None
         os.kill(int(begun[1]), signal.SIGKILL)
         driver.read_until(f"training worker 1 on {begun[2]} failed: its process was killed or crashed")
+        driver.read_until(f"starting again from the beginning on {begun[2]}")
         driver.read_until(r"^step \d+/")
         driver.process.send_signal(signal.SIGTERM)
         driver.read_until("stopping: saving a checkpoint after this step; Ctrl-C again leaves at once")

@@ -81,7 +81,7 @@ def test_the_reason_names_the_host_that_was_reported() -> None:
     ("failures", "rank", "cause"),
     [
         ({0: PEER_GONE, 1: KILLED}, 1, "its process was killed or crashed"),
-        ({0: HOST_LOST, 1: PEER_GONE}, 0, "its host was lost"),
+        ({0: HOST_LOST, 1: PEER_GONE}, 0, "its host was lost (no heartbeat)"),
         ({0: PEER_GONE, 1: NO_MEMORY}, 1, "its host ran out of memory and Ray ended it"),
         ({0: PEER_GONE, 1: RuntimeError("no room"), 2: PEER_GONE}, 1, "RuntimeError: no room"),
     ],
@@ -118,7 +118,7 @@ def test_workers_without_a_place_end_the_run_with_what_is_missing(ray_cluster: N
     job = make_job(tmp_path, execution={"max_wait_minutes": 0.05})
     missing = r"training process to begin for .*needs 1 × \{CPU: 1\}; free now: 0\.5 of 6 CPU on "
     with pytest.raises(ClusterError, match=missing):
-        _train(job, use_gpu=False, on_event=lambda event: None)
+        _train(job, use_gpu=False, on_event=lambda event: None, on_wait=lambda: None)
     (fit,) = (thread for thread in threading.enumerate() if thread.name == "fit")
     ray.kill(holder)
     fit.join(PATIENCE_S)

@@ -1,6 +1,7 @@
 """Totals of a run, and the numbers made of them. Alone: pytest tests/orchestrator/pretraining/test_meter.py"""
 
 import math
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -12,6 +13,12 @@ from orchestrator.pretraining.meter import Meter, add_sums, empty_totals, named_
 
 CPU = torch.device("cpu")
 ACTIVE = ("masked_lm", "sentence_order", "span_boundary")
+
+
+class FakeClock:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr("time.perf_counter", lambda: self.now)
 
 
 def sums_of(loss: float, num_correct: float, num_predictions: float) -> LossSums:
@@ -62,3 +69,45 @@ def test_a_meter_starts_anew_after_each_reading() -> None:
         add_sums(totals, {"next_sentence": sums_of(loss, 1.0, 4.0)}, num_tokens=10)
         meter.add(totals, torch.tensor(0.5))
         assert meter.read()["nsp_loss"] == loss / 4
+
+
+def test_waiting_for_batches_is_told_for_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock(monkeypatch)
+
+    def batches() -> Iterator[int]:
+        for number in range(4):
+            clock.now += 0.5
+            yield number
+
+    meter = Meter(Worker(), ["next_sentence"])
+    for number in meter.waiting(batches()):
+        clock.now += 2.0
+        meter.add(torch.ones(4), torch.zeros(()))
+        if number == 1:
+            break
+    assert meter.read()["data_wait_s"] == 0.5
+    meter.add(torch.ones(4), torch.zeros(()))
+    assert meter.read()["data_wait_s"] == 0.0
+
+
+def test_a_restored_meter_has_waited_as_long_as_the_saved_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock(monkeypatch)
+
+    def batches() -> Iterator[int]:
+        clock.now += 3.0
+        yield 0
+
+    saved, restored = Meter(Worker(), ["next_sentence"]), Meter(Worker(), ["next_sentence"])
+    for _ in saved.waiting(batches()):
+        saved.add(torch.ones(4), torch.zeros(()))
+    restored.restore(saved.state())
+    assert restored.read()["data_wait_s"] == 3.0
+
+
+def test_the_time_of_a_checkpoint_is_told_once() -> None:
+    meter = Meter(Worker(), ["next_sentence"])
+    meter.saved(1.5)
+    meter.add(torch.ones(4), torch.zeros(()))
+    assert meter.read()["checkpoint_s"] == 1.5
+    meter.add(torch.ones(4), torch.zeros(()))
+    assert "checkpoint_s" not in meter.read()

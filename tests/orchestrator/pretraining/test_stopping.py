@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import RunFailedError
-from orchestrator.results import Event, MetricEvent
+from orchestrator.results import Event, MetricEvent, is_of_the_machine
 from orchestrator.storage import digest_file, read_json
 from orchestrator.training.checkpoints import Checkpoints
 from tests.orchestrator.pretraining.small_run import make_job, run
@@ -19,7 +19,6 @@ from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.training
 
-NOT_OF_THE_MACHINE = "tokens_per_s"
 RARELY = {"execution": {"checkpoint_every_steps": 12, "log_every_steps": 6, "evaluate_every_steps": 8}}
 
 
@@ -31,9 +30,9 @@ def final_digests(folder: Path) -> list[str]:
 
 
 def measured(events: list[Event]) -> dict[tuple[int, str], dict[str, float]]:
-    """Measurements by step and split, but for the speed."""
+    """Measurements by step and split, but for those of the machine."""
     return {
-        (event.step, event.split): {name: v for name, v in event.values.items() if name != NOT_OF_THE_MACHINE}
+        (event.step, event.split): {name: v for name, v in event.values.items() if not is_of_the_machine(name)}
         for event in events
         if isinstance(event, MetricEvent)
     }

@@ -58,6 +58,12 @@ def test_a_started_run_carries_what_its_spec_says(recorder: Recorder) -> None:
     assert recorder.registry.parameters(run.id)["recipe.learning_rate"] == 1e-4
 
 
+def test_an_attempt_has_the_job_of_its_driver(recorder: Recorder) -> None:
+    run = recorder.start({"kind": "pretrain"}, "f")
+    Recorder(recorder.registry, "7f3a-2").resume(run.id)
+    assert [attempt.job_id for attempt in recorder.registry.attempts(run.id)] == [None, "7f3a-2"]
+
+
 def test_the_device_of_each_attempt_is_a_tag_and_another_one_is_a_warning(
     recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -210,6 +216,15 @@ def test_of_two_processes_that_resume_a_run_at_once_one_is_refused(
         recorder.resume(run.id)
     owner = recorder.registry.run(run.id)
     assert (owner.attempt, owner.host, owner.state) == (2, "elsewhere", "RUNNING")
+
+
+def test_a_resume_of_what_was_read_long_ago_does_not_take_over_from_another_process(recorder: Recorder) -> None:
+    """Ray takes its time to start between a look at the run and its next attempt."""
+    run = recorder.start({"kind": "pretrain"}, "f")
+    recorder.registry.lifecycle.start_attempt(run.id, number=2, host="elsewhere", pid=7)
+    with pytest.raises(InputError, match="resumed by process 7 on elsewhere just now"):
+        recorder.resume(run.id, after=run.attempt)
+    assert recorder.registry.run(run.id).host == "elsewhere"
 
 
 @dataclass

@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+from bert_core.checkpoints import tensor_files
 from orchestrator.training.checkpoints import Checkpoints
 
 STEP_BEFORE, STEP = 5, 10
@@ -40,9 +41,10 @@ class FailingDisk:
             (pathlib.Path, "rename"),
             (pathlib.Path, "mkdir"),
             (pathlib.Path, "write_bytes"),
+            (pathlib.Path, "touch"),
+            (tensor_files, "save_file"),
         ):
             patched.setattr(owner, name, self._wrap(getattr(owner, name)))
-        patched.setattr("bert_core.checkpoints.training_state.save_file", self._wrap(_save_file()))
 
     def _wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
@@ -52,12 +54,6 @@ class FailingDisk:
             return function(*args, **options)
 
         return call
-
-
-def _save_file() -> Callable[..., Any]:
-    from bert_core.checkpoints import training_state
-
-    return training_state.save_file
 
 
 def weights(run_folder: Path) -> tuple[int, list[float]]:

@@ -11,7 +11,8 @@ import pytest
 import ray
 import torch
 
-from orchestrator.errors import RunFailedError
+from orchestrator.errors import RunFailedError, RunStoppedError
+from orchestrator.reminders import Shortage
 from orchestrator.results import Event, MessageEvent
 from orchestrator.training import following
 from orchestrator.training.checkpoints import Checkpoints
@@ -28,6 +29,7 @@ class Bench:
         self.queue, self.folder, self.works = EventQueue(), folder, works
         self.recorded: list[Event] = []
         self.num_looks = 0
+        self.check: Callable[[], None] = lambda: None
 
     def has_ended(self) -> bool:
         self.num_looks += 1
@@ -43,8 +45,8 @@ class Bench:
         Follower(
             actor,
             EventReader(actor, self.recorded.append),
-            WorkerWatch(Expectation(1, 60.0), lambda: "", ""),
-            lambda: None,
+            WorkerWatch(Expectation(1, 60.0), lambda: Shortage(False, "", ""), ""),
+            [lambda: None, self.check],
             self.has_ended,
             str(self.folder),
             "after this step",
@@ -125,3 +127,14 @@ def test_a_worker_that_fails_while_it_stops_says_why(tmp_path: Path) -> None:
 
     with pytest.raises(RunFailedError, match="the disk is full"):
         Bench(tmp_path, work).follow()
+
+
+def test_a_driver_whose_run_is_anothers_leaves_although_nothing_happens(tmp_path: Path) -> None:
+    def refuse() -> None:
+        raise RunStoppedError("superseded")
+
+    bench = Bench(tmp_path, lambda bench: bench.num_looks > 3)
+    bench.check = refuse
+    with pytest.raises(RunStoppedError, match="superseded"):
+        bench.follow()
+    assert bench.num_looks == 1

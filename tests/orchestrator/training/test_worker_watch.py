@@ -8,12 +8,16 @@ from dataclasses import replace
 
 import pytest
 
+from bert_core.errors import CheckpointError
 from orchestrator.errors import ClusterError, RunFailedError
+from orchestrator.reminders import Shortage
 from orchestrator.training.event_queue import WorkerFailure, WorkerPlace, WorkersStatus
 from orchestrator.training.worker_watch import Expectation, WorkerWatch
 
 PLACES = (WorkerPlace(0, "north", 11), WorkerPlace(1, "south", 12))
 BEGUN = WorkersStatus(PLACES)
+STARTING = Shortage(False, "2 × (1 CPU) asked", "needs 2 × {CPU: 1}")
+NO_PLACE = Shortage(True, "2 × (1 CPU) asked, none free on any node; no node is starting", "needs 2 × {CPU: 1}")
 
 
 class Bench:
@@ -22,10 +26,13 @@ class Bench:
     def __init__(
         self, caplog: pytest.LogCaptureFixture, reports_steps: bool = True, max_wait_s: float = 1800.0
     ) -> None:
-        caplog.set_level(logging.WARNING)
+        caplog.set_level(logging.INFO)
         self.caplog, self.now = caplog, 0.0
+        self.shortage, self.saved = STARTING, 80
         expected = Expectation(2, max_wait_s, reports_steps)
-        self.watch = WorkerWatch(expected, lambda: "needs 2 × {CPU: 1}", "resume it", lambda: self.now)
+        self.watch = WorkerWatch(
+            expected, lambda: self.shortage, "resume it", lambda: self.now, newest_step=lambda: self.saved
+        )
 
     def pass_time(self, seconds: float, status: WorkersStatus) -> list[tuple[float, str]]:
         """Look four times a second; returns what was said, and when."""
@@ -48,6 +55,21 @@ def test_workers_without_a_place_are_named_within_a_minute_and_then_rarely(bench
     said = bench.pass_time(1000, WorkersStatus())
     assert [round(when) for when, _ in said] == [60, 120, 240, 480, 960]
     assert said[0][1] == "waiting for 2 training workers to begin for 1:00 min, none of them has; needs 2 × {CPU: 1}"
+
+
+def test_workers_that_cannot_start_are_told_within_ten_seconds_and_then_rarely(bench: Bench) -> None:
+    bench.shortage = NO_PLACE
+    said = bench.pass_time(400, WorkersStatus())
+    assert [round(when) for when, _ in said] == [10, 20, 40, 80, 160, 320]
+    assert said[0][1] == "waiting: 2 × (1 CPU) asked, none free on any node; no node is starting"
+    assert said[3][1] == "waiting for 2 training workers to begin for 1:20 min, none of them has; needs 2 × {CPU: 1}"
+
+
+def test_workers_that_lose_their_place_are_told_within_ten_seconds_too(bench: Bench) -> None:
+    bench.pass_time(50, replace(BEGUN, step=9))
+    bench.shortage = NO_PLACE
+    failed = WorkersStatus(failures=(WorkerFailure(1, "its host was lost", "south"),))
+    assert [round(when) for when, _ in bench.pass_time(15, failed)] == [50, 60]
 
 
 def test_a_run_whose_workers_never_begin_ends_after_the_limit(bench: Bench) -> None:
@@ -92,9 +114,31 @@ def test_a_failure_is_told_at_once_and_the_clock_starts_anew(bench: Bench) -> No
     assert [when for when, _ in bench.pass_time(20, failed)] == [110.25]
 
 
+def test_workers_that_begin_again_are_told_with_their_step_and_hosts(bench: Bench) -> None:
+    failures = (WorkerFailure(1, "its host was lost", "south"),)
+    bench.pass_time(5, replace(BEGUN, step=99))
+    bench.pass_time(5, WorkersStatus(failures=failures))
+    assert not bench.pass_time(5, WorkersStatus(PLACES[:1], failures=failures)), "one of two has begun"
+    again = WorkersStatus((PLACES[0], WorkerPlace(1, "west", 13)), failures=failures)
+    assert [line for _, line in bench.pass_time(5, again)] == ["starting again from step 80 on north, west"]
+
+
+@pytest.mark.parametrize(("saved", "begin"), [(None, "the beginning"), (CheckpointError("cut"), "the last checkpoint")])
+def test_workers_begin_again_where_there_is_no_checkpoint_either(saved: object, begin: str) -> None:
+    def newest_step() -> int | None:
+        if isinstance(saved, Exception):
+            raise saved
+        return None
+
+    watch = WorkerWatch(Expectation(2, 60.0), lambda: STARTING, "resume it", newest_step=newest_step)
+    assert watch._starting_point() == begin
+
+
 def test_a_single_worker_is_called_the_training_process() -> None:
     now = iter((0.0, 60.0))
-    watch = WorkerWatch(Expectation(1, 60.0), lambda: "needs a GPU", "resume it", lambda: next(now))
+    watch = WorkerWatch(
+        Expectation(1, 60.0), lambda: Shortage(False, "", "needs a GPU"), "resume it", lambda: next(now)
+    )
     with pytest.raises(ClusterError, match=r"^waiting for the training process to begin for 1:00 min; needs a GPU"):
         watch.look(WorkersStatus())
 

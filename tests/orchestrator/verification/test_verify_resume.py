@@ -52,6 +52,15 @@ def test_a_pretraining_is_killed_in_its_middle_and_shared_among_other_workers(
     assert not found.home.exists()
 
 
+def test_a_number_of_workers_that_cannot_share_the_batch_is_refused_before_any_run(
+    fake: FakeRuns, settings: Settings
+) -> None:
+    spec = parse_spec({**PRETRAIN, "global_batch_size": 64})
+    with pytest.raises(SpecError, match="--workers 3: global_batch_size 64 cannot be shared by 3 workers"):
+        verify_resume(spec, settings, worker_counts=[1, 3])
+    assert not fake.specs
+
+
 def test_what_differs_is_said_and_its_runs_are_kept(fake: FakeRuns, settings: Settings) -> None:
     fake.outcomes = {
         "killed": SAME | {"optimizer": "d" * 64},

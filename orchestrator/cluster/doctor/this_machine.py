@@ -4,32 +4,18 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
 from uuid import uuid4
 
 from orchestrator.cluster.addresses import check_reachable, names_no_cluster
+from orchestrator.cluster.doctor.finding import GIB, MIN_DISK_BYTES, Finding, problem_of
 from orchestrator.errors import OrchestratorError
 from orchestrator.settings import Settings
 from orchestrator.storage import delete, join, read_bytes, write_bytes
 
-GIB = 1 << 30
 MIN_MEMORY_BYTES = 4 * GIB
-MIN_DISK_BYTES = 5 * GIB
 MIN_SHARED_MEMORY_BYTES = 1 * GIB
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Result of the check of one part."""
-
-    part: str
-    state: Literal["ok", "note", "problem"]
-    """`note`: something is limited; `problem`: something will not work."""
-    found: str
-    remedy: str = ""
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
@@ -52,7 +38,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         try:
             yield check(settings)
         except OrchestratorError as error:
-            yield Finding(check.__name__.strip("_"), "problem", str(error), "as the message says")
+            yield problem_of(check.__name__.strip("_"), error)
         except Exception as error:  # the other parts are checked all the same
             text = " ".join(f"{type(error).__name__}: {error}".split())
             yield Finding(check.__name__.strip("_"), "problem", text[:300], "reinstall: rm -rf .venv, then make test")
@@ -182,7 +168,7 @@ def _registry(settings: Settings) -> Finding:
         try:
             revision = registry.current_revision()
         except OrchestratorError as error:
-            return Finding("registry", "problem", str(error), "as the message says, or give --registry")
+            return problem_of("registry", error, "or give another --registry")
         if revision is None:
             return Finding("registry", "ok", f"{registry.place}: empty; the first run makes its tables")
         registry.runs(limit=1)

@@ -1,0 +1,132 @@
+"""Command `submit`, which carries a run out as a job on a cluster."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, given_options, overrides_argument
+from orchestrator.cli.output import notify, show_text, write_message
+from orchestrator.cluster.addresses import dashboard_address
+from orchestrator.errors import ClusterError
+from orchestrator.progress import reader_may_leave
+from orchestrator.run_ids import new_run_id
+from orchestrator.settings import Settings
+
+if TYPE_CHECKING:
+    from orchestrator.execution.head_commands import HeadCommand
+    from orchestrator.execution.jobs import SubmittedJob
+
+
+@click.command(
+    cls=GlobalOptionsCommand,
+    example="orchestrator submit pretrain.yaml --address http://127.0.0.1:8265\n"
+    "orchestrator submit --resume 7f3a --address http://127.0.0.1:8265",
+)
+@click.argument("spec_path", metavar="[SPEC.yaml]", required=False)
+@overrides_argument
+@click.option("--resume", "resumed", metavar="RUN", help="Go on with this run, in place of a new one of a spec.")
+@click.option("--allow-drift", is_flag=True, help="With --resume: go on although data, models or versions changed.")
+@click.option("--name", help="The experiment's name; the spec's own, or its file's, when left out.")
+@click.option("--no-wait", is_flag=True, help="Leave when the job is accepted; do not follow its log.")
+def submit(
+    spec_path: str | None,
+    overrides: tuple[str, ...],
+    resumed: str | None,
+    allow_drift: bool,
+    name: str | None,
+    no_wait: bool,
+) -> int:
+    """Carry out a run as a Ray job on a cluster.
+
+    The cluster's head checks names, files and room first: what cannot run is refused, and nothing is submitted. The
+    run's id goes to stdout, and is the job's id; the log is followed. --address (or RAY_API_SERVER_ADDRESS) is the
+    cluster's dashboard. Ctrl-C stops following, not the run.
+    """
+    if resumed is None and spec_path is None:
+        raise click.UsageError("give a SPEC.yaml, or --resume RUN")
+    if resumed is None and allow_drift:
+        raise click.UsageError("--allow-drift goes with --resume RUN")
+    job: SubmittedJob | None
+    if resumed is None:
+        assert spec_path is not None
+        job = _submit_spec(spec_path, overrides, name)
+    else:  # there is no spec, so that the first word is the first override
+        job = _submit_resume(resumed, [word for word in (spec_path, *overrides) if word], allow_drift)
+    if job is None:
+        return 0
+    notify(f"submitted to {job.address} as job {job.id}")
+    with reader_may_leave(sys.stdout):
+        show_text(job.run_id)
+        sys.stdout.flush()
+    if no_wait:
+        notify(_how_to_go_on(job.run_id))
+        return 0
+    return _follow(job)
+
+
+def _submit_spec(spec_path: str, overrides: tuple[str, ...], name: str | None) -> "SubmittedJob":
+    from orchestrator.execution.jobs import plan_command, submit_run
+    from orchestrator.specs.loading import load_spec
+
+    spec = load_spec(spec_path, overrides)
+    spec = spec.model_copy(update={"name": name}) if name else spec
+    settings = current_settings()
+    address = dashboard_address(settings)
+    _check(plan_command(spec), settings, address)
+    return submit_run(spec, new_run_id(), settings, address)
+
+
+def _submit_resume(run_id: str, overrides: Sequence[str], allow_drift: bool) -> "SubmittedJob | None":
+    """Submit another attempt at a run; None where it has completed, which the head has said."""
+    from orchestrator.execution.head_commands import HeadCommand
+    from orchestrator.execution.jobs import submit_resume
+    from orchestrator.run_states import RunState
+
+    settings = current_settings()
+    address = dashboard_address(settings)
+    options = ["--check", *(["--allow-drift"] if allow_drift else [])]
+    run = json.loads(_check(HeadCommand(["resume", *options, "--", run_id, *overrides]), settings, address))
+    if run["state"] == RunState.COMPLETED:
+        return None
+    run_metadata = {"job_name": run["name"], "kind": run["kind"]}
+    return submit_resume(run["id"], overrides, run_metadata, allow_drift, settings, address)
+
+
+def _check(command: "HeadCommand", settings: Settings, address: str) -> bytes:
+    """Have the head check what is to be submitted; returns what it printed, or ends here with its status."""
+    from orchestrator.cli.head import head_streams
+    from orchestrator.execution.head_commands import carry_out_on_head, refuse_password
+
+    refuse_password(settings.registry)
+    printed: list[bytes] = []
+    with head_streams(f"checking it on the head of the cluster at {address} …") as streams:
+        checking = replace(streams, out=printed.append, terminals={})
+        status = carry_out_on_head(command, settings, address, checking).status
+    if status:
+        notify("nothing was submitted")
+        click.get_current_context().exit(status)
+    return b"".join(printed)
+
+
+def _follow(job: "SubmittedJob") -> int:
+    """Follow the log of a run's job; returns the exit status of the run."""
+    from orchestrator.execution.jobs import exit_status, follow
+
+    try:
+        details = follow(job, write_message)
+    except KeyboardInterrupt:
+        notify(f"the run goes on, and is no longer followed from here\n{_how_to_go_on(job.run_id)}")
+        raise
+    except ClusterError:
+        notify(f"the run may go on, and is no longer followed from here\n{_how_to_go_on(job.run_id)}")
+        raise
+    return exit_status(details, job.id)
+
+
+def _how_to_go_on(run_id: str) -> str:
+    orchestrator = f"orchestrator{given_options()}"
+    return f"follow it:  {orchestrator} runs logs -f {run_id}\nstop it:    {orchestrator} stop {run_id}"

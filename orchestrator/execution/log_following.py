@@ -1,0 +1,57 @@
+"""Following the log of a run that another process carries out: what is added is passed on until the run has ended."""
+
+from collections.abc import Callable
+
+from orchestrator.execution.run_log import LOG_FILE
+from orchestrator.execution.waiting import looks, recorded_id
+from orchestrator.registry.patience import retry_while_unavailable
+from orchestrator.registry.records import RunRecord
+from orchestrator.registry.registry import Registry
+from orchestrator.run_states import RunState
+from orchestrator.settings import Settings
+from orchestrator.storage import join, read_bytes
+from orchestrator.storage.uris import is_local, local_path
+
+_PAUSE_S = 1.0
+
+
+def follow_log(
+    run_id: str, *, settings: Settings, write: Callable[[bytes], object], pause_s: float = _PAUSE_S
+) -> RunRecord:
+    """Pass on the log of a run from its beginning, and what is added, until the run has ended or its driver is lost.
+
+    A log that is not there yet is waited for.
+
+    Args:
+        write: takes each piece as soon as it is there.
+        pause_s: seconds between two looks.
+
+    Raises: NotFoundError.
+    """
+    with Registry(settings.registry, read_only=True) as registry:
+        whole_id = recorded_id(registry, run_id, pause_s=pause_s)
+        position = 0
+        for _ in looks(None, pause_s):
+            # The state before the log, so that the last lines are there when the run has ended.
+            record = retry_while_unavailable(lambda: registry.run(whole_id))
+            added = _read_from(
+                join(record.storage_path or join(settings.storage, "runs", whole_id), LOG_FILE), position
+            )
+            if added:
+                write(added)
+                position += len(added)
+            if record.state.is_final or record.state == RunState.LOST:
+                break
+    return record
+
+
+def _read_from(path: str, position: int) -> bytes:
+    """The bytes of a file from a position on; none where it is not there."""
+    try:
+        if not is_local(path):
+            return read_bytes(path)[position:]
+        with local_path(path).open("rb") as file:
+            file.seek(position)
+            return file.read()
+    except FileNotFoundError:
+        return b""

@@ -1,0 +1,56 @@
+"""Reminders of a trouble that lasts: soon where work has no place yet, else after a minute; then ever more rarely, each
+time that it has lasted twice as long. Who waits for workers, trials or tasks asks here.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+SAY_AFTER_S = 60.0
+"""Time after which a person is told of what has begun and brings nothing, or is long in beginning."""
+ASK_EVERY_S = 5.0
+"""Time between two questions whether work that has not begun has a place. Unlike slow work, work without one does
+nothing at all; it is told after two answers, since what gets a place has none for a moment."""
+
+
+@dataclass(frozen=True)
+class Shortage:
+    """Needs of work, beside what its cluster has free at one moment."""
+
+    is_waiting: bool
+    """Whether the work, or a part of it, has no place yet."""
+    in_short: str
+    """Text of what is asked and not free, and of which nodes are starting."""
+    in_full: str
+    """Text of all that is known: what is needed, free on each node, asked by others; which nodes are there."""
+
+
+class Reminders:
+    """Decides when one trouble is told, and says it with the cluster's shortage, which is looked up only then."""
+
+    def __init__(self, find_shortage: Callable[[], Shortage]) -> None:
+        self._find_shortage = find_shortage
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Forget what was told: the trouble is over."""
+        self._told_s, self._ask_at_s, self._was_waiting = 0.0, ASK_EVERY_S, False
+
+    def look(self, lasted_s: float, problem: str, logger: logging.Logger, *, has_begun: bool) -> None:
+        """Warn of a trouble where it is time to.
+
+        Args:
+            lasted_s: time for which it has lasted.
+            problem: what is wrong and for how long, without the reason.
+            has_begun: whether some of the work has been seen to run; else it may be without a place.
+        """
+        if lasted_s >= max(SAY_AFTER_S, 2 * self._told_s):
+            self._told_s = lasted_s
+            logger.warning(f"{problem}; {self._find_shortage().in_full}")
+        elif not has_begun and lasted_s >= max(self._ask_at_s, 2 * self._told_s):
+            self._ask_at_s = lasted_s + ASK_EVERY_S
+            shortage = self._find_shortage()
+            if shortage.is_waiting and self._was_waiting:
+                self._told_s = lasted_s
+                logger.warning(f"waiting: {shortage.in_short}")
+            self._was_waiting = shortage.is_waiting

@@ -1,0 +1,128 @@
+"""Following the log of a run of another process: all of it, until the run's end.
+
+Alone: .venv/bin/pytest tests/orchestrator/execution/test_log_following.py
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.entry import run_command_line
+from orchestrator.errors import NotFoundError, RunFailedError
+from orchestrator.execution.log_following import follow_log
+from orchestrator.registry import Registry
+from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.run_states import RunState
+from orchestrator.settings import Settings
+from orchestrator.storage import write_bytes
+
+RUN_ID = "7f3a90b1c2d4"
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("ORCHESTRATOR_HOME", str(tmp_path / "home"))
+    for name in ("ORCHESTRATOR_STORAGE", "ORCHESTRATOR_REGISTRY", "RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "home").mkdir()
+    return Settings.from_options()
+
+
+@pytest.fixture
+def recorder(settings: Settings) -> Iterator[Recorder]:
+    with Registry(settings.registry) as registry:
+        yield Recorder(registry)
+
+
+def start(recorder: Recorder, folder: Path | str) -> None:
+    recorder.start({"kind": "pretrain", "name": "small"}, "f" * 64, storage_path=str(folder), run_id=RUN_ID)
+
+
+def test_a_log_is_waited_for_and_passed_on_to_its_last_line(
+    settings: Settings, recorder: Recorder, tmp_path: Path
+) -> None:
+    """What comes next happens when the piece before has been passed on."""
+    start(recorder, tmp_path)
+    pieces: list[bytes] = []
+    log = tmp_path / "log.txt"
+
+    def take(data: bytes) -> None:
+        pieces.append(data)
+        if len(pieces) == 1:
+            with log.open("ab") as file:
+                file.write(b"step 2\n")
+        elif len(pieces) == 2:
+            with log.open("ab") as file:
+                file.write(b"completed\n")
+            recorder.complete(RUN_ID, RunOutcome())
+
+    log.write_text("step 1\n")
+    assert follow_log("7f3a", settings=settings, write=take, pause_s=0).state == RunState.COMPLETED
+    assert pieces == [b"step 1\n", b"step 2\n", b"completed\n"]
+
+
+def test_a_run_that_ended_without_a_log_is_followed_to_its_end(
+    settings: Settings, recorder: Recorder, tmp_path: Path
+) -> None:
+    start(recorder, tmp_path)
+    recorder.fail(RUN_ID, RunFailedError("no luck"))
+    pieces: list[bytes] = []
+    assert follow_log(RUN_ID, settings=settings, write=pieces.append, pause_s=0).state == RunState.FAILED
+    assert pieces == []
+
+
+def test_a_log_in_a_bucket_is_followed(settings: Settings, recorder: Recorder) -> None:
+    start(recorder, "memory://followed")
+    write_bytes("memory://followed/log.txt", b"step 1\n")
+    pieces: list[bytes] = []
+
+    def take(data: bytes) -> None:
+        pieces.append(data)
+        if len(pieces) == 1:  # the whole log again, as an object store wants it
+            write_bytes("memory://followed/log.txt", b"step 1\nended\n")
+            recorder.fail(RUN_ID, RunFailedError("no luck"))
+
+    follow_log(RUN_ID, settings=settings, write=take, pause_s=0)
+    assert pieces == [b"step 1\n", b"ended\n"]
+
+
+def test_the_first_run_of_all_is_waited_for(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begin(pause_s: float) -> None:
+        with Registry(settings.registry) as registry:
+            recorder = Recorder(registry)
+            start(recorder, tmp_path)
+            recorder.complete(RUN_ID, RunOutcome())
+
+    monkeypatch.setattr("time.sleep", begin)
+    assert follow_log(RUN_ID, settings=settings, write=print).state == RunState.COMPLETED
+
+
+def test_a_run_that_is_not_there_is_not_waited_for(settings: Settings, recorder: Recorder) -> None:
+    with pytest.raises(NotFoundError):
+        follow_log("zzz", settings=settings, write=print)
+
+
+@pytest.mark.parametrize(("error", "status"), [(None, 0), (RunFailedError("no luck"), 1)])
+def test_the_command_prints_the_log_and_ends_as_the_run(
+    settings: Settings,
+    recorder: Recorder,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException | None,
+    status: int,
+) -> None:
+    start(recorder, tmp_path)
+    (tmp_path / "log.txt").write_text("step 1\n")
+    recorder.complete(RUN_ID, RunOutcome()) if error is None else recorder.fail(RUN_ID, error)
+    assert run_command_line(["runs", "logs", "-f", RUN_ID]) == status
+    said = capsys.readouterr()
+    assert said.out == "step 1\n"
+    assert said.err.startswith(f"run {RUN_ID} is {'COMPLETED' if error is None else 'FAILED'}")
+
+
+def test_workers_logs_are_not_followed(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["runs", "logs", "-f", "--worker", "1", "--", RUN_ID]) == 2
+    assert "--follow is for the run's log" in capsys.readouterr().err
