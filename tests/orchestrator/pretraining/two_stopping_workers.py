@@ -7,20 +7,18 @@ import json
 import sys
 from pathlib import Path
 
-import torch.distributed
-
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.loop import TrainingLoop
+from tests.orchestrator.pretraining.pair_of_workers import leave, meet
 from tests.orchestrator.pretraining.small_run import make_job
 
 if __name__ == "__main__":
     folder, rank, (stop_after, attempt) = Path(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    meet(folder, rank)
     job = make_job(folder, attempt, execution={"num_workers": 2, "log_every_steps": 6})
     loop = TrainingLoop(
         job, Worker(rank, 2), lambda event: None, note_step=lambda step: rank == 0 and step == stop_after
     )
     steps = job.spec.steps
     print(json.dumps(loop.train(lambda first: job.stream.batches(range(first, steps), rank, 2))))
-    torch.distributed.barrier()  # a group that one side leaves while the other works in it may abort that one
-    torch.distributed.destroy_process_group()
+    leave()

@@ -7,17 +7,17 @@ import json
 import sys
 from pathlib import Path
 
-import torch.distributed
 from safetensors.torch import save_file
 
 from orchestrator.pretraining.collectives import Worker
+from tests.orchestrator.pretraining.pair_of_workers import leave, meet
 from tests.orchestrator.pretraining.small_run import make_job, run
 
 if __name__ == "__main__":
     folder, rank, changes = Path(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
     changes["model"] = json.loads(changes["model"])
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    meet(folder, rank)
     changes["execution"] = {"num_workers": 2, "log_every_steps": 2}
     loop = run(make_job(folder, **changes), lambda event: None, Worker(rank, 2))
     save_file(loop.model.state_dict(), folder / f"rank-{rank}.safetensors")
-    torch.distributed.destroy_process_group()
+    leave()
