@@ -1,6 +1,7 @@
 """What tests of several packages share: one Ray for the whole session, started when the first test asks for it."""
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +21,8 @@ for timeout in (
     "RAY_worker_register_timeout_seconds",
 ):
     os.environ.setdefault(timeout, f"{PATIENCE_S:.0f}")
+# A script's `&` ignores SIGINT for what it starts, and so would each process that a test interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("project", deadline=None)
 settings.load_profile("project")
 
