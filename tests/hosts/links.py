@@ -9,6 +9,8 @@ import subprocess
 from dataclasses import dataclass
 from itertools import count
 
+BURST_KIB = 256
+"""What a limited link sends at once before its rate holds: several of the kernel's largest packets of 64 KiB."""
 _serial = count()
 """Tells the networks of one process apart."""
 
@@ -31,6 +33,15 @@ class Link:
     def heal(self) -> None:
         """Put the cable into the bridge."""
         _ip("link", "set", self.port, "master", self.bridge, namespace=self.beside)
+
+    def limit(self, mbit_per_s: float) -> None:
+        """Let the host send no faster than this, in Mbit/s."""
+        shape = ("tbf", "rate", f"{mbit_per_s:.0f}mbit", "burst", f"{BURST_KIB}kb", "latency", "50ms")
+        _run("tc", "-n", self.namespace, "qdisc", "replace", "dev", "eth0", "root", *shape)
+
+    def unlimit(self) -> None:
+        """Let the host send as fast as this machine can."""
+        _run("tc", "-n", self.namespace, "qdisc", "replace", "dev", "eth0", "root", "noqueue")
 
     def enter(self, command: list[str]) -> list[str]:
         """The command that runs another one in the namespace; files are the same in there."""
@@ -102,6 +113,9 @@ def _try_namespace() -> bool:
 
 
 def _ip(*words: str, namespace: str | None = None) -> None:
-    inside = ["-n", namespace] if namespace else []
-    done = subprocess.run(["ip", *inside, *words], capture_output=True, text=True)
-    assert done.returncode == 0, f"ip {' '.join([*inside, *words])}: {done.stderr}"
+    _run("ip", *(["-n", namespace] if namespace else []), *words)
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"

@@ -3,7 +3,6 @@
 Alone: .venv/bin/pytest tests/hosts/test_tutorial.py
 """
 
-import random
 import re
 from collections.abc import Iterator
 
@@ -11,6 +10,7 @@ import pytest
 
 from tests.hosts.machines import ROOT, Command, Machine, Site, started_site, why_no_machines
 from tests.hosts.ray_cluster import CLUSTER_FILE, TESTS_WANT, edit_cluster_file, wait_for_dashboard
+from tests.hosts.submitted_run import write_text
 from tests.waiting import wait_until
 
 pytestmark = [
@@ -70,7 +70,7 @@ def site() -> Iterator[Site]:
     with started_site(num_hosts=4) as site:
         for machine in (site.control, *site.hosts):
             machine.add_to_profile(TESTS_WANT)
-        write_text(site.control)
+        write_text(site.control.disk / "root" / "lab" / "data" / "pretrain")
         yield site
 
 
@@ -84,16 +84,6 @@ def reader(site: Site) -> Iterator[Reader]:
         yield reader
     finally:
         reader.close()
-
-
-def write_text(control: Machine) -> None:
-    """Write what the page calls the text of one's own."""
-    folder = control.disk / "root" / "lab" / "data" / "pretrain"
-    folder.mkdir(parents=True)
-    generator = random.Random(20261122)
-    words = [a + b + c for a in "bdkmst" for b in "aeiou" for c in ("n", "rt", "sk", "l")]
-    sentences = (" ".join(generator.choices(words, k=8)).capitalize() + "." for _ in range(4000))
-    (folder / "text.txt").write_text("\n\n".join(" ".join(next(sentences) for _ in range(8)) for _ in range(500)))
 
 
 def test_the_page_ends_with_a_model_and_its_record(reader: Reader) -> None:
