@@ -100,9 +100,9 @@ def _relay_words(command: HeadCommand, settings: Settings, mark: str, terminals:
 
 
 def given_words(settings: Settings) -> list[str]:
-    """Options of the settings that were given here; for all others the cluster's own hold."""
+    """Options of the settings that go along; for all others the cluster's own hold."""
     values = {"home": str(settings.home), "storage": settings.storage, "registry": settings.registry}
-    return [word for name, value in values.items() if name in settings.given for word in (f"--{name}", value)]
+    return [word for name, value in values.items() if name in settings.sent for word in (f"--{name}", value)]
 
 
 def job_command(words: Sequence[str], settings: Settings, address: str) -> str:
@@ -111,7 +111,7 @@ def job_command(words: Sequence[str], settings: Settings, address: str) -> str:
     It knows the address by which it was asked for. A home that neither the settings nor the cluster names is the user's
     on the head: the folder that a job begins in is deleted after it.
     """
-    home = "" if "home" in settings.given else f'{HOME_VARIABLE}="${{{HOME_VARIABLE}:-$HOME/.orchestrator}}" '
+    home = "" if "home" in settings.sent else f'{HOME_VARIABLE}="${{{HOME_VARIABLE}:-$HOME/.orchestrator}}" '
     return f"{ASKED_AT_VARIABLE}={shlex.quote(without_password(address))} {home}{shlex.join(['orchestrator', *words])}"
 
 
@@ -136,9 +136,9 @@ def uploaded(files: Mapping[str, bytes]) -> Iterator[dict[str, object]]:
         yield {"working_dir": folder}
 
 
-def refuse_password(registry: str) -> None:
-    """Check that the registry's URL may be shown. Raises: InputError."""
-    if has_password(registry):
+def refuse_password(settings: Settings) -> None:
+    """Check that a registry's URL that goes along may be shown. Raises: InputError."""
+    if "registry" in settings.sent and has_password(settings.registry):
         raise InputError(
             "the registry's URL has a password, which a job's command would show to everyone who sees the dashboard; "
             "put the URL into a file with mode 0600 on the cluster and give --registry file:PATH"

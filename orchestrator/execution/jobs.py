@@ -58,7 +58,7 @@ def submit_run(spec: AnySpec, run_id: str, settings: Settings, address: str) -> 
 
     Raises: InputError for a password; ClusterError when the cluster cannot be reached or refuses.
     """
-    refuse_password(settings.registry)
+    refuse_password(settings)
     words = ["run", SPEC_FILE, "--name", spec.name, "--run-id", run_id]
     metadata = {"job_name": spec.name, "kind": spec.kind}
     return _submit(run_id, run_id, words, spec_files(spec), metadata, settings, address)
@@ -79,7 +79,7 @@ def submit_resume(
 
     Raises: as `submit_run`.
     """
-    refuse_password(settings.registry)
+    refuse_password(settings)
     known = open_jobs(address).submitted()
     number = next(number for number in range(2, len(known) + 3) if f"{run_id}-{number}" not in known)
     words = ["resume", *(["--allow-drift"] if allow_drift else []), "--", run_id, *overrides]

@@ -101,7 +101,7 @@ def _check(command: "HeadCommand", settings: Settings, address: str) -> bytes:
     from orchestrator.cli.head import head_streams
     from orchestrator.execution.head_commands import carry_out_on_head, refuse_password
 
-    refuse_password(settings.registry)
+    refuse_password(settings)
     printed: list[bytes] = []
     with head_streams(f"checking it on the head of the cluster at {address} …") as streams:
         checking = replace(streams, out=printed.append, terminals={})

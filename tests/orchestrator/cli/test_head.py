@@ -113,6 +113,14 @@ def test_a_registry_that_was_given_is_read_from_here(command: Command, head: Hea
     assert "There is no registry at" in outcome.err
 
 
+def test_a_local_registry_of_the_environment_gives_way_to_a_dashboard(
+    command: Command, head: Head, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    monkeypatch.setenv("ORCHESTRATOR_REGISTRY", str(home / "registry.sqlite"))
+    assert command("runs", "list", "--address", ADDRESS).status == 0
+    assert head.words == "runs list --limit 30"
+
+
 def test_on_a_cluster_the_registry_is_read_where_the_command_is(
     command: Command, head: Head, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,6 +122,24 @@ def test_settings_that_were_given_travel_as_one_word_each(tmp_path: Path) -> Non
     assert shlex.split(command) == [f"ORCHESTRATOR_ASKED_AT={ADDRESS}", "orchestrator", *words]
 
 
+def test_what_the_environment_says_of_this_machine_stays_here(tmp_path: Path) -> None:
+    """A server's registry is the same wherever it is asked; a file of that name on the head is another one."""
+    here = {"ORCHESTRATOR_HOME": "/home/me/lab", "ORCHESTRATOR_STORAGE": "/home/me/storage"}
+    url_file = tmp_path / "url"
+    url_file.touch()
+    for registry in ("/home/me/registry.sqlite", "sqlite:///registry.sqlite", f"file:{url_file}"):
+        settings = Settings.from_options(environ={**here, "ORCHESTRATOR_REGISTRY": registry})
+        assert given_words(settings) == []
+        assert "ORCHESTRATOR_HOME:-$HOME/.orchestrator" in job_command([], settings, ADDRESS)
+    server = Settings.from_options(environ={**here, "ORCHESTRATOR_REGISTRY": "postgresql://lab@db/lab"})
+    assert given_words(server) == ["--registry", "postgresql://lab@db/lab"]
+
+
+def test_a_password_of_the_environments_server_is_refused_too() -> None:
+    with pytest.raises(InputError, match="file:PATH"):
+        refuse_password(Settings.from_options(environ={"ORCHESTRATOR_REGISTRY": "postgresql://a:secret@h/db"}))
+
+
 def test_a_password_in_the_dashboards_address_is_not_handed_over() -> None:
     assert "canary" not in job_command(["run", "spec.yaml"], NOTHING_GIVEN, "https://me:canary@proxy:8265")
 
@@ -129,14 +147,15 @@ def test_a_password_in_the_dashboards_address_is_not_handed_over() -> None:
 @pytest.mark.parametrize("url", ["postgresql://a:secret@h/db", "postgresql://h/db?user=a&password=secret"])
 def test_a_password_is_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(InputError, match="file:PATH") as caught:
-        refuse_password(url)
+        refuse_password(Settings.from_options(registry=url, environ={}))
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["postgresql://a@h/db", "sqlite:///x.sqlite", "file:/mnt/url", "runs.sqlite"])
 def test_a_url_without_a_password_may_be_shown(url: str, tmp_path: Path) -> None:
-    refuse_password(url)
-    assert given_words(Settings.from_options(home=tmp_path, registry=url, environ={}))[-1] == url
+    settings = Settings.from_options(home=tmp_path, registry=url, environ={})
+    refuse_password(settings)
+    assert given_words(settings)[-1] == url
 
 
 @pytest.mark.parametrize(
