@@ -62,6 +62,8 @@ class Streams:
     err: Callable[[bytes], object]
     terminals: Mapping[str, Size] = field(default_factory=dict)
     """Sizes of the streams, `out` and `err`, that are terminals."""
+    received: Callable[[int], object] = lambda num_bytes: None
+    """Told how many bytes of the file that comes back are here."""
 
 
 def carry_out_on_head(command: HeadCommand, settings: Settings, address: str, streams: Streams) -> HeadOutcome:
@@ -173,6 +175,7 @@ def _read_outcome(jobs: Jobs, job_id: str, mark: str, streams: Streams) -> HeadO
                 status.append(int(data))
             elif kind == "file":
                 file.append(data)
+                streams.received(sum(map(len, file)))
             else:
                 (streams.out if kind == "out" else streams.err)(data)
         return bool(status)

@@ -9,6 +9,7 @@ from uuid import uuid4
 from orchestrator.errors import InputError
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
+from orchestrator.registry.run_transfers import origin_of
 from orchestrator.run_states import RunState
 from orchestrator.storage import delete, exists, join, write_bytes
 from orchestrator.storage.uris import is_local
@@ -17,6 +18,17 @@ from orchestrator.storage.uris import is_local
 def check_storage(storage: str) -> None:
     """Check that results can be written. Raises: InputError."""
     _probe(storage, f"--storage {storage}", "give another")
+
+
+def refuse_if_pulled(record: RunRecord, registry: Registry) -> None:
+    """Refuse to change a run that came from elsewhere: its driver and its files are there. Raises: InputError."""
+    origin = origin_of(registry.tags(record.id))
+    if origin is not None:
+        raise InputError(
+            f"run {record.id} was pulled from {origin}: its files lie there, in {record.storage_path}. Go on with it "
+            f"there (`orchestrator submit --resume {record.id}`), or stop it there (`orchestrator stop {record.id}`), "
+            "with the cluster's --address http://…, then pull again"
+        )
 
 
 def refuse_if_alive(record: RunRecord) -> None:

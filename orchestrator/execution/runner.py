@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.errors import SpecError
 from orchestrator.execution.origin import working_at_origin
-from orchestrator.execution.refusals import check_run_folder, check_storage, refuse_if_alive
+from orchestrator.execution.refusals import check_run_folder, check_storage, refuse_if_alive, refuse_if_pulled
 from orchestrator.execution.room import check_room
 from orchestrator.execution.session import open_session
 from orchestrator.kinds import kind_of, resolved_inputs
@@ -131,6 +131,7 @@ def _run_to_resume(run_id: str, settings: Settings) -> RunRecord:
         if record.state == RunState.COMPLETED:
             logger.info(f"run {record.id} has completed; there is nothing to resume")
             return record
+        refuse_if_pulled(record, registry)
         refuse_if_alive(record)
         check_run_folder(record, registry)
     return record

@@ -18,6 +18,7 @@ from orchestrator.registry.run_frames import runs_frame
 from orchestrator.registry.run_metrics import RunMetrics
 from orchestrator.registry.run_parameters import load_parameters
 from orchestrator.registry.run_records import find_run, load_records, state_as_read
+from orchestrator.registry.run_transfers import RunTransfers
 from orchestrator.registry.tables import AttemptRow, TagRow
 from orchestrator.registry.trials import SweepTrials
 from orchestrator.run_states import RunState
@@ -37,6 +38,7 @@ class Registry:
         checkpoints   training checkpoints
         datasets      data that runs made or used
         models        registered models, by name and version
+        transfers     runs of another registry, brought here
 
     A method named `frame`, and `runs`, `leaderboard` and `metrics.history`, return a `pandas.DataFrame`; other methods
     return frozen records (`records.py`) or plain values.
@@ -93,6 +95,7 @@ class Registry:
         self.checkpoints = RunCheckpoints(self._database)
         self.datasets = RunDatasets(self._database)
         self.models = RegisteredModels(self._database)
+        self.transfers = RunTransfers(self._database)
 
     def run(self, prefix: str) -> RunRecord:
         """Run or trial whose id begins with `prefix`; a whole id wins over longer ones that begin with it.

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import orchestrator.execution.head_commands
-import orchestrator.execution.job_client
 from orchestrator.cli.entry import Interrupted
 from orchestrator.errors import ClusterError
 from orchestrator.execution.head_commands import HeadCommand, HeadOutcome, Streams
@@ -49,13 +48,6 @@ class Head:
 def head(monkeypatch: pytest.MonkeyPatch) -> Head:
     made = Head()
     monkeypatch.setattr(orchestrator.execution.head_commands, "carry_out_on_head", made.carry_out)
-    return made
-
-
-@pytest.fixture
-def cluster(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> JobCluster:
-    made = JobCluster(tmp_path_factory.mktemp("cluster"))
-    monkeypatch.setattr(orchestrator.execution.job_client, "_client", lambda address: made)
     return made
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import orchestrator.execution.job_client
 from orchestrator.errors import ClusterError, InputError
 from orchestrator.execution.head_commands import (
     MAX_UPLOAD_BYTES,
@@ -27,14 +26,6 @@ from tests.orchestrator.execution.job_cluster import Details, JobCluster, Status
 
 ADDRESS = "http://127.0.0.1:8265"
 NOTHING_GIVEN = Settings.from_options(environ={})
-
-
-@pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobCluster:
-    made = JobCluster(tmp_path / "head")
-    made.folder.mkdir()
-    monkeypatch.setattr(orchestrator.execution.job_client, "_client", lambda address: made)
-    return made
 
 
 def carried_out(

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import pytest
 
-import orchestrator.execution.job_client
 from orchestrator.errors import ClusterError, InputError
 from orchestrator.execution.jobs import SubmittedJob, exit_status, follow, submit_resume, submit_run
 from orchestrator.execution.origin import with_absolute_paths
@@ -53,13 +52,6 @@ def test_a_job_that_never_began_is_cluster_trouble() -> None:
         exit_status(Details(Status.FAILED, None, "no such runtime"), "job")
     with pytest.raises(ClusterError, match="no `orchestrator` command"):
         exit_status(Details(Status.FAILED, 127), "job")
-
-
-@pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobCluster:
-    made = JobCluster(tmp_path / "head")
-    monkeypatch.setattr(orchestrator.execution.job_client, "_client", lambda address: made)
-    return made
 
 
 def test_a_run_and_its_job_have_one_id_and_the_spec_is_all_that_goes_along(cluster: JobCluster) -> None:

@@ -3,7 +3,6 @@
 Alone: .venv/bin/pytest tests/orchestrator/execution/test_log_following.py
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,21 +17,6 @@ from orchestrator.settings import Settings
 from orchestrator.storage import write_bytes
 
 RUN_ID = "7f3a90b1c2d4"
-
-
-@pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("ORCHESTRATOR_HOME", str(tmp_path / "home"))
-    for name in ("ORCHESTRATOR_STORAGE", "ORCHESTRATOR_REGISTRY", "RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "home").mkdir()
-    return Settings.from_options()
-
-
-@pytest.fixture
-def recorder(settings: Settings) -> Iterator[Recorder]:
-    with Registry(settings.registry) as registry:
-        yield Recorder(registry)
 
 
 def start(recorder: Recorder, folder: Path | str) -> None:

@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,17 +31,9 @@ from tests.waiting import PATIENCE_S
 SPEC = {"kind": "pretrain", "name": "small", "steps": 100}
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+@pytest.fixture(autouse=True)
+def inputs(tmp_path: Path) -> None:
     write_inputs(tmp_path)
-    return Settings.from_options(home=str(tmp_path / "home"), environ={})
-
-
-@pytest.fixture
-def recorder(settings: Settings) -> Iterator[Recorder]:
-    settings.home.mkdir()
-    with Registry(settings.registry) as registry:
-        yield Recorder(registry)
 
 
 def start(recorder: Recorder, folder: Path) -> RunRecord:
