@@ -5,8 +5,8 @@
     data         token stores and tokenized tasks that no run of late has used; they would be made again
     downloads    copies of remote files that were not used of late; they would be downloaded again
 
-Runs that are at work or may be (RUNNING, PENDING, LOST) keep everything, and while there is one the shared data stays.
-Runs that were pulled from a cluster keep everything too: it is the cluster's.
+Runs that are at work or may be (PENDING, QUEUED, RUNNING, LOST) keep everything, and while there is one the shared data
+stays. Runs that were pulled from a cluster keep everything too: it is the cluster's.
 A folder is renamed before it is deleted: an interrupted collection leaves no half folder under a name that means
 something, and the next one finds the rest. Doing so again changes nothing.
 """
@@ -87,7 +87,7 @@ def delete_garbage(items: Iterable[Garbage], settings: Settings) -> Iterator[Gar
 
 def _any_at_work(registry: Registry) -> bool:
     """Whether a run is at work or may be, so that it may use what runs share."""
-    states = ", ".join(f"'{state}'" for state in (RunState.RUNNING, RunState.PENDING, RunState.LOST))
+    states = ", ".join(f"'{state}'" for state in (RunState.PENDING, RunState.QUEUED, RunState.RUNNING, RunState.LOST))
     return not set(registry.runs(f"state in ({states})", trials=False)["id"]) <= set(registry.transfers.pulled())
 
 

@@ -10,7 +10,6 @@ from orchestrator.errors import InputError
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.registry.run_transfers import origin_of
-from orchestrator.run_states import RunState
 from orchestrator.storage import delete, exists, join, write_bytes
 from orchestrator.storage.uris import is_local
 
@@ -33,12 +32,12 @@ def refuse_if_pulled(record: RunRecord, registry: Registry) -> None:
 
 def refuse_if_alive(record: RunRecord) -> None:
     """Refuse a second driver beside one that lives: they would work against each other. Raises: InputError."""
-    if record.state != RunState.RUNNING:
+    if not record.state.has_driver:
         return
     if has_died_here(record):
         return
     raise InputError(
-        f"run {record.id} is still running on {record.host}, process {record.pid}; "
+        f"run {record.id} is still {record.state.lower()} on {record.host}, process {record.pid}; "
         f"wait for it, or end it with `orchestrator stop {record.id}`, then resume"
     )
 

@@ -183,7 +183,7 @@ def stop_run(
             return record
         refuse_if_pulled(record, registry)
         folder = record.storage_path or join(settings.storage, "runs", record.id)
-        is_gone = record.state != RunState.RUNNING or has_died_here(record)
+        is_gone = not record.state.has_driver or has_died_here(record)
         if not is_gone and is_local(folder) and not exists(folder):
             raise InputError(
                 f"run {record.id} lies in {folder}, which is not there; call `orchestrator stop` where it is, "

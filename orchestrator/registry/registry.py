@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -140,10 +141,11 @@ class Registry:
             return leaderboard_frame(session, task)
 
     def attempts(self, run_id: str) -> list[AttemptRecord]:
-        """Attempts of a run, in order."""
+        """Attempts of a run, in order; one that waits for its turn on a cluster is QUEUED."""
         statement = select(AttemptRow).where(AttemptRow.run_id == run_id).order_by(AttemptRow.number)
         with self._database.session(writing=False) as session:
-            return load_records(session, statement, AttemptRecord)
+            attempts = load_records(session, statement, AttemptRecord)
+        return [replace(one, state=RunState.QUEUED) if one.state == RunState.PENDING else one for one in attempts]
 
     def parameters(self, run_id: str) -> dict[str, Any]:
         """Parameters of a run by dotted path: the values of its spec, or the whole recipe of a trial."""

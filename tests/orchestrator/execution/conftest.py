@@ -8,6 +8,7 @@ import pytest
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
 from orchestrator.settings import Settings
+from tests.orchestrator.execution.ray_head import RayHead, started_head
 
 
 @pytest.fixture
@@ -26,3 +27,10 @@ def recorder(settings: Settings) -> Iterator[Recorder]:
     """A recorder of runs in the registry of these settings."""
     with Registry(settings.registry) as registry:
         yield Recorder(registry)
+
+
+@pytest.fixture(scope="session")
+def ray_head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayHead]:
+    """A Ray head for all tests of a session that need one."""
+    with started_head(tmp_path_factory.mktemp("h")) as head:
+        yield head

@@ -3,17 +3,11 @@
 Alone: .venv/bin/pytest tests/orchestrator/execution/test_jobs.py
 """
 
-import contextlib
 import json
 import os
-import secrets
 import shlex
-import signal
-import socket
 import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -25,7 +19,8 @@ from orchestrator.run_ids import is_run_id
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
 from tests.orchestrator.execution.job_cluster import Details, JobCluster, Status
-from tests.waiting import PATIENCE_S, wait_until
+from tests.orchestrator.execution.ray_head import RayHead
+from tests.waiting import PATIENCE_S
 
 ADDRESS = "http://127.0.0.1:8265"
 RUN_ID = "7f3a90b1c2d4"
@@ -179,61 +174,9 @@ def test_only_values_of_path_fields_are_taken_for_paths(tmp_path: Path, monkeypa
     assert made == {"stages": stages, "tags": ["sweep"]}
 
 
-@dataclass(frozen=True)
-class Head:
-    """A Ray head of this test's own."""
-
-    address: str
-    environment: dict[str, str]
-
-
-def free_port(below: int) -> int:
-    """A free port that is not among those Ray gives its workers (10002 to 19999)."""
-    return next(port for port in range(below, below - 500, -1) if not is_listening(port))
-
-
-def is_listening(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-@pytest.fixture
-def ray_head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
-    """`ray start --head` with token authentication, in a process group that is ended whole."""
-    folder = tmp_path_factory.mktemp("h")
-    token = folder / "token"
-    token.touch(mode=0o600)
-    token.write_text(secrets.token_hex(32))
-    environment = {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": str(token),
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "OMP_NUM_THREADS": "1",
-    }
-    port, dashboard, client = free_port(6899), free_port(8799), free_port(9799)
-    command = ["ray", "start", "--head", "--block", f"--port={port}", "--num-cpus=4", "--disable-usage-stats"]
-    command += ["--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}", "--object-store-memory=200000000"]
-    command += [f"--temp-dir={folder}", f"--ray-client-server-port={client}", "--dashboard-agent-listen-port=0"]
-    with (folder / "start.log").open("w") as log:
-        head = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
-    try:
-        wait_until(lambda: head.poll() is not None or is_listening(dashboard), "the dashboard did not come up")
-        assert head.poll() is None, (folder / "start.log").read_text()
-        yield Head(f"http://127.0.0.1:{dashboard}", environment)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(head.pid, signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                head.wait(5)
-            os.killpg(head.pid, signal.SIGKILL)
-        head.wait()
-
-
 @pytest.mark.ray
 def test_a_submitted_run_is_known_by_its_id_to_who_has_the_dashboards_address_alone(
-    ray_head: Head, tmp_path: Path
+    ray_head: RayHead, tmp_path: Path
 ) -> None:
     (tmp_path / "words.txt").write_text("a tokenizer learns from words like these\n\n" * 300)
     (tmp_path / "good.yaml").write_text("kind: tokenizer\ncorpus: {files: [words.txt]}\nvocab_size: 120\n")
