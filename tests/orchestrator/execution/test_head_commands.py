@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ClusterError, InputError
+from orchestrator.execution import head_commands
 from orchestrator.execution.head_commands import (
     MAX_UPLOAD_BYTES,
     HeadCommand,
@@ -20,9 +21,11 @@ from orchestrator.execution.head_commands import (
     job_command,
     refuse_password,
 )
+from orchestrator.execution.job_client import Jobs
 from orchestrator.execution.jobs import own_job_id
 from orchestrator.settings import Settings
 from tests.orchestrator.execution.job_cluster import Details, JobCluster, Status
+from tests.waiting import wait_until
 
 ADDRESS = "http://127.0.0.1:8265"
 NOTHING_GIVEN = Settings.from_options(environ={})
@@ -74,6 +77,16 @@ def test_who_stops_reading_ends_the_command(cluster: JobCluster) -> None:
     with pytest.raises(BrokenPipeError):
         carried_out(HeadCommand(["schema"]), gone)
     assert cluster.stopped == list(cluster.submitted)
+
+
+def test_a_command_that_takes_long_is_renewed_by_small_jobs_that_are_deleted(cluster: JobCluster) -> None:
+    jobs = Jobs(cluster, ADDRESS)
+    with head_commands._renewed(jobs, "/tmp/a lease", interval_s=0.001):
+        wait_until(lambda: len(cluster.deleted) >= 2, "nothing is renewed")
+    renewals = list(cluster.submitted)
+    assert {job["entrypoint"] for job in cluster.submitted.values()} == {"touch -c '/tmp/a lease'"}
+    assert {job["metadata"]["role"] for job in cluster.submitted.values()} == {"command"}
+    assert cluster.deleted[:2] == renewals[:2]
 
 
 def test_a_head_without_the_package_is_told_apart(cluster: JobCluster) -> None:
