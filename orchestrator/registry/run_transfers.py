@@ -5,12 +5,12 @@ by what it has become, one of this registry's own is never touched.
 """
 
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Table, delete, func, insert, or_, select, update
+from sqlalchemy import Select, Table, delete, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError
@@ -144,8 +144,8 @@ def _digest(session: Session, run_id: str) -> str:
         run = {**_values(session.get_one(RunRow, row_id)), "experiment_id": None}
         digest.update(repr(sorted(run.items())).encode())
         for table in _OF_RUNS:
-            for row in _rows(session, table, row_id):
-                digest.update(repr(sorted(row.items())).encode())
+            for part in session.execute(_rows(table, row_id)).partitions(_ROWS_AT_ONCE):
+                digest.update(repr([tuple(row) for row in part]).encode())
         models = select(ModelRow.name, ModelRow.digest).where(ModelRow.run_id == row_id)
         digest.update(repr(sorted(tuple(row) for row in session.execute(models))).encode())
     return digest.hexdigest()[:16]
@@ -155,13 +155,12 @@ def _values(row: BaseRow) -> dict[str, Any]:
     return {column.key: getattr(row, column.key) for column in row.__table__.columns}
 
 
-def _rows(session: Session, table: type[BaseRow], run_id: str) -> Iterator[dict[str, Any]]:
-    """Rows of a table that belong to a run, by their key."""
+def _rows(table: type[BaseRow], run_id: str) -> Select[Any]:
+    """Statement that selects the rows of a table that belong to a run, by their key."""
     columns = table.__table__
     assert isinstance(columns, Table)
-    statement = select(columns).where(columns.c.run_id == run_id).order_by(*columns.primary_key)
-    for row in session.execute(statement.execution_options(yield_per=_ROWS_AT_ONCE)).mappings():
-        yield dict(row)
+    ordered = select(columns).where(columns.c.run_id == run_id).order_by(*columns.primary_key)
+    return ordered.execution_options(yield_per=_ROWS_AT_ONCE)
 
 
 def _copy_family(there: Session, here: Session, family: list[str]) -> None:
@@ -173,13 +172,12 @@ def _copy_family(there: Session, here: Session, family: list[str]) -> None:
         upsert_rows(here, ExperimentRow, tuple(key), (), [{**key, "created_at": experiment.created_at}])
         experiment_id = here.scalars(select(ExperimentRow.id).filter_by(**key)).one()
         here.execute(insert(RunRow), [{**_values(run), "experiment_id": experiment_id}])
-        for link in _rows(there, RunDatasetRow, run_id):
-            data = _values(there.get_one(DatasetRow, link["fingerprint"]))
+        for link in there.execute(_rows(RunDatasetRow, run_id)):
+            data = _values(there.get_one(DatasetRow, link.fingerprint))
             upsert_rows(here, DatasetRow, ("fingerprint",), (), [data])
         for table in _OF_RUNS:
-            rows = list(_rows(there, table, run_id))
-            for begin in range(0, len(rows), _ROWS_AT_ONCE):
-                here.execute(insert(table), rows[begin : begin + _ROWS_AT_ONCE])
+            for part in there.execute(_rows(table, run_id)).mappings().partitions(_ROWS_AT_ONCE):
+                here.execute(insert(table), [dict(row) for row in part])
         there.expunge_all()
 
 
