@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -101,6 +101,7 @@ def _fetch_from_head(wanted: "Wanted", there: Settings, address: str, *, content
     from orchestrator.execution.head_commands import carry_out_on_head, refuse_password
     from orchestrator.execution.pulling import bundle_command
 
+    there = replace(there, typed=there.typed - {"home"})  # which is where the runs go to
     refuse_password(there)
     with head_streams(f"asking the head of the cluster at {address} for its runs …") as streams:
         outcome = carry_out_on_head(bundle_command(wanted, contents_only=contents_only), there, address, streams)

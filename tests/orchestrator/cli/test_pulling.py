@@ -73,6 +73,12 @@ def test_a_clusters_runs_come_home_with_their_logs(command: Command, head: Recor
     assert "done@1" in command("models", "list", "-f", "csv").out
 
 
+def test_the_home_that_is_typed_is_this_machines(command: Command, head: Recorder, tmp_path: Path) -> None:
+    laptop = str(tmp_path / "laptop")
+    assert rows_of(command("--home", laptop, "cluster", "pull", *AT, "-f", "json").out) == {DONE: "new", STARTED: "new"}
+    assert command("--home", laptop, "runs", "logs", DONE).out == "done: step 1\n"
+
+
 def test_another_pull_brings_what_has_changed_since(command: Command, head: Recorder, there: Settings) -> None:
     command("cluster", "pull", *AT)
     head.registry.metrics.record(STARTED, [MetricEvent(7, "train", {"loss": 0.5})])

@@ -43,6 +43,7 @@ def started_head(folder: Path) -> Iterator[RayHead]:
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "ORCHESTRATOR_HOME": str(folder / "home"),
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_USAGE_STATS_ENABLED": "0",

@@ -184,7 +184,7 @@ def test_a_submitted_run_is_known_by_its_id_to_who_has_the_dashboards_address_al
 
     def orchestrator(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["orchestrator", "--home", str(tmp_path / "home"), *arguments],
+            ["orchestrator", *arguments],
             env={**ray_head.environment, **environment},
             cwd=tmp_path,
             capture_output=True,
@@ -213,6 +213,13 @@ def test_a_submitted_run_is_known_by_its_id_to_who_has_the_dashboards_address_al
     again = orchestrator("submit", "--resume", run_id, "--address", ray_head.address)
     assert (again.returncode, again.stdout) == (0, "")
     assert f"run {run_id} has completed" in again.stderr
+
+    laptop = ("--home", str(tmp_path / "laptop"))
+    pulled = orchestrator(*laptop, "cluster", "pull", run_id[:6], "--address", ray_head.address, "-f", "json")
+    assert [row["change"] for row in json.loads(pulled.stdout)] == ["new"], pulled.stderr
+    here = orchestrator(*laptop, "runs", "show", run_id, "-f", "json")
+    assert [start["job_id"] for start in json.loads(here.stdout)["starts"]] == [run_id]
+    assert "completed" in orchestrator(*laptop, "runs", "logs", run_id).stdout
 
     stranger = orchestrator("runs", "list", "--address", ray_head.address, RAY_AUTH_TOKEN_PATH=os.devnull)
     assert stranger.returncode == 5
