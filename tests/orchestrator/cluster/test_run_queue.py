@@ -4,13 +4,25 @@ Alone: .venv/bin/pytest tests/orchestrator/cluster/test_run_queue.py
 """
 
 import logging
+import time
 from collections.abc import Iterator, Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.cluster.run_queue import BEAT_S, SILENT_S, Keeper, Place, RunQueue, Ticket, place_of, waiting_line
+from orchestrator.cluster.run_queue import (
+    BEAT_S,
+    SILENT_S,
+    Keeper,
+    Place,
+    RunQueue,
+    Ticket,
+    connected_queue,
+    place_of,
+    waiting_line,
+)
+from tests.waiting import wait_until
 
 HAVE = {"CPU": 8.0, "GPU": 2.0}
 TWO_GPUS = {"CPU": 2.0, "GPU": 2.0}
@@ -202,3 +214,21 @@ def test_a_queue_that_does_not_answer_keeps_nobody_from_work(caplog: pytest.LogC
     with steps.queue().place("r1", TWO_GPUS, steps.said.append, pause_s=0.0):
         pass
     assert "the run begins without it" in caplog.text
+
+
+@pytest.mark.ray
+def test_a_keeper_that_is_killed_comes_back_and_knows_who_works(ray_cluster: None) -> None:
+    import ray
+
+    queue, all_cpus = connected_queue(), {"CPU": 6.0}
+
+    def second() -> Place:
+        return queue._ask(ticket("r2", all_cpus, asked_at=time.time()), all_cpus)
+
+    with connected_queue().place("r1", all_cpus, print, pause_s=0.2):
+        assert [one.run_id for one in second().ahead] == ["r1"]
+        ray.kill(ray.get_actor("run-queue-1", namespace="orchestrator"), no_restart=False)
+        wait_until(lambda: second().ahead != (), "the keeper does not come back")
+        assert not second().may_begin
+    wait_until(lambda: second().may_begin, "the place of a run that has ended is kept")
+    ray.kill(ray.get_actor("run-queue-1", namespace="orchestrator"))
