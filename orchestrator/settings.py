@@ -14,6 +14,12 @@ HOME_VARIABLE = "ORCHESTRATOR_HOME"
 STORAGE_VARIABLE = "ORCHESTRATOR_STORAGE"
 REGISTRY_VARIABLE = "ORCHESTRATOR_REGISTRY"
 ADDRESS_VARIABLE = "RAY_ADDRESS"
+_VARIABLES = {
+    "home": HOME_VARIABLE,
+    "storage": STORAGE_VARIABLE,
+    "registry": REGISTRY_VARIABLE,
+    "address": ADDRESS_VARIABLE,
+}
 API_ADDRESS_VARIABLE = "RAY_API_SERVER_ADDRESS"
 ASKED_AT_VARIABLE = "ORCHESTRATOR_ASKED_AT"
 """Set for the command of a job (`execution/head_commands.py`), and for no other: the dashboard's address by which the
@@ -43,6 +49,16 @@ class Settings:
     """Address of the Ray to run on; None: a local one is started."""
     given: frozenset[str] = field(default=frozenset(), compare=False)
     """Names of the settings that came from an option or the environment; the others are this machine's defaults."""
+    typed: frozenset[str] = field(default=frozenset(), compare=False)
+    """Names of the settings that came from an option."""
+
+    @property
+    def sent(self) -> frozenset[str]:
+        """Names of the settings that go along to a cluster: what was typed, and a registry that is no file here.
+
+        What else the environment says is meant for this machine.
+        """
+        return self.typed | ({"registry"} if "registry" in self.given and not lies_here(self.registry) else set())
 
     @classmethod
     def from_options(
@@ -58,12 +74,8 @@ class Settings:
         Raises: InputError for a storage whose URI has a password, or a scheme that is not in `SCHEMES`.
         """
         environ = os.environ if environ is None else environ
-        given = {
-            "home": home or environ.get(HOME_VARIABLE),
-            "storage": storage or environ.get(STORAGE_VARIABLE),
-            "registry": registry or environ.get(REGISTRY_VARIABLE),
-            "address": address or environ.get(ADDRESS_VARIABLE),
-        }
+        typed = {"home": home, "storage": storage, "registry": registry, "address": address}
+        given = {name: value or environ.get(_VARIABLES[name]) for name, value in typed.items()}
         home_path = Path(given["home"] or ".orchestrator").expanduser().absolute()
         place = str(given["storage"] or home_path / "storage")
         if "://" not in place:
@@ -76,7 +88,15 @@ class Settings:
             registry=str(given["registry"] or f"sqlite:///{home_path / 'registry.sqlite'}"),
             address=str(given["address"]) if given["address"] else None,
             given=frozenset(name for name, value in given.items() if value),
+            typed=frozenset(name for name, value in typed.items() if value),
         )
+
+
+def lies_here(registry: str) -> bool:
+    """Whether a registry is a file of this machine; a `file:PATH` that is not there names one on a cluster."""
+    if registry.startswith("file:"):
+        return Path(registry.removeprefix("file:").removeprefix("//")).expanduser().exists()
+    return "://" not in registry or registry.startswith("sqlite")
 
 
 def cache_folder(environ: Mapping[str, str] | None = None) -> Path:

@@ -152,6 +152,14 @@ class GlobalOptionsGroup(click.Group):
         return list(self.commands)
 
 
+priority_option = click.option(
+    "--priority",
+    type=int,
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Place in a cluster's queue: higher ones begin first, then the oldest.",
+)
 spec_argument = click.argument("spec_path", metavar="SPEC.yaml")
 overrides_argument = click.argument("overrides", metavar="[KEY=VALUE ...]", nargs=-1)
 

@@ -18,6 +18,9 @@ from orchestrator.settings import Settings
 if TYPE_CHECKING:
     from orchestrator.execution.head_commands import HeadCommand, Streams
 
+_TOLD_FROM = 1_000_000
+"""Bytes of a file from which it is told how much of it has come; less is here in a moment."""
+
 
 def send_to_head(context: click.Context, settings: Settings, address: str, *, debug: bool) -> int:
     """Carry out a command on the head of the cluster whose dashboard is at an address; returns its exit status.
@@ -55,7 +58,11 @@ def head_streams(waiting: str) -> Iterator["Streams"]:
             with reader_may_leave(sys.stderr):
                 click.echo(data, nl=False, err=True)
 
-        yield Streams(out, err, terminals)
+        def received(num_bytes: int) -> None:
+            if num_bytes > _TOLD_FROM:
+                progress.status(f"{waiting} {num_bytes / 1e6:,.1f} MB")
+
+        yield Streams(out, err, terminals, received)
 
 
 def _command(context: click.Context, debug: bool) -> "HeadCommand":

@@ -3,11 +3,10 @@
 import os
 import socket
 from collections.abc import Mapping
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from orchestrator.errors import ClusterError
-from orchestrator.settings import API_ADDRESS_VARIABLE, Settings
+from orchestrator.settings import API_ADDRESS_VARIABLE, Settings, lies_here
 
 _CONNECT_TIMEOUT_S = 5.0
 
@@ -25,11 +24,12 @@ def is_dashboard(address: str) -> bool:
 def head_dashboard(settings: Settings, environ: Mapping[str, str] = os.environ) -> str | None:
     """Address of the dashboard on whose head the registry is read; None where the settings name another place.
 
-    A registry that was given is read from here, unless it is `file:PATH` and that file is the cluster's. A driver's
-    address, as jobs on a cluster have one, is no dashboard's.
+    A registry that was typed, or a server's, is read from here, unless it is `file:PATH` and that file is the
+    cluster's. One of this machine's environment gives way to the dashboard. A driver's address, as jobs on a cluster
+    have one, is no dashboard's.
     """
     address = settings.address or environ.get(API_ADDRESS_VARIABLE, "")
-    if not is_dashboard(address) or ("registry" in settings.given and not _is_elsewhere(settings.registry)):
+    if not is_dashboard(address) or ("registry" in settings.sent and not is_file_elsewhere(settings.registry)):
         return None
     return address.rstrip("/")
 
@@ -40,15 +40,15 @@ def dashboard_address(settings: Settings, environ: Mapping[str, str] = os.enviro
     address = given if is_dashboard(given) else environ.get(API_ADDRESS_VARIABLE, "")
     if not is_dashboard(address) or not urlsplit(address).hostname:
         raise ClusterError(
-            "submit needs the address of a cluster's dashboard: --address http://127.0.0.1:8265 "
+            "this needs the address of a cluster's dashboard: --address http://127.0.0.1:8265 "
             f"or {API_ADDRESS_VARIABLE}; `ray dashboard cluster.yaml` opens a way to it"
         )
     return address.rstrip("/")
 
 
-def _is_elsewhere(registry: str) -> bool:
+def is_file_elsewhere(registry: str) -> bool:
     """Whether a registry is `file:PATH` of a file that is not on this machine."""
-    return registry.startswith("file:") and not Path(registry.removeprefix("file:")).expanduser().exists()
+    return registry.startswith("file:") and not lies_here(registry)
 
 
 def check_reachable(address: str) -> None:

@@ -5,7 +5,8 @@
     data         token stores and tokenized tasks that no run of late has used; they would be made again
     downloads    copies of remote files that were not used of late; they would be downloaded again
 
-Runs that are at work or may be (RUNNING, PENDING, LOST) keep everything, and while there is one the shared data stays.
+Runs that are at work or may be (PENDING, QUEUED, RUNNING, LOST) keep everything, and while there is one the shared data
+stays. Runs that were pulled from a cluster keep everything too: it is the cluster's.
 A folder is renamed before it is deleted: an interrupted collection leaves no half folder under a name that means
 something, and the next one finds the rest. Doing so again changes nothing.
 """
@@ -55,7 +56,11 @@ class Garbage:
 def find_garbage(settings: Settings, older_than_s: float) -> list[Garbage]:
     """Everything that nothing needs. `older_than_s` is the age at which shared data counts as unused."""
     with Registry(settings.registry, read_only=True) as registry:
+        pulled = (
+            registry.transfers.pulled()
+        )  # their files are their cluster's, also in a bucket that is reached from here
         frame = registry.runs()
+        frame = frame[~frame["id"].isin(pulled) & ~frame["parent"].isin(pulled)]
         runs = frame[frame["parent"].isna()]
         found = [item for run_id in runs["id"] for item in _of_run(registry, str(run_id))]
         found += _weights(registry, frame)
@@ -82,8 +87,8 @@ def delete_garbage(items: Iterable[Garbage], settings: Settings) -> Iterator[Gar
 
 def _any_at_work(registry: Registry) -> bool:
     """Whether a run is at work or may be, so that it may use what runs share."""
-    states = ", ".join(f"'{state}'" for state in (RunState.RUNNING, RunState.PENDING, RunState.LOST))
-    return len(registry.runs(f"state in ({states})", limit=1, trials=False)) > 0
+    states = ", ".join(f"'{state}'" for state in (RunState.PENDING, RunState.QUEUED, RunState.RUNNING, RunState.LOST))
+    return not set(registry.runs(f"state in ({states})", trials=False)["id"]) <= set(registry.transfers.pulled())
 
 
 def _of_run(registry: Registry, run_id: str) -> Iterator[Garbage]:

@@ -1,7 +1,8 @@
 """Commands that are carried out on a cluster's head: a small job each, whose output comes back as if it ran here.
 
 An outsider has the dashboard's address alone: the registry and the storage lie where the head reaches them. The job is
-marked as a command's, so that lists of runs' jobs leave it out; the next command deletes it.
+marked as a command's, so that lists of runs' jobs leave it out; the next command deletes it. A command that takes long
+ends when whoever asked has gone: its time is renewed from here as long as this process lives.
 """
 
 import os
@@ -10,8 +11,9 @@ import shlex
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
@@ -27,6 +29,10 @@ ROLE_OF_COMMANDS = "command"
 MAX_UPLOAD_BYTES = 1 << 20
 _END_TIMEOUT_S = 5.0
 """Time for which a job that has no more to say is waited for, to learn how it ended."""
+LEASE_S = 120.0
+"""Time after which a command on the head is ended where nothing is heard from here: this process may be gone."""
+_RENEWALS = 3
+"""Number of times that the time is renewed before it would be over."""
 _KEPT_MS = 10_000
 """Time after its end for which a job is kept. Ray's monitor looks at it once a second, and would write one that was
 deleted before it had seen the end anew, as failed and without its metadata."""
@@ -62,6 +68,8 @@ class Streams:
     err: Callable[[bytes], object]
     terminals: Mapping[str, Size] = field(default_factory=dict)
     """Sizes of the streams, `out` and `err`, that are terminals."""
+    received: Callable[[int], object] = lambda num_bytes: None
+    """Told how many bytes of the file that comes back are here."""
 
 
 def carry_out_on_head(command: HeadCommand, settings: Settings, address: str, streams: Streams) -> HeadOutcome:
@@ -96,13 +104,13 @@ def _relay_words(command: HeadCommand, settings: Settings, mark: str, terminals:
     options = [word for name, size in terminals.items() for word in (f"--{name}", f"{size[0]}x{size[1]}")]
     options += [word for name in command.files for word in ("--file", name)]
     options += ["--returned", command.returned] if command.returned else []
-    return ["relay", mark, *options, "--", *given_words(settings), *command.words]
+    return ["relay", mark, f"--lease={LEASE_S:g}", *options, "--", *given_words(settings), *command.words]
 
 
 def given_words(settings: Settings) -> list[str]:
-    """Options of the settings that were given here; for all others the cluster's own hold."""
+    """Options of the settings that go along; for all others the cluster's own hold."""
     values = {"home": str(settings.home), "storage": settings.storage, "registry": settings.registry}
-    return [word for name, value in values.items() if name in settings.given for word in (f"--{name}", value)]
+    return [word for name, value in values.items() if name in settings.sent for word in (f"--{name}", value)]
 
 
 def job_command(words: Sequence[str], settings: Settings, address: str) -> str:
@@ -111,7 +119,7 @@ def job_command(words: Sequence[str], settings: Settings, address: str) -> str:
     It knows the address by which it was asked for. A home that neither the settings nor the cluster names is the user's
     on the head: the folder that a job begins in is deleted after it.
     """
-    home = "" if "home" in settings.given else f'{HOME_VARIABLE}="${{{HOME_VARIABLE}:-$HOME/.orchestrator}}" '
+    home = "" if "home" in settings.sent else f'{HOME_VARIABLE}="${{{HOME_VARIABLE}:-$HOME/.orchestrator}}" '
     return f"{ASKED_AT_VARIABLE}={shlex.quote(without_password(address))} {home}{shlex.join(['orchestrator', *words])}"
 
 
@@ -136,9 +144,9 @@ def uploaded(files: Mapping[str, bytes]) -> Iterator[dict[str, object]]:
         yield {"working_dir": folder}
 
 
-def refuse_password(registry: str) -> None:
-    """Check that the registry's URL may be shown. Raises: InputError."""
-    if has_password(registry):
+def refuse_password(settings: Settings) -> None:
+    """Check that a registry's URL that goes along may be shown. Raises: InputError."""
+    if "registry" in settings.sent and has_password(settings.registry):
         raise InputError(
             "the registry's URL has a password, which a job's command would show to everyone who sees the dashboard; "
             "put the URL into a file with mode 0600 on the cluster and give --registry file:PATH"
@@ -161,6 +169,34 @@ def terminals_here() -> dict[str, Size]:
 
 
 def _read_outcome(jobs: Jobs, job_id: str, mark: str, streams: Streams) -> HeadOutcome:
+    with ExitStack() as renewing:
+        return _read_frames(jobs, job_id, mark, streams, lambda lease: renewing.enter_context(_renewed(jobs, lease)))
+
+
+@contextmanager
+def _renewed(jobs: Jobs, lease: str, interval_s: float = LEASE_S / _RENEWALS) -> Iterator[None]:
+    """Renew a command's time on the head until the end of the block, each time by a small job."""
+    done = threading.Event()
+    renewal = {"job_name": "a command goes on", "role": ROLE_OF_COMMANDS}
+
+    def renew() -> None:
+        renewed: list[str] = []
+        while not done.wait(interval_s):
+            with suppress(ClusterError):  # who reads the command's log sees what is wrong, and says so
+                renewed.append(f"command-{secrets.token_hex(6)}")
+                jobs.submit(renewed[-1], f"touch -c {shlex.quote(lease)}", {}, renewal)
+                if len(renewed) > 1:
+                    jobs.delete(renewed.pop(0))
+
+    thread = threading.Thread(target=renew, name="lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+def _read_frames(jobs: Jobs, job_id: str, mark: str, streams: Streams, begin: Callable[[str], object]) -> HeadOutcome:
     reader, log = FrameReader(mark), ""
     file: list[bytes] = []
     status: list[int] = []
@@ -169,10 +205,13 @@ def _read_outcome(jobs: Jobs, job_id: str, mark: str, streams: Streams) -> HeadO
         nonlocal log
         log = (log + piece)[-_LOG_SHOWN:]
         for kind, data in reader.read(piece):
-            if kind == "exit":
+            if kind == "lease":
+                begin(data.decode())
+            elif kind == "exit":
                 status.append(int(data))
             elif kind == "file":
                 file.append(data)
+                streams.received(sum(map(len, file)))
             else:
                 (streams.out if kind == "out" else streams.err)(data)
         return bool(status)

@@ -2,18 +2,21 @@
 
 import asyncio
 import logging
-import math
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 from orchestrator.cluster.addresses import check_listening
 from orchestrator.errors import ClusterError
+from orchestrator.execution.waiting import looks
 from orchestrator.settings import API_ADDRESS_VARIABLE
 
 _POLL_S = 0.2
+_TIMEOUT_S = (5.0, 30.0)
+"""Longest waits for a connection to the dashboard, and for its next byte."""
+_LOST = ("ConnectTimeout", "ReadTimeout", "ConnectionError", "ClientConnectorError", "ServerDisconnectedError")
+"""Names of what Ray's HTTP libraries raise where the way to a dashboard is gone."""
 _CHATTY_LOGGERS = (
     "ray.dashboard.modules.dashboard_sdk",
     "ray.dashboard.modules.job.sdk",
@@ -39,10 +42,11 @@ class Jobs:
 
     Args:
         client: Ray's `JobSubmissionClient`.
+        silence_s: seconds without a word of a log after which the dashboard is asked whether it is there.
     """
 
-    def __init__(self, client: Any, address: str) -> None:
-        self._client, self._address = client, address
+    def __init__(self, client: Any, address: str, silence_s: float = 15.0) -> None:
+        self._client, self._address, self._silence_s = client, address, silence_s
 
     def submit(self, job_id: str, entrypoint: str, environment: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
         """Hand a job over: a command of the shell; an id that was used before is refused."""
@@ -60,27 +64,43 @@ class Jobs:
             return {job.submission_id: job for job in self._client.list_jobs() if job.submission_id}
 
     def read_log(self, job_id: str, take: Callable[[str], bool]) -> None:
-        """Pass a job's log on piece by piece, until the job has ended or `take` says that it has enough."""
+        """Pass a job's log on piece by piece, until the job has ended or `take` says that it has enough.
+
+        While nothing comes, the dashboard is asked now and then whether it is there: a way that is cut says nothing.
+        """
 
         async def read() -> None:
             pieces = self._client.tail_job_logs(job_id)
             while True:
-                with _translated(self._address):
-                    piece = await anext(pieces, None)
+                coming = asyncio.ensure_future(anext(pieces, None))
+                try:
+                    while not (await asyncio.wait({coming}, timeout=self._silence_s))[0]:
+                        if self._details(job_id).status.is_terminal():
+                            await asyncio.wait({coming}, timeout=self._silence_s)
+                            break
+                    if not coming.done():
+                        return
+                    with _translated(self._address):
+                        piece = coming.result()
+                finally:
+                    coming.cancel()
                 if piece is None or take(piece):
                     return
 
         asyncio.run(read())
 
-    def wait(self, job_id: str, timeout_s: float = math.inf) -> JobDetails:
+    def wait(self, job_id: str, timeout_s: float | None = None) -> JobDetails:
         """Wait until a job has ended, and return what Ray says of it; after the time is over, what it says by then."""
-        give_up_at = time.monotonic() + timeout_s
-        while True:
-            with _translated(self._address):
-                details: JobDetails = self._client.get_job_info(job_id)
-            if details.status.is_terminal() or time.monotonic() > give_up_at:
-                return details
-            time.sleep(_POLL_S)
+        for _ in looks(timeout_s, _POLL_S):
+            details = self._details(job_id)
+            if details.status.is_terminal():
+                break
+        return details
+
+    def _details(self, job_id: str) -> JobDetails:
+        with _translated(self._address):
+            details: JobDetails = self._client.get_job_info(job_id)
+        return details
 
     def stop(self, job_id: str) -> None:
         """Ask a job to end."""
@@ -104,9 +124,15 @@ def _client(address: str) -> Any:
     with _translated(address):
         from ray.job_submission import JobSubmissionClient
 
+        class PatientClient(JobSubmissionClient):  # type: ignore[misc]
+            """Ray's client, which would wait for ever for an answer that does not come."""
+
+            def _do_request(self, method: str, endpoint: str, **options: Any) -> Any:
+                return super()._do_request(method, endpoint, **{"timeout": _TIMEOUT_S, **options})
+
         for name in _CHATTY_LOGGERS:
             logging.getLogger(name).setLevel(logging.WARNING)
-        return JobSubmissionClient(address)
+        return PatientClient(address)
 
 
 @contextmanager
@@ -121,6 +147,11 @@ def _translated(address: str) -> Iterator[None]:
             raise ClusterError(
                 f"the cluster at {address} asks for its token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH "
                 "to a file with it (`ray get-auth-token` on the head)"
+            ) from error
+        if type(error).__name__ in _LOST:
+            raise ClusterError(
+                f"the cluster at {address} does not answer any more, or takes longer than {_TIMEOUT_S[1]:g} s for it; "
+                "the way to it may be gone: `ray dashboard cluster.yaml` opens one"
             ) from error
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ClusterError(f"the cluster at {address} did not answer as a Ray dashboard does: {reason}") from error

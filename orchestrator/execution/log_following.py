@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from orchestrator.execution.pulling import log_folder
 from orchestrator.execution.run_log import LOG_FILE
 from orchestrator.execution.waiting import looks, recorded_id
 from orchestrator.registry.patience import retry_while_unavailable
@@ -9,8 +10,7 @@ from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
-from orchestrator.storage import join, read_bytes
-from orchestrator.storage.uris import is_local, local_path
+from orchestrator.storage import join, open_read
 
 _PAUSE_S = 1.0
 
@@ -34,9 +34,7 @@ def follow_log(
         for _ in looks(None, pause_s):
             # The state before the log, so that the last lines are there when the run has ended.
             record = retry_while_unavailable(lambda: registry.run(whole_id))
-            added = _read_from(
-                join(record.storage_path or join(settings.storage, "runs", whole_id), LOG_FILE), position
-            )
+            added = _read_from(join(log_folder(record, registry, settings), LOG_FILE), position)
             if added:
                 write(added)
                 position += len(added)
@@ -48,9 +46,7 @@ def follow_log(
 def _read_from(path: str, position: int) -> bytes:
     """The bytes of a file from a position on; none where it is not there."""
     try:
-        if not is_local(path):
-            return read_bytes(path)[position:]
-        with local_path(path).open("rb") as file:
+        with open_read(path) as file:  # of an object on S3 only what comes after the position is fetched
             file.seek(position)
             return file.read()
     except FileNotFoundError:

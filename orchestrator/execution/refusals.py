@@ -9,7 +9,7 @@ from uuid import uuid4
 from orchestrator.errors import InputError
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.run_states import RunState
+from orchestrator.registry.run_transfers import origin_of
 from orchestrator.storage import delete, exists, join, write_bytes
 from orchestrator.storage.uris import is_local
 
@@ -19,14 +19,25 @@ def check_storage(storage: str) -> None:
     _probe(storage, f"--storage {storage}", "give another")
 
 
+def refuse_if_pulled(record: RunRecord, registry: Registry) -> None:
+    """Refuse to change a run that came from elsewhere: its driver and its files are there. Raises: InputError."""
+    origin = origin_of(registry.tags(record.id))
+    if origin is not None:
+        raise InputError(
+            f"run {record.id} was pulled from {origin}: its files lie there, in {record.storage_path}. Go on with it "
+            f"there (`orchestrator submit --resume {record.id}`), or stop it there (`orchestrator stop {record.id}`), "
+            "with the cluster's --address http://…, then pull again"
+        )
+
+
 def refuse_if_alive(record: RunRecord) -> None:
     """Refuse a second driver beside one that lives: they would work against each other. Raises: InputError."""
-    if record.state != RunState.RUNNING:
+    if not record.state.has_driver:
         return
     if has_died_here(record):
         return
     raise InputError(
-        f"run {record.id} is still running on {record.host}, process {record.pid}; "
+        f"run {record.id} is still {record.state.lower()} on {record.host}, process {record.pid}; "
         f"wait for it, or end it with `orchestrator stop {record.id}`, then resume"
     )
 

@@ -11,6 +11,7 @@ colors and status lines come out as if the command ran here.
 
 import base64
 import fcntl
+import math
 import os
 import re
 import select
@@ -19,6 +20,7 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 import tty
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,7 +29,7 @@ from typing import Literal
 
 from orchestrator.settings import API_ADDRESS_VARIABLE
 
-FrameKind = Literal["out", "err", "file", "exit"]
+FrameKind = Literal["lease", "out", "err", "file", "exit"]
 Size = tuple[int, int]
 """Columns and lines of a terminal."""
 
@@ -42,7 +44,7 @@ class FrameReader:
     """Reader of the frames in a job's log, which comes in pieces that begin and end anywhere."""
 
     def __init__(self, mark: str) -> None:
-        self._frame = re.compile(rf"{mark} (out|err|file|exit) ([A-Za-z0-9+/=]*)$")
+        self._frame = re.compile(rf"{mark} (lease|out|err|file|exit) ([A-Za-z0-9+/=]*)$")
         self._rest = ""
 
     def read(self, piece: str) -> Iterator[tuple[FrameKind, bytes]]:
@@ -61,6 +63,7 @@ def relay_command(
     terminals: Mapping[str, Size],
     files: Sequence[str] = (),
     returned: str | None = None,
+    lease_s: float = math.inf,
     write: Callable[[bytes], object] = lambda line: os.write(1, line),
 ) -> int:
     """Carry out a command line in a child process, in a folder of its own, and write what it does as frames.
@@ -71,6 +74,8 @@ def relay_command(
         terminals: sizes of the streams, `out` and `err`, that are to be terminals.
         files: names of files in the current folder that the command reads.
         returned: name of a file that it writes, which goes back after the command has ended.
+        lease_s: seconds after which the command is ended, unless somebody has touched the file that the first frame
+            names: who asked for it may have gone, and nothing else would say so.
         write: takes each frame whole, so that nothing of the same log comes between.
     """
 
@@ -82,7 +87,15 @@ def relay_command(
     with TemporaryDirectory(prefix="orchestrator-relay-") as folder:
         for name in files:
             shutil.copy(name, folder)
-        status = _run([*_COMMAND_LINE, *words], folder, _environment(), terminals, send)
+        lease = Path(folder) / "lease"
+        lease.touch()
+        if lease_s < math.inf:
+            send("lease", str(lease).encode())
+
+        def is_over() -> bool:
+            return time.time() - lease.stat().st_mtime > lease_s
+
+        status = _run([*_COMMAND_LINE, *words], folder, _environment(), terminals, send, is_over)
         path = Path(folder) / (returned or "")
         if returned and path.is_file():
             send("file", path.read_bytes())
@@ -101,8 +114,12 @@ def _run(
     environment: Mapping[str, str],
     terminals: Mapping[str, Size],
     send: Callable[[FrameKind, bytes], None],
+    is_over: Callable[[], bool],
 ) -> int:
-    """Run a command and send its output on as it comes; returns its exit status, as a shell would give it."""
+    """Run a command and send its output on as it comes; returns its exit status, as a shell would give it.
+
+    It is ended when its time is over.
+    """
     out, out_end = _channel(terminals.get("out"))
     err, err_end = _channel(terminals.get("err"))
     with subprocess.Popen(
@@ -116,6 +133,8 @@ def _run(
                 ready = select.select(list(kinds), [], [], _LATE_OUTPUT_S)[0]
                 if not ready and child.poll() is not None:
                     break
+                if is_over():
+                    child.terminate()
                 for stream in ready:
                     data = _read(stream)
                     if data:

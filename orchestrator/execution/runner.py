@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.errors import SpecError
 from orchestrator.execution.origin import working_at_origin
-from orchestrator.execution.refusals import check_run_folder, check_storage, refuse_if_alive
+from orchestrator.execution.refusals import check_run_folder, check_storage, refuse_if_alive, refuse_if_pulled
 from orchestrator.execution.room import check_room
 from orchestrator.execution.session import open_session
 from orchestrator.kinds import kind_of, resolved_inputs
@@ -57,18 +57,20 @@ def run_spec(
     *,
     settings: Settings,
     run_id: str | None = None,
+    priority: int = 0,
     on_started: Callable[[str], None] = lambda run_id: None,
 ) -> RunRecord:
     """Carry out a spec as a new run; `on_started` is told its id as soon as it is recorded.
 
     Args:
         run_id: of the new run, where it was drawn before; an id that a recorded run has is refused.
+        priority: place in the queue of a cluster: higher ones begin first, then the oldest.
     """
     inputs = resolved_inputs(spec, settings)
     check_inputs(spec, inputs)
     check_storage(settings.storage)
     check_disk(spec, inputs)
-    with open_session(spec, inputs) as session:
+    with open_session(spec, inputs, priority=priority) as session:
         return session.start(spec, run_id=run_id, on_started=on_started)
 
 
@@ -78,6 +80,7 @@ def resume_run(
     *,
     settings: Settings,
     allow_drift: bool = False,
+    priority: int = 0,
     on_started: Callable[[str], None] = lambda run_id: None,
 ) -> RunRecord:
     """Go on with a run that did not complete, from its last checkpoint; a completed one is left as it is.
@@ -97,7 +100,8 @@ def resume_run(
     with working_at_origin(record.storage_path, settings) as there:
         if not allow_drift:
             _check_drift(record, spec)
-        with open_session(spec, resolved_inputs(spec, there), allow_drift=allow_drift) as session:
+        inputs = resolved_inputs(spec, there)
+        with open_session(spec, inputs, allow_drift=allow_drift, priority=priority) as session:
             return session.resume(record, spec)
 
 
@@ -131,6 +135,7 @@ def _run_to_resume(run_id: str, settings: Settings) -> RunRecord:
         if record.state == RunState.COMPLETED:
             logger.info(f"run {record.id} has completed; there is nothing to resume")
             return record
+        refuse_if_pulled(record, registry)
         refuse_if_alive(record)
         check_run_folder(record, registry)
     return record

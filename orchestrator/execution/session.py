@@ -9,14 +9,16 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 
 from orchestrator.cluster.addresses import names_no_cluster
+from orchestrator.cluster.capacity import cluster_resources
 from orchestrator.cluster.connection import connect
 from orchestrator.cluster.gauges import RunGauges
 from orchestrator.cluster.head_watch import LAST_PATIENCE_S, watch_head
+from orchestrator.cluster.run_queue import RunQueue, connected_queue
 from orchestrator.errors import InputError, NotFoundError, RegistryError
 from orchestrator.execution.jobs import own_job_id
 from orchestrator.execution.origin import save_origin
@@ -26,6 +28,7 @@ from orchestrator.execution.stopping import StopWatch
 from orchestrator.kinds import kind_of
 from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.resolved import Resolved
+from orchestrator.planning.plan import most_resources
 from orchestrator.progress import show_progress
 from orchestrator.registry.patience import retry_while_unavailable
 from orchestrator.registry.recorder import Recorder, RunOutcome
@@ -53,6 +56,8 @@ class Session:
     registry: Registry
     recorder: Recorder
     stop_watch: StopWatch
+    queue: RunQueue | None = None
+    """Queue of the cluster; None on a Ray of this machine's own."""
     allow_drift: bool = False
     """Whether runs may go on although what they read has changed since their last attempt."""
 
@@ -120,7 +125,8 @@ class Session:
                         RunGauges(record.id, record.name).show,
                     )
                     work = self._run_stages if isinstance(spec, PipelineSpec) else self._run_kind
-                    record_result = work(spec, context)
+                    with self._place_in_queue(record, spec):
+                        record_result = work(spec, context)
                 context.refuse_if_superseded()
                 self.recorder.complete(record.id, record_result())
         except BaseException as error:
@@ -130,6 +136,13 @@ class Session:
                 logger.warning(f"how run {record.id} ended is not recorded: {trouble}")
             raise
         return self.recorder.read_run(record.id)
+
+    def _place_in_queue(self, record: RunRecord, spec: Spec) -> AbstractContextManager[None]:
+        """Wait for the run's turn on a cluster; the place is kept until the end of the block."""
+        if self.queue is None:
+            return nullcontext()
+        needs = most_resources(spec, cluster_resources())
+        return self.queue.place(record.id, needs, partial(self.recorder.set_queued, record.id))
 
     def _run_kind(self, spec: Spec, context: RunContext) -> Callable[[], RunOutcome]:
         """Carry out a spec of any kind; returns the function that writes its result."""
@@ -184,7 +197,7 @@ class Session:
 
 
 @contextmanager
-def open_session(spec: Spec, inputs: Resolved, *, allow_drift: bool = False) -> Iterator[Session]:
+def open_session(spec: Spec, inputs: Resolved, *, allow_drift: bool = False, priority: int = 0) -> Iterator[Session]:
     """Open the registry, connect to Ray or start one, and check that it has room for the spec; all ends with the block.
 
     Raises: RegistryError, ClusterError.
@@ -198,4 +211,5 @@ def open_session(spec: Spec, inputs: Resolved, *, allow_drift: bool = False) -> 
             check_connected_room(spec, settings)
             recorder = Recorder(registry, own_job_id())
             stop_watch = StopWatch(recorder, partial(watch_head, patience_s=LAST_PATIENCE_S))
-            yield Session(inputs, registry, recorder, stop_watch, allow_drift)
+            queue = None if is_local else connected_queue(priority)
+            yield Session(inputs, registry, recorder, stop_watch, queue, allow_drift)

@@ -26,7 +26,7 @@ from orchestrator.errors import (
     StopRequested,
     interruption_under_way,
 )
-from orchestrator.execution.refusals import has_died_here, is_alive
+from orchestrator.execution.refusals import has_died_here, is_alive, refuse_if_pulled
 from orchestrator.execution.waiting import looks
 from orchestrator.registry.patience import retry_while_unavailable
 from orchestrator.registry.recorder import Recorder
@@ -181,8 +181,9 @@ def stop_run(
         if record.state.is_final:
             say(f"run {record.id} has ended already, as {record.state}")
             return record
+        refuse_if_pulled(record, registry)
         folder = record.storage_path or join(settings.storage, "runs", record.id)
-        is_gone = record.state != RunState.RUNNING or has_died_here(record)
+        is_gone = not record.state.has_driver or has_died_here(record)
         if not is_gone and is_local(folder) and not exists(folder):
             raise InputError(
                 f"run {record.id} lies in {folder}, which is not there; call `orchestrator stop` where it is, "

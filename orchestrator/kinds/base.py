@@ -53,12 +53,17 @@ class Resources:
     with_gpus: "Resources | None" = None
     """Resources that the run takes instead where there are enough GPUs for that: with `device: auto`."""
 
+    up_to: int = 1
+    """Number of times that it takes `total` where there is room: trials at a time."""
+
     def on(self, have: Mapping[str, float]) -> "Resources":
         """Return what the run takes of a cluster that has these resources in all.
 
         Plans, checks of room and runs ask here, so that all of them decide alike whether a run takes GPUs.
         """
-        return self.with_gpus if self.with_gpus is not None and has_gpus(self.with_gpus.total, have) else self
+        if self.with_gpus is None or not has_gpus(self.with_gpus.total, have):
+            return self
+        return replace(self.with_gpus, up_to=self.up_to)
 
     def unused_gpus(self, have: Mapping[str, float]) -> str | None:
         """Return what to tell a person where a place has GPUs, and the run takes none as there are too few; or None."""

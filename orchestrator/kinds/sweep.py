@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice, product
 
 from bert_core.config import BertConfig
@@ -64,8 +65,10 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         yield from fine_tuning_disk(most_parameters(spec, inputs), at_a_time, 1 + at_a_time, keep, num_waiting)
 
     def resources(self, spec: SweepSpec) -> Resources:
-        """Return what one trial takes; more run at a time where there is room."""
-        return Resources.of_one_process(spec.execution.cpus_per_trial, spec.execution.gpus_per_trial)
+        """Return what one trial takes, and how many run at a time where there is room."""
+        num_trials = build_search(spec).num_points * len(spec.seeds)
+        one = Resources.of_one_process(spec.execution.cpus_per_trial, spec.execution.gpus_per_trial)
+        return replace(one, up_to=min(num_trials, spec.execution.max_concurrent_trials or num_trials))
 
     def run(self, spec: SweepSpec, inputs: Resolved, context: RunContext) -> SweepResult:
         """Run the trials that no earlier attempt finished, and score the best one's model on the test split."""

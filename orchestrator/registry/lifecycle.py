@@ -114,6 +114,18 @@ class RunLifecycle:
                 run.started_at = utc_now()
         return number
 
+    def set_queued(self, run_id: str, number: int, *, queued: bool) -> None:
+        """Record that an attempt waits in its cluster's queue, or that it does so no longer: it begins then.
+
+        An attempt that has ended, or was superseded, stays as it is.
+        """
+        states = (RunState.RUNNING, RunState.PENDING) if queued else (RunState.PENDING, RunState.RUNNING)
+        with self._database.session(writing=True) as session:
+            attempt = session.get(AttemptRow, (run_id, number))
+            if attempt is not None and attempt.state == states[0]:
+                attempt.state = states[1]
+                attempt.started_at = utc_now()  # time spent waiting is none of the run's
+
     def heartbeat(self, run_id: str, attempt: int | None = None) -> bool:
         """Record that the driver of a run, and so the run's running trials, are alive.
 
@@ -213,7 +225,7 @@ def _end_attempts(
     times = session.execute(
         update(AttemptRow)
         .where(AttemptRow.run_id == run_id, AttemptRow.number < before, AttemptRow.number > after)
-        .where(AttemptRow.state == RunState.RUNNING)
+        .where(AttemptRow.state.in_((RunState.PENDING, RunState.RUNNING)))
         .values(state=state, error=error, finished_at=utc_now() if at is None else at)
         .returning(AttemptRow.started_at, AttemptRow.finished_at)
         .execution_options(synchronize_session=False)

@@ -64,6 +64,8 @@ class Recorder:
         self.given_up = threading.Event()
         """Set when the driver must end: what trials and events still have to write is then tried once."""
         self._attempts: dict[str, int] = {}
+        self._waiting: str | None = None
+        """Run that waits in its cluster's queue: it has not spent any time."""
         self._started_at: dict[str, float] = {}
 
     def start(
@@ -119,6 +121,13 @@ class Recorder:
             )
         )
         return self.read_run(run_id)
+
+    def set_queued(self, run_id: str, queued: bool) -> None:
+        """Record that this attempt waits in its cluster's queue, or begins."""
+        number = self._attempts[run_id]
+        retry_while_unavailable(lambda: self.registry.lifecycle.set_queued(run_id, number, queued=queued))
+        self._waiting = run_id if queued else None
+        self._started_at[run_id] = time.monotonic()
 
     def read_run(self, run_id: str) -> RunRecord:
         """Read a run's record, however long the registry takes to answer."""
@@ -221,7 +230,8 @@ class Recorder:
         """Number and duration of this process's attempt at a run, as `finish` takes them."""
         if run_id not in self._attempts:
             return {}
-        return {"attempt": self._attempts[run_id], "seconds": time.monotonic() - self._started_at[run_id]}
+        spent = 0.0 if run_id == self._waiting else time.monotonic() - self._started_at[run_id]
+        return {"attempt": self._attempts[run_id], "seconds": spent}
 
     @contextmanager
     def heartbeating(self, run_id: str, interval_s: float = HEARTBEAT_INTERVAL_S) -> Iterator[threading.Event]:

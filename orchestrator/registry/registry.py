@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,6 +19,7 @@ from orchestrator.registry.run_frames import runs_frame
 from orchestrator.registry.run_metrics import RunMetrics
 from orchestrator.registry.run_parameters import load_parameters
 from orchestrator.registry.run_records import find_run, load_records, state_as_read
+from orchestrator.registry.run_transfers import RunTransfers
 from orchestrator.registry.tables import AttemptRow, TagRow
 from orchestrator.registry.trials import SweepTrials
 from orchestrator.run_states import RunState
@@ -37,6 +39,7 @@ class Registry:
         checkpoints   training checkpoints
         datasets      data that runs made or used
         models        registered models, by name and version
+        transfers     runs of another registry, brought here
 
     A method named `frame`, and `runs`, `leaderboard` and `metrics.history`, return a `pandas.DataFrame`; other methods
     return frozen records (`records.py`) or plain values.
@@ -93,6 +96,7 @@ class Registry:
         self.checkpoints = RunCheckpoints(self._database)
         self.datasets = RunDatasets(self._database)
         self.models = RegisteredModels(self._database)
+        self.transfers = RunTransfers(self._database)
 
     def run(self, prefix: str) -> RunRecord:
         """Run or trial whose id begins with `prefix`; a whole id wins over longer ones that begin with it.
@@ -137,10 +141,11 @@ class Registry:
             return leaderboard_frame(session, task)
 
     def attempts(self, run_id: str) -> list[AttemptRecord]:
-        """Attempts of a run, in order."""
+        """Attempts of a run, in order; one that waits for its turn on a cluster is QUEUED."""
         statement = select(AttemptRow).where(AttemptRow.run_id == run_id).order_by(AttemptRow.number)
         with self._database.session(writing=False) as session:
-            return load_records(session, statement, AttemptRecord)
+            attempts = load_records(session, statement, AttemptRecord)
+        return [replace(one, state=RunState.QUEUED) if one.state == RunState.PENDING else one for one in attempts]
 
     def parameters(self, run_id: str) -> dict[str, Any]:
         """Parameters of a run by dotted path: the values of its spec, or the whole recipe of a trial."""

@@ -48,7 +48,7 @@ def has_tables(engine: Engine, place: str) -> bool:
         revision = current_revision(connection)
     if revision in (None, NEWEST_REVISION):
         return revision is not None
-    _refuse_unknown(revision, place)
+    refuse_unknown(revision, place)
     raise RegistryError(
         f"The registry {place} is at an older revision ({revision}); back it up, then run: orchestrator db upgrade"
     )
@@ -61,8 +61,8 @@ def empty_schema() -> Engine:
     return engine
 
 
-def upgrade_schema(engine: Engine, place: str) -> str:
-    """Bring the tables to the newest revision, one process at a time; returns that revision.
+def upgrade_schema(engine: Engine, place: str, to: str = NEWEST_REVISION) -> str:
+    """Bring the tables to a revision, the newest one unless another is given, one process at a time; returns it.
 
     Alembic and its scripts are loaded before the lock is taken, which takes a second or more on a busy machine: all
     other writers wait meanwhile.
@@ -75,10 +75,10 @@ def upgrade_schema(engine: Engine, place: str) -> str:
         revision = current_revision(connection)
         if revision is None:
             _refuse_foreign(connection, place)
-        if revision != NEWEST_REVISION:
-            _refuse_unknown(revision, place)
-            _run_scripts(connection, scripts)
-    return NEWEST_REVISION
+        if revision != to:
+            refuse_unknown(revision, place)
+            _run_scripts(connection, scripts, to)
+    return to
 
 
 def _load_scripts() -> "ScriptDirectory":
@@ -90,17 +90,18 @@ def _load_scripts() -> "ScriptDirectory":
     return scripts
 
 
-def _run_scripts(connection: Connection, scripts: "ScriptDirectory") -> None:
+def _run_scripts(connection: Connection, scripts: "ScriptDirectory", to: str) -> None:
     from alembic.config import Config
     from alembic.runtime.environment import EnvironmentContext
 
-    steps = EnvironmentContext(Config(), scripts, fn=lambda revision, _: scripts._upgrade_revs("head", revision))
+    steps = EnvironmentContext(Config(), scripts, fn=lambda revision, _: scripts._upgrade_revs(to, revision))
     with steps:
         steps.configure(connection=connection, version_table=VERSION_TABLE, target_metadata=BaseRow.metadata)
         steps.run_migrations()
 
 
-def _refuse_unknown(revision: str | None, place: str) -> None:
+def refuse_unknown(revision: str | None, place: str) -> None:
+    """Refuse tables that a newer version of this package has made. Raises: RegistryError."""
     known = {script.revision for script in _load_scripts().walk_revisions()}
     if revision is not None and revision not in known:
         raise RegistryError(

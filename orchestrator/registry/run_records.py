@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from orchestrator.errors import NotFoundError
 from orchestrator.registry.column_types import StateText, utc_now
 from orchestrator.registry.records import RunRecord
-from orchestrator.registry.tables import BaseRow, ExperimentRow, RunRow
+from orchestrator.registry.tables import AttemptRow, BaseRow, ExperimentRow, RunRow
 from orchestrator.run_states import RunState
 
 R = TypeVar("R")
@@ -19,10 +19,19 @@ MAX_CANDIDATES = 5
 
 
 def state_as_read(lost_after_s: float) -> ColumnElement[RunState]:
-    """State of a run as SQL: the stored one, or LOST where it is running and its last heartbeat is too old."""
+    """State of a run as SQL: the stored one; of a running one LOST or QUEUED, as `orchestrator.run_states` says."""
     last_sign = func.coalesce(RunRow.heartbeat_at, RunRow.started_at, RunRow.created_at)
     is_silent = and_(RunRow.state == RunState.RUNNING, last_sign < utc_now(lost_after_s))
-    return case((is_silent, literal(RunState.LOST, StateText)), else_=RunRow.state)
+    newest = select(AttemptRow.number).where(AttemptRow.run_id == RunRow.id, AttemptRow.number == RunRow.attempt)
+    is_queued = and_(
+        RunRow.state == RunState.RUNNING,
+        newest.where(AttemptRow.state == RunState.PENDING).correlate(RunRow).exists(),
+    )
+    return case(
+        (is_silent, literal(RunState.LOST, StateText)),
+        (is_queued, literal(RunState.QUEUED, StateText)),
+        else_=RunRow.state,
+    )
 
 
 def find_run(session: Session, prefix: str, state: ColumnElement[RunState]) -> RunRecord:

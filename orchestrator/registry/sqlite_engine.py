@@ -6,6 +6,7 @@ with `BEGIN IMMEDIATE`; a reading one refuses to write (`query_only`).
 
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -35,7 +36,7 @@ def open_for_reading(url: URL) -> Engine:
     path = _file(url)
     if not path.exists():
         return open_empty()
-    address = f"file:{quote(str(path))}?{_mode(path)}"
+    address = _address(path)
 
     def connect() -> sqlite3.Connection:
         return sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S, check_same_thread=False)
@@ -54,11 +55,25 @@ def open_empty() -> Engine:
     return engine
 
 
+def back_up(url: URL, target: Path) -> None:
+    """Write a copy of a file as it stands at one moment, its write-ahead log included; writers need not stop."""
+    with (
+        closing(sqlite3.connect(_address(_file(url)), uri=True, timeout=BUSY_TIMEOUT_S)) as source,
+        closing(sqlite3.connect(target)) as copy,
+    ):
+        source.backup(copy)
+
+
 def _file(url: URL) -> Path:
     path = Path(str(url.database))
     if path.is_dir():
         raise RegistryError(f"The registry {path} is a folder; name a file in it, {path / 'registry.sqlite'} say.")
     return path
+
+
+def _address(path: Path) -> str:
+    """Address by which SQLite opens a file for reading."""
+    return f"file:{quote(str(path))}?{_mode(path)}"
 
 
 def _mode(path: Path) -> str:

@@ -1,6 +1,7 @@
 """Attempts at a run: an older one that wakes up changes nothing that a newer one has written; how to make another."""
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from bert_core.checkpoints.manifest import json_text
 from bert_core.errors import CheckpointError
 from orchestrator.errors import RunStoppedError
+from orchestrator.settings import ASKED_AT_VARIABLE
 from orchestrator.storage import SeenFile, read_seen, replace_seen
 
 Entries = list[dict[str, Any]]
@@ -73,5 +75,6 @@ class FencedList:
 
 
 def how_to_go_on(run_id: str) -> str:
-    """The last words of an error after which a run can be resumed."""
-    return f"go on with: orchestrator resume {run_id}"
+    """The last words of an error after which a run can be resumed, as who asked for the run would type them."""
+    asked_at = os.environ.get(ASKED_AT_VARIABLE)
+    return f"go on with: orchestrator {f'--address {asked_at} submit --resume' if asked_at else 'resume'} {run_id}"

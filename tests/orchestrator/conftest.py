@@ -16,6 +16,7 @@ from sqlalchemy import create_engine, make_url, text
 
 from orchestrator.registry import Registry
 from orchestrator.specs import TaskSpec
+from tests.orchestrator.execution.job_cluster import JobCluster
 from tests.orchestrator.postgres_server import find_binaries, running_server
 from tests.orchestrator.s3_server import running_s3
 
@@ -83,6 +84,14 @@ def registry(location: str) -> Iterator[Registry]:
     """An empty registry, once per kind of database."""
     with Registry(location) as opened:
         yield opened
+
+
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> JobCluster:
+    """A cluster's job service without Ray, which whoever opens jobs gets."""
+    made = JobCluster(tmp_path_factory.mktemp("head"))
+    monkeypatch.setattr("orchestrator.execution.job_client._client", lambda address: made)
+    return made
 
 
 @pytest.fixture(scope="session")

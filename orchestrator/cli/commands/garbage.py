@@ -17,14 +17,14 @@ _LONGEST_S = 36_500 * _UNITS_S["d"]
 _COLUMNS = ["what", "num_bytes", "path", "why"]
 
 
-def seconds_of(age: str) -> float:
+def seconds_of(age: str, option: str = "--older-than") -> float:
     """Seconds of an age such as `30d` or `12h`. Raises: InputError."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([hd])", age)
     if found is None:
-        raise InputError(f"--older-than is {age}; give days or hours, such as 30d or 12h")
+        raise InputError(f"{option} is {age}; give days or hours, such as 30d or 12h")
     seconds = float(found[1]) * _UNITS_S[found[2]]
     if seconds > _LONGEST_S:
-        raise InputError(f"--older-than is {age}; give 36500d at most")
+        raise InputError(f"{option} is {age}; give 36500d at most")
     return seconds
 
 

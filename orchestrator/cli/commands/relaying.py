@@ -1,5 +1,6 @@
 """Command `relay`, which jobs on a cluster's head begin with: it carries out a command that came from elsewhere."""
 
+import math
 from typing import TYPE_CHECKING
 
 import click
@@ -32,6 +33,7 @@ class _SizeType(click.ParamType["Size"]):
 @click.option("--out", type=_SizeType(), help="stdout is to be a terminal of this size.")
 @click.option("--err", type=_SizeType(), help="stderr is to be a terminal of this size.")
 @click.option("--file", "files", multiple=True, metavar="NAME", help="A file of the current folder that it reads.")
+@click.option("--lease", "lease_s", type=float, default=math.inf, help="Seconds to its end, unless they are renewed.")
 @click.option("--returned", metavar="NAME", help="A file that it writes, which goes back.")
 def relay(
     mark: str,
@@ -39,10 +41,11 @@ def relay(
     out: "Size | None",
     err: "Size | None",
     files: tuple[str, ...],
+    lease_s: float,
     returned: str | None,
 ) -> int:
     """Carry out a command that came from elsewhere; what it prints goes to stdout as marked lines."""
     from orchestrator.execution.relay import relay_command
 
     terminals = {name: size for name, size in (("out", out), ("err", err)) if size is not None}
-    return relay_command(mark, words, terminals=terminals, files=files, returned=returned)
+    return relay_command(mark, words, terminals=terminals, files=files, returned=returned, lease_s=lease_s)

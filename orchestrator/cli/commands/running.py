@@ -15,6 +15,7 @@ from orchestrator.cli.frame import (
     current_settings,
     given_options,
     overrides_argument,
+    priority_option,
     reading_options,
     resume_command,
     spec_argument,
@@ -49,10 +50,13 @@ def _whole_id(context: click.Context, parameter: click.Parameter, value: str | N
 @overrides_argument
 @click.option("--name", help="The experiment's name; the spec's own, or its file's, when left out.")
 @click.option("--dry-run", is_flag=True, help="Only say what it needs, as `orchestrator plan` does.")
+@priority_option
 @click.option(
     "--run-id", callback=_whole_id, hidden=True, help="Id of the run, which was drawn where it was submitted."
 )
-def run(spec_path: str, overrides: tuple[str, ...], name: str | None, dry_run: bool, run_id: str | None) -> int:
+def run(
+    spec_path: str, overrides: tuple[str, ...], name: str | None, dry_run: bool, priority: int, run_id: str | None
+) -> int:
     """Carry out a spec as a new run.
 
     The run's id goes to stdout. KEY=VALUE sets a field of the spec: a dotted path and a YAML value.
@@ -64,7 +68,7 @@ def run(spec_path: str, overrides: tuple[str, ...], name: str | None, dry_run: b
         return _plan(spec_path, overrides, None, None)
     spec = load_spec(spec_path, overrides)
     spec = spec.model_copy(update={"name": name}) if name else spec
-    return _carried_out(partial(run_spec, spec, settings=current_settings(), run_id=run_id))
+    return _carried_out(partial(run_spec, spec, settings=current_settings(), run_id=run_id, priority=priority))
 
 
 @click.command(
@@ -108,8 +112,9 @@ def _plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: 
 @click.argument("run_id", metavar="RUN")
 @overrides_argument
 @click.option("--allow-drift", is_flag=True, help="Go on although data, models or versions changed; tags the run.")
+@priority_option
 @click.option("--check", is_flag=True, hidden=True, help="Only check that it can go on here; the run goes to stdout.")
-def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, check: bool) -> int:
+def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, priority: int, check: bool) -> int:
     """Go on with a run that was interrupted.
 
     Pretraining continues from its last checkpoint, a sweep with its unfinished trials; the id stays. RUN is an id or
@@ -124,7 +129,8 @@ def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, check: bo
         show_record({"id": record.id, "name": record.name, "kind": record.kind, "state": record.state}, "json", None)
         return 0
     again = [*(["--allow-drift"] if allow_drift else []), *overrides]
-    return _carried_out(partial(resume_run, run_id, overrides, settings=settings, allow_drift=allow_drift), *again)
+    resumed = partial(resume_run, run_id, overrides, settings=settings, allow_drift=allow_drift, priority=priority)
+    return _carried_out(resumed, *again)
 
 
 def _carried_out(carry_out: Callable[..., "RunRecord"], *again: str) -> int:

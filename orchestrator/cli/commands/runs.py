@@ -160,6 +160,7 @@ def plot(run_id: str, output: str) -> None:
 def logs(run_id: str, rank: str | None, follow: bool) -> int:
     """Print the log of a run, or of its workers."""
     from orchestrator.errors import NotFoundError
+    from orchestrator.execution.pulling import log_folder
     from orchestrator.storage import join, read_bytes
 
     if rank not in (None, "all") and not rank.isdecimal():
@@ -170,7 +171,7 @@ def logs(run_id: str, rank: str | None, follow: bool) -> int:
         return _follow(run_id)
     with open_registry() as registry:
         run = registry.run(run_id)
-    folder = run.storage_path or join(current_settings().storage, "runs", run.id)
+        folder = log_folder(run, registry, current_settings())
     if rank is not None:
         _show_worker_logs(run.id, folder, None if rank == "all" else int(rank))
         return 0

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import orchestrator.execution.head_commands
-import orchestrator.execution.job_client
 from orchestrator.cli.entry import Interrupted
 from orchestrator.errors import ClusterError
 from orchestrator.execution.head_commands import HeadCommand, HeadOutcome, Streams
@@ -49,13 +48,6 @@ class Head:
 def head(monkeypatch: pytest.MonkeyPatch) -> Head:
     made = Head()
     monkeypatch.setattr(orchestrator.execution.head_commands, "carry_out_on_head", made.carry_out)
-    return made
-
-
-@pytest.fixture
-def cluster(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> JobCluster:
-    made = JobCluster(tmp_path_factory.mktemp("cluster"))
-    monkeypatch.setattr(orchestrator.execution.job_client, "_client", lambda address: made)
     return made
 
 
@@ -111,6 +103,14 @@ def test_a_registry_that_was_given_is_read_from_here(command: Command, head: Hea
     outcome = command("runs", "list", "--address", ADDRESS, "--registry", str(home / "r.sqlite"))
     assert (outcome.status, head.commands) == (4, [])
     assert "There is no registry at" in outcome.err
+
+
+def test_a_local_registry_of_the_environment_gives_way_to_a_dashboard(
+    command: Command, head: Head, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    monkeypatch.setenv("ORCHESTRATOR_REGISTRY", str(home / "registry.sqlite"))
+    assert command("runs", "list", "--address", ADDRESS).status == 0
+    assert head.words == "runs list --limit 30"
 
 
 def test_on_a_cluster_the_registry_is_read_where_the_command_is(
@@ -186,6 +186,12 @@ def test_a_submitted_run_is_known_by_its_id_at_once(
     assert list(cluster.runs) == [run_id]
     assert f"stop it:    orchestrator --address {ADDRESS} stop {run_id}" in outcome.err
     assert f"follow it:  orchestrator --address {ADDRESS} runs logs -f {run_id}" in outcome.err
+
+
+def test_the_priority_of_a_run_goes_along(command: Command, cluster: JobCluster, head: Head, spec: str) -> None:
+    command("submit", spec, "--no-wait", "--priority", "-2", "--address", ADDRESS)
+    ((_, job),) = cluster.runs.items()
+    assert job["entrypoint"].endswith(" --priority=-2")
 
 
 def test_what_the_head_refuses_is_not_submitted(

@@ -27,7 +27,9 @@ def spec(home: Path, tmp_path: Path) -> str:
 def driver(error: BaseException | None) -> Callable[..., None]:
     """Stands for the driver: records a run, then ends."""
 
-    def run_spec(spec: Spec, *, settings: object, run_id: str | None, on_started: Callable[[str], None]) -> None:
+    def run_spec(
+        spec: Spec, *, settings: object, run_id: str | None, priority: int, on_started: Callable[[str], None]
+    ) -> None:
         on_started(run_id or f"id-of-{spec.name}")
         if error is not None:
             raise error

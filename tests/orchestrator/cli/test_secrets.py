@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-import orchestrator.execution.job_client
 import orchestrator.execution.runner
 import orchestrator.execution.session
 from orchestrator.cli.entry import Interrupted, run_command_line
@@ -124,13 +123,6 @@ def test_a_server_that_cannot_be_reached_costs_no_password(
     outcome = command(*words, *debug, "--registry", url)
     assert outcome.status in (1, 4)
     assert CANARY not in outcome.out + outcome.err
-
-
-@pytest.fixture
-def cluster(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> JobCluster:
-    made = JobCluster(tmp_path_factory.mktemp("head"))
-    monkeypatch.setattr(orchestrator.execution.job_client, "_client", lambda address: made)
-    return made
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,12 @@ def end_interrupted_at_step_7(context: RunContext) -> None:
         raise
 
 
+def stay_queued(context: RunContext) -> None:
+    """Never begin: another run is before it in the queue of its cluster (`main` sees to that)."""
+
+
 WORK: dict[str, Callable[[RunContext], None]] = {
-    work.__name__: work for work in (chat, wait, hang, fail, succeed, end_interrupted_at_step_7)
+    work.__name__: work for work in (chat, wait, hang, fail, succeed, end_interrupted_at_step_7, stay_queued)
 }
 
 
@@ -118,6 +122,7 @@ def main() -> None:
     from contextlib import nullcontext
 
     from orchestrator.cli import entry
+    from orchestrator.cluster.run_queue import Place, RunQueue, Ticket
     from orchestrator.execution import session
     from orchestrator.kinds.tokenizer import TokenizerKind
     from orchestrator.registry.recorder import RunOutcome
@@ -129,6 +134,11 @@ def main() -> None:
     changed: Any = session
     changed.connect = lambda settings, **options: nullcontext()
     changed.check_connected_room = lambda *arguments: None
+    if work is stay_queued:
+        behind = Place(False, (Ticket("r1", {"GPU": 2.0}, 0.0, is_at_work=True),))
+        changed.names_no_cluster = lambda settings: False
+        changed.cluster_resources = dict
+        changed.connected_queue = lambda priority: RunQueue(priority, lambda *word: behind, lambda run_id: None, dict)
     entry.main()
 
 

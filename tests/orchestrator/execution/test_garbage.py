@@ -5,7 +5,6 @@ Alone: .venv/bin/pytest tests/orchestrator/execution/test_garbage.py
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from orchestrator.cli.entry import run_command_line
 from orchestrator.errors import RunFailedError
 from orchestrator.execution import garbage
 from orchestrator.execution.garbage import delete_garbage, find_garbage
-from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.trials import trial_id
 from orchestrator.results import DatasetResult, ModelResult, TrialResult
@@ -24,22 +22,6 @@ from orchestrator.settings import Settings
 
 DAY_S = 86_400.0
 SWEEP = {"kind": "sweep", "name": "first", "task": {"id": "sst2", "metric": "accuracy"}}
-
-
-@pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    for name in ("STORAGE", "REGISTRY"):
-        monkeypatch.delenv(f"ORCHESTRATOR_{name}", raising=False)
-    monkeypatch.setenv("ORCHESTRATOR_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "home").mkdir()
-    return Settings.from_options()
-
-
-@pytest.fixture
-def recorder(settings: Settings) -> Iterator[Recorder]:
-    with Registry(settings.registry) as registry:
-        yield Recorder(registry)
 
 
 def write(path: Path, *, days_old: float = 0.0) -> Path:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import orchestrator.execution.job_client
 from orchestrator.errors import ClusterError, InputError
+from orchestrator.execution import head_commands
 from orchestrator.execution.head_commands import (
     MAX_UPLOAD_BYTES,
     HeadCommand,
@@ -21,20 +21,14 @@ from orchestrator.execution.head_commands import (
     job_command,
     refuse_password,
 )
+from orchestrator.execution.job_client import Jobs
 from orchestrator.execution.jobs import own_job_id
 from orchestrator.settings import Settings
 from tests.orchestrator.execution.job_cluster import Details, JobCluster, Status
+from tests.waiting import wait_until
 
 ADDRESS = "http://127.0.0.1:8265"
 NOTHING_GIVEN = Settings.from_options(environ={})
-
-
-@pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobCluster:
-    made = JobCluster(tmp_path / "head")
-    made.folder.mkdir()
-    monkeypatch.setattr(orchestrator.execution.job_client, "_client", lambda address: made)
-    return made
 
 
 def carried_out(
@@ -85,6 +79,16 @@ def test_who_stops_reading_ends_the_command(cluster: JobCluster) -> None:
     assert cluster.stopped == list(cluster.submitted)
 
 
+def test_a_command_that_takes_long_is_renewed_by_small_jobs_that_are_deleted(cluster: JobCluster) -> None:
+    jobs = Jobs(cluster, ADDRESS)
+    with head_commands._renewed(jobs, "/tmp/a lease", interval_s=0.001):
+        wait_until(lambda: len(cluster.deleted) >= 2, "nothing is renewed")
+    renewals = list(cluster.submitted)
+    assert {job["entrypoint"] for job in cluster.submitted.values()} == {"touch -c '/tmp/a lease'"}
+    assert {job["metadata"]["role"] for job in cluster.submitted.values()} == {"command"}
+    assert cluster.deleted[:2] == renewals[:2]
+
+
 def test_a_head_without_the_package_is_told_apart(cluster: JobCluster) -> None:
     cluster.path = "/usr/bin:/bin"
     with pytest.raises(ClusterError, match="no `orchestrator` command; install the package there"):
@@ -122,6 +126,24 @@ def test_settings_that_were_given_travel_as_one_word_each(tmp_path: Path) -> Non
     assert shlex.split(command) == [f"ORCHESTRATOR_ASKED_AT={ADDRESS}", "orchestrator", *words]
 
 
+def test_what_the_environment_says_of_this_machine_stays_here(tmp_path: Path) -> None:
+    """A server's registry is the same wherever it is asked; a file of that name on the head is another one."""
+    here = {"ORCHESTRATOR_HOME": "/home/me/lab", "ORCHESTRATOR_STORAGE": "/home/me/storage"}
+    url_file = tmp_path / "url"
+    url_file.touch()
+    for registry in ("/home/me/registry.sqlite", "sqlite:///registry.sqlite", f"file:{url_file}"):
+        settings = Settings.from_options(environ={**here, "ORCHESTRATOR_REGISTRY": registry})
+        assert given_words(settings) == []
+        assert "ORCHESTRATOR_HOME:-$HOME/.orchestrator" in job_command([], settings, ADDRESS)
+    server = Settings.from_options(environ={**here, "ORCHESTRATOR_REGISTRY": "postgresql://lab@db/lab"})
+    assert given_words(server) == ["--registry", "postgresql://lab@db/lab"]
+
+
+def test_a_password_of_the_environments_server_is_refused_too() -> None:
+    with pytest.raises(InputError, match="file:PATH"):
+        refuse_password(Settings.from_options(environ={"ORCHESTRATOR_REGISTRY": "postgresql://a:secret@h/db"}))
+
+
 def test_a_password_in_the_dashboards_address_is_not_handed_over() -> None:
     assert "canary" not in job_command(["run", "spec.yaml"], NOTHING_GIVEN, "https://me:canary@proxy:8265")
 
@@ -129,14 +151,15 @@ def test_a_password_in_the_dashboards_address_is_not_handed_over() -> None:
 @pytest.mark.parametrize("url", ["postgresql://a:secret@h/db", "postgresql://h/db?user=a&password=secret"])
 def test_a_password_is_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(InputError, match="file:PATH") as caught:
-        refuse_password(url)
+        refuse_password(Settings.from_options(registry=url, environ={}))
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["postgresql://a@h/db", "sqlite:///x.sqlite", "file:/mnt/url", "runs.sqlite"])
 def test_a_url_without_a_password_may_be_shown(url: str, tmp_path: Path) -> None:
-    refuse_password(url)
-    assert given_words(Settings.from_options(home=tmp_path, registry=url, environ={}))[-1] == url
+    settings = Settings.from_options(home=tmp_path, registry=url, environ={})
+    refuse_password(settings)
+    assert given_words(settings)[-1] == url
 
 
 @pytest.mark.parametrize(

@@ -3,22 +3,15 @@
 Alone: .venv/bin/pytest tests/orchestrator/execution/test_jobs.py
 """
 
-import contextlib
 import json
 import os
-import secrets
 import shlex
-import signal
-import socket
 import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-import orchestrator.execution.job_client
 from orchestrator.errors import ClusterError, InputError
 from orchestrator.execution.jobs import SubmittedJob, exit_status, follow, submit_resume, submit_run
 from orchestrator.execution.origin import with_absolute_paths
@@ -26,7 +19,8 @@ from orchestrator.run_ids import is_run_id
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
 from tests.orchestrator.execution.job_cluster import Details, JobCluster, Status
-from tests.waiting import PATIENCE_S, wait_until
+from tests.orchestrator.execution.ray_head import RayHead
+from tests.waiting import PATIENCE_S
 
 ADDRESS = "http://127.0.0.1:8265"
 RUN_ID = "7f3a90b1c2d4"
@@ -53,13 +47,6 @@ def test_a_job_that_never_began_is_cluster_trouble() -> None:
         exit_status(Details(Status.FAILED, None, "no such runtime"), "job")
     with pytest.raises(ClusterError, match="no `orchestrator` command"):
         exit_status(Details(Status.FAILED, 127), "job")
-
-
-@pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobCluster:
-    made = JobCluster(tmp_path / "head")
-    monkeypatch.setattr(orchestrator.execution.job_client, "_client", lambda address: made)
-    return made
 
 
 def test_a_run_and_its_job_have_one_id_and_the_spec_is_all_that_goes_along(cluster: JobCluster) -> None:
@@ -187,61 +174,9 @@ def test_only_values_of_path_fields_are_taken_for_paths(tmp_path: Path, monkeypa
     assert made == {"stages": stages, "tags": ["sweep"]}
 
 
-@dataclass(frozen=True)
-class Head:
-    """A Ray head of this test's own."""
-
-    address: str
-    environment: dict[str, str]
-
-
-def free_port(below: int) -> int:
-    """A free port that is not among those Ray gives its workers (10002 to 19999)."""
-    return next(port for port in range(below, below - 500, -1) if not is_listening(port))
-
-
-def is_listening(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-@pytest.fixture
-def ray_head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
-    """`ray start --head` with token authentication, in a process group that is ended whole."""
-    folder = tmp_path_factory.mktemp("h")
-    token = folder / "token"
-    token.touch(mode=0o600)
-    token.write_text(secrets.token_hex(32))
-    environment = {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": str(token),
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "OMP_NUM_THREADS": "1",
-    }
-    port, dashboard, client = free_port(6899), free_port(8799), free_port(9799)
-    command = ["ray", "start", "--head", "--block", f"--port={port}", "--num-cpus=4", "--disable-usage-stats"]
-    command += ["--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}", "--object-store-memory=200000000"]
-    command += [f"--temp-dir={folder}", f"--ray-client-server-port={client}", "--dashboard-agent-listen-port=0"]
-    with (folder / "start.log").open("w") as log:
-        head = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
-    try:
-        wait_until(lambda: head.poll() is not None or is_listening(dashboard), "the dashboard did not come up")
-        assert head.poll() is None, (folder / "start.log").read_text()
-        yield Head(f"http://127.0.0.1:{dashboard}", environment)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(head.pid, signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                head.wait(5)
-            os.killpg(head.pid, signal.SIGKILL)
-        head.wait()
-
-
 @pytest.mark.ray
 def test_a_submitted_run_is_known_by_its_id_to_who_has_the_dashboards_address_alone(
-    ray_head: Head, tmp_path: Path
+    ray_head: RayHead, tmp_path: Path
 ) -> None:
     (tmp_path / "words.txt").write_text("a tokenizer learns from words like these\n\n" * 300)
     (tmp_path / "good.yaml").write_text("kind: tokenizer\ncorpus: {files: [words.txt]}\nvocab_size: 120\n")
@@ -249,7 +184,7 @@ def test_a_submitted_run_is_known_by_its_id_to_who_has_the_dashboards_address_al
 
     def orchestrator(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["orchestrator", "--home", str(tmp_path / "home"), *arguments],
+            ["orchestrator", *arguments],
             env={**ray_head.environment, **environment},
             cwd=tmp_path,
             capture_output=True,
@@ -278,6 +213,13 @@ def test_a_submitted_run_is_known_by_its_id_to_who_has_the_dashboards_address_al
     again = orchestrator("submit", "--resume", run_id, "--address", ray_head.address)
     assert (again.returncode, again.stdout) == (0, "")
     assert f"run {run_id} has completed" in again.stderr
+
+    laptop = ("--home", str(tmp_path / "laptop"))
+    pulled = orchestrator(*laptop, "cluster", "pull", run_id[:6], "--address", ray_head.address, "-f", "json")
+    assert [row["change"] for row in json.loads(pulled.stdout)] == ["new"], pulled.stderr
+    here = orchestrator(*laptop, "runs", "show", run_id, "-f", "json")
+    assert [start["job_id"] for start in json.loads(here.stdout)["starts"]] == [run_id]
+    assert "completed" in orchestrator(*laptop, "runs", "logs", run_id).stdout
 
     stranger = orchestrator("runs", "list", "--address", ray_head.address, RAY_AUTH_TOKEN_PATH=os.devnull)
     assert stranger.returncode == 5

@@ -3,8 +3,9 @@
 Alone: .venv/bin/pytest tests/orchestrator/execution/test_log_following.py
 """
 
-from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -15,24 +16,9 @@ from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
-from orchestrator.storage import write_bytes
+from orchestrator.storage import open_read, write_bytes
 
 RUN_ID = "7f3a90b1c2d4"
-
-
-@pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("ORCHESTRATOR_HOME", str(tmp_path / "home"))
-    for name in ("ORCHESTRATOR_STORAGE", "ORCHESTRATOR_REGISTRY", "RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "home").mkdir()
-    return Settings.from_options()
-
-
-@pytest.fixture
-def recorder(settings: Settings) -> Iterator[Recorder]:
-    with Registry(settings.registry) as registry:
-        yield Recorder(registry)
 
 
 def start(recorder: Recorder, folder: Path | str) -> None:
@@ -85,6 +71,27 @@ def test_a_log_in_a_bucket_is_followed(settings: Settings, recorder: Recorder) -
 
     follow_log(RUN_ID, settings=settings, write=take, pause_s=0)
     assert pieces == [b"step 1\n", b"ended\n"]
+
+
+def test_of_a_log_in_a_bucket_only_what_was_added_is_read(
+    settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(recorder, "memory://grows")
+    write_bytes("memory://grows/log.txt", b"step 1\n")
+    positions: list[int] = []
+
+    def opened(path: str) -> IO[bytes]:
+        file = open_read(path)
+        monkeypatch.setattr(file, "seek", lambda position: positions.append(position) or BytesIO.seek(file, position))
+        return file
+
+    def take(data: bytes) -> None:
+        write_bytes("memory://grows/log.txt", b"step 1\nended\n")
+        recorder.fail(RUN_ID, RunFailedError("no luck"))
+
+    monkeypatch.setattr("orchestrator.execution.log_following.open_read", opened)
+    follow_log(RUN_ID, settings=settings, write=take, pause_s=0)
+    assert positions == [0, len(b"step 1\n")]
 
 
 def test_the_first_run_of_all_is_waited_for(

@@ -6,9 +6,11 @@ Alone: .venv/bin/pytest tests/orchestrator/execution/test_relay.py
 import base64
 import os
 import sys
+import time
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -54,6 +56,35 @@ def test_a_terminal_here_is_a_terminal_of_that_size_there(monkeypatch: pytest.Mo
     program = "import os, sys; print(sys.stdout.isatty(), sys.stderr.isatty(), *os.get_terminal_size(1))"
     status, found = relayed(monkeypatch, program, terminals={"out": (123, 45)})
     assert (status, found["out"]) == (0, b"True False 123 45\n")
+
+
+def test_a_command_whose_asker_has_gone_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orchestrator.execution.relay, "_COMMAND_LINE", (sys.executable, "-c"))
+    lines: list[bytes] = []
+    program = "import time; time.sleep(600)"
+    assert relay_command(MARK, [program], terminals={}, lease_s=0.5, write=lines.append) > 128
+    assert [kind for kind, _ in FrameReader(MARK).read(b"".join(lines).decode())] == ["lease", "exit"]
+
+
+def test_a_command_goes_on_while_its_time_is_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With each line twenty seconds go by, and the command has thirty."""
+    monkeypatch.setattr(orchestrator.execution.relay, "_COMMAND_LINE", (sys.executable, "-u", "-c"))
+    now = [time.time()]
+    monkeypatch.setattr(orchestrator.execution.relay, "time", SimpleNamespace(time=lambda: now[0]))
+    reader, leases, heard = FrameReader(MARK), list[Path](), list[bytes]()
+
+    def renew(line: bytes) -> None:
+        for kind, data in reader.read(line.decode()):
+            if kind == "lease":
+                leases.append(Path(data.decode()))
+            elif kind == "out":
+                heard.append(data)
+                now[0] += 20
+                os.utime(leases[0], (now[0], now[0]))
+
+    program = "import os, time\nfor number in range(8): os.write(1, b'x'); time.sleep(0.05)"
+    assert relay_command(MARK, [program], terminals={}, lease_s=30.0, write=renew) == 0
+    assert b"".join(heard) == b"x" * 8
 
 
 def test_files_are_at_hand_and_a_written_one_goes_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,34 +4,17 @@ Alone: .venv/bin/pytest tests/orchestrator/execution/test_waiting.py
 """
 
 import dataclasses
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from orchestrator.cli.entry import run_command_line
 from orchestrator.errors import NotFoundError, RegistryUnavailableError, RunFailedError
 from orchestrator.execution.waiting import outcome_line, progress_line, recorded_id, wait_for_run
-from orchestrator.registry import Registry, patience
+from orchestrator.registry import patience
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.run_metrics import RunMetrics
 from orchestrator.results import MetricEvent, TrialStart
 from orchestrator.settings import Settings
-
-
-@pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("ORCHESTRATOR_HOME", str(tmp_path / "home"))
-    for name in ("STORAGE", "REGISTRY"):
-        monkeypatch.delenv(f"ORCHESTRATOR_{name}", raising=False)
-    (tmp_path / "home").mkdir()
-    return Settings.from_options()
-
-
-@pytest.fixture
-def recorder(settings: Settings) -> Iterator[Recorder]:
-    with Registry(settings.registry) as registry:
-        yield Recorder(registry)
 
 
 def start(recorder: Recorder, **fields: object) -> str:

@@ -241,3 +241,45 @@ def test_what_is_not_there_cannot_start_or_end(registry: Registry) -> None:
             act("nothing")
     with pytest.raises(NotFoundError, match="No run nothing"):
         registry.trials.record("nothing", [TrialStart("k", 0, {}, 0)])
+
+
+def test_a_run_that_waits_for_its_turn_reads_as_queued(location: str) -> None:
+    with Registry(location) as registry, Registry(location, lost_after_s=-1.0) as impatient:
+        run_id = new_run(registry)
+        number = registry.lifecycle.start_attempt(run_id)
+        for _ in range(2):
+            registry.lifecycle.set_queued(run_id, number, queued=True)
+        assert registry.run(run_id).state == registry.attempts(run_id)[0].state == "QUEUED"
+        assert list(registry.runs("state = 'queued'").id) == [run_id]
+        assert registry.runs("state = 'running'").empty
+        assert impatient.run(run_id).state == "LOST"
+        for _ in range(2):
+            registry.lifecycle.set_queued(run_id, number, queued=False)
+        assert registry.run(run_id).state == registry.attempts(run_id)[0].state == "RUNNING"
+
+
+def test_a_queued_run_that_is_stopped_or_taken_over_is_over(registry: Registry) -> None:
+    run_id = new_run(registry)
+    first = registry.lifecycle.start_attempt(run_id)
+    registry.lifecycle.set_queued(run_id, first, queued=True)
+    second = registry.lifecycle.start_attempt(run_id)
+    assert registry.run(run_id).state == "RUNNING"
+    registry.lifecycle.set_queued(run_id, second, queued=True)
+    registry.lifecycle.finish(run_id, RunState.STOPPED)
+    registry.lifecycle.set_queued(run_id, second, queued=False)
+    assert registry.run(run_id).state == "STOPPED"
+    assert [attempt.state for attempt in registry.attempts(run_id)] == ["LOST", "STOPPED"]
+
+
+def test_time_in_a_queue_is_none_of_the_attempts(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = new_run(registry)
+    number = registry.lifecycle.start_attempt(run_id)
+    registry.lifecycle.set_queued(run_id, number, queued=True)
+    began = registry.attempts(run_id)[0].started_at
+    with monkeypatch.context() as patched:
+        patched.setattr(CLOCK, lambda: began + timedelta(hours=1))
+        registry.lifecycle.set_queued(run_id, number, queued=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(CLOCK, lambda: began + timedelta(hours=1, seconds=7))
+        registry.lifecycle.finish(run_id, RunState.FAILED)
+    assert registry.run(run_id).seconds == pytest.approx(7.0)

@@ -1,0 +1,172 @@
+"""Commands `cluster pull`, which brings runs of a cluster home, and `cluster bundle`, its part on the head."""
+
+import json
+from collections import Counter
+from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orchestrator.cli.commands.garbage import seconds_of
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, reading_options
+from orchestrator.cli.output import counted, notify, show_rows, status_line
+from orchestrator.errors import ClusterError, InputError, RegistryError
+from orchestrator.settings import Settings
+
+if TYPE_CHECKING:
+    from orchestrator.execution.pulling import PulledRun
+    from orchestrator.execution.run_bundle import BundledRun, Contents, Wanted
+
+_COLUMNS = ["id", "name", "kind", "state", "trials", "measurements", "log_bytes", "change"]
+_ENDED = ("COMPLETED", "FAILED", "STOPPED")
+
+
+@click.command(
+    cls=GlobalOptionsCommand,
+    example="orchestrator cluster pull --address http://127.0.0.1:8265\n"
+    "orchestrator cluster pull 7f3a --registry postgresql://lab@db/lab",
+)
+@click.argument("run_ids", metavar="[RUN ...]", nargs=-1)
+@click.option("--since", metavar="TIME", help="Leave out runs that ended before: a day (2026-11-22), or an age (7d).")
+@click.option("--dry-run", is_flag=True, help="Only show what would come, and how much it is.")
+@reading_options
+def pull(run_ids: tuple[str, ...], since: str | None, dry_run: bool, form: str | None, output: str | None) -> int:
+    """Bring runs of a cluster into this machine's registry, with their logs.
+
+    All runs, or those that are named: attempts, measurements, trials, records of models. What came before and has gone
+    on is brought up to date. Weights and checkpoints stay on the cluster. The cluster's registry is that of its head,
+    by --address, or the one that --registry names; this machine's is that of its environment, or the one in --home.
+    """
+    from orchestrator.execution.pulling import known_digests
+    from orchestrator.execution.run_bundle import Wanted, read_contents
+    from orchestrator.registry import Registry
+
+    there = current_settings()
+    here = Settings.from_options(there.home)
+    with Registry(here.registry, read_only=True) as registry:
+        wanted = Wanted(run_ids, _time_of(since), known_digests(registry, here.home))
+        known = set(registry.transfers.begun_since(None))
+    fetched = _fetch(wanted, there, here, contents_only=dry_run)
+    if dry_run:
+        contents = read_contents(fetched)
+        pulled = [_row(run, "updated" if run.id in known else "new") for run in contents.runs]
+    else:
+        contents, brought = _bring(fetched, here)
+        pulled = [_row(each.run, each.change) for each in brought]
+    show_rows(
+        pulled, _COLUMNS, form, output, empty="no run has changed since the last pull" if known else "no runs yet"
+    )
+    _tell(contents, pulled, dry_run=dry_run)
+    return RegistryError.exit_status if any(row["change"] == "refused" for row in pulled) else 0
+
+
+@click.command(cls=GlobalOptionsCommand, hidden=True, example="orchestrator cluster bundle wanted.json bundle.gz")
+@click.argument("wanted_path", metavar="WANTED.json", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path))
+def bundle(wanted_path: Path, file: Path) -> None:
+    """Write the runs that somebody elsewhere wants into one file; into contents.json only what would be in it."""
+    from orchestrator.execution.pulling import CONTENTS_FILE, read_wanted
+    from orchestrator.execution.run_bundle import write_bundle
+
+    with TemporaryDirectory(prefix="orchestrator-bundle-") as name:
+        place = Path(name) / "bundle" if file.name == CONTENTS_FILE else file
+        contents = write_bundle(place, current_settings(), read_wanted(wanted_path))
+    if place != file:
+        file.write_text(json.dumps(asdict(contents)))
+
+
+def _fetch(wanted: "Wanted", there: Settings, here: Settings, *, contents_only: bool) -> bytes:
+    """Get a bundle of the wanted runs, or only what would be in it, as JSON."""
+    from orchestrator.cluster.addresses import dashboard_address, is_file_elsewhere
+    from orchestrator.execution.run_bundle import write_bundle
+    from orchestrator.registry import Registry
+
+    if "registry" not in there.typed or is_file_elsewhere(there.registry):
+        return _fetch_from_head(wanted, there, dashboard_address(there), contents_only=contents_only)
+    place = Registry(there.registry).place
+    if place == Registry(here.registry).place:
+        raise InputError(f"{place} is this machine's own registry; give another --registry, or the cluster's --address")
+    with TemporaryDirectory(prefix="orchestrator-pull-") as name:
+        file = Path(name) / "bundle"
+        contents = write_bundle(file, there, wanted, origin=place)
+        return json.dumps(asdict(contents)).encode() if contents_only else file.read_bytes()
+
+
+def _fetch_from_head(wanted: "Wanted", there: Settings, address: str, *, contents_only: bool) -> bytes:
+    """Return the file that the head has made. Raises: ClusterError; ends here with the head's status."""
+    from orchestrator.cli.head import head_streams
+    from orchestrator.execution.head_commands import carry_out_on_head, refuse_password
+    from orchestrator.execution.pulling import bundle_command
+
+    there = replace(there, typed=there.typed - {"home"})  # which is where the runs go to
+    refuse_password(there)
+    with head_streams(f"asking the head of the cluster at {address} for its runs …") as streams:
+        outcome = carry_out_on_head(bundle_command(wanted, contents_only=contents_only), there, address, streams)
+    if outcome.status == InputError.exit_status:
+        raise ClusterError(
+            "the `orchestrator` on the cluster's head makes no bundle of runs, for the reason above; where it is of "
+            "another version, install there the one that is here"
+        )
+    if outcome.status:
+        notify("nothing was pulled, and nothing changed here")
+        click.get_current_context().exit(outcome.status)
+    if outcome.file is None:
+        raise ClusterError("the cluster's head made no bundle of its runs; install there the version that is here")
+    return outcome.file
+
+
+def _bring(fetched: bytes, here: Settings) -> "tuple[Contents, list[PulledRun]]":
+    """Bring the runs of a bundle here, and tell of those that a person should know more of."""
+    from orchestrator.execution.pulling import bring_runs
+    from orchestrator.execution.run_bundle import open_bundle
+    from orchestrator.registry import Registry
+
+    brought: list[PulledRun] = []
+    with TemporaryDirectory(prefix="orchestrator-pull-") as name:
+        file = Path(name) / "bundle"
+        file.write_bytes(fetched)
+        with status_line() as show, open_bundle(file) as opened, Registry(here.registry) as registry:
+            for each in bring_runs(opened, registry, here.home):
+                brought.append(each)
+                show(f"run {len(brought)} of {len(opened.contents.runs)}: {each.run.id} is {each.change}")
+    for each in brought:
+        if each.remark:
+            notify(each.remark)
+    return opened.contents, brought
+
+
+def _row(run: "BundledRun", change: str) -> dict[str, Any]:
+    return {**asdict(run), "trials": run.num_trials, "measurements": run.num_points, "change": change}
+
+
+def _tell(contents: "Contents", pulled: list[dict[str, Any]], *, dry_run: bool) -> None:
+    """Say how much came, or would, and what a person will not find here."""
+    from orchestrator.kinds.facts import size_text
+
+    counts = Counter(row["change"] for row in pulled)
+    counts["unchanged"] += contents.num_unchanged
+    changes = [f"{counts[change]} {change}" for change in ("new", "updated", "unchanged", "refused") if counts[change]]
+    notify(
+        f"{'would pull' if dry_run else 'pulled'} from {contents.origin}: {', '.join(changes) or 'nothing'}; "
+        f"{size_text(contents.num_bytes)}; weights and checkpoints stay there"
+    )
+    at_work = sum(row["state"] not in _ENDED for row in pulled)
+    if at_work and not dry_run:
+        notify(f"{counted(at_work, 'run')} had not ended: here such runs read as LOST until the next pull")
+    without = [row["id"] for row in pulled if row["log_bytes"] is None]
+    if without:
+        notify(f"no log was found for {', '.join(without)}; with the cluster's --address its head looks for them")
+
+
+def _time_of(since: str | None) -> datetime | None:
+    """Time that a day or an age means. Raises: InputError."""
+    if since is None:
+        return None
+    try:
+        day = datetime.fromisoformat(since)
+    except ValueError:
+        return datetime.now(UTC) - timedelta(seconds=seconds_of(since, "--since"))
+    return day if day.tzinfo else day.astimezone()
