@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.errors import SpecError
 from orchestrator.execution.origin import working_at_origin
-from orchestrator.execution.refusals import check_run_folder, check_storage, refuse_if_alive
+from orchestrator.execution.refusals import check_places, check_run_folder, refuse_if_alive
 from orchestrator.execution.room import check_room
 from orchestrator.execution.session import open_session
 from orchestrator.kinds import kind_of, resolved_inputs
@@ -66,7 +66,7 @@ def run_spec(
     """
     inputs = resolved_inputs(spec, settings)
     check_inputs(spec, inputs)
-    check_storage(settings.storage)
+    check_places(settings)
     check_disk(spec, inputs)
     with open_session(spec, inputs) as session:
         return session.start(spec, run_id=run_id, on_started=on_started)

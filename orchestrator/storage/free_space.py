@@ -2,6 +2,7 @@
 
 import shutil
 
+from orchestrator.storage.folders import nearest_existing
 from orchestrator.storage.uris import is_local, local_path
 
 
@@ -12,5 +13,4 @@ def free_bytes(folder: str) -> int | None:
     """
     if not is_local(folder):
         return None
-    path = local_path(folder).absolute()
-    return shutil.disk_usage(next(above for above in (path, *path.parents) if above.exists())).free
+    return shutil.disk_usage(nearest_existing(local_path(folder).absolute())).free
