@@ -17,15 +17,19 @@ from orchestrator.specs import Spec
 logger = logging.getLogger(__name__)
 
 
-def check_room(spec: Spec, inputs: Resolved) -> None:
+def check_room(spec: Spec, inputs: Resolved, left: Sequence[str] = ()) -> None:
     """Check that the storage, and the cluster that the settings name or else this machine, have room for a spec.
 
-    No local Ray is started. Raises: InputError for a disk that is too small or cannot be written; ClusterError, naming
-        what is missing.
+    No local Ray is started.
+
+    Args:
+        left: folders of earlier attempts at the run.
+
+    Raises: InputError for a disk that is too small or cannot be written; ClusterError, naming what is missing.
     """
     settings = inputs.settings
     check_places(settings)
-    check_disk(spec, inputs)
+    check_disk(spec, inputs, left)
     if names_no_cluster(settings):
         here = local_resources(needed_cpus(spec))
         check_connected_room(spec, settings, here, [Node(here)])

@@ -97,7 +97,9 @@ def resume_run(
     with working_at_origin(record.storage_path, settings) as there:
         if not allow_drift:
             _check_drift(record, spec)
-        with open_session(spec, resolved_inputs(spec, there), allow_drift=allow_drift) as session:
+        inputs = resolved_inputs(spec, there)
+        check_disk(spec, inputs, _left(record, settings))
+        with open_session(spec, inputs, allow_drift=allow_drift) as session:
             return session.resume(record, spec)
 
 
@@ -112,8 +114,16 @@ def check_resume(run_id: str, overrides: Overrides = (), *, settings: Settings, 
         with working_at_origin(record.storage_path, settings) as there:
             if not allow_drift:
                 _check_drift(record, spec)
-            check_room(spec, resolved_inputs(spec, there))
+            check_room(spec, resolved_inputs(spec, there), _left(record, settings))
     return record
+
+
+def _left(record: RunRecord, settings: Settings) -> list[str]:
+    """Folders that a run, or a pipeline and its stages, have left."""
+    with Registry(settings.registry, read_only=True) as registry:
+        stages = registry.runs(f"tag = 'pipeline:{record.id}'")["id"]
+        runs = [record, *map(registry.run, stages)]
+    return [run.storage_path for run in runs if run.storage_path is not None]
 
 
 def _check_drift(record: RunRecord, spec: Spec) -> None:
