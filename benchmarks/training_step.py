@@ -32,15 +32,9 @@ from bert_core.heads.pretraining import BertForPreTraining, PretrainingLabels
 from bert_core.optimization import build_optimizer
 from bert_core.packed_sequences import PackedSequences
 from bert_core.sizes import SIZES
+from orchestrator.cluster.environment import MEMORY
 
-ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": str(4 << 30),
-    "MALLOC_TOP_PAD_": str(64 << 20),
-    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64",
-    "LRU_CACHE_CAPACITY": "64",
-}
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", **MEMORY}
 """As Ray's workers have it here; both sides run under it, in the same process."""
 
 FILL = 0.57

@@ -12,6 +12,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -115,6 +116,9 @@ def run_command_line(arguments: Sequence[str]) -> int:
             place = error.filename or "the output"
             return _fail(f"{place} cannot be written: no space is left; make room, then try again", 1, debug)
         if error.filename is None:
+            if error.errno == errno.ENOENT and _is_folder_gone():
+                gone = "the folder that this shell is in was deleted; go to another one (cd), then try again"
+                return _fail(gone, InputError.exit_status, debug)
             return _fail_unexpectedly(error, debug)
         return _fail(f"{error.filename}: {error.strerror}", InputError.exit_status, debug)
     except ImportError as error:
@@ -123,6 +127,15 @@ def run_command_line(arguments: Sequence[str]) -> int:
         return _fail_unexpectedly(error, debug)
     except Exception as error:
         return _fail_unexpectedly(error, debug)
+
+
+def _is_folder_gone() -> bool:
+    """Whether the folder that this process works in was deleted."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _fail_unexpectedly(error: Exception, debug: bool) -> int:

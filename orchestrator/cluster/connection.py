@@ -1,7 +1,7 @@
 """Connection to Ray for one command: a running cluster, or a local Ray that is started and ended with the command.
 
-Environment variables that Ray and its workers read are set here, before Ray is imported; each has its reason beside it.
-A local Ray takes only connections with a token that this user alone can read.
+Environment variables that Ray and its workers read are set before Ray is imported (`environment`). A local Ray takes
+only connections with a token that this user alone can read.
 """
 
 import logging
@@ -18,6 +18,7 @@ from typing import Any
 
 from orchestrator.cluster.addresses import check_reachable, names_no_cluster
 from orchestrator.cluster.capacity import logical_cpus
+from orchestrator.cluster.environment import prepare_driver
 from orchestrator.errors import ClusterError
 from orchestrator.settings import Settings
 
@@ -25,26 +26,6 @@ logger = logging.getLogger(__name__)
 LOCAL_TRIES = 3
 """Number of times that a local Ray is started before that counts as trouble."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_ENVIRONMENT = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    # Interval at which Train looks at its workers: its default of 2 s delays every report and checkpoint by as much.
-    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
-    # Leaves CUDA_VISIBLE_DEVICES as it is for workers without GPUs, as later versions of Ray will do by default.
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    # glibc would give a step's large tensors back to the kernel and get them again, zeroed; keeping them trains faster.
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": str(4 << 30),
-    "MALLOC_TOP_PAD_": str(64 << 20),
-    # oneDNN keeps a compiled kernel for each shape, a thousand by default, and packed batches have new shapes in every
-    # step: a worker grew to gigabytes. What a step uses again, layer by layer, fits into this.
-    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64",
-    "LRU_CACHE_CAPACITY": "64",
-}
-
-_ENVIRONMENT_ON_CLUSTERS = {
-    # What the dashboard answers about Ray Train's runs; a local Ray has no dashboard.
-    "RAY_TRAIN_ENABLE_STATE_TRACKING": "1",
-}
 
 
 @contextmanager
@@ -57,8 +38,7 @@ def connect(settings: Settings, *, num_cpus: float = 0.0) -> Iterator[None]:
     Raises: ClusterError when the cluster cannot be reached or refuses.
     """
     local = names_no_cluster(settings)
-    for name, value in (_ENVIRONMENT if local else _ENVIRONMENT | _ENVIRONMENT_ON_CLUSTERS).items():
-        os.environ.setdefault(name, value)
+    prepare_driver(local=local)
     if local and "ray" not in sys.modules:
         _use_private_token(settings.home)
     import ray

@@ -9,7 +9,8 @@ itself, as it does when it counts as dead or has lost the head. The monitor sees
 autoscaler does not: to a host whose update has failed once it never comes back.
 
 `ray stop` ends the monitor too: it ends what has `monitor.py` in its command line. So do `ray down`, on the head, and
-the first of the cluster files' start commands.
+the first of the cluster files' start commands. A monitor that was killed leaves its node to work unwatched; the next
+monitor ends that node before it starts its own, since two of one host would share its CPUs out twice.
 
 Linux. Only the standard library: the file runs by itself, before anything else of the host is sure to work.
 """
@@ -26,11 +27,13 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 FOLDER = Path.home() / ".bert-lab" / socket.gethostname()
-"""Has what the node is started with, the monitor's lock with its process id, and its log. Hosts may share homes."""
-NODE, LOCK, LOG = FOLDER / "node.json", FOLDER / "node.lock", FOLDER / "node.log"
+"""Has what the node is started with, its log, and two locks. Hosts of different names may share a home."""
+NODE, LOG = FOLDER / "node.json", FOLDER / "node.log"
+MONITOR_LOCK, NODE_LOCK = FOLDER / "monitor.lock", FOLDER / "node.lock"
+"""Held by the monitor, and by the `ray start` that it has started; each has the process id of its holder."""
 FILE_LIMIT = 65536
 """Open files that a node may need; less where the host allows no more."""
 STEADY_S = 60.0
@@ -45,7 +48,7 @@ STARTED = "Ray runtime started"
 
 def start(arguments: Sequence[str]) -> int:
     """Start a node that is kept running, now and after each boot; returns the exit status."""
-    _end_monitor()
+    _end_holder(MONITOR_LOCK)
     FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
     LOG.touch(mode=0o600)
     # A host may lose its power here: the file is the old one or the new one.
@@ -74,8 +77,10 @@ def _wait_for_the_node(monitor: "subprocess.Popen[bytes]", begin: int) -> int:
     """Wait for the end of the first attempt, and tell how it went."""
     said = ""
     while STARTED not in said:
-        if monitor.poll() is not None or "next attempt" in said:
-            print(f"{said}\nThe Ray node did not start; the reason is above. It is tried again: {LOG}", file=sys.stderr)
+        has_ended = monitor.poll() is not None
+        if has_ended or "next attempt" in said:
+            next_try = "Nobody tries it again: give this command again" if has_ended else f"It is tried again: {LOG}"
+            print(f"{said}\nThe Ray node did not start; the reason is above. {next_try}", file=sys.stderr)
             return 1
         time.sleep(LOOK_S)
         said = _said_since(begin)
@@ -91,15 +96,11 @@ def boot() -> int:
     node = json.loads(NODE.read_text())
     raise_file_limit()
     signal.signal(signal.SIGTERM, _leave)
-    with LOCK.open("a+") as lock, LOG.open("ab") as log:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    with MONITOR_LOCK.open("a+") as lock, LOG.open("ab") as log:
+        if not _take(lock):
             print("a monitor runs on this host already", file=sys.stderr)
             return 1
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
+        _name_holder(lock, os.getpid())
         _keep_running(["ray", "start", "--block", *node["arguments"]], node["environment"], log)
     return 0
 
@@ -110,7 +111,10 @@ def _keep_running(command: list[str], environment: dict[str, str], log: IO[bytes
     with suppress(SystemExit):
         while True:
             began = time.monotonic()
-            _run_once(command, environment, log)
+            try:
+                _run_once(command, environment, log)
+            except OSError as error:  # the environment of Python may be just being installed anew
+                log.write(f"{error}\n".encode())
             pause_s = PAUSE_S if time.monotonic() - began >= STEADY_S else min(2 * pause_s, LONGEST_PAUSE_S)
             log.write(f"{time.strftime('%F %T')} the node has ended; next attempt in {pause_s:.0f} s\n".encode())
             log.flush()
@@ -119,10 +123,20 @@ def _keep_running(command: list[str], environment: dict[str, str], log: IO[bytes
 
 def _run_once(command: list[str], environment: dict[str, str], log: IO[bytes]) -> None:
     """Start the node and wait until it has ended, or its raylet has."""
+    _end_holder(NODE_LOCK)
     begin = LOG.stat().st_size
-    starter = subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-    )
+    with NODE_LOCK.open("a+") as lock:
+        _take(lock)
+        starter = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            pass_fds=[lock.fileno()],  # the lock is the starter's from here on, whatever becomes of this process
+        )
+        _name_holder(lock, starter.pid)
     try:
         while starter.poll() is None:
             has_started = STARTED in _said_since(begin)
@@ -164,25 +178,49 @@ def raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def stop() -> int:
-    """End the node and its monitor, now and after the next boot."""
-    _end_monitor()
+def stop() -> NoReturn:
+    """End the node and its monitor, now and after the next boot; this process becomes `ray stop`."""
+    _end_holder(MONITOR_LOCK)
+    _end_holder(NODE_LOCK)
     _set_boot_line("")
     NODE.unlink(missing_ok=True)
-    return subprocess.run(["ray", "stop"]).returncode
+    # As a child `ray stop` would end this process, whose command line has `monitor.py`.
+    with suppress(FileNotFoundError):
+        os.execvp("ray", ["ray", "stop"])
+    sys.exit("The node and its monitor have ended. `ray`, to stop what else is left, is not on the PATH")
 
 
-def _end_monitor() -> None:
-    """End the monitor of this host, where one runs, and wait for its end."""
-    if not LOCK.exists():
+def _take(lock: IO[str]) -> bool:
+    """Lock a file unless another process has; returns whether it is locked here."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _name_holder(lock: IO[str], process: int) -> None:
+    """Write into a lock's file who holds it."""
+    lock.truncate(0)
+    lock.write(str(process))
+    lock.flush()
+
+
+def _end_holder(path: Path) -> None:
+    """End the process that holds a lock, where one does, and wait for its end."""
+    if not path.exists():
         return
-    with LOCK.open("r+") as lock:  # on NFS a lock needs a file that is open for writing
-        with suppress(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        with suppress(ProcessLookupError, ValueError):
-            os.kill(int(lock.read()), signal.SIGTERM)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with path.open("r+") as lock:  # on NFS a lock needs a file that is open for writing
+        for end in (signal.SIGTERM, signal.SIGKILL):
+            if _take(lock):
+                return
+            lock.seek(0)
+            with suppress(ProcessLookupError, ValueError):
+                os.kill(int(lock.read()), end)
+            # A monitor needs as long as its node, and then some.
+            begun = time.monotonic()
+            while time.monotonic() - begun < 2 * END_S and not _take(lock):
+                time.sleep(END_S / 100)
 
 
 def _set_boot_line(line: str) -> None:

@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-import fsspec
-
 from orchestrator.errors import NotFoundError
 from orchestrator.registry.registry import Registry
 from orchestrator.registry.trials import trial_id
@@ -30,6 +28,7 @@ from orchestrator.settings import Settings, cache_folder
 from orchestrator.specs.references import NAME_FIELDS
 from orchestrator.storage import delete, exists, join, names_in
 from orchestrator.storage.download_cache import remove_unless_held
+from orchestrator.storage.free_space import files_of, used_bytes
 from orchestrator.storage.uris import is_local, local_path
 
 if TYPE_CHECKING:
@@ -182,7 +181,7 @@ def _downloads(older_than_s: float) -> Iterator[Garbage]:
 
 def _age_s(path: Path) -> float:
     """Seconds since a file was written or read, or any file of a folder; looking at a folder changes its own times."""
-    stats = [file.stat() for file in _files(path)]
+    stats = [file.stat() for file in files_of(path)]
     times = [max(stat.st_mtime, stat.st_atime) for stat in stats] or [path.stat().st_mtime]
     return time.time() - max(times)
 
@@ -192,20 +191,7 @@ def _days(seconds: float) -> str:
 
 
 def _garbage(what: str, path: str, why: str, run_id: str | None = None) -> Garbage:
-    return Garbage(what, path, _num_bytes(path), why, run_id)
-
-
-def _num_bytes(path: str) -> int:
-    """Bytes of a file, or of all files of a folder."""
-    if is_local(path):
-        return sum(file.lstat().st_size for file in _files(local_path(path)))
-    filesystem, plain = fsspec.core.url_to_fs(path)
-    return int(filesystem.du(plain))
-
-
-def _files(path: Path) -> list[Path]:
-    """A file, or all files of a folder."""
-    return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    return Garbage(what, path, used_bytes(path), why, run_id)
 
 
 def _delete_atomically(path: str) -> None:

@@ -25,7 +25,6 @@ ROLE_OF_RUNS = "run"
 SPEC_FILE = "spec.yaml"
 _JOB_CONFIG_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Set by Ray for the command of a job: what it says of the job, as JSON."""
-_ENVIRONMENT = {"RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2"}
 
 
 @dataclass(frozen=True)
@@ -103,8 +102,7 @@ def _submit(
 ) -> SubmittedJob:
     command = job_command([*given_words(settings), *words], settings, address)
     with uploaded(files) as folder:
-        environment = {**folder, "env_vars": _ENVIRONMENT}
-        open_jobs(address).submit(job_id, command, environment, {**metadata, "run_id": run_id, "role": ROLE_OF_RUNS})
+        open_jobs(address).submit(job_id, command, folder, {**metadata, "run_id": run_id, "role": ROLE_OF_RUNS})
     return SubmittedJob(job_id, run_id, address)
 
 

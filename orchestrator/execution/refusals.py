@@ -6,17 +6,22 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
+from orchestrator.cluster.addresses import names_no_cluster
 from orchestrator.errors import InputError
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.registry.run_transfers import origin_of
+from orchestrator.settings import Settings
 from orchestrator.storage import delete, exists, join, write_bytes
-from orchestrator.storage.uris import is_local
+from orchestrator.storage.folders import nearest_existing
+from orchestrator.storage.uris import is_local, local_path
 
 
-def check_storage(storage: str) -> None:
-    """Check that results can be written. Raises: InputError."""
-    _probe(storage, f"--storage {storage}", "give another")
+def check_places(settings: Settings) -> None:
+    """Check that results, and this machine's own files, can be written; nothing is left there. Raises: InputError."""
+    if names_no_cluster(settings) or "registry" not in settings.given:
+        _probe(str(settings.home), f"--home {settings.home}", "give another")
+    _probe(settings.storage, f"--storage {settings.storage}", "give another")
 
 
 def refuse_if_pulled(record: RunRecord, registry: Registry) -> None:
@@ -84,9 +89,13 @@ def is_alive(pid: int) -> bool:
 
 
 def _probe(folder: str, what: str, remedy: str) -> None:
-    """Write a file and delete it. Raises: InputError."""
-    probe = join(folder, f".probe-{uuid4().hex[:8]}")
+    """Write a file and delete it; of a folder that is not there, in the one above it that is. Raises: InputError."""
     try:
+        if is_local(folder):
+            folder = str(nearest_existing(local_path(folder).absolute()))
+            if not Path(folder).is_dir():
+                raise InputError(f"{what} cannot be written: {folder} is no folder; {remedy}")
+        probe = join(folder, f".probe-{uuid4().hex[:8]}")
         write_bytes(probe, b"")
         delete(probe)
     except OSError as error:

@@ -7,6 +7,7 @@ from orchestrator.cluster.addresses import names_no_cluster
 from orchestrator.cluster.capacity import check_processes, check_resources, cluster_resources, local_resources
 from orchestrator.cluster.connection import connect
 from orchestrator.cluster.nodes import Node
+from orchestrator.execution.refusals import check_places
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.planning.disk import check_disk
 from orchestrator.planning.plan import needed_resources, unused_gpu_notes
@@ -16,13 +17,19 @@ from orchestrator.specs import Spec
 logger = logging.getLogger(__name__)
 
 
-def check_room(spec: Spec, inputs: Resolved) -> None:
+def check_room(spec: Spec, inputs: Resolved, left: Sequence[str] = ()) -> None:
     """Check that the storage, and the cluster that the settings name or else this machine, have room for a spec.
 
-    No local Ray is started. Raises: InputError for a disk that is too small; ClusterError, naming what is missing.
+    No local Ray is started.
+
+    Args:
+        left: folders of earlier attempts at the run.
+
+    Raises: InputError for a disk that is too small or cannot be written; ClusterError, naming what is missing.
     """
     settings = inputs.settings
-    check_disk(spec, inputs)
+    check_places(settings)
+    check_disk(spec, inputs, left)
     if names_no_cluster(settings):
         here = local_resources(needed_cpus(spec))
         check_connected_room(spec, settings, here, [Node(here)])

@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.errors import SpecError
 from orchestrator.execution.origin import working_at_origin
-from orchestrator.execution.refusals import check_run_folder, check_storage, refuse_if_alive, refuse_if_pulled
+from orchestrator.execution.refusals import check_places, check_run_folder, refuse_if_alive, refuse_if_pulled
 from orchestrator.execution.room import check_room
 from orchestrator.execution.session import open_session
 from orchestrator.kinds import kind_of, resolved_inputs
@@ -68,7 +68,7 @@ def run_spec(
     """
     inputs = resolved_inputs(spec, settings)
     check_inputs(spec, inputs)
-    check_storage(settings.storage)
+    check_places(settings)
     check_disk(spec, inputs)
     with open_session(spec, inputs, priority=priority) as session:
         return session.start(spec, run_id=run_id, on_started=on_started)
@@ -101,6 +101,7 @@ def resume_run(
         if not allow_drift:
             _check_drift(record, spec)
         inputs = resolved_inputs(spec, there)
+        check_disk(spec, inputs, _left(record, settings))
         with open_session(spec, inputs, allow_drift=allow_drift, priority=priority) as session:
             return session.resume(record, spec)
 
@@ -116,8 +117,16 @@ def check_resume(run_id: str, overrides: Overrides = (), *, settings: Settings, 
         with working_at_origin(record.storage_path, settings) as there:
             if not allow_drift:
                 _check_drift(record, spec)
-            check_room(spec, resolved_inputs(spec, there))
+            check_room(spec, resolved_inputs(spec, there), _left(record, settings))
     return record
+
+
+def _left(record: RunRecord, settings: Settings) -> list[str]:
+    """Folders that a run, or a pipeline and its stages, have left."""
+    with Registry(settings.registry, read_only=True) as registry:
+        stages = registry.runs(f"tag = 'pipeline:{record.id}'")["id"]
+        runs = [record, *map(registry.run, stages)]
+    return [run.storage_path for run in runs if run.storage_path is not None]
 
 
 def _check_drift(record: RunRecord, spec: Spec) -> None:

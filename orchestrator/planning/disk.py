@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.errors import InputError
 from orchestrator.kinds import kind_of
@@ -11,7 +11,7 @@ from orchestrator.kinds.facts import size_text
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.planning.checks import each_stage, naming_stage
 from orchestrator.specs import Spec
-from orchestrator.storage.free_space import free_bytes
+from orchestrator.storage.free_space import free_bytes, used_bytes
 
 _SPARE = 0.1
 """Share of the free bytes that a spec had better leave: its size is an estimate, and others write there as well."""
@@ -25,11 +25,13 @@ class DiskRoom:
     storage: str
     uses: tuple[DiskUse, ...]
     free: int
+    written: int = 0
+    """Bytes that earlier attempts at the run have left."""
 
     @property
     def needed(self) -> int:
-        """Bytes that the spec writes, in all."""
-        return sum(use.num_bytes for use in self.uses)
+        """Bytes that the spec writes, in all, less those that are there."""
+        return max(0, sum(use.num_bytes for use in self.uses) - self.written)
 
     def text(self) -> str:
         """Both numbers as the line of a plan."""
@@ -38,7 +40,8 @@ class DiskRoom:
 
     def check(self) -> None:
         """Warn where little is left. Raises: InputError where the disk is too small."""
-        both = f"{self.storage} has {size_text(self.free)} free, and this run writes about {size_text(self.needed)}"
+        writes = f"{size_text(self.needed)}{' more' if self.written else ''}"
+        both = f"{self.storage} has {size_text(self.free)} free, and this run writes about {writes}"
         remedy = "make room there, give another --storage, or keep fewer checkpoints or snapshots"
         if self.needed > self.free:
             raise InputError(f"{both} ({uses_text(self.uses)}); {remedy}")
@@ -46,14 +49,17 @@ class DiskRoom:
             logger.warning(f"{both}, which leaves less than {_SPARE:.0%} of it; {remedy}")
 
 
-def check_disk(spec: Spec, inputs: Resolved) -> None:
+def check_disk(spec: Spec, inputs: Resolved, left: Sequence[str] = ()) -> None:
     """Check that what a spec writes fits where its storage lies; warn where it barely does.
+
+    Args:
+        left: folders of earlier attempts, and of a pipeline's stages: what is there is not written again.
 
     Raises: InputError; CorpusError, TokenizerError for what the spec reads.
     """
     room = disk_room(spec, inputs)
     if room is not None:
-        room.check()
+        replace(room, written=sum(map(used_bytes, left))).check()
 
 
 def disk_room(spec: Spec, inputs: Resolved) -> DiskRoom | None:

@@ -24,6 +24,7 @@ from orchestrator.pretraining.loss import label_loss, pretraining_sums
 from orchestrator.pretraining.meter import Meter, add_sums, empty_totals, named_metrics
 from orchestrator.pretraining.micro_batches import MicroBatches
 from orchestrator.pretraining.step import StepContext, training_step
+from orchestrator.pretraining.utilization import Utilization
 from orchestrator.results import Event, MessageEvent, MetricEvent
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.drift import accept_drift, check_drift
@@ -69,7 +70,10 @@ class TrainingLoop:
         self.snapshots = Snapshots(job.run_folder, job.attempt)
         self.micro_batches = MicroBatches(worker, self.spec.micro_batch_size, self._warn)
         self.divergences = Divergences(job, worker)
-        self.meter = Meter(worker, self.objectives)
+        # A teacher's work beside the model's own would make the share a wrong one.
+        knows_work = job.loss is None
+        self._utilization = Utilization.of(self.model.config, self.spec.precision, worker) if knows_work else None
+        self.meter = Meter(worker, self.objectives, self._utilization)
         self._emit_to = emit
         self._num_confirmed, self._note_step = num_confirmed, note_step
         self._num_emitted = 0
@@ -148,7 +152,7 @@ class TrainingLoop:
 
     def restore(self) -> int:
         """Load the last whole checkpoint. Returns the step to go on from: 0 where there is no checkpoint."""
-        self.meter = Meter(self.worker, self.objectives)
+        self.meter = Meter(self.worker, self.objectives, self._utilization)
         found = self.checkpoints.read_newest(self._warn)
         if self.worker.rank == 0:
             self.checkpoints.tidy(self._warn)

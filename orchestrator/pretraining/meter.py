@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from bert_core.heads.pretraining import LossSums
-from bert_core.objectives import OBJECTIVES
+from bert_core.objectives import OBJECTIVES, TOKEN_OBJECTIVES
 from orchestrator.pretraining.collectives import Worker, all_reduce_sum
+from orchestrator.pretraining.utilization import Utilization
 
 T = TypeVar("T")
 
@@ -46,8 +47,8 @@ def named_metrics(totals: Tensor, objectives: Sequence[str]) -> dict[str, float]
 class Meter:
     """Totals and training time since the last reading; reading is the only point that waits for the device."""
 
-    def __init__(self, worker: Worker, objectives: Sequence[str]) -> None:
-        self._worker, self._objectives = worker, objectives
+    def __init__(self, worker: Worker, objectives: Sequence[str], utilization: Utilization | None = None) -> None:
+        self._worker, self._objectives, self._utilization = worker, objectives, utilization
         self._totals = empty_totals(objectives, worker.device)
         self._norm = torch.zeros((), device=worker.device)
         self._seconds = self._data_wait_s = 0.0
@@ -108,14 +109,18 @@ class Meter:
     def read(self) -> dict[str, float]:
         """Measurements since the last reading; then start anew.
 
-        Of all workers: those of the objectives, `tokens_per_s`, `grad_norm`. Of this worker: `data_wait_s`, seconds of
-        an average step in which it waited for its batch; `checkpoint_s`, seconds that the last checkpoint took, where
-        one was saved since; on a GPU `gpu_memory_bytes`, the most that its tensors took since.
+        Of all workers: those of the objectives, `tokens_per_s`, `grad_norm` and, where it is known, `mfu`. Of this
+        worker: `data_wait_s`, seconds of an average step in which it waited for its batch; `checkpoint_s`, seconds that
+        the last checkpoint took, where one was saved since; on a GPU `gpu_memory_bytes`, the most that its tensors took
+        since.
         """
         all_reduce_sum(self._totals, self._worker)
         values = named_metrics(self._totals, self._objectives)
         self.pause()
-        values["tokens_per_s"] = float(self._totals[-1]) / max(self._seconds, 1e-9)
+        num_tokens, seconds = float(self._totals[-1]), max(self._seconds, 1e-9)
+        values["tokens_per_s"] = num_tokens / seconds
+        if self._utilization is not None:
+            values["mfu"] = self._utilization.share(num_tokens, self._num_token_predictions(), seconds)
         values["grad_norm"] = float(self._norm)
         values["data_wait_s"] = self._data_wait_s / max(self.num_steps, 1)
         if self._checkpoint_s is not None:
@@ -129,3 +134,7 @@ class Meter:
         self.num_steps = 0
         self.resume()
         return values
+
+    def _num_token_predictions(self) -> float:
+        (place,) = (place for place, name in enumerate(self._objectives) if name in TOKEN_OBJECTIVES)
+        return float(self._totals[3 * place + 2])

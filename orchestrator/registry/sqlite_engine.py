@@ -4,6 +4,7 @@ A file has a write-ahead log, so that readers and a writer do not wait for one a
 with `BEGIN IMMEDIATE`; a reading one refuses to write (`query_only`).
 """
 
+import logging
 import sqlite3
 import time
 from contextlib import closing
@@ -12,10 +13,15 @@ from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, StaticPool, create_engine, event
+from sqlalchemy.exc import OperationalError
 
 from orchestrator.errors import RegistryError
 
 BUSY_TIMEOUT_S = 30.0
+SAY_AFTER_S = 3.0
+"""Time after which a person is told that another process holds the file, and that this one waits."""
+_WAS_TOLD = "was told of a wait"
+logger = logging.getLogger(__name__)
 
 
 def open_for_writing(url: URL) -> Engine:
@@ -133,4 +139,27 @@ def _switch_to_wal(connection: sqlite3.Connection) -> None:
 def _begin(connection: Connection) -> None:
     writing = connection.get_execution_options().get("writing")
     connection.exec_driver_sql(f"PRAGMA query_only = {'OFF' if writing else 'ON'}")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+    if not writing:
+        connection.exec_driver_sql("BEGIN")
+        return
+    wait_s = BUSY_TIMEOUT_S - SAY_AFTER_S
+    try:
+        _set_timeout(connection, SAY_AFTER_S)
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    except OperationalError as error:
+        if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:
+            raise
+        if not connection.info.get(_WAS_TOLD):  # whoever tries for an hour says so once
+            place = connection.engine.url.database
+            logger.warning(f"waiting: another process holds the registry {place}; it is waited for {wait_s:.0f} s more")
+        connection.info[_WAS_TOLD] = True
+        _set_timeout(connection, wait_s)
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        connection.info[_WAS_TOLD] = False
+    finally:
+        _set_timeout(connection, BUSY_TIMEOUT_S)
+
+
+def _set_timeout(connection: Connection, timeout_s: float) -> None:
+    """Set how long SQLite waits for another process's lock."""
+    connection.exec_driver_sql(f"PRAGMA busy_timeout = {round(1000 * timeout_s)}")

@@ -58,12 +58,31 @@ def _refuse_identity(section: Section, key: str, rest: str, place: Place) -> Non
     """Raise SpecError for a field that shapes the result; one that is not there is left to the spec's own checks."""
     parts = rest.split(".")
     if parts[0] in _OF_THE_RUN:
-        raise SpecError(f"{place}: {key} cannot change between attempts; give fields of `execution`")
+        raise SpecError(f"{place}: {key} cannot change between attempts; what can: {_changeable(section)}")
     if _shapes_result(section, parts):
         raise SpecError(
-            f"{place}: {key} shapes the result, so a run cannot go on with another value; "
-            "start a new run with it, or give fields of `execution` alone"
+            f"{place}: {key} shapes the result, so a run goes on with the value that it began with; start a new run "
+            f"for another one, or change what does not shape the result: {_changeable(section)}"
         )
+
+
+def _changeable(section: Section) -> str:
+    """Text of the fields that an attempt may change: `num_cpus`, `execution.…`; of a pipeline those of its stages."""
+    if isinstance(section, PipelineSpec):
+        return "stages.NAME.execution.…"
+    return ", ".join(_execution_fields(section))
+
+
+def _execution_fields(section: Section) -> Iterator[str]:
+    """Yield the execution fields of a section and of those within it; of a section that is one as a whole its name."""
+    for name, info in type(section).model_fields.items():
+        value = getattr(section, name)
+        if name in _OF_THE_RUN:
+            continue
+        if role_of(info) == "execution":
+            yield f"{name}.…" if isinstance(value, Section) else name
+        elif isinstance(value, Section):
+            yield from (f"{name}.{below}" for below in _execution_fields(value))
 
 
 def _shapes_result(section: Section, parts: Sequence[str]) -> bool:

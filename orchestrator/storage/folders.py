@@ -24,6 +24,11 @@ def exists(path: str) -> bool:
     return bool(filesystem.exists(plain))
 
 
+def nearest_existing(path: Path) -> Path:
+    """The path where it is there, else the nearest folder above it that is."""
+    return next(above for above in (path, *path.parents) if above.exists())
+
+
 def names_in(folder: str) -> list[str]:
     """Names of the files and folders in a folder, hidden ones too; none where there is no such folder."""
     if is_local(folder):

@@ -1,7 +1,11 @@
-"""Free space of the file system that a folder lies on, or will lie on."""
+"""Space: what files take, and what is free on the file system that a folder lies on, or will lie on."""
 
 import shutil
+from pathlib import Path
 
+import fsspec
+
+from orchestrator.storage.folders import nearest_existing
 from orchestrator.storage.uris import is_local, local_path
 
 
@@ -12,5 +16,17 @@ def free_bytes(folder: str) -> int | None:
     """
     if not is_local(folder):
         return None
-    path = local_path(folder).absolute()
-    return shutil.disk_usage(next(above for above in (path, *path.parents) if above.exists())).free
+    return shutil.disk_usage(nearest_existing(local_path(folder).absolute())).free
+
+
+def used_bytes(path: str) -> int:
+    """Bytes of a file, or of all files of a folder; 0 where there is none."""
+    if is_local(path):
+        return sum(file.lstat().st_size for file in files_of(local_path(path)))
+    filesystem, plain = fsspec.core.url_to_fs(path)
+    return int(filesystem.du(plain)) if filesystem.exists(plain) else 0
+
+
+def files_of(path: Path) -> list[Path]:
+    """A file, or all files of a folder."""
+    return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]

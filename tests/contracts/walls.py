@@ -29,7 +29,7 @@ TEXT_HALF = (
 )
 """Runs inside Ray Data tasks."""
 
-NUMPY_ALONE = ("bert_core.answer_spans", "bert_core.metrics", "bert_core.vector_index")
+NUMPY_ALONE = ("bert_core.answer_spans", "bert_core.metrics", "bert_core.model_flops", "bert_core.vector_index")
 """Numbers without a model."""
 
 TORCH_HALF = (

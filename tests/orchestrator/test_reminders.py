@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.reminders import Reminders, Shortage
 
+SLOW = "no step; in full; it may only be slow: if it lasts, this is said again after 2 minutes"
 logger = logging.getLogger("orchestrator.test")
 
 
@@ -45,7 +46,8 @@ def test_what_has_a_place_is_told_after_a_minute_and_the_cluster_is_asked_rarely
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench(caplog, is_waiting=False)
-    assert [when for when, _ in bench.pass_time(500)] == [60, 120, 240, 480]
+    again = [(when, "no step; in full") for when in (120, 240, 480)]
+    assert bench.pass_time(500) == [(60, SLOW), *again], "slow or stuck cannot be told at first"
     assert bench.num_asked == 11 + 4, "every 5 s of the first minute to see whether it has a place, and to tell it"
 
 

@@ -14,6 +14,8 @@ WRONG_CLOCK_S = 300.0
 """Difference from which on certificates and signed requests to object stores begin to be refused."""
 MIN_BYTES_PER_S = 50e6
 """Speed below which a link is told to be slow: half of a 1 Gbit/s network's."""
+FULL_DISK = 0.05
+"""Free share of a disk below which Ray spills nothing to it (its `local_fs_capacity_threshold` is 0.95)."""
 _GRADIENT_BYTES = 4 * 110e6
 """Bytes that workers of a BERT base exchange in each step."""
 
@@ -46,9 +48,19 @@ def judge(views: Sequence[NodeView], here: Versions, storage: str) -> list[Exami
 def _findings(view: NodeView, here: Versions, storage: str, has_others: bool) -> Iterator[Finding]:
     report, measured = view.report, view.measured
     problem, note = (partial(Finding, f"node {view.name}", state) for state in ("problem", "note"))
+    if view.num_at_address > 1:
+        found = f"{view.num_at_address} Ray nodes run at this address: its CPUs and GPUs are counted as often"
+        yield note(found, "on that host: ray stop, then ray start once")
     if report is None or measured is None:
-        remedy = "look whether the host is up and not overloaded; then on it: ray stop, and ray start with the "
-        yield problem(view.silence, f"{remedy}cluster's --address")
+        remedy = (
+            "look whether the host is up and not overloaded; then on it: ray stop, and ray start with the cluster's "
+            "--address"
+        )
+        if not view.raylet_answers:
+            remedy += (
+                f", and with --node-ip-address where the other hosts reach it at another address than {view.address}"
+            )
+        yield problem(view.silence, remedy)
         return
     yield from (problem(*pair) for pair in _versions(report.versions, here))
     yield from (problem(*pair) for pair in _storage(report, measured, storage))
@@ -66,15 +78,23 @@ def _findings(view: NodeView, here: Versions, storage: str, has_others: bool) ->
             "export GLOO_SOCKET_IFNAME=INTERFACE in that host's ray start command (ip -brief address), then start Ray "
             "there anew",
         )
+    elif measured.link_problem:
+        yield problem(
+            f"workers there would listen at {report.gloo_address} ({report.gloo_interface}): {measured.link_problem}",
+            f"export GLOO_SOCKET_IFNAME=INTERFACE, the one that has {view.address} (ip -brief address), in that host's "
+            "ray start command, then start Ray there anew; let the hosts reach one another on all ports",
+        )
     if measured.transfer_problem:
         yield problem(measured.transfer_problem, "let the hosts reach one another on all ports; see its free memory")
     elif measured.bytes_per_s is not None and measured.bytes_per_s < MIN_BYTES_PER_S:
         step_s = _GRADIENT_BYTES / measured.bytes_per_s
         found = f"{measured.bytes_per_s / 1e6:.0f} MB/s from the driver's node: a BERT base trained on both would wait "
         yield note(f"{found}about {step_s:.0f} s in each step", "train on one host, or use a faster network")
-    if report.free_disk_bytes < MIN_DISK_BYTES:
+    is_full = report.free_disk_bytes < FULL_DISK * report.disk_bytes
+    if is_full or report.free_disk_bytes < MIN_DISK_BYTES:
         found = f"{report.free_disk_bytes / GIB:.1f} GiB free where Ray spills objects"
-        yield note(found, "free some space there, or give ray start another --temp-dir")
+        remedy = "free some space there, or give ray start another --temp-dir"
+        yield problem(f"{found}; a disk so full it does not use", remedy) if is_full else note(found, remedy)
 
 
 def _versions(there: Versions, here: Versions) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ import os
 import platform
 import shutil
 import socket
+import threading
 import time
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
@@ -30,6 +31,7 @@ class NodeProbe:
             folder: on the storage; `marker` is a file that the driver has written there, `own_marker` is written now.
         """
         free_memory, memory = _memory()
+        disk = shutil.disk_usage(_ray_folder())
         interface, address, gloo_error = gloo_device()
         seen, seen_error = _tried(lambda: _reads_back(folder, marker))
         written, written_error = _tried(lambda: _writes(folder, own_marker)) if seen else (False, "")
@@ -42,7 +44,8 @@ class NodeProbe:
             "storage_error": seen_error or written_error,
             "free_memory_bytes": free_memory,
             "memory_bytes": memory,
-            "free_disk_bytes": shutil.disk_usage(_ray_folder()).free,
+            "free_disk_bytes": disk.free,
+            "disk_bytes": disk.total,
             "gloo_interface": interface,
             "gloo_address": address,
             "gloo_error": gloo_error,
@@ -59,6 +62,30 @@ class NodeProbe:
         begun_at = time.perf_counter()
         ray.get(boxed[0])
         return time.perf_counter() - begun_at
+
+    def listen(self, address: str, name: str) -> int:
+        """Tell a name to whoever connects to an address of this node, as its workers would listen; returns the port."""
+        listening = socket.create_server((address, 0), family=_family(address))
+
+        def serve() -> None:
+            while True:
+                connection, _ = listening.accept()
+                with connection:
+                    connection.sendall(name.encode())
+
+        threading.Thread(target=serve, daemon=True).start()
+        return int(listening.getsockname()[1])
+
+    def call(self, address: str, port: int, timeout_s: float) -> tuple[str, str]:
+        """Return the name of the node that listens at an address, as seen from here, and what is wrong on the way."""
+        try:
+            with (
+                socket.create_connection((address, port), timeout=timeout_s) as connection,
+                connection.makefile() as it,
+            ):
+                return it.read(), ""
+        except OSError as error:
+            return "", error.strerror or str(error)
 
 
 def versions() -> dict[str, str]:
@@ -126,9 +153,12 @@ def _addresses_of_host_name() -> list[str]:
     return [str(entry[4][0]) for entry in found]
 
 
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
 def _can_bind(address: str) -> bool:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as tried:
+    with socket.socket(_family(address), socket.SOCK_STREAM) as tried:
         try:
             tried.bind((address, 0))
         except OSError:

@@ -33,6 +33,7 @@ class NodeReport:
     memory_bytes: int
     free_disk_bytes: int
     """Free bytes of the file system to which Ray spills objects."""
+    disk_bytes: int
     gloo_interface: str
     gloo_address: str
     gloo_error: str
@@ -56,6 +57,8 @@ class Measured:
     marker_arrived: bool = False
     """Whether the driver has read the node's marker on the storage."""
     transfer_problem: str = ""
+    link_problem: str = ""
+    """Reason why a worker on another node would not reach one on this node."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,11 @@ class NodeView:
     free: Mapping[str, float]
     report: NodeReport | None = None
     measured: Measured | None = None
+    num_at_address: int = 1
+    """Living nodes that have its address; one, unless Ray was started there twice."""
     silence: str = ""
     """Facts on a node that has not answered."""
+    raylet_answers: bool = True
 
     @property
     def name(self) -> str:

@@ -6,9 +6,11 @@ since they would share a link.
 
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from typing import Any
 from uuid import uuid4
 
@@ -54,7 +56,10 @@ def survey(storage: str, timeout_s: float = NODE_TIMEOUT_S) -> list[NodeView]:
             ray.wait([one.answer for one in asked], num_returns=len(asked), timeout=timeout_s)
             views = [_take_answer(one, timeout_s) for one in asked]
             sent = bytes(TRANSFER_BYTES)
-            return [_measure(one.probe, view, folder, sent, timeout_s) for one, view in zip(asked, views, strict=True)]
+            measured = [
+                _measure(one.probe, view, folder, sent, timeout_s) for one, view in zip(asked, views, strict=True)
+            ]
+            return _with_links([one.probe for one in asked], measured, timeout_s)
         finally:
             for one in asked:
                 ray.kill(one.probe)
@@ -62,11 +67,13 @@ def survey(storage: str, timeout_s: float = NODE_TIMEOUT_S) -> list[NodeView]:
 
 def _living_nodes() -> Iterator[tuple[NodeView, tuple[str, int]]]:
     here, free = ray.get_runtime_context().get_node_id(), available_resources_per_node()
-    for node in sorted(ray.nodes(), key=lambda node: (node["NodeID"] != here, node["NodeManagerAddress"])):
-        if node["Alive"]:
-            node_id, address = node["NodeID"], node["NodeManagerAddress"]
-            view = NodeView(node_id, address, node_id == here, dict(node["Resources"]), dict(free.get(node_id, {})))
-            yield view, (address, node["NodeManagerPort"])
+    living = [node for node in ray.nodes() if node["Alive"]]
+    num_at = Counter(node["NodeManagerAddress"] for node in living)
+    for node in sorted(living, key=lambda node: (node["NodeID"] != here, node["NodeManagerAddress"])):
+        node_id, address = node["NodeID"], node["NodeManagerAddress"]
+        resources = dict(node["Resources"]), dict(free.get(node_id, {}))
+        view = NodeView(node_id, address, node_id == here, *resources, num_at_address=num_at[address])
+        yield view, (address, node["NodeManagerPort"])
 
 
 @contextmanager
@@ -106,18 +113,19 @@ def _take_answer(asked: _Asked, timeout_s: float) -> NodeView:
     try:
         values = ray.get(asked.answer, timeout=0)
     except ray.exceptions.GetTimeoutError:
-        return replace(asked.view, silence=f"no answer within {timeout_s:g} s; {_raylet_state(*asked.raylet)}")
+        answers, state = _raylet_state(*asked.raylet)
+        return replace(asked.view, silence=f"no answer within {timeout_s:g} s; {state}", raylet_answers=answers)
     except ray.exceptions.RayError as error:
         return replace(asked.view, silence=f"its process failed: {last_line(error)}")
     return replace(asked.view, report=NodeReport.from_values(values))
 
 
-def _raylet_state(address: str, port: int) -> str:
+def _raylet_state(address: str, port: int) -> tuple[bool, str]:
     try:
         socket.create_connection((address, port), timeout=_CONNECT_TIMEOUT_S).close()
     except OSError as error:
-        return f"its raylet cannot be reached at {address}:{port} ({error.strerror or error})"
-    return f"its raylet answers at {address}:{port}, but has started no process in that time"
+        return False, f"its raylet cannot be reached at {address}:{port} ({error.strerror or error})"
+    return True, f"its raylet answers at {address}:{port}, but has started no process in that time"
 
 
 def _measure(probe: Any, view: NodeView, folder: str, sent: bytes, timeout_s: float) -> NodeView:
@@ -139,6 +147,40 @@ def _measure(probe: Any, view: NodeView, folder: str, sent: bytes, timeout_s: fl
         problem = f"{len(sent) >> 20} MiB from the driver's node did not arrive there {reason}"
         return replace(view, measured=replace(measured, transfer_problem=problem))
     return replace(view, measured=replace(measured, bytes_per_s=bytes_per_s))
+
+
+def _with_links(probes: Sequence[Any], views: Sequence[NodeView], timeout_s: float) -> list[NodeView]:
+    """Add whether each node's workers would be reached: each is called by the next node, the last one by the first.
+
+    A host may have addresses that no other host reaches, or that another host has too (`docker0`).
+    """
+    answering = [pair for pair in zip(probes, views, strict=True) if pair[1].measured]
+    callers = answering[1:] + answering[:1]
+    problems = {
+        view.node_id: _link_problem(probe, view, caller, timeout_s)
+        for (probe, view), caller in zip(answering, callers, strict=True)
+    }
+    return [
+        replace(view, measured=replace(view.measured, link_problem=problems[view.node_id])) if view.measured else view
+        for view in views
+    ]
+
+
+def _link_problem(probe: Any, view: NodeView, caller: tuple[Any, NodeView], timeout_s: float) -> str:
+    """Reason why workers of one node would not be reached from another one; empty where they are, or need not be."""
+    calling, calling_view = caller
+    assert view.report is not None
+    address = view.report.gloo_address
+    if calling_view is view or not address or ip_address(address).is_loopback:
+        return ""
+    try:
+        port = ray.get(probe.listen.remote(address, view.node_id), timeout=timeout_s)
+        name, error = ray.get(calling.call.remote(address, port, _CONNECT_TIMEOUT_S), timeout=timeout_s)
+    except ray.exceptions.RayError as failure:
+        name, error = "", last_line(failure)
+    if name == view.node_id:
+        return ""
+    return f"{calling_view.address} does not reach them there ({error or 'another host answers'})"
 
 
 def _pings(probe: Any, timeout_s: float) -> Iterator[tuple[float, float, float]]:

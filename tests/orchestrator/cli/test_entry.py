@@ -40,6 +40,19 @@ def commands(group: click.Group = cli, path: tuple[str, ...] = ()) -> Iterator[t
             yield (*path, name), command
 
 
+def test_a_shell_whose_folder_was_deleted_is_told_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    gone, before = tmp_path / "gone", Path.cwd()
+    gone.mkdir()
+    os.chdir(gone)
+    gone.rmdir()
+    try:
+        assert run_command_line(["runs", "list"]) == 2
+    finally:
+        os.chdir(before)
+    said = capfd.readouterr().err
+    assert said == "Error: the folder that this shell is in was deleted; go to another one (cd), then try again\n"
+
+
 @pytest.mark.parametrize("path", [path for path, _ in commands()], ids=" ".join)
 def test_help_ends_in_an_example_of_the_command(path: tuple[str, ...], command: Command) -> None:
     outcome = command(*path, "--help")

@@ -13,6 +13,7 @@ REPORT = NodeReport(
     free_memory_bytes=120 << 30,
     memory_bytes=256 << 30,
     free_disk_bytes=812 << 30,
+    disk_bytes=1000 << 30,
     gloo_interface="enp0s31f6",
     gloo_address="10.77.0.12",
     gloo_error="",

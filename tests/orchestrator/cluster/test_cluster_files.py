@@ -8,6 +8,7 @@ import re
 import stat
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from orchestrator.planning.plan import needed_resources
 from orchestrator.specs.loading import load_spec
 
 ROOT = Path(__file__).parents[3]
-CLUSTER_FILES = ["cluster.yaml", "cluster.local.yaml"]
+CLOUD_FILES = ["cluster.yaml", "deploy/cluster.gcp.yaml"]
+CLUSTER_FILES = [*CLOUD_FILES, "cluster.local.yaml"]
 
 
 def load(name: str) -> dict[str, Any]:
@@ -31,8 +33,7 @@ def load(name: str) -> dict[str, Any]:
 
 
 def commands(config: dict[str, Any]) -> str:
-    kinds = ("setup_commands", "head_start_ray_commands", "worker_start_ray_commands")
-    return "\n".join(line for kind in kinds for line in config[kind])
+    return "\n".join(line for kind, lines in config.items() if kind.endswith("_commands") for line in lines)
 
 
 def start_commands(config: dict[str, Any]) -> list[str]:
@@ -53,6 +54,8 @@ def test_versions_are_those_of_the_constraints(name: str) -> None:
     pins = dict(re.findall(r"^([\w.-]+)==([\w.]+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
     named = dict(re.findall(r'"(ray|torch)(?:\[[\w,]+\])?==([\w.]+)"', commands(load(name))))
     assert named == {"ray": pins["ray"], "torch": pins["torch"]}
+    installs = [line for line in commands(load(name)).splitlines() if "pip install" in line]
+    assert all("-c ~/lab/constraints.txt" in line for line in installs)
 
 
 @pytest.mark.parametrize("name", CLUSTER_FILES)
@@ -76,6 +79,34 @@ def test_every_node_is_started_by_its_monitor_and_no_limit_is_asked_that_a_host_
 @pytest.mark.parametrize("name", CLUSTER_FILES)
 def test_what_trains_on_a_cluster_is_seen_in_the_dashboard(name: str) -> None:
     assert "export RAY_USAGE_STATS_ENABLED=0 RAY_TRAIN_ENABLE_STATE_TRACKING=1" in commands(load(name))
+
+
+@pytest.mark.parametrize(("name", "extra"), [("cluster.yaml", "aws"), ("deploy/cluster.gcp.yaml", "gcp")])
+def test_the_head_of_a_cloud_has_its_client_library(name: str, extra: str) -> None:
+    """Ray's provider needs it to start workers; Ray itself does not bring it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (library,) = (re.split("[><=]", requirement)[0] for requirement in project[extra])
+    assert f"\n{library}==" in (ROOT / "constraints.txt").read_text()
+    assert any(f",{extra}]" in line for line in load(name)["head_setup_commands"])
+
+
+@pytest.mark.parametrize("name", CLOUD_FILES)
+def test_a_rebooted_node_mounts_the_storage_before_its_monitor_starts(name: str, tmp_path: Path) -> None:
+    table = tmp_path / "fstab"
+    table.write_text("UUID=1 / ext4 defaults 0 1\nold.server:/ /mnt/lab nfs4 defaults 0 0\n")
+    (written,) = [line for line in load(name)["setup_commands"] if "/etc/fstab" in line]
+    (mounted,) = [line for line in load(name)["setup_commands"] if "sudo mount " in line]
+    assert load(name)["setup_commands"].index(written) < load(name)["setup_commands"].index(mounted)
+    for _ in range(2):
+        as_user = written.replace("sudo ", "").replace("/etc/fstab", str(table))
+        subprocess.run(["bash", "-c", as_user], check=True, capture_output=True)
+    root, storage = table.read_text().splitlines()
+    assert root == "UUID=1 / ext4 defaults 0 1"
+    _, folder, kind, options, *_ = storage.split()
+    assert (folder, kind) == ("/mnt/lab", "nfs4")
+    assert {"hard", "_netdev", "nofail", "x-systemd.before=cron.service"} <= set(options.split(","))
+    assert f"ORCHESTRATOR_STORAGE={folder}/" in commands(load(name))
+    assert f"sudo mount {folder})" in mounted
 
 
 @pytest.mark.parametrize("name", CLUSTER_FILES)
@@ -127,7 +158,7 @@ def test_only_ssh_from_one_address_is_let_in() -> None:
     assert all(source["CidrIp"].endswith("/32") for source in rule["IpRanges"])
 
 
-@pytest.mark.parametrize("name", ["README.md", "cluster.yaml", "cluster.local.yaml"])
+@pytest.mark.parametrize("name", ["README.md", *CLUSTER_FILES])
 def test_the_documented_token_is_private_from_the_start(name: str, tmp_path: Path) -> None:
     line = re.compile(r"^[# ]*(.*ray get-auth-token --generate.*?)(?:  .*)?$", re.MULTILINE)
     (command,) = line.findall((ROOT / name).read_text())

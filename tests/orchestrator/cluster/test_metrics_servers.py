@@ -85,7 +85,7 @@ def test_where_no_dashboard_has_run_it_is_said_where_to_start_it(tmp_path: Path,
 def test_the_board_shows_measurements_that_there_are_with_their_labels() -> None:
     board = json.loads(files("orchestrator.cluster").joinpath("board.json").read_text())
     known = {"loss", "tokens_per_s", "learning_rate", "grad_norm", "data_wait_s", "checkpoint_s", "gpu_memory_bytes"}
-    known |= {"step"} | {name for objective in OBJECTIVES.values() for name in objective.curve_names}
+    known |= {"step", "mfu"} | {name for objective in OBJECTIVES.values() for name in objective.curve_names}
     for panel in board["panels"]:
         (target,) = panel["targets"]
         gauge, labels = re.fullmatch(r"ray_bert_(\w+)\{(.*)\}", target["expr"]).groups()

@@ -30,31 +30,93 @@ def test_a_node_like_the_drivers_is_well() -> None:
 @pytest.mark.parametrize(
     ("changes", "state", "found", "remedy"),
     [
-        (
+        pytest.param(
             {"sees_storage": False},
             "problem",
-            "does not see in /srv/lab/storage what the driver has",
+            f"not see in {STORAGE} what the driver",
             "mount the shared",
+            id="no storage",
         ),
-        ({"writes_storage": False, "storage_error": "read-only"}, "problem", "cannot write .*: read-only", "user that"),
-        ({"token_mode": "disabled"}, "note", "without a token", "RAY_AUTH_MODE=token"),
-        (
+        pytest.param(
+            {"writes_storage": False, "storage_error": "read-only"},
+            "problem",
+            "cannot write .*: read-only",
+            "user that",
+            id="storage read-only",
+        ),
+        pytest.param(
+            {"writes_storage": False, "storage_error": "OSError: [Errno 28] No space left on device"},
+            "problem",
+            "No space left",
+            "whether the storage is full",
+            id="storage full",
+        ),
+        pytest.param({"token_mode": "disabled"}, "note", "without a token", "RAY_AUTH_MODE=token", id="no token"),
+        pytest.param(
             {"gloo_interface": "lo", "gloo_address": "127.0.1.1"},
             "problem",
             r"127\.0\.1\.1 \(lo\)",
             "GLOO_SOCKET_IFNAME=",
+            id="loopback for Gloo",
         ),
-        ({"gloo_address": "", "gloo_error": "is eth9, and there is none"}, "problem", "eth9", "ip -brief address"),
-        ({"free_disk_bytes": 1 << 30}, "note", r"1\.0 GiB free where Ray spills", "--temp-dir"),
-        ({"versions": replace(HERE, digest="")}, "problem", "not installed there", "pip install"),
-        (
+        pytest.param(
+            {"gloo_address": "", "gloo_error": "is eth9, and there is none"},
+            "problem",
+            "eth9",
+            "ip -brief address",
+            id="no such interface",
+        ),
+        pytest.param(
+            {"free_disk_bytes": 4 << 30, "disk_bytes": 64 << 30},
+            "note",
+            r"4\.0 GiB free where Ray spills",
+            "--temp-dir",
+            id="little disk",
+        ),
+        pytest.param(
+            {"free_disk_bytes": 0}, "problem", r"0\.0 GiB free .* it does not use", "--temp-dir", id="disk full"
+        ),
+        pytest.param(
+            {"free_disk_bytes": 40 << 30},
+            "problem",
+            r"40\.0 GiB free .* it does not use",
+            "--temp-dir",
+            id="large disk full",
+        ),
+        pytest.param(
+            {"versions": replace(HERE, digest="")}, "problem", "not installed there", "pip install", id="no package"
+        ),
+        pytest.param(
             {"versions": replace(HERE, digest="cd34")},
             "problem",
             "sources cd34, the driver has 0.9.0 with ab12",
             "checkout",
+            id="other sources",
         ),
-        ({"versions": replace(HERE, ray="2.59.0")}, "problem", "ray 2.59.0, the driver has 2.60.0", "constraints.txt"),
-        ({"versions": replace(HERE, torch="")}, "problem", "torch not at all", "constraints.txt"),
+        pytest.param(
+            {"versions": replace(HERE, package="0.8.0")},
+            "problem",
+            "in version 0.8.0 .* the driver has 0.9.0",
+            "checkout",
+            id="other version",
+        ),
+        pytest.param(
+            {"versions": replace(HERE, python="3.12.1")},
+            "problem",
+            "python 3.12.1, the driver has 3.11.7",
+            "constraints.txt",
+            id="other Python",
+        ),
+        pytest.param(
+            {"versions": replace(HERE, ray="2.59.0")},
+            "problem",
+            "ray 2.59.0, the driver has 2.60.0",
+            "constraints.txt",
+            id="other Ray",
+        ),
+        pytest.param(
+            {"versions": replace(HERE, torch="")}, "problem", "torch not at all", "constraints.txt", id="no torch"
+        ),
     ],
 )
 def test_each_fault_of_a_node_is_found_with_its_remedy(
@@ -67,11 +129,36 @@ def test_each_fault_of_a_node_is_found_with_its_remedy(
 @pytest.mark.parametrize(
     ("changes", "state", "found", "remedy"),
     [
-        ({"clock_s": -3.0}, "note", r"3\.0 s ± 0\.0 s behind the driver's", "timedatectl"),
-        ({"clock_s": 400.0}, "problem", r"400\.0 s ± 0\.0 s ahead of the driver's", "timedatectl"),
-        ({"bytes_per_s": 11e6}, "note", "11 MB/s .* about 40 s in each step", "faster network"),
-        ({"transfer_problem": "did not arrive"}, "problem", "did not arrive", "all ports"),
-        ({"marker_arrived": False}, "problem", "the driver does not see in /srv/lab/storage", "same server"),
+        pytest.param(
+            {"clock_s": -3.0}, "note", r"3\.0 s ± 0\.0 s behind the driver's", "timedatectl", id="clock behind"
+        ),
+        pytest.param(
+            {"clock_s": 400.0},
+            "problem",
+            r"400\.0 s ± 0\.0 s ahead of the driver's",
+            "timedatectl",
+            id="clock far ahead",
+        ),
+        pytest.param(
+            {"bytes_per_s": 11e6}, "note", "11 MB/s .* about 40 s in each step", "faster network", id="slow network"
+        ),
+        pytest.param(
+            {"transfer_problem": "did not arrive"}, "problem", "did not arrive", "all ports", id="objects do not arrive"
+        ),
+        pytest.param(
+            {"marker_arrived": False},
+            "problem",
+            "the driver does not see in /srv/lab/storage",
+            "same server",
+            id="another storage",
+        ),
+        pytest.param(
+            {"link_problem": "10.77.0.11 does not reach them there (another host answers)"},
+            "problem",
+            r"would listen at 10\.77\.0\.12 \(enp0s31f6\): 10\.77\.0\.11 does not reach them",
+            "GLOO_SOCKET_IFNAME=INTERFACE, the one that has 10.77.0.12",
+            id="address of another network",
+        ),
     ],
 )
 def test_each_fault_between_driver_and_node_is_found_with_its_remedy(
@@ -103,6 +190,18 @@ def test_a_node_that_does_not_answer_is_a_problem() -> None:
     (finding,) = node.findings
     assert (node.state, finding.part, finding.found) == ("problem", "node 10.77.0.13", "no answer within 30 s")
     assert "ray stop" in finding.remedy
+    assert "--node-ip-address" not in finding.remedy
+
+
+def test_a_node_at_an_address_that_the_driver_does_not_reach_is_told_to_name_another() -> None:
+    node = judged(replace(SILENT, silence="its raylet cannot be reached at 10.77.0.13:4001", raylet_answers=False))
+    (finding,) = node.findings
+    assert "--node-ip-address where the other hosts reach it at another address than 10.77.0.13" in finding.remedy
+
+
+def test_a_host_on_which_ray_was_started_twice_is_told() -> None:
+    node = judged(replace(SECOND, num_at_address=2))
+    assert_one(node, "note", "2 Ray nodes run at this address", "ray start once")
 
 
 def test_the_loopback_is_good_enough_for_a_single_host() -> None:

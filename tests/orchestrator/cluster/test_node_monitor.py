@@ -31,7 +31,13 @@ pytestmark = [
 ]
 RAY = """\
 #!/bin/bash
-if [ "$1" = stop ]; then echo stopped >> "$HOME/stops"; exit; fi
+if [ "$1" = stop ]; then
+    echo stopped >> "$HOME/stops"
+    for process in $(grep -lz "^HOME=$HOME$" /proc/[0-9]*/environ 2> /dev/null); do
+        if grep -q monitor.py "${process%environ}cmdline"; then kill "$(basename "${process%/environ}")"; fi
+    done
+    exit
+fi
 echo "$SETTING $(ulimit -n) $*" >> "$HOME/starts"
 if [ -e "$HOME/refuses" ]; then echo "the head does not answer"; exit 1; fi
 setpriv --pdeathsig KILL "$HOME/raylet" 1000 &
@@ -53,9 +59,11 @@ class Host:
 
     home: Path
 
-    def call(self, *arguments: str, setting: str = "first") -> "subprocess.CompletedProcess[str]":
+    def call(
+        self, *arguments: str, setting: str = "first", within: tuple[str, ...] = ()
+    ) -> "subprocess.CompletedProcess[str]":
         environment = {"HOME": str(self.home), "PATH": f"{self.home}:{os.environ['PATH']}", "SETTING": setting}
-        command = [sys.executable, "-P", node_monitor.__file__, *arguments]
+        command = [*within, sys.executable, "-P", node_monitor.__file__, *arguments]
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
 
     def read(self, name: str) -> list[str]:
@@ -91,6 +99,14 @@ def host(tmp_path: Path) -> Iterator[Host]:
             process.kill()
 
 
+def as_host(name: str) -> tuple[str, ...]:
+    """Words before a command that give it a host name of its own."""
+    unshare = ("unshare", "--map-root-user", "--uts")
+    if subprocess.run([*unshare, "true"], capture_output=True).returncode:
+        pytest.skip("this host gives no process a host name of its own")
+    return (*unshare, "sh", "-c", f'echo {name} > /proc/sys/kernel/hostname && exec "$@"', "sh")
+
+
 def test_a_node_is_started_as_ray_start_would(host: Host) -> None:
     done = host.call("start", "--head", "--port=6379")
     assert done.returncode == 0, done.stderr
@@ -119,9 +135,45 @@ def test_a_second_start_replaces_the_first(host: Host) -> None:
     assert len(host.processes("node_monitor.py boot")) == 1
 
 
+def test_a_node_whose_monitor_was_killed_works_on_until_the_next_monitor_ends_it(host: Host) -> None:
+    host.call("start", "--address=192.0.2.10:6379")
+    (monitor,) = host.processes("node_monitor.py boot")
+    left = host.raylet()
+    monitor.kill()
+    monitor.wait()
+    assert left.is_running()
+    host.call("start", "--address=192.0.2.10:6379")
+    assert host.raylet() != left
+
+
+def test_a_node_whose_monitor_was_killed_can_be_stopped(host: Host) -> None:
+    host.call("start", "--head")
+    host.raylet()
+    (monitor,) = host.processes("node_monitor.py boot")
+    monitor.kill()
+    monitor.wait()
+    assert host.call("stop").returncode == 0
+    assert not host.processes("")
+
+
+def test_hosts_of_different_names_share_a_home(host: Host) -> None:
+    names = ("host1", "host2")
+    for name in names:
+        done = host.call("start", f"--node={name}", within=as_host(name))
+        assert done.returncode == 0, done.stderr
+    first, second = (line.split()[-1] for line in host.read("starts"))
+    assert (first, second) == ("--node=host1", "--node=host2")
+    assert len(host.processes("raylet 1000")) == 2, "the second host has ended the first one's node"
+    assert sorted(path.name for path in (host.home / ".bert-lab").iterdir()) == ["host1", "host2"]
+    host.call("stop", within=as_host("host1"))
+    ended, kept = (host.home / ".bert-lab" / name / "node.json" for name in names)
+    assert (ended.exists(), kept.exists()) == (False, True)
+
+
 def test_a_stopped_node_stays_away(host: Host) -> None:
     host.call("start", "--address=192.0.2.10:6379")
-    assert host.call("stop").returncode == 0
+    done = host.call("stop")
+    assert done.returncode == 0, "`ray stop` ended the command that called it"
     wait_until(lambda: not host.processes("node_monitor.py"), "the monitor runs on")
     assert not host.processes("raylet")
     assert host.read("stops") == ["stopped"], "what is left of Ray was not stopped"
@@ -138,9 +190,25 @@ def test_a_node_that_cannot_start_says_why_and_is_tried_again(host: Host) -> Non
     done = host.call("start", "--address=192.0.2.10:6379")
     assert done.returncode == 1
     assert "the head does not answer" in done.stderr
-    assert "did not start" in done.stderr
+    assert "did not start; the reason is above. It is tried again: " in done.stderr
     (host.home / "refuses").unlink()
     assert host.raylet()
+
+
+def test_a_node_is_tried_again_while_ray_is_being_installed(host: Host) -> None:
+    (host.home / "ray").rename(host.home / "ray of tomorrow")
+    done = host.call("start", "--head")
+    assert done.returncode == 1
+    assert "No such file or directory: 'ray'" in done.stderr
+    (host.home / "ray of tomorrow").rename(host.home / "ray")
+    assert host.raylet()
+
+
+def test_a_monitor_that_ends_meanwhile_is_not_said_to_try_again(host: Host) -> None:
+    (host.home / "ray").write_text("#!/bin/bash\nkill -KILL $PPID\n")
+    done = host.call("start", "--head")
+    assert done.returncode == 1
+    assert "did not start; the reason is above. Nobody tries it again: give this command again" in done.stderr
 
 
 def test_a_host_that_comes_up_starts_the_same_node(host: Host) -> None:

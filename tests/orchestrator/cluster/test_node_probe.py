@@ -49,7 +49,16 @@ def test_versions_and_resources_of_this_machine_are_told(tmp_path: Path) -> None
     assert report.versions.ray.startswith("2.60.")
     assert len(report.versions.digest) == 12
     assert 0 < report.free_memory_bytes <= report.memory_bytes
-    assert report.free_disk_bytes > 0
+    assert 0 < report.free_disk_bytes <= report.disk_bytes
+
+
+def test_a_caller_learns_which_node_listens_at_an_address_and_why_none_does() -> None:
+    probe = NodeProbe()
+    port = probe.listen("127.0.0.1", "this node")
+    assert [probe.call("127.0.0.1", port, PATIENCE_S) for _ in range(2)] == [("this node", "")] * 2
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        free_port = closed.getsockname()[1]
+    assert probe.call("127.0.0.1", free_port, PATIENCE_S) == ("", "Connection refused")
 
 
 def test_a_changed_source_file_changes_the_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

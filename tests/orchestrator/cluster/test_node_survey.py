@@ -23,8 +23,12 @@ def test_the_shortest_round_trip_decides_on_the_clock() -> None:
 def test_a_silent_nodes_raylet_is_looked_at() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        assert _raylet_state("127.0.0.1", port).startswith(f"its raylet answers at 127.0.0.1:{port}, but")
-    assert _raylet_state("127.0.0.1", port).startswith(f"its raylet cannot be reached at 127.0.0.1:{port} (Connection")
+        answers, state = _raylet_state("127.0.0.1", port)
+        assert answers
+        assert state.startswith(f"its raylet answers at 127.0.0.1:{port}, but")
+    answers, state = _raylet_state("127.0.0.1", port)
+    assert not answers
+    assert state.startswith(f"its raylet cannot be reached at 127.0.0.1:{port} (Connection")
 
 
 @pytest.mark.ray
@@ -37,6 +41,8 @@ def test_busy_nodes_are_looked_at_and_a_frozen_one_holds_up_no_other(tmp_path: P
         assert (report["sees_storage"], report["writes_storage"], measured["marker_arrived"]) == (True, True, True)
         assert abs(measured["clock_s"]) <= measured["clock_uncertainty_s"] + 0.001, "it is one machine"
         assert (node["view"]["total"]["CPU"], node["view"]["free"].get("CPU", 0.0)) == (1.0, 0.0)
+        assert measured["link_problem"] == "", "it is one machine"
+        assert node["view"]["num_at_address"] == 2
         assert all(finding["found"] and finding["remedy"] for finding in node["findings"])
     speeds = [node["view"]["measured"]["bytes_per_s"] for node in both]
     assert speeds[0] is None, "the driver's node comes first, and gets nothing from itself"

@@ -30,7 +30,8 @@ def test_silence_is_told_within_a_minute_with_what_is_missing_and_then_rarely(
         watch.look()
         told += [second] * len(caplog.messages)
         if second == 60:
-            assert caplog.messages == ["no text has been tokenized for 1:00 min; needs 1 × {CPU: 1}"]
+            (line,) = caplog.messages
+            assert line.startswith("no text has been tokenized for 1:00 min; needs 1 × {CPU: 1}; it may only be slow")
         if second == 440:
             watch.note()
     assert told == [60, 120, 240, 500, 560, 680, 920]

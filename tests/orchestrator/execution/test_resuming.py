@@ -5,7 +5,7 @@ Alone: .venv/bin/pytest tests/orchestrator/execution/test_resuming.py
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,8 @@ class Laboratory:
         self._capsys = capsys
         self.work: Callable[[CorpusSpec, RunContext], None] = lambda spec, context: None
         self.settings = Settings.from_options()
+        self.left: list[Sequence[str]] = []
+        """Folders whose files were counted as written, of each check of the disk."""
 
     def command(self, *arguments: str) -> Outcome:
         """Status of a command, and what it said on stderr."""
@@ -73,7 +75,7 @@ def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         made.work(spec, context)
 
     monkeypatch.setattr(runner, "check_inputs", lambda spec, inputs: None)
-    monkeypatch.setattr(runner, "check_disk", lambda spec, inputs: None)
+    monkeypatch.setattr(runner, "check_disk", lambda spec, inputs, left=(): made.left.append(left))
     monkeypatch.setattr(session, "connect", lambda settings, **options: nullcontext())
     monkeypatch.setattr(session, "check_connected_room", lambda *arguments: None)
     monkeypatch.setattr(CorpusKind, "run", run)
@@ -92,6 +94,13 @@ def test_an_attempt_changes_execution_fields_and_the_runs_spec_stays(laboratory:
     with Registry(laboratory.settings.registry) as registry:
         record = registry.run(run_id)
     assert (record.state, record.attempt, record.spec["num_cpus"]) == (RunState.COMPLETED, 2, None)
+
+
+def test_the_disk_is_checked_with_what_the_run_has_left(laboratory: Laboratory) -> None:
+    run_id = laboratory.start(fail)
+    laboratory.work = lambda spec, context: None
+    assert laboratory.command("resume", run_id)[0] == 0
+    assert laboratory.left == [(), [f"{laboratory.settings.storage}/runs/{run_id}"]]
 
 
 def test_a_field_that_shapes_the_result_starts_no_attempt(laboratory: Laboratory) -> None:

@@ -14,6 +14,8 @@ import pytest
 from bert_core.config import BertConfig
 from bert_core.errors import ConfigError
 from orchestrator.errors import CorpusError, InputError, RunFailedError, SpecError
+from orchestrator.execution.refusals import check_places
+from orchestrator.execution.room import check_room
 from orchestrator.execution.runner import plan_spec, resume_run, run_spec
 from orchestrator.kinds import resolved_inputs
 from orchestrator.kinds.base import RunContext
@@ -225,6 +227,29 @@ def test_a_storage_that_cannot_be_written_is_found_before_anything_starts(labora
     with pytest.raises(InputError, match=r"--storage .*corpus\.txt cannot be written: .*; give another"):
         run_spec(load_spec(path), settings=dataclasses.replace(settings, storage=str(path.with_name("corpus.txt"))))
     assert not Path(settings.registry).exists()
+
+
+def test_a_home_that_cannot_be_written_is_refused_by_plan_as_by_run(laboratory: tuple[Path, Settings]) -> None:
+    path, settings = laboratory
+    file = path.with_name("corpus.txt")
+    settings = dataclasses.replace(settings, home=file / "home")
+    spec, before = load_spec(path), sorted(path.parent.rglob("*"))
+    message = rf"--home {file}/home cannot be written: {file} is no folder; give another"
+    with pytest.raises(InputError, match=message):
+        check_room(spec, resolved_inputs(spec, settings))
+    with pytest.raises(InputError, match=message):
+        run_spec(spec, settings=settings)
+    assert sorted(path.parent.rglob("*")) == before
+
+
+def test_a_home_that_a_run_needs_not_may_be_read_only(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    check_places(
+        Settings.from_options(
+            tmp_path / "file" / "home", str(tmp_path / "storage"), "file:url", "192.0.2.1:6379", environ={}
+        )
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["file"], "a check leaves nothing"
 
 
 def test_a_stage_that_is_not_there_is_named(laboratory: tuple[Path, Settings]) -> None:

@@ -83,6 +83,21 @@ def test_trials_that_exchange_weights_keep_checkpoints_while_they_wait(settings:
     assert four["models"] == one["models"]
 
 
+def test_what_earlier_attempts_have_left_is_not_written_again(settings: Settings, free: Any, tmp_path: Path) -> None:
+    spec = parse_spec(PRETRAIN)
+    inputs = resolved_inputs(spec, settings)
+    checkpoint = tmp_path / "run" / "checkpoints" / "000001" / "state.safetensors"
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.write_bytes(bytes(PRETRAINED_BYTES // 2))
+    free(PRETRAINED_BYTES // 2 + 10**6)
+    check_disk(spec, inputs, [str(tmp_path / "run"), str(tmp_path / "was never made")])
+    with pytest.raises(InputError, match=r"and this run writes about 19\.9 MB "):
+        check_disk(spec, inputs)
+    free(PRETRAINED_BYTES // 4)
+    with pytest.raises(InputError, match=r"and this run writes about 10\.0 MB more "):
+        check_disk(spec, inputs, [str(tmp_path / "run")])
+
+
 @pytest.mark.parametrize(("num_bytes", "warnings"), [(1.05, 1), (1.2, 0)])
 def test_a_tight_fit_is_a_warning(
     settings: Settings, free: Any, caplog: pytest.LogCaptureFixture, num_bytes: float, warnings: int

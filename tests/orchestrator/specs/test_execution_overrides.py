@@ -64,6 +64,21 @@ def test_a_field_that_shapes_the_result_is_refused_by_name(kind: str, key: str) 
 
 
 @pytest.mark.parametrize(
+    ("kind", "override", "changeable"),
+    [
+        ("pretrain", "steps=5", r"execution\.…"),
+        ("pipeline", "stages.model.small.steps=5", r"execution\.…"),
+        ("pipeline", "name=other", r"stages\.NAME\.execution\.…"),
+        ("corpus", "shard_bytes=5000", "num_cpus"),
+        ("distill", "pretraining.steps=5", r"pretraining\.execution\.…, execution\.…"),
+    ],
+)
+def test_a_refusal_names_what_an_attempt_may_change(kind: str, override: str, changeable: str) -> None:
+    with pytest.raises(SpecError, match=rf": {changeable}$"):
+        override_execution(parse_spec(SPECS[kind]), [override])
+
+
+@pytest.mark.parametrize(
     ("override", "message"),
     [
         ("name=other", "name cannot change between attempts"),
