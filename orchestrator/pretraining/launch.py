@@ -4,6 +4,8 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 from uuid import uuid4
 
 import ray
@@ -11,7 +13,6 @@ import ray.train
 from ray.train.torch import TorchTrainer
 
 from orchestrator.cluster.head_watch import watch_head
-from orchestrator.cluster.nodes import connected_nodes, placement_selector
 from orchestrator.cluster.shortage import find_shortage
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.stream import SplitShards
@@ -27,8 +28,10 @@ from orchestrator.pretraining.job import (
     text_sizes,
     worker_processes,
 )
+from orchestrator.pretraining.placement import WorkerPlacement
 from orchestrator.pretraining.streams import build_stream, build_validation
 from orchestrator.pretraining.worker import WorkerOrder, run_worker
+from orchestrator.reminders import Shortage
 from orchestrator.results import DatasetResult, Event, MetricEvent, PretrainResult
 from orchestrator.storage import delete, join
 from orchestrator.training.attempts import how_to_go_on
@@ -108,7 +111,7 @@ def _train(job: PretrainJob, use_gpu: bool, on_event: Callable[[Event], None], o
         follower = Follower(
             event_queue,
             EventReader(event_queue, on_event),
-            build_watch(job, use_gpu, run_id),
+            build_watch(job, use_gpu, run_id, event_queue),
             [watch_head(how_to_go_on(run_id)).look, on_wait],
             has_ended=lambda: not fit.is_alive(),
             run_folder=job.run_folder,
@@ -130,13 +133,17 @@ def _train(job: PretrainJob, use_gpu: bool, on_event: Callable[[Event], None], o
                 delete(scratch)
 
 
-def build_watch(job: PretrainJob, use_gpu: bool, run_id: str) -> WorkerWatch:
+def build_watch(job: PretrainJob, use_gpu: bool, run_id: str, event_queue: Any) -> WorkerWatch:
     """A watch over the workers of a job."""
     execution = job.spec.execution
     needed = worker_processes(job.spec, use_gpu)
+
+    def find_workers_shortage() -> Shortage:
+        return find_shortage(replace(needed, labels=ray.get(event_queue.selector.remote()) or needed.labels))
+
     return WorkerWatch(
         Expectation(execution.num_workers, 60 * execution.max_wait_minutes),
-        lambda: find_shortage(needed),
+        find_workers_shortage,
         how_to_go_on(run_id),
         newest_step=Checkpoints(job.run_folder).newest_step,
     )
@@ -173,7 +180,6 @@ class _Fit(threading.Thread):
 def _build_trainer(order: WorkerOrder, run_id: str, use_gpu: bool, scratch: str) -> TorchTrainer:
     execution = order.job.spec.execution
     workers = worker_processes(order.job.spec, use_gpu)
-    selector = placement_selector(workers, execution.on_head, connected_nodes())
     return TorchTrainer(
         run_worker,
         train_loop_config={"order": order},
@@ -182,12 +188,15 @@ def _build_trainer(order: WorkerOrder, run_id: str, use_gpu: bool, scratch: str)
             use_gpu=use_gpu,
             resources_per_worker=dict(workers.resources),
             placement_strategy=execution.placement.upper(),
-            label_selector=selector or None,
+            label_selector=dict(workers.labels) or None,  # what an autoscaler is asked for
         ),
         run_config=ray.train.RunConfig(
             name=run_id,  # what the dashboard calls it
             storage_path=scratch,
             failure_config=ray.train.FailureConfig(max_failures=execution.max_failures),
-            callbacks=[FailureReport(order.event_queue)],
+            callbacks=[
+                FailureReport(order.event_queue),
+                WorkerPlacement(workers, execution.on_head, order.event_queue),
+            ],
         ),
     )
