@@ -19,6 +19,7 @@ from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.errors import ClusterError
 from orchestrator.models.info import describe_model
+from orchestrator.pretraining.drain_watch import DrainWatch
 from orchestrator.pretraining.failures import FailureReport, queue_error, stop_error, training_error
 from orchestrator.pretraining.job import (
     PretrainJob,
@@ -101,18 +102,35 @@ def build_job(request: PretrainRequest, dataset: DatasetResult) -> PretrainJob:
 
 
 def _train(job: PretrainJob, use_gpu: bool, on_event: Callable[[Event], None], on_wait: Callable[[], None]) -> None:
+    """Train to the end, with one group of workers after another where nodes are drained under them."""
+    starts_again = False
+    while _train_until_drained(job, use_gpu, on_event, on_wait, starts_again):
+        if Checkpoints(job.run_folder).newest_step() == job.spec.steps:  # it was the last step that they were asked at
+            return
+        starts_again = True
+
+
+def _train_until_drained(
+    job: PretrainJob,
+    use_gpu: bool,
+    on_event: Callable[[Event], None],
+    on_wait: Callable[[], None],
+    starts_again: bool,
+) -> bool:
+    """Train with one Ray Train run to the end, or until its workers leave a drained node; returns whether they left."""
     run_id = job.run_folder.rstrip("/").rpartition("/")[2]
     event_queue = launch_event_queue()
     scratch = join(job.run_folder, "ray")
     delete(scratch)  # of an earlier attempt that was killed
     with marked_storage(job.run_folder, job.attempt) as mark:
         order = WorkerOrder(job, event_queue, mark)
+        drain = DrainWatch(event_queue)
         fit = _Fit(_build_trainer(order, run_id, use_gpu, join(scratch, f"{job.attempt}-{uuid4().hex[:6]}")))
         follower = Follower(
             event_queue,
             EventReader(event_queue, on_event),
-            build_watch(job, use_gpu, run_id, event_queue),
-            [watch_head(how_to_go_on(run_id)).look, on_wait],
+            build_watch(job, use_gpu, run_id, event_queue, starts_again),
+            [watch_head(how_to_go_on(run_id)).look, drain.look, on_wait],
             has_ended=lambda: not fit.is_alive(),
             run_folder=job.run_folder,
             safe_place="after this step",
@@ -121,6 +139,7 @@ def _train(job: PretrainJob, use_gpu: bool, on_event: Callable[[Event], None], o
         try:
             status = _follow(follower, run_id)
             fit.raise_reason(run_id, status.failures)
+            return drain.has_asked
         except BaseException as error:
             # Without this, workers of a Ray that outlives this call would train on.
             with suppress(ray.exceptions.RayError):  # Ray may be gone as well
@@ -133,7 +152,9 @@ def _train(job: PretrainJob, use_gpu: bool, on_event: Callable[[Event], None], o
                 delete(scratch)
 
 
-def build_watch(job: PretrainJob, use_gpu: bool, run_id: str, event_queue: Any) -> WorkerWatch:
+def build_watch(
+    job: PretrainJob, use_gpu: bool, run_id: str, event_queue: Any, starts_again: bool = False
+) -> WorkerWatch:
     """A watch over the workers of a job."""
     execution = job.spec.execution
     needed = worker_processes(job.spec, use_gpu)
@@ -146,6 +167,7 @@ def build_watch(job: PretrainJob, use_gpu: bool, run_id: str, event_queue: Any) 
         find_workers_shortage,
         how_to_go_on(run_id),
         newest_step=Checkpoints(job.run_folder).newest_step,
+        starts_again=starts_again,
     )
 
 

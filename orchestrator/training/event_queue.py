@@ -23,6 +23,8 @@ class WorkerPlace:
     rank: int
     host: str
     pid: int
+    node_id: str = ""
+    """Ray's id of the host's node."""
 
 
 @dataclass(frozen=True)
