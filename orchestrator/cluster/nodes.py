@@ -12,7 +12,8 @@ from orchestrator.cluster.processes import Processes, room_on
 from orchestrator.errors import ClusterError
 
 NODE_ID = "ray.io/node-id"
-_MARK_OF_THE_HEAD = "node:__internal_head__"
+MARK_OF_THE_HEAD = "node:__internal_head__"
+"""Resource that the node of the cluster's own services has, and no other."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Node:
     @property
     def is_head(self) -> bool:
         """Whether the cluster's own services run on this node."""
-        return _MARK_OF_THE_HEAD in self.resources
+        return MARK_OF_THE_HEAD in self.resources
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Placement:
     selector: dict[str, str]
     """Selector of the labels of the nodes that they may be on."""
     note: str = ""
-    """What a person is told of the choice."""
+    """Text that tells a person of the choice, where it needs a word."""
 
 
 def connected_nodes() -> list[Node]:
