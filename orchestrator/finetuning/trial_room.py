@@ -8,8 +8,11 @@ fit on the cluster, and one more, by which an autoscaler sees that more would ru
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
-from orchestrator.cluster.nodes import connected_nodes
+from ray import tune
+
+from orchestrator.cluster.nodes import choose_nodes, connected_nodes, nodes_with
 from orchestrator.cluster.processes import Processes, room_on
 from orchestrator.specs.sweep import SweepExecutionSpec
 
@@ -49,8 +52,25 @@ class TrialRoom:
 
 def room_for_trials(execution: SweepExecutionSpec) -> TrialRoom:
     """Room for a sweep's trials on the connected Ray; the number of GPUs of a trial has been decided."""
-    needed = trial_processes(execution).resources
-    return TrialRoom(lambda: sum(room_on(node.resources, needed) for node in connected_nodes()))
+
+    def count_places() -> int:
+        needed = placed_trial(execution)
+        return sum(room_on(node.resources, needed.resources) for node in nodes_with(needed.labels, connected_nodes()))
+
+    return TrialRoom(count_places)
+
+
+def trial_group(execution: SweepExecutionSpec) -> tune.PlacementGroupFactory:
+    """The placement group that Tune asks for, for a trial that is handed out now."""
+    needed = placed_trial(execution)
+    selector = {"bundle_label_selector": [dict(needed.labels)]} if needed.labels else {}
+    return tune.PlacementGroupFactory([dict(needed.resources)], **selector)
+
+
+def placed_trial(execution: SweepExecutionSpec) -> Processes:
+    """The process of a trial that is handed out now, with the labels of the nodes that it may be on."""
+    needed = trial_processes(execution)
+    return replace(needed, labels=choose_nodes(needed, execution.on_head, connected_nodes()).selector)
 
 
 def trial_processes(execution: SweepExecutionSpec) -> Processes:
