@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from orchestrator.cluster.node_types import cluster_resources, grown_cluster
 from orchestrator.cluster.nodes import Node, connected_nodes, nodes_with, select_nodes
@@ -14,11 +14,19 @@ MAX_LOGICAL_PER_CORE = 4
 """Processes that may share a core of a local Ray; with more of them each only waits longer for the others."""
 
 
-def cluster_room(processes: Processes) -> tuple[int, int]:
-    """Numbers of such processes that the connected Ray holds: now, and with all nodes that its autoscaler may start."""
+class ClusterRoom(NamedTuple):
+    """Numbers of processes that a cluster holds, whatever runs there."""
+
+    now: int
+    grown: int
+    """The same once its autoscaler has started all nodes that it may."""
+
+
+def cluster_room(processes: Processes) -> ClusterRoom:
+    """Count how many such processes the connected Ray holds."""
     nodes = connected_nodes()
     now = _room(processes, nodes)
-    return now, max(now, _room(processes, grown_cluster(nodes)))
+    return ClusterRoom(now, max(now, _room(processes, grown_cluster(nodes))))
 
 
 def _room(processes: Processes, nodes: Sequence[Node]) -> int:

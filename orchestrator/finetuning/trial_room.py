@@ -3,7 +3,8 @@
 Tune asks for one process at a time where it is not told otherwise, and gives that process up as soon as another trial
 ends, whose process it uses again. Where trials are shorter than the start of a process, a sweep then never grows beyond
 its first one, however many CPUs there are. So Tune may ask for many, and this says how many trials it gets: as many as
-fit on the cluster, and one more, by which an autoscaler sees that more would run.
+fit on the cluster with all nodes that its autoscaler may start, and one more, by which an autoscaler that does not say
+what it may start sees that more would run.
 """
 
 import time
@@ -12,8 +13,9 @@ from dataclasses import replace
 
 from ray import tune
 
-from orchestrator.cluster.nodes import choose_nodes, connected_nodes, nodes_with
-from orchestrator.cluster.processes import Processes, room_on
+from orchestrator.cluster.capacity import cluster_room
+from orchestrator.cluster.nodes import choose_nodes, connected_nodes
+from orchestrator.cluster.processes import Processes
 from orchestrator.specs.sweep import SweepExecutionSpec
 
 _LOOK_EVERY_S = 5.0
@@ -52,12 +54,7 @@ class TrialRoom:
 
 def room_for_trials(execution: SweepExecutionSpec) -> TrialRoom:
     """Room for a sweep's trials on the connected Ray; the number of GPUs of a trial has been decided."""
-
-    def count_places() -> int:
-        needed = placed_trial(execution)
-        return sum(room_on(node.resources, needed.resources) for node in nodes_with(needed.labels, connected_nodes()))
-
-    return TrialRoom(count_places)
+    return TrialRoom(lambda: cluster_room(placed_trial(execution)).grown)
 
 
 def trial_group(execution: SweepExecutionSpec) -> tune.PlacementGroupFactory:

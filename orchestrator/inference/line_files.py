@@ -49,11 +49,11 @@ def predict_file(
 def _fitting(num_workers: int | None, num_gpus: float) -> int:
     """Number of workers: those asked for, or as many as the nodes that are up hold, or one. Raises: ClusterError."""
     each = {"CPU": 1.0} | ({"GPU": num_gpus} if num_gpus else {})
-    now, room = cluster_room(Processes(1, each))
-    if room < (num_workers or 1):
+    room = cluster_room(Processes(1, each))
+    if room.grown < (num_workers or 1):
         gpus = f" and {num_gpus:g} GPUs" if num_gpus else ""
         raise ClusterError(
-            f"{num_workers or 1} workers are asked for, each with 1 CPU{gpus}; there is room for {room}. "
+            f"{num_workers or 1} workers are asked for, each with 1 CPU{gpus}; there is room for {room.grown}. "
             "Lower --workers or --gpus-per-worker, or use a larger cluster with --address"
         )
-    return num_workers or now or 1
+    return num_workers or room.now or 1

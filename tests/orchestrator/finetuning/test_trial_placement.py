@@ -5,6 +5,7 @@ Run alone: pytest tests/orchestrator/finetuning/test_trial_placement.py
 
 import pytest
 
+from orchestrator.cluster import capacity, node_types
 from orchestrator.cluster.nodes import NODE_ID, Node
 from orchestrator.finetuning import trial_room
 from orchestrator.finetuning.trial_room import room_for_trials, trial_group
@@ -18,7 +19,9 @@ def places_and_labels(
     monkeypatch: pytest.MonkeyPatch, nodes: list[Node], on_head: bool = False
 ) -> tuple[int, list[dict[str, str]] | None]:
     """Places that there are for trials, and the labels that Tune asks for."""
-    monkeypatch.setattr(trial_room, "connected_nodes", lambda: nodes)
+    for module in (trial_room, capacity):
+        monkeypatch.setattr(module, "connected_nodes", lambda: nodes)
+    monkeypatch.setattr(node_types, "startable_nodes", list)
     execution = SweepExecutionSpec(gpus_per_trial=0.0, on_head=on_head)
     room, num_trials = room_for_trials(execution), 0
     while room.has_room():
