@@ -48,7 +48,7 @@ def startable_nodes() -> list[Node]:
 
     try:
         return nodes_of(_cluster_file(ray.get_runtime_context().gcs_address))
-    except ray.exceptions.RayError as error:
+    except (ray.exceptions.RayError, OSError) as error:
         logger.warning(f"what nodes the cluster may start is not known: its head does not say ({last_line(error)})")
         return []
 

@@ -3,6 +3,10 @@
 Alone: .venv/bin/pytest tests/orchestrator/cluster/test_node_types.py
 """
 
+import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +43,20 @@ def test_a_type_counts_as_often_as_the_file_lets_it_be_up() -> None:
     gpu = Node({"CPU": 4.0, "GPU": 1.0, "accelerator_type:L40S": 1.0}, {ACCELERATOR: "L40S"})
     assert nodes_of(CLUSTER_FILE) == [cpu] * 3 + [gpu] * 2
     assert nodes_of({}) == []
+
+
+def test_the_file_is_that_of_the_autoscaler_at_this_address(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text(json.dumps(CLUSTER_FILE))  # JSON is YAML
+    program = "print('up', flush=True); input()"
+    options = ["--gcs-address=10.0.0.1:6379", f"--autoscaling-config={tmp_path / 'cluster.yaml'}"]
+    command = [sys.executable, "-c", program, *options]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as autoscaler:
+        assert autoscaler.stdout is not None
+        assert autoscaler.stdout.readline() == "up\n"
+        assert read_cluster_file("127.0.0.1:6379") == CLUSTER_FILE
+        assert read_cluster_file("127.0.0.1:637") == {}
+        autoscaler.communicate("\n")
+    assert read_cluster_file("127.0.0.1:6379") == {}
 
 
 @pytest.mark.usefixtures("autoscaling")

@@ -104,6 +104,11 @@ if __name__ == "__main__":
         _train(moved, False, moves.on_event, moves.on_wait)
         _train(straight, False, lambda event: None, lambda: None)
         found = {"groups": moves.groups, "lines": lines.texts, "digests": [digests(moved), digests(straight)]}
+        print(
+            "EXIT",
+            [process.process.poll() for process in moves.second.all_processes.get("raylet", [])],
+            file=sys.stderr,
+        )
         print(json.dumps(found))
     finally:
         ray.shutdown()
