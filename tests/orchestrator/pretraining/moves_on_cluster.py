@@ -7,15 +7,13 @@ python -m tests.orchestrator.pretraining.moves_on_cluster FOLDER
 import json
 import logging
 import sys
-import time
 from pathlib import Path
 
 import ray
 from ray._private.state import actors
-from ray._raylet import GcsClient
 from ray.cluster_utils import Cluster
-from ray.core.generated.autoscaler_pb2 import DrainNodeReason
 
+from orchestrator.cluster.spot_notice import Notice, drain_node
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.launch import _train
 from orchestrator.results import Event, MetricEvent
@@ -63,12 +61,8 @@ class Moves:
         self.groups.append(places)
         self.left_at = self.step
         if len(self.groups) == 1:
-            deadline_ms = (time.time_ns() // 1_000_000) + 1000 * DRAINED_S
-            reason = DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
-            accepted, problem = GcsClient(self.cluster.address).drain_node(
-                self.second.node_id, reason, "spot machine is taken back", deadline_ms
-            )
-            assert accepted, problem
+            notice = Notice("a spot machine is taken back", DRAINED_S)
+            assert not drain_node(self.second.node_id, notice)
         elif len(self.groups) == 2:
             self.cluster.remove_node(self.first, allow_graceful=False)
 
