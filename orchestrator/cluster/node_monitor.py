@@ -31,6 +31,8 @@ from typing import IO
 FOLDER = Path.home() / ".bert-lab" / socket.gethostname()
 """Has what the node is started with, the monitor's lock with its process id, and its log. Hosts may share homes."""
 NODE, LOCK, LOG = FOLDER / "node.json", FOLDER / "node.lock", FOLDER / "node.log"
+AWAY = FOLDER / "away"
+"""Has the Unix time until which the node is not started again, where the host is about to be taken away."""
 FILE_LIMIT = 65536
 """Open files that a node may need; less where the host allows no more."""
 STEADY_S = 60.0
@@ -89,6 +91,7 @@ def boot() -> int:
         print(f"there is no {NODE}: nothing was started on this host before", file=sys.stderr)
         return 1
     node = json.loads(NODE.read_text())
+    AWAY.unlink(missing_ok=True)  # the host is back
     raise_file_limit()
     signal.signal(signal.SIGTERM, _leave)
     with LOCK.open("a+") as lock, LOG.open("ab") as log:
@@ -112,9 +115,17 @@ def _keep_running(command: list[str], environment: dict[str, str], log: IO[bytes
             began = time.monotonic()
             _run_once(command, environment, log)
             pause_s = PAUSE_S if time.monotonic() - began >= STEADY_S else min(2 * pause_s, LONGEST_PAUSE_S)
-            log.write(f"{time.strftime('%F %T')} the node has ended; next attempt in {pause_s:.0f} s\n".encode())
+            wait_s = max(pause_s, _away_s())
+            log.write(f"{time.strftime('%F %T')} the node has ended; next attempt in {wait_s:.0f} s\n".encode())
             log.flush()
-            time.sleep(pause_s)
+            time.sleep(wait_s)
+
+
+def _away_s() -> float:
+    """Time for which the host is to stay away from its cluster."""
+    with suppress(OSError, ValueError):
+        return float(AWAY.read_text()) - time.time()
+    return 0.0
 
 
 def _run_once(command: list[str], environment: dict[str, str], log: IO[bytes]) -> None:

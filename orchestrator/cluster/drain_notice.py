@@ -1,8 +1,10 @@
-"""Notice of a cloud that it takes this host back, passed on to the cluster: its node is drained, and runs leave it.
+"""Notice that this host will be taken away, passed on to the cluster: its node is drained, and runs leave it.
 
-    python -m orchestrator.cluster.spot_notice aws HEAD:6379     asks every few seconds; ends once the cluster is told
+    python -m orchestrator.cluster.drain_notice aws HEAD:6379     waits for the cloud's notice, tells the cluster
+    python -m orchestrator.cluster.drain_notice 120 HEAD:6379     tells the cluster that the host goes in 120 seconds
 
-The cluster files of clouds start it beside Ray on spot machines.
+The cluster files of clouds start it beside Ray on spot machines. Ray's own `ray drain-node` does the same but for one
+thing: when the node has been left, the host's monitor would start another one there.
 """
 
 import json
@@ -14,8 +16,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from orchestrator.cluster.node_monitor import AWAY
+
 ASK_EVERY_S = 5.0
 _TIMEOUT_S = 2.0
+_MARGIN_S = 60.0
+"""Time that a host may be longer there than its notice says."""
 _GCP_SECONDS = 30.0
 """Time between Google Cloud's notice, which has no time in it, and the end of the machine."""
 
@@ -69,13 +75,24 @@ def _ask(url: str, headers: Mapping[str, str], method: str = "GET") -> str | Non
         return None
 
 
-def main(cloud: str, address: str) -> int:
-    """Wait for a cloud's notice and drain this host's node of the cluster at an address; returns the exit status."""
-    while (notice := CLOUDS[cloud]()) is None:
-        time.sleep(ASK_EVERY_S)
+def stay_away(left_s: float) -> None:
+    """Let the host's monitor not bring its node back before the host is gone; an undrained one would get work again."""
+    AWAY.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    AWAY.write_text(str(time.time() + left_s + _MARGIN_S))
+
+
+def main(source: str, address: str) -> int:
+    """Wait for the notice, and drain this host's node of the cluster at an address; returns the exit status."""
+    if source not in CLOUDS:
+        notice = Notice("somebody takes this host away", float(source))
+    else:
+        while (found := CLOUDS[source]()) is None:
+            time.sleep(ASK_EVERY_S)
+        notice = found
     import ray
 
     ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    stay_away(notice.left_s)
     problem = drain_node(ray.get_runtime_context().get_node_id(), notice)
     print(problem or f"{notice.reason} in {notice.left_s:.0f} s: its node is being drained")
     return bool(problem)

@@ -1,17 +1,20 @@
 """A cloud's notice that a host goes, from a stand-in for its metadata service; test_moving shows the draining itself.
 
-Alone: .venv/bin/pytest tests/orchestrator/cluster/test_spot_notice.py
+Alone: .venv/bin/pytest tests/orchestrator/cluster/test_drain_notice.py
 """
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 
-from orchestrator.cluster.spot_notice import CLOUDS, Notice, find_aws_notice, find_gcp_notice
+from orchestrator.cluster import drain_notice
+from orchestrator.cluster.drain_notice import CLOUDS, Notice, find_aws_notice, find_gcp_notice
 
 TOKEN = "a token of a minute"
 
@@ -60,6 +63,14 @@ def test_google_says_that_it_takes_a_machine_back() -> None:
         assert find_gcp_notice(address) is None
         answers[path] = "TRUE"
         assert find_gcp_notice(address) == Notice("Google Cloud takes this spot machine back", 30.0)
+
+
+def test_the_monitor_is_told_how_long_the_host_may_still_be_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drain_notice, "AWAY", tmp_path / "host" / "away")
+    drain_notice.stay_away(30.0)
+    assert 60 < float((tmp_path / "host" / "away").read_text()) - time.time() <= 90
 
 
 @pytest.mark.parametrize("find", [find_aws_notice, find_gcp_notice])
