@@ -3,9 +3,10 @@
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from orchestrator.cluster.nodes import Node, connected_nodes, select_nodes
+from orchestrator.cluster.node_types import cluster_resources, grown_cluster
+from orchestrator.cluster.nodes import Node, connected_nodes, nodes_with, select_nodes
 from orchestrator.cluster.processes import ROUNDING, Processes, room_on
 from orchestrator.errors import ClusterError
 
@@ -13,11 +14,23 @@ MAX_LOGICAL_PER_CORE = 4
 """Processes that may share a core of a local Ray; with more of them each only waits longer for the others."""
 
 
-def cluster_resources() -> dict[str, float]:
-    """Resources of the connected Ray in all, by name: `CPU`, `GPU`, `memory` in bytes, …"""
-    import ray
+class ClusterRoom(NamedTuple):
+    """Numbers of processes that a cluster holds, whatever runs there."""
 
-    return {str(name): float(count) for name, count in ray.cluster_resources().items()}
+    now: int
+    grown: int
+    """The same once its autoscaler has started all nodes that it may."""
+
+
+def cluster_room(processes: Processes) -> ClusterRoom:
+    """Count how many such processes the connected Ray holds."""
+    nodes = connected_nodes()
+    now = _room(processes, nodes)
+    return ClusterRoom(now, max(now, _room(processes, grown_cluster(nodes))))
+
+
+def _room(processes: Processes, nodes: Sequence[Node]) -> int:
+    return sum(room_on(node.resources, processes.resources) for node in nodes_with(processes.labels, nodes))
 
 
 def local_resources(num_cpus: float) -> dict[str, float]:
@@ -72,19 +85,23 @@ def check_processes(
     """Check that the nodes have room for processes; Ray waits forever where only the sum over the nodes is enough.
 
     Args:
-        nodes: the connected Ray's nodes when left out.
+        nodes: when left out, the connected Ray's nodes, beside those that its autoscaler may start.
 
     Raises: ClusterError, naming the processes that find no room, or the labels that no node has.
     """
-    nodes = connected_nodes() if nodes is None else nodes
+    grown: Sequence[Node] = ()
+    if nodes is None:
+        nodes = connected_nodes()
+        grown = grown_cluster(nodes)
     for processes in needed:
-        selected = select_nodes(processes.labels, nodes)
-        room = sum(room_on(node.resources, processes.resources) for node in selected)
+        select_nodes(processes.labels, [*nodes, *grown])
+        room = max(_room(processes, nodes), _room(processes, grown))
         if room < processes.count:
             asked = "1 process is asked" if processes.count == 1 else f"{processes.count} processes are asked, each"
             each = " and ".join(_amount(name, count) for name, count in processes.resources.items())
             raise ClusterError(
-                f"{asked} with {each} on one node; {place} has room for {room}. Lower execution.num_workers or "
+                f"{asked} with {each} on one node; {place} has room for {room}"
+                f"{', with all nodes that its autoscaler may start' if grown else ''}. Lower execution.num_workers or "
                 "execution.cpus_per_worker (a sweep: cpus_per_trial, gpus_per_trial; an evaluation: gpus), "
                 "or use larger nodes"
             )

@@ -34,6 +34,8 @@ FOLDER = Path.home() / ".bert-lab" / socket.gethostname()
 NODE, LOG = FOLDER / "node.json", FOLDER / "node.log"
 MONITOR_LOCK, NODE_LOCK = FOLDER / "monitor.lock", FOLDER / "node.lock"
 """Held by the monitor, and by the `ray start` that it has started; each has the process id of its holder."""
+AWAY = FOLDER / "away"
+"""Has the Unix time until which the node is not started again, where the host is about to be taken away."""
 FILE_LIMIT = 65536
 """Open files that a node may need; less where the host allows no more."""
 STEADY_S = 60.0
@@ -94,6 +96,7 @@ def boot() -> int:
         print(f"there is no {NODE}: nothing was started on this host before", file=sys.stderr)
         return 1
     node = json.loads(NODE.read_text())
+    AWAY.unlink(missing_ok=True)  # the host is back
     raise_file_limit()
     signal.signal(signal.SIGTERM, _leave)
     with MONITOR_LOCK.open("a+") as lock, LOG.open("ab") as log:
@@ -116,9 +119,17 @@ def _keep_running(command: list[str], environment: dict[str, str], log: IO[bytes
             except OSError as error:  # the environment of Python may be just being installed anew
                 log.write(f"{error}\n".encode())
             pause_s = PAUSE_S if time.monotonic() - began >= STEADY_S else min(2 * pause_s, LONGEST_PAUSE_S)
-            log.write(f"{time.strftime('%F %T')} the node has ended; next attempt in {pause_s:.0f} s\n".encode())
+            wait_s = max(pause_s, _away_s())
+            log.write(f"{time.strftime('%F %T')} the node has ended; next attempt in {wait_s:.0f} s\n".encode())
             log.flush()
-            time.sleep(pause_s)
+            time.sleep(wait_s)
+
+
+def _away_s() -> float:
+    """Time for which the host is to stay away from its cluster."""
+    with suppress(OSError, ValueError):
+        return float(AWAY.read_text()) - time.time()
+    return 0.0
 
 
 def _run_once(command: list[str], environment: dict[str, str], log: IO[bytes]) -> None:

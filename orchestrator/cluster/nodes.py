@@ -4,7 +4,6 @@ Ray places workers on nodes whose labels a selector takes: by name a value, `!va
 node is called by itself: `ray.io/accelerator-type` and `ray.io/node-id`; what else by `ray start --labels`.
 """
 
-import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,9 +11,9 @@ from dataclasses import dataclass, field
 from orchestrator.cluster.processes import Processes, room_on
 from orchestrator.errors import ClusterError
 
-logger = logging.getLogger(__name__)
 NODE_ID = "ray.io/node-id"
-_MARK_OF_THE_HEAD = "node:__internal_head__"
+MARK_OF_THE_HEAD = "node:__internal_head__"
+"""Resource that the node of the cluster's own services has, and no other."""
 
 
 @dataclass(frozen=True)
@@ -28,19 +27,46 @@ class Node:
     @property
     def is_head(self) -> bool:
         """Whether the cluster's own services run on this node."""
-        return _MARK_OF_THE_HEAD in self.resources
+        return MARK_OF_THE_HEAD in self.resources
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Choice of the nodes for processes that begin together."""
+
+    selector: dict[str, str]
+    """Selector of the labels of the nodes that they may be on."""
+    note: str = ""
+    """Text that tells a person of the choice, where it needs a word."""
 
 
 def connected_nodes() -> list[Node]:
-    """Nodes of the connected Ray that are alive."""
+    """Nodes of the connected Ray that take work: they are alive, and nobody drains them."""
     import ray
 
-    return [Node(dict(node["Resources"]), dict(node["Labels"])) for node in ray.nodes() if node["Alive"]]
+    draining = draining_nodes()
+    return [
+        Node(dict(node["Resources"]), dict(node["Labels"]))
+        for node in ray.nodes()
+        if node["Alive"] and node["NodeID"] not in draining
+    ]
+
+
+def draining_nodes() -> dict[str, int]:
+    """Nodes of the connected Ray that are about to be taken away, by id: Unix time of that in ms, 0 where unknown."""
+    from ray._private.state import state  # as Ray Train's own watcher; nothing public tells the time
+
+    return dict(state.get_draining_nodes())
+
+
+def nodes_with(selector: Mapping[str, str], nodes: Sequence[Node]) -> list[Node]:
+    """The nodes that a selector of labels takes."""
+    return [node for node in nodes if all(_takes(value, node.labels.get(name)) for name, value in selector.items())]
 
 
 def select_nodes(selector: Mapping[str, str], nodes: Sequence[Node]) -> list[Node]:
     """The nodes that a selector of labels takes. Raises: ClusterError, naming the labels, where it takes none."""
-    selected = [node for node in nodes if all(_takes(value, node.labels.get(name)) for name, value in selector.items())]
+    selected = nodes_with(selector, nodes)
     if not selected:
         known = sorted({f"{name}: {node.labels[name]}" for node in nodes for name in selector if name in node.labels})
         raise ClusterError(
@@ -50,22 +76,31 @@ def select_nodes(selector: Mapping[str, str], nodes: Sequence[Node]) -> list[Nod
     return selected
 
 
-def placement_selector(needed: Processes, allows_head: bool, nodes: Sequence[Node]) -> dict[str, str]:
-    """The selector of labels for processes: their own, and one that leaves the head out where the others have room.
+def choose_nodes(needed: Processes, allows_head: bool, nodes: Sequence[Node]) -> Placement:
+    """Choose nodes for processes: by their own labels, and without the head where the others have room.
 
     The head keeps the cluster together, and beside a training worker it does that late.
 
-    Raises: ClusterError where no node has the labels.
+    Args:
+        nodes: nodes that take work now; what others use of them is not looked at.
     """
-    selected = select_nodes(needed.labels, nodes)
+    selected = nodes_with(needed.labels, nodes)
     heads, others = ([node for node in selected if node.is_head is is_head] for is_head in (True, False))
-    room = sum(room_on(node.resources, needed.resources) for node in others)
     if allows_head or NODE_ID in needed.labels or not heads or not others:
-        return dict(needed.labels)
+        return Placement(dict(needed.labels))
+    room = sum(room_on(node.resources, needed.resources) for node in others)
     if room < needed.count:
-        logger.info(f"workers are placed on the head too: the other nodes have room for {room} of {needed.count}")
-        return dict(needed.labels)
-    return {**needed.labels, NODE_ID: f"!{heads[0].labels[NODE_ID]}"}
+        note = f"workers are placed on the head too: the other nodes have room for {room} of {needed.count}"
+        return Placement(dict(needed.labels), note)
+    return Placement({**needed.labels, NODE_ID: f"!{heads[0].labels[NODE_ID]}"})
+
+
+def selected_text(selector: Mapping[str, str], nodes: Sequence[Node]) -> str:
+    """Words on which nodes a selector takes, to follow `any node`: ` with market: spot but the head`; none for all."""
+    heads = {f"!{node.labels.get(NODE_ID)}" for node in nodes if node.is_head}
+    labels = {name: value for name, value in selector.items() if name != NODE_ID or value not in heads}
+    with_labels = f" with {_text(labels)}" if labels else ""
+    return with_labels + (" but the head" if len(labels) < len(selector) else "")
 
 
 def _takes(asked: str, value: str | None) -> bool:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from orchestrator.cluster.nodes import Node, nodes_with, selected_text
 from orchestrator.cluster.processes import Processes, room_on
 from orchestrator.reminders import Shortage
 
@@ -50,12 +51,14 @@ def shortage_of(
     """
     starting = _starting(status, first_autoscaler or {})
     autoscaler = f"autoscaler: starting {starting}" if starting else "no node is starting"
-    free = [node.available_resources() for node in _alive(status)]
-    room = sum(room_on(node, needed.resources) for node in free)
+    free = [Node(node.available_resources(), node.labels or {}) for node in _alive(status) if _takes_work(node)]
+    where = selected_text(needed.labels, free)
+    room = sum(room_on(node.resources, needed.resources) for node in nodes_with(needed.labels, free))
     asked = f"{needed.count} × ({', '.join(f'{amount:g} {name}' for name, amount in needed.resources.items())}) asked"
+    some = f"room for {room} now{f' on all nodes{where}' if where else ''}"
     return Shortage(
         is_waiting=_is_waiting(needed, status, job_id),
-        in_short=f"{asked}, {f'room for {room} now' if room else 'none free on any node'}; {autoscaler}",
+        in_short=f"{asked}, {some if room else f'none free on any node{where}'}; {autoscaler}",
         in_full=f"needs {_bundles(needed.count, needed.resources)}; {shortage_text(status)}; {autoscaler}",
     )
 
@@ -108,10 +111,15 @@ def _alive(status: Any) -> list[Any]:
     return [*status.active_nodes, *status.idle_nodes]
 
 
+def _takes_work(node: Any) -> bool:
+    return bool(node.node_status != "DRAINING")
+
+
 def _free(node: Any) -> str:
     free, total = node.available_resources(), node.total_resources()
     amounts = [f"{free[name]:g} of {total[name]:g} {name}" for name in _SHOWN if name in total]
-    return f"{' and '.join(amounts) or 'nothing'} on {node.ip_address}"
+    drained = "" if _takes_work(node) else ", which is being drained"
+    return f"{' and '.join(amounts) or 'nothing'} on {node.ip_address}{drained}"
 
 
 def _addresses(nodes: Iterable[Any]) -> str:

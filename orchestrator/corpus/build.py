@@ -20,6 +20,7 @@ from ray.exceptions import RayError
 
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context
+from orchestrator.cluster.node_types import cluster_resources
 from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.silence import telling_silence
 from orchestrator.corpus.document_batches import Bundle, DocumentBatch, plan_bundles, read_batches
@@ -151,7 +152,7 @@ def _rows(
     num_cpus: int | None,
 ) -> Iterator[dict[str, Any]]:
     """The rows that `tokenize` returns for the batches of the bundles, in any order."""
-    cpus = num_cpus or int(ray.cluster_resources().get("CPU", 1))
+    cpus = num_cpus or int(cluster_resources().get("CPU", 1))
     object_store_memory = (1 + cpus * _BATCHES_IN_FLIGHT) * max(shard_bytes, 1 << 20) * 2
     with data_context(cpus, object_store_memory) as context:
         context.target_max_block_size = 1  # every batch is a block, and so a task, of its own

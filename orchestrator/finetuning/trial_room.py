@@ -3,14 +3,19 @@
 Tune asks for one process at a time where it is not told otherwise, and gives that process up as soon as another trial
 ends, whose process it uses again. Where trials are shorter than the start of a process, a sweep then never grows beyond
 its first one, however many CPUs there are. So Tune may ask for many, and this says how many trials it gets: as many as
-fit on the cluster, and one more, by which an autoscaler sees that more would run.
+fit on the cluster with all nodes that its autoscaler may start, and one more, by which an autoscaler that does not say
+what it may start sees that more would run.
 """
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
-from orchestrator.cluster.nodes import connected_nodes
-from orchestrator.cluster.processes import Processes, room_on
+from ray import tune
+
+from orchestrator.cluster.capacity import cluster_room
+from orchestrator.cluster.nodes import choose_nodes, connected_nodes
+from orchestrator.cluster.processes import Processes
 from orchestrator.specs.sweep import SweepExecutionSpec
 
 _LOOK_EVERY_S = 5.0
@@ -49,8 +54,20 @@ class TrialRoom:
 
 def room_for_trials(execution: SweepExecutionSpec) -> TrialRoom:
     """Room for a sweep's trials on the connected Ray; the number of GPUs of a trial has been decided."""
-    needed = trial_processes(execution).resources
-    return TrialRoom(lambda: sum(room_on(node.resources, needed) for node in connected_nodes()))
+    return TrialRoom(lambda: cluster_room(placed_trial(execution)).grown)
+
+
+def trial_group(execution: SweepExecutionSpec) -> tune.PlacementGroupFactory:
+    """The placement group that Tune asks for, for a trial that is handed out now."""
+    needed = placed_trial(execution)
+    selector = {"bundle_label_selector": [dict(needed.labels)]} if needed.labels else {}
+    return tune.PlacementGroupFactory([dict(needed.resources)], **selector)
+
+
+def placed_trial(execution: SweepExecutionSpec) -> Processes:
+    """The process of a trial that is handed out now, with the labels of the nodes that it may be on."""
+    needed = trial_processes(execution)
+    return replace(needed, labels=choose_nodes(needed, execution.on_head, connected_nodes()).selector)
 
 
 def trial_processes(execution: SweepExecutionSpec) -> Processes:

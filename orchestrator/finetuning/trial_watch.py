@@ -3,7 +3,7 @@ it ends the sweep when that lasts too long. Tune waits for ever, and says nothin
 """
 
 from orchestrator.cluster.shortage import find_shortage
-from orchestrator.finetuning.trial_room import trial_processes
+from orchestrator.finetuning.trial_room import placed_trial
 from orchestrator.specs.sweep import SweepExecutionSpec
 from orchestrator.training.attempts import how_to_go_on
 from orchestrator.training.event_queue import WorkerPlace, WorkersStatus
@@ -35,8 +35,10 @@ class TrialWatch:
 
 def watch_trials(execution: SweepExecutionSpec, run_id: str) -> TrialWatch:
     """A watch over trials on the connected Ray; the number of GPUs of a trial has been decided."""
-    needed = trial_processes(execution)
-    return TrialWatch(WorkerWatch(expect_trials(execution), lambda: find_shortage(needed), how_to_go_on(run_id)))
+    workers = WorkerWatch(
+        expect_trials(execution), lambda: find_shortage(placed_trial(execution)), how_to_go_on(run_id)
+    )
+    return TrialWatch(workers)
 
 
 def expect_trials(execution: SweepExecutionSpec) -> Expectation:

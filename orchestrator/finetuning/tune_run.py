@@ -9,6 +9,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -23,7 +24,7 @@ from orchestrator.finetuning.interrupts import HeldInterrupt, held_interrupts
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepProgress
 from orchestrator.finetuning.trial_checkpoint import Report
-from orchestrator.finetuning.trial_room import TrialRoom, room_for_trials
+from orchestrator.finetuning.trial_room import TrialRoom, room_for_trials, trial_group
 from orchestrator.finetuning.trial_watch import TrialWatch
 from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.search.schedulers import SCHEDULERS
@@ -84,8 +85,16 @@ class _InterruptedError(Exception):
 class _Callback(tune.Callback):  # type: ignore[misc]
     """Tells the sweep's progress. An error in there ends the sweep; Tune would have turned it into a failed trial."""
 
-    def __init__(self, progress: SweepProgress, watch: TrialWatch, room: TrialRoom, interrupt: HeldInterrupt) -> None:
+    def __init__(
+        self,
+        progress: SweepProgress,
+        watch: TrialWatch,
+        room: TrialRoom,
+        interrupt: HeldInterrupt,
+        place: Callable[[], tune.PlacementGroupFactory],
+    ) -> None:
         self._progress, self._watch, self._room, self._interrupt = progress, watch, room, interrupt
+        self._place = place
         self._error: Exception | None = None
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
@@ -99,6 +108,8 @@ class _Callback(tune.Callback):  # type: ignore[misc]
         plan = trial.config[PLAN]
         self._watch.ended(plan.key)
         logger.warning(f"trial {plan.number}: {_death_reason(trial)}; it is tried again")
+        if trial.status == Trial.PENDING:  # its node may be gone, and with it those that the head was left out for
+            trial.update_resources(self._place())
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: Mapping[str, Any], **info: Any
@@ -174,7 +185,7 @@ def run_with_tune(
         return
     with _quietly(), held_interrupts() as interrupt:
         room = room_for_trials(spec.execution)
-        callback = _Callback(progress, watch, room, interrupt)
+        callback = _Callback(progress, watch, room, interrupt, partial(trial_group, spec.execution))
         run_config = tune.RunConfig(
             name=f"tune-{uuid4().hex}",
             storage_path=scratch,
@@ -223,7 +234,7 @@ def _build_tuner(
     if execution.max_concurrent_trials is not None:
         searcher = ConcurrencyLimiter(searcher, max_concurrent=execution.max_concurrent_trials)
     return tune.Tuner(
-        tune.with_resources(trainable, {"cpu": execution.cpus_per_trial, "gpu": execution.gpus_per_trial}),
+        tune.with_resources(trainable, lambda config: trial_group(execution)),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
             scheduler=build_scheduler(spec, max_evaluations),

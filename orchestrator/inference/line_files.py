@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 
 from orchestrator.cluster.addresses import names_no_cluster
+from orchestrator.cluster.capacity import cluster_room
 from orchestrator.cluster.connection import connect
-from orchestrator.cluster.nodes import connected_nodes
-from orchestrator.cluster.processes import room_on
+from orchestrator.cluster.processes import Processes
 from orchestrator.errors import ClusterError, InputError
 from orchestrator.inference.blocks import LinePredictor, PredictedBlock, line_blocks, predict_blocks
 from orchestrator.settings import Settings
@@ -47,13 +47,13 @@ def predict_file(
 
 
 def _fitting(num_workers: int | None, num_gpus: float) -> int:
-    """Number of workers: those asked for, or as many as the nodes have room for. Raises: ClusterError."""
+    """Number of workers: those asked for, or as many as the nodes that are up hold, or one. Raises: ClusterError."""
     each = {"CPU": 1.0} | ({"GPU": num_gpus} if num_gpus else {})
-    room = sum(room_on(node.resources, each) for node in connected_nodes())
-    if room < (num_workers or 1):
+    room = cluster_room(Processes(1, each))
+    if room.grown < (num_workers or 1):
         gpus = f" and {num_gpus:g} GPUs" if num_gpus else ""
         raise ClusterError(
-            f"{num_workers or 1} workers are asked for, each with 1 CPU{gpus}; there is room for {room}. "
+            f"{num_workers or 1} workers are asked for, each with 1 CPU{gpus}; there is room for {room.grown}. "
             "Lower --workers or --gpus-per-worker, or use a larger cluster with --address"
         )
-    return num_workers or room
+    return num_workers or room.now or 1

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from bert_core.config import BertConfig
 from bert_core.objectives import TOKEN_OBJECTIVES
-from orchestrator.cluster.capacity import cluster_resources
+from orchestrator.cluster.node_types import cluster_resources
 from orchestrator.corpus.input_files import find_files
 from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
 from orchestrator.kinds.disk import DiskUse, pretraining_disk

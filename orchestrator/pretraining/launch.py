@@ -4,6 +4,8 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 from uuid import uuid4
 
 import ray
@@ -11,13 +13,13 @@ import ray.train
 from ray.train.torch import TorchTrainer
 
 from orchestrator.cluster.head_watch import watch_head
-from orchestrator.cluster.nodes import connected_nodes, placement_selector
 from orchestrator.cluster.shortage import find_shortage
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.errors import ClusterError
 from orchestrator.models.info import describe_model
+from orchestrator.pretraining.drain_watch import DrainWatch
 from orchestrator.pretraining.failures import FailureReport, queue_error, stop_error, training_error
 from orchestrator.pretraining.job import (
     PretrainJob,
@@ -27,8 +29,10 @@ from orchestrator.pretraining.job import (
     text_sizes,
     worker_processes,
 )
+from orchestrator.pretraining.placement import WorkerPlacement
 from orchestrator.pretraining.streams import build_stream, build_validation
 from orchestrator.pretraining.worker import WorkerOrder, run_worker
+from orchestrator.reminders import Shortage
 from orchestrator.results import DatasetResult, Event, MetricEvent, PretrainResult
 from orchestrator.storage import delete, join
 from orchestrator.training.attempts import how_to_go_on
@@ -98,18 +102,35 @@ def build_job(request: PretrainRequest, dataset: DatasetResult) -> PretrainJob:
 
 
 def _train(job: PretrainJob, use_gpu: bool, on_event: Callable[[Event], None], on_wait: Callable[[], None]) -> None:
+    """Train to the end, with one group of workers after another where nodes are drained under them."""
+    starts_again = False
+    while _train_until_drained(job, use_gpu, on_event, on_wait, starts_again):
+        if Checkpoints(job.run_folder).newest_step() == job.spec.steps:  # it was the last step that they were asked at
+            return
+        starts_again = True
+
+
+def _train_until_drained(
+    job: PretrainJob,
+    use_gpu: bool,
+    on_event: Callable[[Event], None],
+    on_wait: Callable[[], None],
+    starts_again: bool,
+) -> bool:
+    """Train with one Ray Train run to the end, or until its workers leave a drained node; returns whether they left."""
     run_id = job.run_folder.rstrip("/").rpartition("/")[2]
     event_queue = launch_event_queue()
     scratch = join(job.run_folder, "ray")
     delete(scratch)  # of an earlier attempt that was killed
     with marked_storage(job.run_folder, job.attempt) as mark:
         order = WorkerOrder(job, event_queue, mark)
+        drain = DrainWatch(event_queue)
         fit = _Fit(_build_trainer(order, run_id, use_gpu, join(scratch, f"{job.attempt}-{uuid4().hex[:6]}")))
         follower = Follower(
             event_queue,
             EventReader(event_queue, on_event),
-            build_watch(job, use_gpu, run_id),
-            [watch_head(how_to_go_on(run_id)).look, on_wait],
+            build_watch(job, use_gpu, run_id, event_queue, starts_again),
+            [watch_head(how_to_go_on(run_id)).look, drain.look, on_wait],
             has_ended=lambda: not fit.is_alive(),
             run_folder=job.run_folder,
             safe_place="after this step",
@@ -118,6 +139,7 @@ def _train(job: PretrainJob, use_gpu: bool, on_event: Callable[[Event], None], o
         try:
             status = _follow(follower, run_id)
             fit.raise_reason(run_id, status.failures)
+            return drain.has_asked
         except BaseException as error:
             # Without this, workers of a Ray that outlives this call would train on.
             with suppress(ray.exceptions.RayError):  # Ray may be gone as well
@@ -130,15 +152,22 @@ def _train(job: PretrainJob, use_gpu: bool, on_event: Callable[[Event], None], o
                 delete(scratch)
 
 
-def build_watch(job: PretrainJob, use_gpu: bool, run_id: str) -> WorkerWatch:
+def build_watch(
+    job: PretrainJob, use_gpu: bool, run_id: str, event_queue: Any, starts_again: bool = False
+) -> WorkerWatch:
     """A watch over the workers of a job."""
     execution = job.spec.execution
     needed = worker_processes(job.spec, use_gpu)
+
+    def find_workers_shortage() -> Shortage:
+        return find_shortage(replace(needed, labels=ray.get(event_queue.selector.remote()) or needed.labels))
+
     return WorkerWatch(
         Expectation(execution.num_workers, 60 * execution.max_wait_minutes),
-        lambda: find_shortage(needed),
+        find_workers_shortage,
         how_to_go_on(run_id),
         newest_step=Checkpoints(job.run_folder).newest_step,
+        starts_again=starts_again,
     )
 
 
@@ -173,7 +202,6 @@ class _Fit(threading.Thread):
 def _build_trainer(order: WorkerOrder, run_id: str, use_gpu: bool, scratch: str) -> TorchTrainer:
     execution = order.job.spec.execution
     workers = worker_processes(order.job.spec, use_gpu)
-    selector = placement_selector(workers, execution.on_head, connected_nodes())
     return TorchTrainer(
         run_worker,
         train_loop_config={"order": order},
@@ -182,12 +210,15 @@ def _build_trainer(order: WorkerOrder, run_id: str, use_gpu: bool, scratch: str)
             use_gpu=use_gpu,
             resources_per_worker=dict(workers.resources),
             placement_strategy=execution.placement.upper(),
-            label_selector=selector or None,
+            label_selector=dict(workers.labels) or None,  # what an autoscaler is asked for
         ),
         run_config=ray.train.RunConfig(
             name=run_id,  # what the dashboard calls it
             storage_path=scratch,
             failure_config=ray.train.FailureConfig(max_failures=execution.max_failures),
-            callbacks=[FailureReport(order.event_queue)],
+            callbacks=[
+                FailureReport(order.event_queue),
+                WorkerPlacement(workers, execution.on_head, order.event_queue),
+            ],
         ),
     )

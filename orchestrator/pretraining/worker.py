@@ -42,7 +42,8 @@ def run_worker(config: dict[str, WorkerOrder]) -> None:
     order = config["order"]
     context = ray.train.get_context()
     rank, num_workers = context.get_world_rank(), context.get_world_size()
-    if not ray.get(order.event_queue.begin.remote(WorkerPlace(rank, socket.gethostname(), os.getpid()))):
+    place = WorkerPlace(rank, socket.gethostname(), os.getpid(), ray.get_runtime_context().get_node_id())
+    if not ray.get(order.event_queue.begin.remote(place)):
         return
     try:
         refuse_without_mark(order.mark)

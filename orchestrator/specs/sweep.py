@@ -29,6 +29,7 @@ class SweepExecutionSpec(Section):
         "Ray GPUs of a trial; fractions share one. `auto` is 1 on a cluster that has GPUs, and 0 elsewhere.",
         unit="GPUs",
     )
+    on_head: bool = execution(False, "Whether trials may be on a cluster's head although other nodes have room.")
     max_concurrent_trials: int | None = execution(None, "Trials at a time; as many as fit when left out.", ge=1)
     checkpoint_every_minutes: float = execution(
         1.0,

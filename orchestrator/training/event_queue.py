@@ -23,6 +23,8 @@ class WorkerPlace:
     rank: int
     host: str
     pid: int
+    node_id: str = ""
+    """Ray's id of the host's node."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class EventQueue:
         self._may_group_work = True
         self._step: int | None = None
         self._failures: list[WorkerFailure] = []
+        self._selector: dict[str, str] = {}
 
     def put(self, event: Event | Exception) -> bool:
         """Leave an event, or the reason why the work must end; returns whether there is such a reason."""
@@ -92,6 +95,14 @@ class EventQueue:
     def is_stopping(self) -> bool:
         """Whether the workers are asked to stop."""
         return self._is_stopping
+
+    def place_workers(self, selector: dict[str, str]) -> None:
+        """Say by which labels the next workers look for nodes."""
+        self._selector = selector
+
+    def selector(self) -> dict[str, str]:
+        """Labels by which the newest workers look, or looked, for nodes."""
+        return self._selector
 
     def begin(self, place: WorkerPlace) -> bool:
         """Announce a worker; returns whether there is work for it: no error so far, and no request to stop.

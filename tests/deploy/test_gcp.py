@@ -23,7 +23,7 @@ from ray.autoscaler._private.util import prepare_config
 from ray.autoscaler.tags import TAG_RAY_NODE_NAME
 
 from orchestrator.cluster.capacity import check_processes
-from orchestrator.cluster.nodes import Node
+from orchestrator.cluster.node_types import nodes_of
 from orchestrator.planning.plan import needed_resources
 from orchestrator.specs.loading import load_spec
 from tests.deploy.recipes import DEPLOY, ROOT, read_yaml
@@ -154,10 +154,11 @@ def test_the_documented_firewall_lets_in_ssh_from_one_address_and_the_nodes() ->
 
 def test_the_cluster_is_as_large_as_its_example_asks() -> None:
     gpu = CONFIG["available_node_types"]["gpu"]
-    nodes = [gpu["resources"]] * gpu["min_workers"]
-    there = {name: len(nodes) * count for name, count in nodes[0].items()}
+    assert gpu["min_workers"] == 0, "nothing costs while nothing runs"
+    nodes = nodes_of(CONFIG)
+    there = {name: len(nodes) * count for name, count in gpu["resources"].items()}
     (processes,) = needed_resources(load_spec(ROOT / "experiments" / "pretrain_base.yaml"), there).processes
-    check_processes([processes], [Node(node) for node in nodes])
+    check_processes([processes], nodes)
     assert processes.count == len(nodes)
 
 

@@ -17,7 +17,7 @@ import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
 from orchestrator.cluster.capacity import check_processes, check_resources
-from orchestrator.cluster.nodes import Node
+from orchestrator.cluster.node_types import nodes_of
 from orchestrator.errors import ClusterError
 from orchestrator.planning.plan import needed_resources
 from orchestrator.specs.loading import load_spec
@@ -129,8 +129,9 @@ def test_the_key_that_is_copied_to_the_head_opens_this_cluster_alone() -> None:
 def test_the_cluster_is_as_large_as_its_example_asks() -> None:
     base = load_spec(ROOT / "experiments" / "pretrain_base.yaml")
     gpu_node = load("cluster.yaml")["available_node_types"]["gpu"]
-    nodes = [Node(gpu_node["resources"])] * gpu_node["min_workers"]
-    there = {name: len(nodes) * count for name, count in nodes[0].resources.items()}
+    nodes = nodes_of(load("cluster.yaml"))
+    assert gpu_node["min_workers"] == 0, "nothing costs while nothing runs"
+    there = {name: len(nodes) * count for name, count in gpu_node["resources"].items()}
     needs = needed_resources(base, there)
     (processes,) = needs.processes
     check_processes([processes], nodes)

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -124,6 +125,18 @@ def test_a_node_whose_raylet_ends_comes_back(host: Host) -> None:
     wait_until(lambda: len(host.read("starts")) == 2, "the node does not come back")
     assert host.raylet() != first
     assert len(set(host.read("starts"))) == 1, "it came back otherwise"
+
+
+def test_a_node_that_was_drained_stays_away_until_its_host_is_gone_or_is_started_again(host: Host) -> None:
+    host.call("start", "--address=192.0.2.10:6379")
+    folder = host.home / ".bert-lab" / socket.gethostname()
+    (folder / "away").write_text(str(time.time() + 3600))
+    host.raylet().send_signal(signal.SIGKILL)
+    wait_until(lambda: "next attempt in 3" in (folder / "node.log").read_text(), "the node is started at once")
+    assert len(host.read("starts")) == 1
+    host.call("start", "--address=192.0.2.10:6379")
+    assert host.raylet()
+    assert not (folder / "away").exists()
 
 
 def test_a_second_start_replaces_the_first(host: Host) -> None:

@@ -1,12 +1,11 @@
 """Nodes that training workers may be on. Alone: pytest tests/orchestrator/cluster/test_nodes.py"""
 
-import logging
 from typing import Any
 
 import pytest
 
 from orchestrator.cluster.capacity import check_processes
-from orchestrator.cluster.nodes import NODE_ID, Node, connected_nodes, placement_selector, select_nodes
+from orchestrator.cluster.nodes import NODE_ID, Node, choose_nodes, connected_nodes, select_nodes, selected_text
 from orchestrator.cluster.processes import Processes
 from orchestrator.errors import ClusterError
 
@@ -52,16 +51,34 @@ def test_labels_that_no_node_has_are_refused_with_those_that_there_are() -> None
 def test_the_head_is_left_out_where_the_others_have_room(
     needed: Processes, allows_head: bool, expected: dict[str, str]
 ) -> None:
-    assert placement_selector(needed, allows_head, NODES) == expected
+    assert choose_nodes(needed, allows_head, NODES).selector == expected
 
 
-def test_the_head_takes_workers_for_which_the_others_have_no_room(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        assert placement_selector(Processes(6, {"CPU": 2.0}), False, NODES) == {}
-        assert placement_selector(Processes(1, {"CPU": 2.0}), False, [HEAD]) == {}
-    assert [record.message for record in caplog.records] == [
-        "workers are placed on the head too: the other nodes have room for 5 of 6"
-    ]
+def test_the_head_takes_workers_for_which_the_others_have_no_room() -> None:
+    chosen = choose_nodes(Processes(6, {"CPU": 2.0}), False, NODES)
+    assert chosen.selector == {}
+    assert chosen.note == "workers are placed on the head too: the other nodes have room for 5 of 6"
+    alone = choose_nodes(Processes(1, {"CPU": 2.0}), False, [HEAD])
+    assert (alone.selector, alone.note) == ({}, "")
+
+
+def test_labels_that_no_node_has_now_are_waited_for() -> None:
+    assert choose_nodes(Processes(1, {"CPU": 2.0}, {ACCELERATOR: "H100"}), False, NODES).selector == {
+        ACCELERATOR: "H100"
+    }
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ({}, ""),
+        ({NODE_ID: "!h0"}, " but the head"),
+        ({NODE_ID: "!n1"}, " with ray.io/node-id: !n1"),
+        ({ACCELERATOR: "T4", NODE_ID: "!h0"}, " with ray.io/accelerator-type: T4 but the head"),
+    ],
+)
+def test_the_nodes_of_a_selector_are_told_in_words(selector: dict[str, str], expected: str) -> None:
+    assert selected_text(selector, NODES) == expected
 
 
 def test_room_is_counted_on_nodes_with_the_labels_alone() -> None:

@@ -3,8 +3,11 @@
 Alone: .venv/bin/pytest tests/orchestrator/cluster/test_remote_call.py
 """
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,13 +17,12 @@ from orchestrator.cluster import silence
 from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.remote_call import call_on_device
 from orchestrator.errors import RunFailedError, SpecError
-from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
-from orchestrator.finetuning.model_folder import record_of, save_model_folder
 from orchestrator.reminders import Shortage
-from orchestrator.tasks import Task, load_task
+from orchestrator.tasks import load_task
+from tests.orchestrator.cluster.scores_on_cluster import save_model
 from tests.orchestrator.finetuning import tiny_tasks
-from tests.orchestrator.tasks.definitions import options_of
+from tests.waiting import PATIENCE_S
 
 PROBLEM = "the model was not scored"
 
@@ -32,13 +34,6 @@ def pretended_gpu(ray_cluster: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
     options = RemoteFunction.options
     monkeypatch.setattr(RemoteFunction, "options", lambda self, **asked: options(self, **{**asked, "num_gpus": 0}))
-
-
-def save_model(folder: Path, task: Task) -> str:
-    tokenizer = tiny_tasks.load_tokenizer(folder)
-    model = build_model(task, tiny_tasks.RECIPE, None, tokenizer)
-    save_model_folder(model, tokenizer, record_of(task, options_of("classification")), str(folder / "model"))
-    return str(folder / "model")
 
 
 def test_without_gpus_a_function_is_called_here_on_its_cpu() -> None:
@@ -57,6 +52,18 @@ def test_with_gpus_another_process_gives_the_same_scores_and_predictions(pretend
     here = score("cpu")[2]
     assert (device, process == os.getpid()) == ("cuda", False)
     assert (found.metrics, found.predictions) == (here.metrics, here.predictions)
+
+
+@pytest.mark.ray
+def test_a_model_is_scored_on_the_node_that_has_a_gpu_and_not_on_the_drivers(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.orchestrator.cluster.scores_on_cluster", str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    found = json.loads(next(line for line in ended.stdout.splitlines() if line.startswith("{")))
+    there, here = found["there"], found["here"]
+    assert (found["auto"], there["device"], there["gpus"]) == (1.0, "cuda", ["0"])
+    assert there["node"] == found["node_with_gpu"] != here["node"]
+    assert there["metrics"] == here["metrics"]
 
 
 @pytest.mark.ray

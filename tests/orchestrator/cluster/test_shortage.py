@@ -9,16 +9,16 @@ from orchestrator.cluster.shortage import find_shortage, shortage_of, shortage_t
 from tests.waiting import wait_until
 
 
-def node(address: str, used: float, total: float = 2.0) -> schema.NodeInfo:
+def node(address: str, used: float, total: float = 2.0, **others: object) -> schema.NodeInfo:
     cpus = schema.ResourceUsage(resource_name="CPU", total=total, used=used)
     memory = schema.ResourceUsage(resource_name="memory", total=1e10, used=0.0)
     return schema.NodeInfo(
         instance_type_name="",
-        node_status="RUNNING",
         ray_node_type_name="worker",
         instance_id="",
         ip_address=address,
         resource_usage=schema.NodeUsage(usage=[memory, cpus], idle_time_ms=0),
+        **({"node_status": "RUNNING"} | others),
     )
 
 
@@ -85,6 +85,22 @@ def test_room_that_is_there_is_counted() -> None:
     one_cpu = Processes(3, {"CPU": 0.5})
     status = schema.ClusterStatus(active_nodes=[node("10.0.0.1", used=0.5), node("10.0.0.2", used=2.0)])
     assert shortage_of(one_cpu, status).in_short == "3 × (0.5 CPU) asked, room for 3 now; no node is starting"
+
+
+def test_room_is_counted_where_the_labels_let_the_work_go() -> None:
+    status = schema.ClusterStatus(
+        idle_nodes=[node("10.0.0.1", used=0.0, labels={"market": "spot"}), node("10.0.0.2", used=0.0)]
+    )
+    spot, demand = Processes(1, {"CPU": 2.0}, {"market": "spot"}), Processes(1, {"CPU": 2.0}, {"market": "demand"})
+    assert "room for 1 now on all nodes with market: spot;" in shortage_of(spot, status).in_short
+    assert "none free on any node with market: demand;" in shortage_of(demand, status).in_short
+
+
+def test_a_node_that_is_drained_has_no_room() -> None:
+    status = schema.ClusterStatus(active_nodes=[node("10.0.0.1", used=0.0, node_status="DRAINING")])
+    shortage = shortage_of(Processes(1, {"CPU": 1.0}), status)
+    assert shortage.in_short.startswith("1 × (1 CPU) asked, none free on any node;")
+    assert "2 of 2 CPU on 10.0.0.1, which is being drained" in shortage.in_full
 
 
 @pytest.mark.ray

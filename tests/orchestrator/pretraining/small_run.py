@@ -48,6 +48,27 @@ def make_store(folder: Path | str, tokenizer: Tokenizer, num_shards: int = 4) ->
     return TokenStore.open(str(folder))
 
 
+def write_spec(folder: Path, steps: int, **execution: object) -> PretrainSpec:
+    """A pretraining of seconds, with its text and tokenizer; without a checkpoint of its own between start and end."""
+    make_tokenizer().save(folder / "tokenizer")
+    lines = [" ".join(WORDS[(3 * n + k) % len(WORDS)] for k in range(7)) + "." for n in range(1500)]
+    (folder / "text.txt").write_text("\n\n".join("\n".join(lines[n : n + 5]) for n in range(0, len(lines), 5)))
+    rarely = {"checkpoint_every_steps": steps, "evaluate_every_steps": steps}
+    return PretrainSpec.model_validate(
+        {
+            "name": "small",
+            "corpus": {"files": [str(folder / "text.txt")]},
+            "tokenizer": str(folder / "tokenizer"),
+            "model": {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2},
+            "steps": steps,
+            "phases": [{"max_seq_length": 48}],
+            "global_batch_size": 8,
+            "validation_fraction": 0.05,
+            "execution": {"data_cpus": 0.5, **rarely, **execution},
+        }
+    )
+
+
 def make_job(folder: Path | str, attempt: int = 1, init_folder: str | None = None, **changes: object) -> PretrainJob:
     values = {
         "corpus": {"files": ["generated"]},

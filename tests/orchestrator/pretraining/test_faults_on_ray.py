@@ -20,7 +20,7 @@ from orchestrator.settings import Settings
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.loading import spec_values
 from orchestrator.storage import digest_file, write_json
-from tests.orchestrator.pretraining.small_run import WORDS, make_tokenizer
+from tests.orchestrator.pretraining.small_run import write_spec
 
 STEPS, LOGGED_EVERY = 1200, 6
 TELL_EVERY_STEP = """
@@ -29,33 +29,6 @@ progress.PLAIN_INTERVAL_S = 0.0
 from orchestrator.cli.entry import main
 main()
 """
-
-
-def write_spec(folder: Path) -> PretrainSpec:
-    """A pretraining of seconds, with its text and tokenizer; without a checkpoint of its own between start and end."""
-    make_tokenizer().save(folder / "tokenizer")
-    lines = [" ".join(WORDS[(3 * n + k) % len(WORDS)] for k in range(7)) + "." for n in range(1500)]
-    (folder / "text.txt").write_text("\n\n".join("\n".join(lines[n : n + 5]) for n in range(0, len(lines), 5)))
-    return PretrainSpec.model_validate(
-        {
-            "name": "faults",
-            "corpus": {"files": [str(folder / "text.txt")]},
-            "tokenizer": str(folder / "tokenizer"),
-            "model": {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2},
-            "steps": STEPS,
-            "phases": [{"max_seq_length": 48}],
-            "global_batch_size": 8,
-            "validation_fraction": 0.05,
-            "execution": {
-                "num_workers": 2,
-                "cpus_per_worker": 0.5,
-                "data_cpus": 0.5,
-                "log_every_steps": LOGGED_EVERY,
-                "checkpoint_every_steps": STEPS,
-                "evaluate_every_steps": STEPS,
-            },
-        }
-    )
 
 
 class Driver:
@@ -94,7 +67,7 @@ def driving(folder: Path, spec: PretrainSpec) -> Iterator[Driver]:
 def test_a_run_with_a_killed_worker_and_an_interrupt_ends_with_the_bits_of_one_without(
     ray_cluster: None, tmp_path: Path
 ) -> None:
-    spec = write_spec(tmp_path)
+    spec = write_spec(tmp_path, STEPS, num_workers=2, cpus_per_worker=0.5, log_every_steps=LOGGED_EVERY)
     with driving(tmp_path, spec) as driver:
         driver.read_until(r"^step \d+/")
         (log,) = (tmp_path / "home").glob("storage/runs/*/workers/attempt-1-rank-1.txt")

@@ -123,6 +123,13 @@ def test_workers_that_begin_again_are_told_with_their_step_and_hosts(bench: Benc
     assert [line for _, line in bench.pass_time(5, again)] == ["starting again from step 80 on north, west"]
 
 
+def test_workers_that_go_on_for_others_are_told_in_the_same_way(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    watch = WorkerWatch(Expectation(2, 60.0), lambda: STARTING, "resume it", newest_step=lambda: 81, starts_again=True)
+    for _ in range(2):
+        watch.look(BEGUN)
+    assert caplog.messages == ["starting again from step 81 on north, south"]
+
+
 @pytest.mark.parametrize(("saved", "begin"), [(None, "the beginning"), (CheckpointError("cut"), "the last checkpoint")])
 def test_workers_begin_again_where_there_is_no_checkpoint_either(saved: object, begin: str) -> None:
     def newest_step() -> int | None:
