@@ -18,6 +18,7 @@ from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.errors import ClusterError
 from orchestrator.models.info import describe_model
+from orchestrator.pretraining.elastic import ElasticTrainer, RoomPolicy
 from orchestrator.pretraining.failures import FailureReport, queue_error, stop_error, training_error
 from orchestrator.pretraining.job import (
     PretrainJob,
@@ -40,6 +41,8 @@ from orchestrator.training.worker_watch import Expectation, WorkerWatch
 
 ENDING_S = 30.0
 """Time that a failed run waits for its workers to end."""
+RESIZE_INTERVAL_S = 60.0
+"""Time between two looks for more room, and from the beginning of an elastic group of workers to the first of them."""
 
 
 def run_pretraining(request: PretrainRequest, listener: PretrainListener) -> PretrainResult:
@@ -135,7 +138,7 @@ def build_watch(job: PretrainJob, use_gpu: bool, run_id: str) -> WorkerWatch:
     execution = job.spec.execution
     needed = worker_processes(job.spec, use_gpu)
     return WorkerWatch(
-        Expectation(execution.num_workers, 60 * execution.max_wait_minutes),
+        Expectation(execution.min_workers, 60 * execution.max_wait_minutes),
         lambda: find_shortage(needed),
         how_to_go_on(run_id),
         newest_step=Checkpoints(job.run_folder).newest_step,
@@ -174,16 +177,18 @@ def _build_trainer(order: WorkerOrder, run_id: str, use_gpu: bool, scratch: str)
     execution = order.job.spec.execution
     workers = worker_processes(order.job.spec, use_gpu)
     selector = placement_selector(workers, execution.on_head, connected_nodes())
-    return TorchTrainer(
+    scaling = ray.train.ScalingConfig(
+        num_workers=(workers.count, execution.max_workers) if execution.is_elastic else workers.count,
+        use_gpu=use_gpu,
+        resources_per_worker=dict(workers.resources),
+        placement_strategy=execution.placement.upper(),
+        label_selector=selector or None,
+        elastic_resize_monitor_interval_s=RESIZE_INTERVAL_S,
+    )
+    trainer = (ElasticTrainer if execution.is_elastic else TorchTrainer)(
         run_worker,
         train_loop_config={"order": order},
-        scaling_config=ray.train.ScalingConfig(
-            num_workers=workers.count,
-            use_gpu=use_gpu,
-            resources_per_worker=dict(workers.resources),
-            placement_strategy=execution.placement.upper(),
-            label_selector=selector or None,
-        ),
+        scaling_config=scaling,
         run_config=ray.train.RunConfig(
             name=run_id,  # what the dashboard calls it
             storage_path=scratch,
@@ -191,3 +196,6 @@ def _build_trainer(order: WorkerOrder, run_id: str, use_gpu: bool, scratch: str)
             callbacks=[FailureReport(order.event_queue)],
         ),
     )
+    if isinstance(trainer, ElasticTrainer):
+        trainer.policy = RoomPolicy(scaling, execution.data_cpus, order.event_queue)
+    return trainer

@@ -123,6 +123,15 @@ def test_workers_that_begin_again_are_told_with_their_step_and_hosts(bench: Benc
     assert [line for _, line in bench.pass_time(5, again)] == ["starting again from step 80 on north, west"]
 
 
+def test_a_group_of_more_than_the_fewest_has_begun_when_all_of_it_has(bench: Bench) -> None:
+    places = tuple(WorkerPlace(rank, "north", rank, num_workers=3) for rank in range(3))
+    ((_, line),) = bench.pass_time(61, WorkersStatus(places[:2]))
+    assert line.startswith("waiting for 3 training workers to begin for 1:00 min, 2 of them have")
+    assert not bench.pass_time(5, WorkersStatus(places))
+    ((_, line),) = bench.pass_time(61, WorkersStatus(places))
+    assert line.startswith("no training step has ended yet")
+
+
 @pytest.mark.parametrize(("saved", "begin"), [(None, "the beginning"), (CheckpointError("cut"), "the last checkpoint")])
 def test_workers_begin_again_where_there_is_no_checkpoint_either(saved: object, begin: str) -> None:
     def newest_step() -> int | None:
