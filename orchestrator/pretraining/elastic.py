@@ -14,6 +14,7 @@ step (tried: lab log). So a class that is made of that policy counts, and lets a
 """
 
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ray
@@ -38,13 +39,20 @@ class RoomPolicy(ElasticScalingPolicy):  # type: ignore[misc]
     """Policy that counts the room which is free, and changes a group's size at a checkpoint.
 
     Args:
+        find_selector: returns the selector of labels of the nodes that the next workers may be on.
         data_cpus: CPUs of each worker's data pipeline.
         event_queue: the actor by which workers are asked to save and leave.
     """
 
-    def __init__(self, scaling_config: ray.train.ScalingConfig, data_cpus: float, event_queue: Any) -> None:
+    def __init__(
+        self,
+        scaling_config: ray.train.ScalingConfig,
+        find_selector: Callable[[], Mapping[str, str]],
+        data_cpus: float,
+        event_queue: Any,
+    ) -> None:
         super().__init__(scaling_config)
-        self._data_cpus, self._queue = data_cpus, event_queue
+        self._find_selector, self._data_cpus, self._queue = find_selector, data_cpus, event_queue
         self._waits_since: float | None = None
         self._has_told = False
         self._next: ResizeDecision | None = None
@@ -87,8 +95,8 @@ class RoomPolicy(ElasticScalingPolicy):  # type: ignore[misc]
 
     def _count_possible_workers(self, reserved_resources: object) -> int:
         config = self.scaling_config
-        each = Processes(1, config._resources_per_worker_not_none, config.label_selector or {})
         try:
+            each = Processes(1, config._resources_per_worker_not_none, self._find_selector())
             room = count_room(each, self._data_cpus, free_nodes(), ray.cluster_resources().get("CPU", 0.0))
         except Exception:  # a head that does not answer raises no narrower class; a group must not end by that
             return 0

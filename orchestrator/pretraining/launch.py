@@ -197,5 +197,5 @@ def _build_trainer(order: WorkerOrder, run_id: str, use_gpu: bool, scratch: str)
         ),
     )
     if isinstance(trainer, ElasticTrainer):
-        trainer.policy = RoomPolicy(scaling, execution.data_cpus, order.event_queue)
+        trainer.policy = RoomPolicy(scaling, lambda: selector, execution.data_cpus, order.event_queue)
     return trainer

@@ -25,7 +25,7 @@ class Bench:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.free_cpus, self.queue = 100.0, 1.0, EventQueue()
         scaling = ray.train.ScalingConfig(num_workers=(2, 4), elastic_resize_monitor_interval_s=60.0)
-        self.policy = RoomPolicy(scaling, 0.0, LocalActor(self.queue))
+        self.policy = RoomPolicy(scaling, dict, 0.0, LocalActor(self.queue))
         monkeypatch.setattr(ray, "get", lambda value: value)
         monkeypatch.setattr(RoomPolicy, "_maybe_send_resource_request", lambda policy: None)
         monkeypatch.setattr(RoomPolicy, "_get_reserved_resources", lambda policy: {})
