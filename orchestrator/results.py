@@ -41,6 +41,19 @@ class CheckpointEvent:
 
 
 @dataclass(frozen=True)
+class WorkersEvent:
+    """A group of training workers that begins. Natural key: (attempt, first step)."""
+
+    first_step: int
+    """Number of steps that had ended before."""
+    hosts: Sequence[str]
+    """Host of each worker, by rank."""
+
+    def __str__(self) -> str:
+        return f"{len(self.hosts)} worker{'s' * (len(self.hosts) > 1)} on {', '.join(dict.fromkeys(self.hosts))}"
+
+
+@dataclass(frozen=True)
 class MessageEvent:
     """One line of a run's log, as a person should read it."""
 
@@ -58,7 +71,7 @@ class DriftEvent:
     """A line for each field, file or version that has changed, as `spec.learning_rate: 0.01 → 0.003`."""
 
 
-Event = MetricEvent | CheckpointEvent | MessageEvent | DriftEvent
+Event = MetricEvent | CheckpointEvent | WorkersEvent | MessageEvent | DriftEvent
 
 
 @dataclass(frozen=True)

@@ -200,7 +200,7 @@ def connected_queue(priority: int = 0) -> RunQueue:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    from orchestrator.cluster.capacity import cluster_resources
+    from orchestrator.cluster.node_types import cluster_resources
 
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
     keepers: Any = ray.remote(RunQueueKeeper).options(

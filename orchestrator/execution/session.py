@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from orchestrator.cluster.addresses import names_no_cluster
-from orchestrator.cluster.capacity import cluster_resources
 from orchestrator.cluster.connection import connect
 from orchestrator.cluster.gauges import RunGauges
 from orchestrator.cluster.head_watch import LAST_PATIENCE_S, watch_head
+from orchestrator.cluster.node_types import cluster_resources
 from orchestrator.cluster.run_queue import RunQueue, connected_queue
 from orchestrator.errors import InputError, NotFoundError, RegistryError
 from orchestrator.execution.jobs import own_job_id

@@ -19,8 +19,17 @@ from orchestrator.models.parameter_counts import count_pretraining_parameters
 from orchestrator.pretraining.job import PretrainListener, PretrainRequest, text_sizes, worker_processes
 from orchestrator.pretraining.progress_line import TrainingStatus
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.results import DatasetResult, DriftEvent, Event, MessageEvent, MetricEvent, PretrainResult, Split
-from orchestrator.specs import PretrainSpec
+from orchestrator.results import (
+    DatasetResult,
+    DriftEvent,
+    Event,
+    MessageEvent,
+    MetricEvent,
+    PretrainResult,
+    Split,
+    WorkersEvent,
+)
+from orchestrator.specs import ExecutionSpec, PretrainSpec
 from orchestrator.specs.references import RANDOM, Product
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.drift import refuse_other_sizes
@@ -45,6 +54,8 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
     def facts(self, spec: PretrainSpec, inputs: Resolved) -> Iterator[Fact]:
         """Yield steps, tokens, parameters and memory."""
         yield from step_facts(spec)
+        if spec.execution.is_elastic:
+            yield "workers", f"{workers_text(spec.execution)}; the resources below are those of the fewest"
         config = pretraining_config(spec, inputs)
         if config is not None:
             num_parameters = count_pretraining_parameters(config)
@@ -58,8 +69,11 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         yield from pretraining_disk(spec, num_parameters, inputs)
 
     def resources(self, spec: PretrainSpec) -> Resources:
-        """Return the CPUs of workers and of their data pipelines, and a GPU for each worker as `device` says."""
-        execution, num_workers = spec.execution, spec.execution.num_workers
+        """Return the CPUs of workers and of their data pipelines, and a GPU for each worker as `device` says.
+
+        Where the number of workers follows the cluster, they are what the fewest take.
+        """
+        execution, num_workers = spec.execution, spec.execution.min_workers
         total = {"CPU": num_workers * (execution.cpus_per_worker + execution.data_cpus)}
         on_cpus = Resources(total, [worker_processes(spec, use_gpu=False)])
         on_gpus = Resources(total | {"GPU": float(num_workers)}, [worker_processes(spec, use_gpu=True)])
@@ -107,6 +121,14 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
     def snapshot_steps(self, spec: PretrainSpec) -> tuple[int, ...]:
         """Return the steps that the spec lists."""
         return spec.execution.snapshot_steps
+
+
+def workers_text(execution: ExecutionSpec) -> str:
+    """Numbers of workers that an elastic run takes, and what follows from their change."""
+    return (
+        f"{execution.min_workers} to {execution.max_workers}, as there is room; every step has the same batch, and "
+        "weights differ in the last bits from those of another number of workers"
+    )
 
 
 def longest_sequence(spec: PretrainSpec) -> int:
@@ -161,12 +183,15 @@ def build_listener(spec: PretrainSpec, context: RunContext) -> PretrainListener:
             (context.progress.status if is_transient else logger.info)(status.line(event))
         elif isinstance(event, MessageEvent):
             log_message(event)
+        elif isinstance(event, WorkersEvent) and spec.execution.is_elastic:
+            logger.info(f"from step {event.first_step:,} on: {event}")
         elif isinstance(event, DriftEvent):
             context.mark_drift(event.step, event.differences)
 
     def on_dataset(dataset: DatasetResult) -> None:
         context.recorder.record_dataset(context.run_id, dataset)
         log_dataset(dataset)
-        logger.info("starting the training workers")
+        elastic = f": {workers_text(spec.execution)}" if spec.execution.is_elastic else ""
+        logger.info(f"starting the training workers{elastic}")
 
     return PretrainListener(on_event, on_dataset, report_tokenizing(context.progress), context.refuse_if_superseded)

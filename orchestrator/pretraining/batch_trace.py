@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from bert_core.examples.packing import PackedBatch
 from orchestrator.pretraining.batch_digests import combine_digests, example_digests
@@ -41,7 +42,8 @@ def traced(batches: Batches, worker: Worker, attempt: int) -> Batches:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / f"rank-{worker.rank}.jsonl").open("a", encoding="utf-8") as file:
             for step, batch in batches(first_step):
-                file.write(json.dumps({"step": step + 1, "examples": list(example_digests(batch))}) + "\n")
+                entry = {"step": step + 1, "num_workers": worker.num_workers, "examples": list(example_digests(batch))}
+                file.write(json.dumps(entry) + "\n")
                 file.flush()
                 if step == hold_after:
                     (folder / f"rank-{worker.rank}.{_HOLDING}").touch()
@@ -59,17 +61,19 @@ def num_holding(folder: Path) -> int:
 def read_trace(folder: Path) -> dict[int, str]:
     """Return the digest of each batch that a run consumed, by step counted from 1.
 
-    Where attempts came by a step again, the last one counts: only its update is part of the model.
+    Where attempts, or groups of workers in one of them, came by a step again, the last one counts: only its update is
+    part of the model.
     """
-    by_step: dict[int, dict[int, list[str]]] = {}
+    by_step: dict[int, dict[int, dict[str, Any]]] = {}
     for attempt in sorted(folder.glob("attempt-*"), key=lambda path: int(path.name.removeprefix("attempt-"))):
-        own: dict[int, dict[int, list[str]]] = {}
+        own: dict[int, dict[int, dict[str, Any]]] = {}
         for path in attempt.glob("rank-*.jsonl"):
             for line in path.read_text(encoding="utf-8").splitlines():
                 entry = json.loads(line)
-                own.setdefault(entry["step"], {})[int(path.stem.removeprefix("rank-"))] = entry["examples"]
+                own.setdefault(entry["step"], {})[int(path.stem.removeprefix("rank-"))] = entry
         by_step |= own
     return {
-        step: combine_digests(digest for rank in sorted(parts) for digest in parts[rank])
+        # The first worker is in every group; what ranks beyond the last group's left is of an earlier, larger one.
+        step: combine_digests(digest for rank in range(parts[0]["num_workers"]) for digest in parts[rank]["examples"])
         for step, parts in sorted(by_step.items())
     }

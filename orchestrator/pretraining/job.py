@@ -121,9 +121,9 @@ def text_sizes(files: Sequence[_File]) -> dict[str, str]:
 
 
 def worker_processes(spec: PretrainSpec, use_gpu: bool) -> Processes:
-    """The training workers of a spec, as a cluster has to place them."""
+    """The training workers of a spec, as a cluster has to place them; the fewest, where their number follows it."""
     resources = {"CPU": spec.execution.cpus_per_worker} | ({"GPU": 1.0} if use_gpu else {})
-    return Processes(spec.execution.num_workers, resources, spec.execution.node_labels)
+    return Processes(spec.execution.min_workers, resources, spec.execution.node_labels)
 
 
 def check_start(init_folder: str, tokenizer: Tokenizer) -> None:

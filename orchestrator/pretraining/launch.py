@@ -13,6 +13,7 @@ import ray.train
 from ray.train.torch import TorchTrainer
 
 from orchestrator.cluster.head_watch import watch_head
+from orchestrator.cluster.nodes import choose_nodes, connected_nodes
 from orchestrator.cluster.shortage import find_shortage
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.stream import SplitShards
@@ -20,6 +21,7 @@ from orchestrator.corpus.token_store import TokenStore
 from orchestrator.errors import ClusterError
 from orchestrator.models.info import describe_model
 from orchestrator.pretraining.drain_watch import DrainWatch
+from orchestrator.pretraining.elastic import ElasticTrainer, RoomPolicy
 from orchestrator.pretraining.failures import FailureReport, queue_error, stop_error, training_error
 from orchestrator.pretraining.job import (
     PretrainJob,
@@ -44,6 +46,8 @@ from orchestrator.training.worker_watch import Expectation, WorkerWatch
 
 ENDING_S = 30.0
 """Time that a failed run waits for its workers to end."""
+RESIZE_INTERVAL_S = 60.0
+"""Time between two looks for more room, and from the beginning of an elastic group of workers to the first of them."""
 
 
 def run_pretraining(request: PretrainRequest, listener: PretrainListener) -> PretrainResult:
@@ -163,7 +167,7 @@ def build_watch(
         return find_shortage(replace(needed, labels=ray.get(event_queue.selector.remote()) or needed.labels))
 
     return WorkerWatch(
-        Expectation(execution.num_workers, 60 * execution.max_wait_minutes),
+        Expectation(execution.min_workers, 60 * execution.max_wait_minutes),
         find_workers_shortage,
         how_to_go_on(run_id),
         newest_step=Checkpoints(job.run_folder).newest_step,
@@ -202,16 +206,18 @@ class _Fit(threading.Thread):
 def _build_trainer(order: WorkerOrder, run_id: str, use_gpu: bool, scratch: str) -> TorchTrainer:
     execution = order.job.spec.execution
     workers = worker_processes(order.job.spec, use_gpu)
-    return TorchTrainer(
+    scaling = ray.train.ScalingConfig(
+        num_workers=(workers.count, execution.max_workers) if execution.is_elastic else workers.count,
+        use_gpu=use_gpu,
+        resources_per_worker=dict(workers.resources),
+        placement_strategy=execution.placement.upper(),
+        label_selector=dict(workers.labels) or None,  # what an autoscaler is asked for
+        elastic_resize_monitor_interval_s=RESIZE_INTERVAL_S,
+    )
+    trainer = (ElasticTrainer if execution.is_elastic else TorchTrainer)(
         run_worker,
         train_loop_config={"order": order},
-        scaling_config=ray.train.ScalingConfig(
-            num_workers=workers.count,
-            use_gpu=use_gpu,
-            resources_per_worker=dict(workers.resources),
-            placement_strategy=execution.placement.upper(),
-            label_selector=dict(workers.labels) or None,  # what an autoscaler is asked for
-        ),
+        scaling_config=scaling,
         run_config=ray.train.RunConfig(
             name=run_id,  # what the dashboard calls it
             storage_path=scratch,
@@ -222,3 +228,11 @@ def _build_trainer(order: WorkerOrder, run_id: str, use_gpu: bool, scratch: str)
             ],
         ),
     )
+    if isinstance(trainer, ElasticTrainer):
+        trainer.policy = RoomPolicy(
+            scaling,
+            lambda: choose_nodes(workers, execution.on_head, connected_nodes()).selector,
+            execution.data_cpus,
+            order.event_queue,
+        )
+    return trainer

@@ -7,7 +7,7 @@ plain process as well as in a Ray worker, and is tested there.
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from orchestrator.pretraining.meter import Meter, add_sums, empty_totals, named_
 from orchestrator.pretraining.micro_batches import MicroBatches
 from orchestrator.pretraining.step import StepContext, training_step
 from orchestrator.pretraining.utilization import Utilization
-from orchestrator.results import Event, MessageEvent, MetricEvent
+from orchestrator.results import Event, MessageEvent, MetricEvent, WorkersEvent
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.drift import accept_drift, check_drift
 from orchestrator.training.snapshots import Snapshots
@@ -44,6 +44,7 @@ class TrainingLoop:
             others.
         note_step: told how many steps have ended, after each step; returns whether the run is to stop. Where it does so
             for one worker, all of them stop after the same step, which is the next one.
+        find_hosts: returns the host of each worker that has begun, by rank; nothing where that is unknown.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class TrainingLoop:
         emit: Emit,
         num_confirmed: Callable[[], int] = lambda: 0,
         note_step: Callable[[int], bool] = lambda step: False,
+        find_hosts: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         if worker.device.type == "cpu":
             torch.set_num_threads(job.spec.threads_per_worker)
@@ -75,7 +77,7 @@ class TrainingLoop:
         self._utilization = Utilization.of(self.model.config, self.spec.precision, worker) if knows_work else None
         self.meter = Meter(worker, self.objectives, self._utilization)
         self._emit_to = emit
-        self._num_confirmed, self._note_step = num_confirmed, note_step
+        self._num_confirmed, self._note_step, self._find_hosts = num_confirmed, note_step, find_hosts
         self._num_emitted = 0
         self._unconfirmed: list[tuple[int, MetricEvent]] = []
         self._checkpoint_at = time.monotonic()
@@ -93,6 +95,8 @@ class TrainingLoop:
         while True:
             first_step = self.restore()
             refuse_if_unequal(first_step, self.worker)
+            if hosts := self._find_hosts():
+                self._emit(WorkersEvent(first_step, hosts))
             if self.worker.rank == 0 and self.spec.execution.snapshot_steps:
                 self.snapshots.claim(first_step)
             if first_step == 0:

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,8 @@ from orchestrator.training.event_queue import WorkerPlace
 from orchestrator.training.storage_mark import refuse_without_mark
 from orchestrator.training.worker_log import kept_output
 
+_LEAVING_POLL_S = 0.5
+
 
 @dataclass(frozen=True)
 class WorkerOrder:
@@ -42,7 +45,8 @@ def run_worker(config: dict[str, WorkerOrder]) -> None:
     order = config["order"]
     context = ray.train.get_context()
     rank, num_workers = context.get_world_rank(), context.get_world_size()
-    place = WorkerPlace(rank, socket.gethostname(), os.getpid(), ray.get_runtime_context().get_node_id())
+    node_id = ray.get_runtime_context().get_node_id()
+    place = WorkerPlace(rank, socket.gethostname(), os.getpid(), node_id, num_workers)
     if not ray.get(order.event_queue.begin.remote(place)):
         return
     try:
@@ -85,10 +89,13 @@ def _train(order: WorkerOrder, worker: Worker) -> None:
             emit,
             num_confirmed=lambda: ray.get(event_queue.num_confirmed.remote()) - already_there,
             note_step=reports.note,
+            find_hosts=lambda: tuple(place.host for place in ray.get(event_queue.status.remote()).places),
         )
         is_complete = loop.train(traced(batches, worker, job.attempt))
     if is_complete and worker.rank == 0:
         save_model(loop, job)
+    while not is_complete and ray.get(event_queue.leave.remote(worker.rank)):
+        time.sleep(_LEAVING_POLL_S)
 
 
 def save_model(loop: TrainingLoop, job: PretrainJob) -> None:

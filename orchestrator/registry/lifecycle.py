@@ -3,7 +3,7 @@
 `orchestrator.run_states` says which state may follow which.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import insert, or_, select, update
@@ -15,6 +15,7 @@ from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import upsert, upsert_rows
 from orchestrator.registry.parameter_values import flatten, group_digest, parameter_rows
 from orchestrator.registry.tables import AttemptRow, ExperimentRow, ParameterRow, RunRow, TagRow
+from orchestrator.results import WorkersEvent
 from orchestrator.run_ids import new_run_id
 from orchestrator.run_states import RunState
 
@@ -125,6 +126,19 @@ class RunLifecycle:
             if attempt is not None and attempt.state == states[0]:
                 attempt.state = states[1]
                 attempt.started_at = utc_now()  # time spent waiting is none of the run's
+
+    def record_workers(self, run_id: str, number: int, events: Iterable[WorkersEvent]) -> None:
+        """Record groups of training workers of an attempt. A group that begins earlier than one before replaces it."""
+        with self._database.session(writing=True) as session:
+            attempt = session.get(AttemptRow, (run_id, number))
+            if attempt is None:
+                raise NotFoundError(f"Run {run_id} has no attempt {number}.")
+            groups: list[dict[str, Any]] = attempt.workers or []
+            for event in events:
+                groups = [group for group in groups if group["first_step"] < event.first_step]
+                if not groups or groups[-1]["hosts"] != list(event.hosts):
+                    groups.append({"first_step": event.first_step, "hosts": list(event.hosts)})
+            attempt.workers = groups
 
     def heartbeat(self, run_id: str, attempt: int | None = None) -> bool:
         """Record that the driver of a run, and so the run's running trials, are alive.

@@ -28,6 +28,7 @@ from orchestrator.results import (
     Split,
     TokenizerResult,
     TrialChange,
+    WorkersEvent,
 )
 from orchestrator.run_ids import new_run_id
 from orchestrator.run_states import RunState
@@ -134,12 +135,16 @@ class Recorder:
         return retry_while_unavailable(lambda: self.registry.run(run_id))
 
     def record_events(self, run_id: str, events: Iterable[Event]) -> None:
-        """Record what happened since the last call: measurements in one transaction, and checkpoints."""
+        """Record what happened since the last call: measurements in one transaction, checkpoints, and workers."""
         events = list(events)
         metrics = [event for event in events if isinstance(event, MetricEvent)]
         checkpoints = [event for event in events if isinstance(event, CheckpointEvent)]
+        workers = [event for event in events if isinstance(event, WorkersEvent)]
         retry_while_unavailable(lambda: self.registry.metrics.record(run_id, metrics), self.given_up)
         retry_while_unavailable(lambda: self.registry.checkpoints.record(run_id, checkpoints), self.given_up)
+        if workers and (attempt := self._attempts.get(run_id)) is not None:
+            record = self.registry.lifecycle.record_workers
+            retry_while_unavailable(lambda: record(run_id, attempt, workers), self.given_up)
 
     def record_trials(self, run_id: str, changes: Sequence[TrialChange]) -> list[str]:
         """Record what became of a sweep's trials, in one transaction; returns the trial's own id for each change."""

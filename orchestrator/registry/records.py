@@ -1,6 +1,6 @@
 """Records that the registry returns: frozen, made of plain values, independent of any session."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -60,6 +60,10 @@ class AttemptRecord:
     finished_at: datetime | None
     job_id: str | None = None
     """Id of the job on a cluster that carries it out; None for one that was started by hand."""
+    workers: Sequence[Mapping[str, Any]] | None = None
+    """Groups of training workers, in order: `first_step`, the steps that had ended before, and `hosts`, by rank.
+
+    A group none of whose steps were kept is left out."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from alembic.script import ScriptDirectory
 
 VERSION_TABLE = "registry_revision"
-NEWEST_REVISION = "0002"
+NEWEST_REVISION = "0003"
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 

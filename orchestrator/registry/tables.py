@@ -108,6 +108,8 @@ class AttemptRow(BaseRow):
     finished_at: Mapped[UtcDatetime | None]
     job_id: Mapped[FreeTextStr | None]
     """Job on a cluster that carries the attempt out."""
+    workers: Mapped[list[Any] | None]
+    """Groups of training workers, in order: the number of steps before each, and its hosts by rank."""
 
 
 class ParameterRow(BaseRow):

@@ -12,6 +12,7 @@ from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES, TOK
 from orchestrator.specs.corpus import TextSource
 from orchestrator.specs.fields import Section, Spec, execution, identity
 from orchestrator.specs.network import ModelSpec, Precision, has_sentence_head
+from orchestrator.specs.worker_range import NumWorkers, WorkerRange
 
 if TYPE_CHECKING:
     TokenObjectiveName = str
@@ -36,7 +37,11 @@ _SELECTED = re.compile(rf"!?(?:{_LABEL}|in\({_LABEL}(?:, ?{_LABEL})*\))")
 class ExecutionSpec(Section):
     """Execution of a pretraining; none of its fields changes the sequence of batches."""
 
-    num_workers: int = execution(1, "Training processes; one GPU each when on GPUs.", ge=1)
+    num_workers: NumWorkers = execution(
+        1,
+        "Training processes; one GPU each when on GPUs. With `{min: 2, max: 8}` as many as there is room for, while "
+        "nodes come and go; weights then differ in their last bits from those of another number.",
+    )
     device: Literal["auto", "cpu", "gpu"] = execution("auto", "`auto` takes GPUs where the cluster has them.")
     cpus_per_worker: float = execution(1.0, "Ray CPUs reserved for each worker.", unit="CPUs", gt=0.0)
     placement: Literal["pack", "spread"] = execution(
@@ -75,6 +80,21 @@ class ExecutionSpec(Section):
         unit="minutes",
         gt=0.0,
     )
+
+    @property
+    def min_workers(self) -> int:
+        """Fewest workers that a run begins and goes on with."""
+        return self.num_workers.min if isinstance(self.num_workers, WorkerRange) else self.num_workers
+
+    @property
+    def max_workers(self) -> int:
+        """Most workers that a run takes."""
+        return self.num_workers.max if isinstance(self.num_workers, WorkerRange) else self.num_workers
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether the number of workers follows the cluster."""
+        return self.min_workers < self.max_workers
 
     @field_validator("node_labels")
     @classmethod
@@ -161,11 +181,10 @@ class PretrainSpec(Spec):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        workers = self.execution.num_workers
-        if self.global_batch_size % workers:
+        if self.global_batch_size < self.execution.max_workers:
             raise ValueError(
-                f"global_batch_size {self.global_batch_size} cannot be shared by {workers} workers; "
-                f"make it a multiple of execution.num_workers"
+                f"global_batch_size {self.global_batch_size} cannot be shared by {self.execution.max_workers} workers; "
+                "raise it, or lower execution.num_workers"
             )
         snapshots = self.execution.snapshot_steps
         if len(set(snapshots)) < len(snapshots) or not all(0 <= step <= self.steps for step in snapshots):

@@ -25,6 +25,8 @@ class WorkerPlace:
     pid: int
     node_id: str = ""
     """Ray's id of the host's node."""
+    num_workers: int = 1
+    """Number of workers of its group."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class EventQueue:
         self._num_confirmed = 0
         self._has_failed = False
         self._is_stopping = False
+        self._is_pausing = False
         self._places: dict[int, WorkerPlace] = {}
         self._may_group_work = True
         self._step: int | None = None
@@ -104,6 +107,33 @@ class EventQueue:
         """Labels by which the newest workers look, or looked, for nodes."""
         return self._selector
 
+    def pause(self) -> bool:
+        """Ask the workers to save a checkpoint as soon as they can, and to leave for others that go on from there.
+
+        Returns whether there are any.
+        """
+        self._is_pausing = bool(self._places)
+        return self._is_pausing
+
+    def leave(self, rank: int) -> bool:
+        """Take leave of a worker that has ended before the last step.
+
+        Returns whether it is to wait and ask again: Ray Train takes workers that return for a run that has ended.
+        """
+        is_waiting = self._is_pausing and not self._is_stopping and not self._has_failed
+        if is_waiting:
+            self._places.pop(rank, None)
+        return is_waiting
+
+    def has_paused(self) -> bool:
+        """Whether all workers have left since they were asked to."""
+        return self._is_pausing and not self._places
+
+    def go_on(self) -> None:
+        """Expect other workers in place of those that have left."""
+        self._is_pausing = False
+        self._step = None
+
     def begin(self, place: WorkerPlace) -> bool:
         """Announce a worker; returns whether there is work for it: no error so far, and no request to stop.
 
@@ -119,15 +149,16 @@ class EventQueue:
         return self._may_group_work and not self._has_failed
 
     def report_step(self, step: int | None) -> bool:
-        """Say how many steps have ended, None before the first; returns whether the workers are asked to stop."""
+        """Say how many steps have ended, None before the first; returns whether the workers are asked to stop there."""
         self._step = step
-        return self._is_stopping
+        return self._is_stopping or self._is_pausing
 
     def report_failure(self, rank: int, cause: str) -> None:
         """Say that a worker has failed; all of them begin again, or the work ends."""
         place = self._places.get(rank)
         self._failures.append(WorkerFailure(rank, cause) if place is None else WorkerFailure(rank, cause, place.host))
         self._places.clear()
+        self._is_pausing = False
         self._step = None
 
     def status(self) -> WorkersStatus:

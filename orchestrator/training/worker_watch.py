@@ -33,6 +33,7 @@ class Expectation:
     """Expectation of a driver about its workers."""
 
     num_workers: int
+    """Number of workers, or the fewest of them: the first to begin says how many they are."""
     max_wait_s: float
     """Time without progress after which the run ends."""
     reports_steps: bool = True
@@ -109,7 +110,10 @@ class WorkerWatch:
         return "the beginning" if step is None else f"step {step:,}"
 
     def _have_all_begun(self, status: WorkersStatus) -> bool:
-        return len(status.places) >= self._expected.num_workers
+        return len(status.places) >= self._num_workers(status)
+
+    def _num_workers(self, status: WorkersStatus) -> int:
+        return max([self._expected.num_workers, *(place.num_workers for place in status.places)])
 
     def _note_progress(self, status: WorkersStatus) -> None:
         now = self._clock()
@@ -126,7 +130,7 @@ class WorkerWatch:
         return self._expected.reports_steps or not self._have_all_begun(status)
 
     def _problem(self, status: WorkersStatus, waited_s: float) -> str:
-        num_begun, num_workers = len(status.places), self._expected.num_workers
+        num_begun, num_workers = len(status.places), self._num_workers(status)
         waited = duration(waited_s)
         if num_begun < num_workers == 1:
             return f"{self._expected.none_begun} for {waited}"

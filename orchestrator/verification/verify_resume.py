@@ -97,7 +97,7 @@ def _compare_pretraining(
     spec: Spec, runs: ChildRuns, num_steps: int, worker_counts: Sequence[int]
 ) -> Iterator[Comparison]:
     short = _with_pretraining(spec, _shortened(_of(spec), num_steps))
-    num_workers, total = _of(short).execution.num_workers, 2 * num_steps
+    num_workers, total = _of(short).execution.min_workers, 2 * num_steps
     logger.info(f"{total} steps without interruption, {_workers(num_workers)}")
     straight = pretraining_outcome(runs.run("straight", short), runs.settings, total)
 
@@ -145,9 +145,13 @@ def _compared(run: str, straight: Outcome, other: Outcome, names: Iterable[str] 
 
 
 def _shortened(spec: PretrainSpec, num_steps: int) -> PretrainSpec:
-    """Return a spec of twice the steps, with a checkpoint in the middle: the spec of all runs that are compared."""
+    """Return a spec of twice the steps, with a checkpoint in the middle: the spec of all runs that are compared.
+
+    Of a range of workers the fewest are taken, since bits are compared.
+    """
     return _with_execution(
         spec.model_copy(update={"steps": 2 * num_steps}),
+        num_workers=spec.execution.min_workers,
         checkpoint_every_steps=num_steps,
         checkpoint_every_minutes=None,
         evaluate_every_steps=num_steps,
@@ -179,18 +183,17 @@ def _with_pretraining(spec: Spec, pretraining: PretrainSpec) -> Spec:
 def _check_counts(spec: PretrainSpec | None, worker_counts: Sequence[int]) -> None:
     """Check that each number of workers can share the batch, before the first of many runs. Raises: SpecError."""
     for count in worker_counts:
-        if spec is not None and spec.global_batch_size % count:
+        if spec is not None and spec.global_batch_size < count:
             raise SpecError(
                 f"--workers {count}: global_batch_size {spec.global_batch_size} cannot be shared by {_workers(count)}; "
-                "give a number that divides it"
+                "give a smaller number"
             )
 
 
 def _another_count(spec: PretrainSpec) -> Sequence[int]:
     """Return a number of workers that can share the batch, other than the spec's; none where there is none."""
-    return [count for count in (1, 2, 3) if count != spec.execution.num_workers and not spec.global_batch_size % count][
-        :1
-    ]
+    counts = range(1, min(2, spec.global_batch_size) + 1)
+    return [count for count in counts if count != spec.execution.min_workers][:1]
 
 
 def _workers(count: int) -> str:

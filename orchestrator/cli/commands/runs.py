@@ -1,6 +1,7 @@
 """Command group `runs`, which reads the registry run by run."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -74,7 +75,17 @@ def _attempt_line(attempt: "AttemptRecord") -> str:
     """One line on a start of a run: how it ended, where its driver worked, and what the cluster calls it."""
     place = f"process {attempt.pid} on {attempt.host}" if attempt.host else "an unknown host"
     job = f", job {attempt.job_id}" if attempt.job_id else ""
-    return f"{attempt.state}: {place}{job}; began {attempt.started_at:%Y-%m-%d %H:%M}"
+    return f"{attempt.state}: {place}{job}; began {attempt.started_at:%Y-%m-%d %H:%M}{_workers_text(attempt)}"
+
+
+def _workers_text(attempt: "AttemptRecord") -> str:
+    """Training workers of an attempt by steps: `; steps 0-80: 4 workers on a, b; from step 80: 2 workers on a`."""
+    from orchestrator.results import WorkersEvent
+
+    groups = [WorkersEvent(**group) for group in attempt.workers or ()]
+    ends = [f"steps {one.first_step:,}-{after.first_step:,}" for one, after in pairwise(groups)]
+    ends += [f"from step {one.first_step:,}" for one in groups[-1:]]
+    return "".join(f"; {steps}: {group}" for steps, group in zip(ends, groups, strict=True))
 
 
 def _data_line(row: Mapping[str, Any]) -> str:

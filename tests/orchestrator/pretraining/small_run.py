@@ -13,11 +13,12 @@ from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import Manifest, TokenStore, write_shard
+from orchestrator.pretraining.batch_trace import traced
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import Emit, PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.pretraining.streams import build_stream, build_validation
-from orchestrator.results import Event
+from orchestrator.results import Event, MetricEvent
 from orchestrator.specs import PretrainSpec
 from orchestrator.storage import exists, join
 
@@ -112,8 +113,18 @@ def run(
         for step in range(first_step, job.spec.steps):
             yield from job.stream.batches(range(step, step + 1), worker.rank, worker.num_workers)
 
-    loop.train(batches)
+    loop.train(traced(batches, worker, job.attempt))
     return loop
+
+
+def keeping_losses(losses: list[float]) -> Emit:
+    """A listener that keeps the losses of training and the norms of gradients, in order."""
+
+    def emit(event: Event) -> None:
+        if isinstance(event, MetricEvent) and event.split == "train":
+            losses.extend([event.values["loss"], event.values["grad_norm"]])
+
+    return emit
 
 
 def tell(event: Event) -> None:

@@ -65,6 +65,16 @@ def test_a_killed_and_resumed_run_leaves_the_trace_of_a_straight_one(
     assert read_trace(tmp_path / "killed") == whole
 
 
+def test_groups_of_other_sizes_in_one_attempt_leave_the_trace_of_a_straight_run(
+    job: PretrainJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = trace_of(monkeypatch, tmp_path / "straight", job, range(24))
+    trace_of(monkeypatch, tmp_path / "elastic", job, range(13), num_workers=5)
+    consume(job, range(10, 18), num_workers=2)
+    consume(job, range(18, 24), num_workers=3)
+    assert read_trace(tmp_path / "elastic") == whole
+
+
 def test_a_run_that_nobody_asks_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(batch_trace.TRACE_VARIABLE, raising=False)
 

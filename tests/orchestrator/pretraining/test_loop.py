@@ -20,6 +20,7 @@ from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.corpus import shuffle_windows
 from orchestrator.errors import RunFailedError, RunStoppedError
 from orchestrator.pretraining import loop as loop_module
+from orchestrator.pretraining.batch_trace import TRACE_VARIABLE, read_trace
 from orchestrator.pretraining.collectives import Worker, refuse_if_unequal
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
@@ -28,7 +29,7 @@ from orchestrator.storage import delete, digest_file
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.snapshots import snapshot_folders
 from tests.orchestrator.corpus.batch_digests import digests
-from tests.orchestrator.pretraining.small_run import WORDS, make_job, run
+from tests.orchestrator.pretraining.small_run import WORDS, keeping_losses, make_job, run
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.training
@@ -346,11 +347,20 @@ def test_validation_documents_are_never_those_of_training(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("objectives", [{}, LEFT_TO_RIGHT], ids=["masked_lm", "left_to_right"])
-def test_several_workers_learn_the_same_as_one(tmp_path: Path, objectives: dict[str, str]) -> None:
-    changes = {"steps": 6, "micro_batch_size": 3, "model": json.dumps(SMALL | NO_DROPOUT), **objectives}
+@pytest.mark.parametrize("batch_size", [8, 7], ids=["equal_shares", "ragged_shares"])
+def test_several_workers_learn_the_same_as_one_of_the_same_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, objectives: dict[str, str], batch_size: int
+) -> None:
+    small = {"steps": 6, "global_batch_size": batch_size, **objectives}
+    changes = {"micro_batch_size": 3, "model": json.dumps(SMALL | NO_DROPOUT), **small}
     (tmp_path / "one").mkdir()
-    one = run(make_job(tmp_path / "one", steps=6, model=SMALL | NO_DROPOUT, **objectives), lambda event: None)
+    monkeypatch.setenv(TRACE_VARIABLE, str(tmp_path / "trace-of-one"))
+    execution = {"log_every_steps": 2}
+    losses: list[float] = []
+    job = make_job(tmp_path / "one", model=SMALL | NO_DROPOUT, execution=execution, **small)
+    one = run(job, keeping_losses(losses))
     make_job(tmp_path)  # the store is there before two processes open it
+    monkeypatch.setenv(TRACE_VARIABLE, str(tmp_path / "trace-of-two"))
     command = [sys.executable, "-m", "tests.orchestrator.pretraining.two_workers", str(tmp_path)]
     ranks = [subprocess.Popen([*command, str(rank), json.dumps(changes)]) for rank in range(2)]
     assert [rank.wait(PATIENCE_S) for rank in ranks] == [0, 0]
@@ -358,6 +368,10 @@ def test_several_workers_learn_the_same_as_one(tmp_path: Path, objectives: dict[
     for name, value in one.model.state_dict().items():
         assert torch.equal(weights[0][name], weights[1][name])
         torch.testing.assert_close(weights[0][name], value, rtol=1e-4, atol=1e-5)
+    assert json.loads((tmp_path / "rank-0.json").read_text()) == pytest.approx(losses, rel=1e-5)
+    traces = [read_trace(tmp_path / f"trace-of-{count}") for count in ("one", "two")]
+    assert traces[0] == traces[1]
+    assert len(traces[0]) == 6
 
 
 @pytest.mark.parametrize("num_workers", [2, 3, 60])

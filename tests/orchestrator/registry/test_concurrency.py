@@ -61,8 +61,8 @@ def next_revision(tmp_path: Path) -> Path:
     """Migrations with one more revision, which makes a table: doing so twice is an error."""
     folder = tmp_path / "migrations"
     shutil.copytree(MIGRATIONS, folder)
-    (folder / "versions" / "0003_marks.py").write_text(
-        "import sqlalchemy as sa\nfrom alembic import op\n\nrevision = '0003'\ndown_revision = '0002'\n\n\n"
+    (folder / "versions" / "0004_marks.py").write_text(
+        "import sqlalchemy as sa\nfrom alembic import op\n\nrevision = '0004'\ndown_revision = '0003'\n\n\n"
         "def upgrade() -> None:\n    op.create_table('marks', sa.Column('mark', sa.Text()))\n"
     )
     return folder
@@ -71,10 +71,10 @@ def next_revision(tmp_path: Path) -> Path:
 def test_of_processes_that_migrate_at_once_one_does_the_work(location: str, next_revision: Path) -> None:
     with Registry(location) as registry:
         run_id = new_run(registry)
-    assert set(run_together(migrate, location, str(next_revision), 4)) == {"0003"}
+    assert set(run_together(migrate, location, str(next_revision), 4)) == {"0004"}
     with Registry(location, read_only=True) as registry:
-        assert registry.current_revision() == "0003"
-        with pytest.raises(RegistryError, match="revision 0003, newer than this version knows; upgrade"):
+        assert registry.current_revision() == "0004"
+        with pytest.raises(RegistryError, match="revision 0004, newer than this version knows; upgrade"):
             registry.run(run_id)
 
 
@@ -84,15 +84,15 @@ def test_an_older_schema_waits_for_a_person_and_keeps_its_runs(
     with Registry(location) as registry:
         run_id = new_run(registry)
     monkeypatch.setattr(revisions, "MIGRATIONS", next_revision)
-    monkeypatch.setattr(revisions, "NEWEST_REVISION", "0003")
+    monkeypatch.setattr(revisions, "NEWEST_REVISION", "0004")
     for read_only in (True, False):
         with (
             Registry(location, read_only=read_only) as registry,
             pytest.raises(
-                RegistryError, match=r"older revision \(0002\); back it up, then run: orchestrator db upgrade"
+                RegistryError, match=r"older revision \(0003\); back it up, then run: orchestrator db upgrade"
             ),
         ):
             registry.run(run_id)
     with Registry(location) as registry:
-        assert registry.upgrade() == "0003"
+        assert registry.upgrade() == "0004"
         assert registry.run(run_id).id == run_id

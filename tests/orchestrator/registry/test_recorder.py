@@ -23,6 +23,7 @@ from orchestrator.results import (
     Event,
     MessageEvent,
     MetricEvent,
+    WorkersEvent,
 )
 from tests.orchestrator.postgres_server import find_binaries, running_server
 from tests.orchestrator.registry.samples import everything
@@ -62,6 +63,21 @@ def test_an_attempt_has_the_job_of_its_driver(recorder: Recorder) -> None:
     run = recorder.start({"kind": "pretrain"}, "f")
     Recorder(recorder.registry, "7f3a-2").resume(run.id)
     assert [attempt.job_id for attempt in recorder.registry.attempts(run.id)] == [None, "7f3a-2"]
+
+
+def test_an_attempt_has_its_workers_by_the_steps_that_they_left(recorder: Recorder) -> None:
+    run = recorder.start({"kind": "pretrain"}, "f")
+    wide, narrow = ("a", "a", "b"), ("a", "a")
+    for first_step, hosts in [(0, wide), (0, wide), (40, narrow), (60, narrow), (80, wide), (80, narrow), (90, wide)]:
+        recorder.record_events(run.id, [WorkersEvent(first_step, hosts)])
+    recorder.resume(run.id)
+    first, second = recorder.registry.attempts(run.id)
+    assert first.workers == [
+        {"first_step": 0, "hosts": ["a", "a", "b"]},
+        {"first_step": 40, "hosts": ["a", "a"]},
+        {"first_step": 90, "hosts": ["a", "a", "b"]},
+    ]
+    assert second.workers is None
 
 
 def test_the_device_of_each_attempt_is_a_tag_and_another_one_is_a_warning(

@@ -76,8 +76,8 @@ def write(location: str, shared: str, number: int) -> str:
 
 
 def migrate(location: str, shared: str, number: int) -> str:
-    """Upgrade to the revision `0003` of the folder `shared`, and return the revision that is reached."""
-    revisions.MIGRATIONS, revisions.NEWEST_REVISION = Path(shared), "0003"
+    """Upgrade to the revision `0004` of the folder `shared`, and return the revision that is reached."""
+    revisions.MIGRATIONS, revisions.NEWEST_REVISION = Path(shared), "0004"
     with Registry(location) as registry:
         return registry.upgrade()
 

@@ -130,6 +130,15 @@ def test_workers_that_go_on_for_others_are_told_in_the_same_way(bench: Bench, ca
     assert caplog.messages == ["starting again from step 81 on north, south"]
 
 
+def test_a_group_of_more_than_the_fewest_has_begun_when_all_of_it_has(bench: Bench) -> None:
+    places = tuple(WorkerPlace(rank, "north", rank, num_workers=3) for rank in range(3))
+    ((_, line),) = bench.pass_time(61, WorkersStatus(places[:2]))
+    assert line.startswith("waiting for 3 training workers to begin for 1:00 min, 2 of them have")
+    assert not bench.pass_time(5, WorkersStatus(places))
+    ((_, line),) = bench.pass_time(61, WorkersStatus(places))
+    assert line.startswith("no training step has ended yet")
+
+
 @pytest.mark.parametrize(("saved", "begin"), [(None, "the beginning"), (CheckpointError("cut"), "the last checkpoint")])
 def test_workers_begin_again_where_there_is_no_checkpoint_either(saved: object, begin: str) -> None:
     def newest_step() -> int | None:

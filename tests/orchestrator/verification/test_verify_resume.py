@@ -56,8 +56,8 @@ def test_a_number_of_workers_that_cannot_share_the_batch_is_refused_before_any_r
     fake: FakeRuns, settings: Settings
 ) -> None:
     spec = parse_spec({**PRETRAIN, "global_batch_size": 64})
-    with pytest.raises(SpecError, match="--workers 3: global_batch_size 64 cannot be shared by 3 workers"):
-        verify_resume(spec, settings, worker_counts=[1, 3])
+    with pytest.raises(SpecError, match="--workers 65: global_batch_size 64 cannot be shared by 65 workers"):
+        verify_resume(spec, settings, worker_counts=[1, 65])
     assert not fake.specs
 
 

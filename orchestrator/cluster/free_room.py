@@ -1,0 +1,59 @@
+"""Free room of the connected Ray's nodes for processes of this driver: what nobody holds, or the driver itself does.
+
+What the driver holds is in its placement groups, which it gives back before it takes others.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.cluster.nodes import Node, select_nodes
+from orchestrator.cluster.processes import ROUNDING, Processes, room_on
+from orchestrator.errors import ClusterError
+
+_TIMEOUT_S = 5
+"""Time within which the cluster's head must answer."""
+_PLACED = ("CREATED", "RESCHEDULING")
+"""States of placement groups that hold resources."""
+
+
+def free_nodes() -> list[Node]:
+    """Nodes of the connected Ray that take work, each with the resources that this driver may have there."""
+    import ray
+    from ray.autoscaler.v2.sdk import get_cluster_status
+
+    context = ray.get_runtime_context()
+    status = get_cluster_status(context.gcs_address, timeout=_TIMEOUT_S)
+    held = held_by(context.get_job_id(), ray.util.placement_group_table())
+    return [
+        Node(dict(Counter(node.available_resources()) + held.get(node.node_id, Counter())), node.labels)
+        for node in (*status.active_nodes, *status.idle_nodes)
+        if node.node_status != "DRAINING"
+    ]
+
+
+def held_by(job_id: str, groups: Mapping[str, Any]) -> dict[str, Counter[str]]:
+    """Resources that a driver's placement groups hold, by node; `groups` is Ray's table of all groups."""
+    held: dict[str, Counter[str]] = {}
+    for group_id, group in groups.items():
+        # The last part of a placement group's id is the id of the job that made it.
+        if group_id.endswith(job_id) and group["state"] in _PLACED:
+            for number, node_id in group["bundles_to_node_id"].items():
+                held.setdefault(node_id, Counter()).update(group["bundles"][number])
+    return held
+
+
+def count_room(each: Processes, data_cpus: float, nodes: Sequence[Node], num_cpus: float) -> int:
+    """Number of processes that nodes hold, each with a data pipeline somewhere on the cluster.
+
+    Args:
+        each: needs of one process; its count is not looked at.
+        data_cpus: CPUs of its data pipeline.
+        num_cpus: CPUs of the cluster in all, whoever holds them.
+    """
+    try:
+        selected = select_nodes(each.labels, nodes)
+    except ClusterError:  # nodes with these labels may come later
+        return 0
+    fed = int(num_cpus / (each.resources.get("CPU", 0.0) + data_cpus) + ROUNDING)
+    return min(fed, sum(room_on(node.resources, each.resources) for node in selected))

@@ -1,0 +1,84 @@
+"""Driver of an elastic run on a cluster, and of the same run with one worker; says how both went.
+
+python -m tests.orchestrator.pretraining.elastic_run FOLDER ADDRESS
+"""
+
+import json
+import os
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.execution.run_log import LOG_FILE
+from orchestrator.execution.runner import run_spec
+from orchestrator.kinds import pretrain
+from orchestrator.pretraining.batch_trace import TRACE_VARIABLE, read_trace
+from orchestrator.pretraining.loss import label_loss
+from orchestrator.registry import Registry
+from orchestrator.settings import Settings
+from orchestrator.specs import PretrainSpec
+from tests.orchestrator.pretraining.small_run import WORDS, make_tokenizer
+
+STEPS, CHECKPOINT_EVERY = 400, 60
+STEP_S = 0.1
+"""Time that a step takes at least, so that a node finds a run that still trains."""
+
+
+def slow_loss(*arguments: Any) -> Any:
+    """The loss of the labels, after a while."""
+    threading.Event().wait(STEP_S)
+    return label_loss(*arguments)
+
+
+def write_spec(folder: Path, num_workers: object) -> PretrainSpec:
+    """A pretraining of batches that neither 2 nor 4 workers share equally."""
+    make_tokenizer().save(folder / "tokenizer")
+    lines = [" ".join(WORDS[(3 * n + k) % len(WORDS)] for k in range(7)) + "." for n in range(1500)]
+    (folder / "text.txt").write_text("\n\n".join("\n".join(lines[n : n + 5]) for n in range(0, len(lines), 5)))
+    return PretrainSpec.model_validate(
+        {
+            "corpus": {"files": [str(folder / "text.txt")]},
+            "tokenizer": str(folder / "tokenizer"),
+            "model": {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2},
+            "steps": STEPS,
+            "phases": [{"max_seq_length": 48}],
+            "global_batch_size": 7,
+            "execution": {
+                "num_workers": num_workers,
+                "data_cpus": 0.5,
+                "checkpoint_every_steps": CHECKPOINT_EVERY,
+                "log_every_steps": 20,
+                "evaluate_every_steps": STEPS,
+            },
+        }
+    )
+
+
+def carry_out(folder: Path, address: str, num_workers: object) -> dict[str, Any]:
+    """Carry a run out; returns its state, its workers, the digests of its batches, and its log."""
+    settings = Settings.from_options(home=str(folder / "home"), address=address, environ={})
+    record = run_spec(write_spec(folder, num_workers), settings=settings)
+    trace = Path(os.environ[TRACE_VARIABLE])
+    batches = read_trace(trace)
+    trace.rename(folder / f"trace-of-{record.id}")
+    with Registry(settings.registry) as registry:
+        workers = [group for attempt in registry.attempts(record.id) for group in attempt.workers or ()]
+    log = Path(f"{record.storage_path}/{LOG_FILE}").read_text()
+    return {"state": record.state, "workers": workers, "batches": batches, "log": log}
+
+
+def main(folder: Path, address: str) -> None:
+    from orchestrator.pretraining import launch
+
+    straight = carry_out(folder, address, 1)
+    launch.RESIZE_INTERVAL_S = 5.0
+    build_request = pretrain.build_request
+    pretrain.build_request = lambda *given: replace(build_request(*given), loss=slow_loss)
+    elastic = carry_out(folder, address, {"min": 2, "max": 4})
+    print(json.dumps({"straight": straight, "elastic": elastic}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
