@@ -61,7 +61,7 @@ def empty_schema() -> Engine:
     return engine
 
 
-def upgrade_schema(engine: Engine, place: str, to: str = NEWEST_REVISION) -> str:
+def upgrade_schema(engine: Engine, place: str, to: str | None = None) -> str:
     """Bring the tables to a revision, the newest one unless another is given, one process at a time; returns it.
 
     Alembic and its scripts are loaded before the lock is taken, which takes a second or more on a busy machine: all
@@ -69,6 +69,7 @@ def upgrade_schema(engine: Engine, place: str, to: str = NEWEST_REVISION) -> str
 
     Raises: RegistryError.
     """
+    to = to or NEWEST_REVISION
     scripts = _load_scripts()
     with engine.execution_options(writing=True).begin() as connection:
         lock_until_commit(connection, VERSION_TABLE)
