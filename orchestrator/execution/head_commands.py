@@ -5,6 +5,8 @@ marked as a command's, so that lists of runs' jobs leave it out; the next comman
 ends when whoever asked has gone: its time is renewed from here as long as this process lives.
 """
 
+import json
+import logging
 import os
 import secrets
 import shlex
@@ -18,12 +20,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from orchestrator import __version__
 from orchestrator.errors import ClusterError, InputError
 from orchestrator.execution.job_client import Jobs, open_jobs
 from orchestrator.execution.relay import FrameReader, Size
 from orchestrator.progress import is_terminal
 from orchestrator.settings import ASKED_AT_VARIABLE, HOME_VARIABLE, Settings, has_password, without_password
 
+logger = logging.getLogger(__name__)
 ROLE_OF_COMMANDS = "command"
 """Value of the metadata `role` of a command's job."""
 MAX_UPLOAD_BYTES = 1 << 20
@@ -170,7 +174,15 @@ def terminals_here() -> dict[str, Size]:
 
 def _read_outcome(jobs: Jobs, job_id: str, mark: str, streams: Streams) -> HeadOutcome:
     with ExitStack() as renewing:
-        return _read_frames(jobs, job_id, mark, streams, lambda lease: renewing.enter_context(_renewed(jobs, lease)))
+
+        def begin(said: Mapping[str, str]) -> None:
+            renewing.enter_context(_renewed(jobs, said["lease"]))
+            if said["version"] != __version__:
+                logger.warning(
+                    f"the cluster's head has version {said['version']} of this package, here is {__version__}"
+                )
+
+        return _read_frames(jobs, job_id, mark, streams, begin)
 
 
 @contextmanager
@@ -196,7 +208,9 @@ def _renewed(jobs: Jobs, lease: str, interval_s: float = LEASE_S / _RENEWALS) ->
         done.set()
 
 
-def _read_frames(jobs: Jobs, job_id: str, mark: str, streams: Streams, begin: Callable[[str], object]) -> HeadOutcome:
+def _read_frames(
+    jobs: Jobs, job_id: str, mark: str, streams: Streams, begin: Callable[[Mapping[str, str]], None]
+) -> HeadOutcome:
     reader, log = FrameReader(mark), ""
     file: list[bytes] = []
     status: list[int] = []
@@ -205,8 +219,8 @@ def _read_frames(jobs: Jobs, job_id: str, mark: str, streams: Streams, begin: Ca
         nonlocal log
         log = (log + piece)[-_LOG_SHOWN:]
         for kind, data in reader.read(piece):
-            if kind == "lease":
-                begin(data.decode())
+            if kind == "begin":
+                begin(json.loads(data))
             elif kind == "exit":
                 status.append(int(data))
             elif kind == "file":
