@@ -12,6 +12,8 @@ from orchestrator.errors import ClusterError
 from orchestrator.execution.waiting import looks
 from orchestrator.settings import API_ADDRESS_VARIABLE
 
+ROLE_OF_COMMANDS = "command"
+"""Value of the metadata `role` of a command's job."""
 _POLL_S = 0.2
 _TIMEOUT_S = (5.0, 30.0)
 """Longest waits for a connection to the dashboard, and for its next byte."""

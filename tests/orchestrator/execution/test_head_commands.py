@@ -22,6 +22,7 @@ from orchestrator.execution.head_commands import (
     job_command,
     refuse_password,
 )
+from orchestrator.execution.head_lease import renewed
 from orchestrator.execution.job_client import Jobs
 from orchestrator.execution.jobs import own_job_id
 from orchestrator.settings import Settings
@@ -82,7 +83,7 @@ def test_who_stops_reading_ends_the_command(cluster: JobCluster) -> None:
 
 def test_a_command_that_takes_long_is_renewed_by_small_jobs_that_are_deleted(cluster: JobCluster) -> None:
     jobs = Jobs(cluster, ADDRESS)
-    with head_commands._renewed(jobs, "/tmp/a lease", interval_s=0.001):
+    with renewed(jobs, "/tmp/a lease", interval_s=0.001):
         wait_until(lambda: len(cluster.deleted) >= 2, "nothing is renewed")
     renewals = list(cluster.submitted)
     assert {job["entrypoint"] for job in cluster.submitted.values()} == {"touch -c '/tmp/a lease'"}
