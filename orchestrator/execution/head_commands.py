@@ -5,34 +5,32 @@ marked as a command's, so that lists of runs' jobs leave it out; the next comman
 ends when whoever asked has gone: its time is renewed from here as long as this process lives.
 """
 
+import json
+import logging
 import os
 import secrets
 import shlex
 import shutil
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from orchestrator import __version__
 from orchestrator.errors import ClusterError, InputError
-from orchestrator.execution.job_client import Jobs, open_jobs
+from orchestrator.execution.head_lease import LEASE_S, renewed
+from orchestrator.execution.job_client import ROLE_OF_COMMANDS, Jobs, open_jobs
 from orchestrator.execution.relay import FrameReader, Size
 from orchestrator.progress import is_terminal
 from orchestrator.settings import ASKED_AT_VARIABLE, HOME_VARIABLE, Settings, has_password, without_password
 
-ROLE_OF_COMMANDS = "command"
-"""Value of the metadata `role` of a command's job."""
+logger = logging.getLogger(__name__)
 MAX_UPLOAD_BYTES = 1 << 20
 _END_TIMEOUT_S = 5.0
 """Time for which a job that has no more to say is waited for, to learn how it ended."""
-LEASE_S = 120.0
-"""Time after which a command on the head is ended where nothing is heard from here: this process may be gone."""
-_RENEWALS = 3
-"""Number of times that the time is renewed before it would be over."""
 _KEPT_MS = 10_000
 """Time after its end for which a job is kept. Ray's monitor looks at it once a second, and would write one that was
 deleted before it had seen the end anew, as failed and without its metadata."""
@@ -170,33 +168,20 @@ def terminals_here() -> dict[str, Size]:
 
 def _read_outcome(jobs: Jobs, job_id: str, mark: str, streams: Streams) -> HeadOutcome:
     with ExitStack() as renewing:
-        return _read_frames(jobs, job_id, mark, streams, lambda lease: renewing.enter_context(_renewed(jobs, lease)))
+
+        def begin(said: Mapping[str, str]) -> None:
+            renewing.enter_context(renewed(jobs, said["lease"]))
+            if said["version"] != __version__:
+                logger.warning(
+                    f"the cluster's head has version {said['version']} of this package, here is {__version__}"
+                )
+
+        return _read_frames(jobs, job_id, mark, streams, begin)
 
 
-@contextmanager
-def _renewed(jobs: Jobs, lease: str, interval_s: float = LEASE_S / _RENEWALS) -> Iterator[None]:
-    """Renew a command's time on the head until the end of the block, each time by a small job."""
-    done = threading.Event()
-    renewal = {"job_name": "a command goes on", "role": ROLE_OF_COMMANDS}
-
-    def renew() -> None:
-        renewed: list[str] = []
-        while not done.wait(interval_s):
-            with suppress(ClusterError):  # who reads the command's log sees what is wrong, and says so
-                renewed.append(f"command-{secrets.token_hex(6)}")
-                jobs.submit(renewed[-1], f"touch -c {shlex.quote(lease)}", {}, renewal)
-                if len(renewed) > 1:
-                    jobs.delete(renewed.pop(0))
-
-    thread = threading.Thread(target=renew, name="lease", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-
-
-def _read_frames(jobs: Jobs, job_id: str, mark: str, streams: Streams, begin: Callable[[str], object]) -> HeadOutcome:
+def _read_frames(
+    jobs: Jobs, job_id: str, mark: str, streams: Streams, begin: Callable[[Mapping[str, str]], None]
+) -> HeadOutcome:
     reader, log = FrameReader(mark), ""
     file: list[bytes] = []
     status: list[int] = []
@@ -205,8 +190,8 @@ def _read_frames(jobs: Jobs, job_id: str, mark: str, streams: Streams, begin: Ca
         nonlocal log
         log = (log + piece)[-_LOG_SHOWN:]
         for kind, data in reader.read(piece):
-            if kind == "lease":
-                begin(data.decode())
+            if kind == "begin":
+                begin(json.loads(data))
             elif kind == "exit":
                 status.append(int(data))
             elif kind == "file":

@@ -12,6 +12,8 @@ from orchestrator.errors import ClusterError
 from orchestrator.execution.waiting import looks
 from orchestrator.settings import API_ADDRESS_VARIABLE
 
+ROLE_OF_COMMANDS = "command"
+"""Value of the metadata `role` of a command's job."""
 _POLL_S = 0.2
 _TIMEOUT_S = (5.0, 30.0)
 """Longest waits for a connection to the dashboard, and for its next byte."""
@@ -148,10 +150,10 @@ def _translated(address: str) -> Iterator[None]:
                 f"the cluster at {address} asks for its token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH "
                 "to a file with it (`ray get-auth-token` on the head)"
             ) from error
-        if type(error).__name__ in _LOST:
+        if type(error).__name__ in _LOST or "WebSocket" in str(error):
             raise ClusterError(
-                f"the cluster at {address} does not answer any more, or takes longer than {_TIMEOUT_S[1]:g} s for it; "
-                "the way to it may be gone: `ray dashboard cluster.yaml` opens one"
+                f"the cluster at {address} does not answer any more: the connection is lost, or an answer takes longer "
+                f"than {_TIMEOUT_S[1]:g} s. Look whether the way there is open: `ray dashboard cluster.yaml` opens one"
             ) from error
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ClusterError(f"the cluster at {address} did not answer as a Ray dashboard does: {reason}") from error

@@ -80,6 +80,15 @@ def read_wanted(path: Path) -> Wanted:
     return Wanted(**values | {"since": datetime.fromisoformat(values["since"]) if values["since"] else None})
 
 
+def foretell(run: BundledRun, registry: Registry) -> str:
+    """Tell what would become of a run here: one of new, updated, unchanged and refused."""
+    if run.id in registry.transfers.pulled():
+        return "updated"
+    if run.id not in registry.transfers.begun_since(None):
+        return "new"
+    return "unchanged" if run.digest == registry.transfers.digest(run.id) else "refused"
+
+
 def bring_runs(bundle: Bundle, registry: Registry, home: Path) -> Iterator[PulledRun]:
     """Bring the runs of a bundle here, one after the other; yields what became of each as soon as it is here."""
     for run in bundle.contents.runs:

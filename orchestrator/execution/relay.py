@@ -11,6 +11,7 @@ colors and status lines come out as if the command ran here.
 
 import base64
 import fcntl
+import json
 import math
 import os
 import re
@@ -27,9 +28,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
+from orchestrator import __version__
 from orchestrator.settings import API_ADDRESS_VARIABLE
 
-FrameKind = Literal["lease", "out", "err", "file", "exit"]
+FrameKind = Literal["begin", "out", "err", "file", "exit"]
 Size = tuple[int, int]
 """Columns and lines of a terminal."""
 
@@ -44,7 +46,7 @@ class FrameReader:
     """Reader of the frames in a job's log, which comes in pieces that begin and end anywhere."""
 
     def __init__(self, mark: str) -> None:
-        self._frame = re.compile(rf"{mark} (lease|out|err|file|exit) ([A-Za-z0-9+/=]*)$")
+        self._frame = re.compile(rf"{mark} (begin|out|err|file|exit) ([A-Za-z0-9+/=]*)$")
         self._rest = ""
 
     def read(self, piece: str) -> Iterator[tuple[FrameKind, bytes]]:
@@ -90,7 +92,7 @@ def relay_command(
         lease = Path(folder) / "lease"
         lease.touch()
         if lease_s < math.inf:
-            send("lease", str(lease).encode())
+            send("begin", json.dumps({"version": __version__, "lease": str(lease)}).encode())
 
         def is_over() -> bool:
             return time.time() - lease.stat().st_mtime > lease_s

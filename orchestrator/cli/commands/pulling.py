@@ -40,7 +40,7 @@ def pull(run_ids: tuple[str, ...], since: str | None, dry_run: bool, form: str |
     on is brought up to date. Weights and checkpoints stay on the cluster. The cluster's registry is that of its head,
     by --address, or the one that --registry names; this machine's is that of its environment, or the one in --home.
     """
-    from orchestrator.execution.pulling import known_digests
+    from orchestrator.execution.pulling import foretell, known_digests
     from orchestrator.execution.run_bundle import Wanted, read_contents
     from orchestrator.registry import Registry
 
@@ -48,17 +48,14 @@ def pull(run_ids: tuple[str, ...], since: str | None, dry_run: bool, form: str |
     here = Settings.from_options(there.home)
     with Registry(here.registry, read_only=True) as registry:
         wanted = Wanted(run_ids, _time_of(since), known_digests(registry, here.home))
-        known = set(registry.transfers.begun_since(None))
-    fetched = _fetch(wanted, there, here, contents_only=dry_run)
-    if dry_run:
-        contents = read_contents(fetched)
-        pulled = [_row(run, "updated" if run.id in known else "new") for run in contents.runs]
-    else:
+        fetched = _fetch(wanted, there, here, contents_only=dry_run)
+        if dry_run:
+            contents = read_contents(fetched)
+            pulled = [_row(run, foretell(run, registry)) for run in contents.runs]
+    if not dry_run:
         contents, brought = _bring(fetched, here)
         pulled = [_row(each.run, each.change) for each in brought]
-    show_rows(
-        pulled, _COLUMNS, form, output, empty="no run has changed since the last pull" if known else "no runs yet"
-    )
+    show_rows(pulled, _COLUMNS, form, output)
     _tell(contents, pulled, dry_run=dry_run)
     return RegistryError.exit_status if any(row["change"] == "refused" for row in pulled) else 0
 

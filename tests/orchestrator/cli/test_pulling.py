@@ -98,6 +98,16 @@ def test_a_dry_run_tells_and_changes_nothing(command: Command, head: Recorder, h
     assert not home.exists()
 
 
+def test_a_dry_run_foretells_what_a_pull_then_does(command: Command, head: Recorder, there: Settings) -> None:
+    command("cluster", "pull", STARTED, *AT)
+    with Registry(Settings.from_options().registry) as registry:
+        new_run(registry, run_id=DONE, name="mine")
+    foretold = command("cluster", "pull", *AT, "--dry-run", "-f", "json")
+    assert rows_of(foretold.out) == {DONE: "refused", STARTED: "updated"}
+    head.registry.metrics.record(STARTED, [MetricEvent(8, "train", {"loss": 0.5})])
+    assert rows_of(command("cluster", "pull", *AT, "-f", "json").out) == rows_of(foretold.out)
+
+
 @pytest.mark.parametrize(
     ("words", "ids"),
     [(("aaaa",), {DONE}), (("--since", "2026-11-02"), {DONE, STARTED}), (("--since", "2999-01-01"), set())],

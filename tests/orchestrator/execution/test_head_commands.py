@@ -3,6 +3,7 @@
 Alone: .venv/bin/pytest tests/orchestrator/execution/test_head_commands.py
 """
 
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from orchestrator.execution.head_commands import (
     job_command,
     refuse_password,
 )
+from orchestrator.execution.head_lease import renewed
 from orchestrator.execution.job_client import Jobs
 from orchestrator.execution.jobs import own_job_id
 from orchestrator.settings import Settings
@@ -81,7 +83,7 @@ def test_who_stops_reading_ends_the_command(cluster: JobCluster) -> None:
 
 def test_a_command_that_takes_long_is_renewed_by_small_jobs_that_are_deleted(cluster: JobCluster) -> None:
     jobs = Jobs(cluster, ADDRESS)
-    with head_commands._renewed(jobs, "/tmp/a lease", interval_s=0.001):
+    with renewed(jobs, "/tmp/a lease", interval_s=0.001):
         wait_until(lambda: len(cluster.deleted) >= 2, "nothing is renewed")
     renewals = list(cluster.submitted)
     assert {job["entrypoint"] for job in cluster.submitted.values()} == {"touch -c '/tmp/a lease'"}
@@ -103,6 +105,14 @@ def test_a_head_with_another_version_is_told_apart(cluster: JobCluster, tmp_path
     cluster.path = f"{old.parent}:/usr/bin:/bin"
     with pytest.raises(ClusterError, match=r"install there the version that is here.*No such command 'relay'"):
         carried_out(HeadCommand(["runs", "list"]), print)
+
+
+def test_a_head_of_another_version_that_understands_is_told_of(
+    cluster: JobCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(head_commands, "__version__", "99.0")
+    assert carried_out(HeadCommand(["schema"]), lambda data: None).status == 0
+    assert re.search(r"the cluster's head has version \S+ of this package, here is 99.0", caplog.text)
 
 
 def test_a_command_that_is_cut_off_says_so(cluster: JobCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ Alone: .venv/bin/pytest tests/orchestrator/execution/test_relay.py
 """
 
 import base64
+import json
 import os
 import sys
 import time
@@ -63,7 +64,7 @@ def test_a_command_whose_asker_has_gone_is_ended(monkeypatch: pytest.MonkeyPatch
     lines: list[bytes] = []
     program = "import time; time.sleep(600)"
     assert relay_command(MARK, [program], terminals={}, lease_s=0.5, write=lines.append) > 128
-    assert [kind for kind, _ in FrameReader(MARK).read(b"".join(lines).decode())] == ["lease", "exit"]
+    assert [kind for kind, _ in FrameReader(MARK).read(b"".join(lines).decode())] == ["begin", "exit"]
 
 
 def test_a_command_goes_on_while_its_time_is_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,8 +76,8 @@ def test_a_command_goes_on_while_its_time_is_renewed(monkeypatch: pytest.MonkeyP
 
     def renew(line: bytes) -> None:
         for kind, data in reader.read(line.decode()):
-            if kind == "lease":
-                leases.append(Path(data.decode()))
+            if kind == "begin":
+                leases.append(Path(json.loads(data)["lease"]))
             elif kind == "out":
                 heard.append(data)
                 now[0] += 20

@@ -1,0 +1,42 @@
+"""Time of a command on a cluster's head: it ends unless it is renewed, as who asked may be gone without a word."""
+
+import secrets
+import shlex
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from orchestrator.errors import ClusterError
+from orchestrator.execution.job_client import ROLE_OF_COMMANDS, Jobs
+
+LEASE_S = 120.0
+"""Time after which a command is ended where nothing is heard from here."""
+_RENEWALS = 3
+"""Number of times that the time is renewed before it would be over."""
+
+
+@contextmanager
+def renewed(jobs: Jobs, lease: str, interval_s: float = LEASE_S / _RENEWALS) -> Iterator[None]:
+    """Renew a command's time until the end of the block, each time by a small job on the head.
+
+    Args:
+        lease: the file there that is touched.
+    """
+    done = threading.Event()
+    renewal = {"job_name": "a command goes on", "role": ROLE_OF_COMMANDS}
+
+    def renew() -> None:
+        jobs_of_before: list[str] = []
+        while not done.wait(interval_s):
+            with suppress(ClusterError):  # who reads the command's log sees what is wrong, and says so
+                jobs_of_before.append(f"command-{secrets.token_hex(6)}")
+                jobs.submit(jobs_of_before[-1], f"touch -c {shlex.quote(lease)}", {}, renewal)
+                if len(jobs_of_before) > 1:
+                    jobs.delete(jobs_of_before.pop(0))
+
+    thread = threading.Thread(target=renew, name="lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
