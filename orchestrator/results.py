@@ -163,6 +163,8 @@ class TrialResult:
     predictions_path: str | None = None
     error: str | None = None
     seconds: float = 0.0
+    diverged: bool = False
+    """Whether it failed because its loss or its outputs were no numbers any more."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class TrainingSnapshot:
     num_bad_evaluations: int
     """Number of evaluations since the best one."""
     best: Mapping[str, Any]
-    """Best evaluation, in values that JSON can hold."""
+    """Best evaluation, in values that JSON can hold; empty where there was none."""
     best_weights: Mapping[str, Tensor]
 
 
@@ -122,6 +122,12 @@ def with_weights_of(own: TrainingState, donor: TrainingState) -> TrainingState:
     """A saved training's state with another one's present weights and optimizer; its best weights stay its own."""
     present = {name: tensor for name, tensor in donor.weights.items() if name.startswith(_PRESENT)}
     return replace(own, weights={**own.weights, **present}, optimizer_tensors=donor.optimizer_tensors)
+
+
+def without_history(state: TrainingState) -> TrainingState:
+    """A saved training's state without measurements and best evaluation, for another trial that begins from it."""
+    snapshot = {"is_last": False, "num_bad_evaluations": 0, "best": {}}
+    return replace(state, extra={**state.extra, "snapshot": snapshot, "reported": []})
 
 
 def _with_best(model: nn.Module, best_weights: Mapping[str, Tensor]) -> nn.ModuleList:

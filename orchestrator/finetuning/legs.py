@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from bert_core.checkpoints.training_state import TrainingState
 from bert_core.errors import CheckpointError
-from orchestrator.finetuning.checkpointed_training import with_weights_of
+from orchestrator.finetuning.checkpointed_training import with_weights_of, without_history
 from orchestrator.finetuning.search_space import Leg, TrialPlan
 from orchestrator.results import CheckpointEvent, MetricEvent
 from orchestrator.search.axes import Scalar
@@ -43,17 +43,21 @@ def delete_legs(trial_folder: str) -> None:
 
 def leg_identity(leg: Leg) -> dict[str, object]:
     """Part of the identity of checkpoints: where the part of the training begins, from whom and with which values."""
-    return {"the leg": {"begins_after": leg.begins_after, "donor": leg.donor, **leg.values}}
+    copied = {"is_copy": True} if leg.is_copy else {}
+    return {"the leg": {"begins_after": leg.begins_after, "donor": leg.donor, **copied, **leg.values}}
 
 
 def read_origin(trial_folder: str, donor_folder: str | None, plan: TrialPlan) -> tuple[CheckpointEvent, TrainingState]:
     """Read the state with which the plan's part begins: the trial's own, or the donor's weights and optimizer in it.
 
-    Measurements and the best weights so far stay the trial's own. Raises: CheckpointError.
+    Measurements and the best weights so far stay the trial's own; one that had diverged has none. Raises:
+    CheckpointError.
     """
-    before = _begin_before(plan)
-    event, state = _read(leg_folder(trial_folder, before))
-    if donor_folder is not None:
+    before, is_copy = _begin_before(plan), plan.legs[-1].is_copy
+    event, state = _read(leg_folder(donor_folder if is_copy and donor_folder else trial_folder, before))
+    if is_copy:
+        state = without_history(state)
+    elif donor_folder is not None:
         donor_event, donor = _read(leg_folder(donor_folder, before))
         if donor_event.step != event.step:
             raise CheckpointError(f"{donor_event.path} is not of step {event.step}, where trials were compared")

@@ -1,10 +1,12 @@
 """Population of trials that wait for one another and exchange weights (Jaderberg et al. 2017). Knows nothing of Ray.
 
 After each comparison the worst quarter goes on from the best quarter's weights and optimizers, with values near theirs.
+A trial that has diverged counts as worse than any other, and begins again there as a copy of a better one.
 What is decided depends on the scores at the comparison, the trials' numbers and the sweep's seed alone. Each comparison
 is handed out before anything follows from it: a sweep that goes on is given those of the earlier attempts, which stand.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +34,8 @@ class Takeover:
     before: Mapping[str, Scalar]
     """Values of the member's axes until then."""
     after: Mapping[str, Scalar]
+    is_copy: bool = False
+    """Whether the member had diverged, so that it has nothing of its own to keep."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,8 @@ class Comparison:
 
     rung: int
     """Number of the evaluation."""
-    scores: Mapping[int, float]
-    """Scores at that evaluation by the trial's number; a trial that is not there had failed."""
+    scores: Mapping[int, float | None]
+    """Scores at that evaluation by the trial's number, None of one that has diverged; who is not there had failed."""
     takeovers: Sequence[Takeover]
 
     @classmethod
@@ -53,11 +57,15 @@ class Comparison:
     def lines(self) -> list[str]:
         """A line for a person per takeover."""
         return [
-            f"after evaluation {self.rung} trial {one.member} ({self.scores[one.member]:.4f}) goes on from trial "
-            f"{one.donor} ({self.scores[one.donor]:.4f})"
+            f"after evaluation {self.rung} trial {one.member} ({_shown(self.scores[one.member])}) goes on from trial "
+            f"{one.donor} ({_shown(self.scores[one.donor])})"
             + "".join(f", {name} {one.before[name]:g} → {value:g}" for name, value in one.after.items())
             for one in self.takeovers
         ]
+
+
+def _shown(score: float | None) -> str:
+    return "diverged" if score is None else f"{score:.4f}"
 
 
 class Population:
@@ -83,7 +91,7 @@ class Population:
         self._known, self._on_compared = known, on_compared
         self._rungs = deque(bracket.rungs[len(known) :])
         self._members: dict[int, TrialPlan] = {}
-        self._scores: dict[int, float] = {}
+        self._scores: dict[int, float | None] = {}
         self.is_closed = False
         """Whether no other trial joins, since the sweep has no more."""
 
@@ -108,17 +116,24 @@ class Population:
         """Take in the scores of a trial that waits; the last one counts: others would get those weights."""
         self._scores[number] = scores[-1]
 
+    def diverge(self, number: int) -> None:
+        """Take in that a trial has diverged on its way to the comparison."""
+        self._scores[number] = None
+
     def end(self, number: int, score: float | None) -> None:
         """Leave out a trial that has ended: it has nothing to go on from."""
         self._members.pop(number, None)
 
     def decide(self) -> tuple[list[TrialPlan], list[TrialPlan]]:
-        """Compare the trials once all have come: returns the plans by which they go on, and of those that end: none.
+        """Compare the trials once all have come: returns the plans by which they go on, and of those that end.
 
-        Both are empty as long as one of them still runs, or may still join.
+        None ends, unless all have diverged. Both are empty as long as one of them still runs, or may still join.
         """
         if not self.is_closed or not self._rungs or not self._members or self._members.keys() != self._scores.keys():
             return [], []
+        if all(score is None for score in self._scores.values()):
+            ended, self._members = list(self._members.values()), {}
+            return [], ended
         comparison = self._compare(self._rungs.popleft())
         self._on_compared(comparison, list(self._members.values()))
         self._scores = {}
@@ -134,10 +149,13 @@ class Population:
 
     def _compare(self, rung: int) -> Comparison:
         """Let the worst quarter, one trial at least, take over from the best quarter; a trial alone stays as it is."""
-        ranked = sorted(self._scores, key=lambda number: rank(self._scores[number], number))
+        scores = {number: -math.inf if score is None else score for number, score in self._scores.items()}
+        ranked = sorted(scores, key=lambda number: rank(scores[number], number))
+        num_diverged = sum(score is None for score in self._scores.values())
         num_worst = max(1, len(ranked) // self._one_in) if len(ranked) > 1 else 0
-        best = ranked[len(ranked) - num_worst :]
-        takeovers = tuple(self._take_over(rung, number, best) for number in sorted(ranked[:num_worst]))
+        best = ranked[max(num_diverged, len(ranked) - num_worst) :]
+        worst = ranked[: max(num_diverged, num_worst)]
+        takeovers = tuple(self._take_over(rung, number, best) for number in sorted(worst))
         return Comparison(rung, dict(sorted(self._scores.items())), takeovers)
 
     def _take_over(self, rung: int, number: int, best: Sequence[int]) -> Takeover:
@@ -149,11 +167,14 @@ class Population:
             name: axis.near(values[name], _FACTORS[int(share * len(_FACTORS))])
             for (name, axis), share in zip(self._space.items(), shares[1:], strict=True)
         }
-        return Takeover(number, donor.number, donor.key, dict(member.values_at(rung)), after)
+        before, has_diverged = dict(member.values_at(rung)), self._scores[number] is None
+        return Takeover(number, donor.number, donor.key, before, after, is_copy=has_diverged)
 
 
 def _follow(plan: TrialPlan, comparison: Comparison) -> TrialPlan:
     """The plan of a trial after a comparison."""
     found = [takeover for takeover in comparison.takeovers if takeover.member == plan.number]
-    values, donor = (found[0].after, found[0].donor_key) if found else (plan.values_at(comparison.rung), None)
-    return replace(plan, legs=(*plan.legs, Leg(comparison.rung, values, donor)))
+    leg = Leg(comparison.rung, plan.values_at(comparison.rung))
+    for takeover in found:
+        leg = Leg(comparison.rung, takeover.after, takeover.donor_key, takeover.is_copy)
+    return replace(plan, legs=(*plan.legs, leg))

@@ -35,6 +35,8 @@ class Leg:
     """Value of each of the sweep's axes in this part."""
     donor: str | None = None
     """Key of the trial whose weights and optimizer it goes on from; None for its own."""
+    is_copy: bool = False
+    """Whether the trial had diverged: nothing of its own is kept then, neither measurements nor best weights."""
 
 
 @dataclass(frozen=True)

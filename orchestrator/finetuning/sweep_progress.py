@@ -47,6 +47,8 @@ class SweepProgress:
     _started_at: dict[str, float] = field(default_factory=dict)
     _seconds_before: dict[str, float] = field(default_factory=dict)
     """Seconds that a trial has taken until it waited for others."""
+    _diverged: dict[str, TrialResult] = field(default_factory=dict)
+    """Results of trials that diverged and wait for others, should none of these be better."""
     _num_earlier: int = 0
     _begun_at: float = field(default_factory=time.monotonic)
 
@@ -98,14 +100,20 @@ class SweepProgress:
         self.queue.wait(plan, self._scores[plan.key])
 
     def ended(self, plan: TrialPlan, result: TrialResult) -> None:
-        """Record the result of a trial that has ended, in whatever way."""
-        self._record(plan, replace(result, seconds=result.seconds + self._seconds_before.get(plan.key, 0.0)))
+        """Record the result of a trial that has ended, in whatever way; one that diverged may go on from another."""
+        result = replace(result, seconds=result.seconds + self._seconds_before.get(plan.key, 0.0))
+        if result.diverged and self.queue.diverge(plan):
+            self._seconds_before[plan.key], self._diverged[plan.key] = result.seconds, result
+            self.listener.on_progress(f"trial {plan.number}: {result.error}; it waits to go on from a better one")
+        else:
+            self._record(plan, result)
         self._end_pruned()
 
     def _end_pruned(self) -> None:
-        """Record the trials that have waited and are not to go on."""
+        """Record the trials that have waited and are not to go on; a population may have diverged whole."""
         while (plan := self.queue.next_pruned()) is not None:
-            self._record(plan, replace(self.pruned(plan), seconds=self._seconds_before[plan.key]))
+            ended = self._diverged.get(plan.key) or self.pruned(plan)
+            self._record(plan, replace(ended, seconds=self._seconds_before[plan.key]))
 
     def _record(self, plan: TrialPlan, result: TrialResult) -> None:
         """Record a trial's result."""

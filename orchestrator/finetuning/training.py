@@ -133,7 +133,7 @@ class _Training(Generic[Scored]):
         if snapshot is not None:
             self.num_done = self.schedule.num_steps if snapshot.is_last else snapshot.step
             self.num_bad_evaluations = snapshot.num_bad_evaluations
-            self.best = _best_again(self.model, snapshot, self.score)
+            self.best = _best_again(self.model, snapshot, self.score) if snapshot.best else None
 
     def save(self, checkpoint: CheckpointedTraining, evaluation: Evaluation[Scored]) -> None:
         """Save the training after an evaluation."""

@@ -25,7 +25,7 @@ from orchestrator.finetuning.leader import may_lead
 from orchestrator.finetuning.legs import leg_identity, present_leg_folder, read_origin, values_metrics, with_values
 from orchestrator.finetuning.model_folder import record_of, save_model_folder
 from orchestrator.finetuning.search_space import TrialPlan
-from orchestrator.finetuning.training import BestEvaluation, Evaluation, Loss, fine_tune
+from orchestrator.finetuning.training import BestEvaluation, DivergedError, Evaluation, Loss, fine_tune
 from orchestrator.finetuning.trial_checkpoint import PausedError, Report, TrialCheckpoint
 from orchestrator.results import MetricEvent, Split, TrialResult
 from orchestrator.run_states import RunState
@@ -33,6 +33,7 @@ from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import join, local_copy
 from orchestrator.tasks import Features, Task, prediction_rows, prepare_features, write_prediction_rows
+from orchestrator.tasks.scoring import NotFiniteError
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.storage_mark import refuse_without_mark
 
@@ -91,7 +92,9 @@ def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult | N
     except PausedError:
         return None
     except Exception as error:
-        return plan.result(RunState.FAILED, error=_reason(error), seconds=perf_counter() - begun_at)
+        diverged = isinstance(error, (DivergedError, NotFiniteError))
+        seconds = perf_counter() - begun_at
+        return plan.result(RunState.FAILED, error=_reason(error), seconds=seconds, diverged=diverged)
     return plan.result(
         RunState.COMPLETED,
         best_step=best.evaluation.step,

@@ -142,6 +142,15 @@ class TrialQueue:
         bracket.wait(plan.number, scores)
         self._compare(bracket)
 
+    def diverge(self, plan: TrialPlan) -> bool:
+        """Let a trial that has diverged wait for others, to go on from a better one; False where it is to end."""
+        bracket = self._bracket_of.get(plan.number)
+        if not isinstance(bracket, Population) or plan.pause_after is None:
+            return False
+        bracket.diverge(plan.number)
+        self._compare(bracket)
+        return True
+
     def record(self, plan: TrialPlan, result: TrialResult) -> None:
         """Record the result of a trial that `next` or `next_pruned` gave."""
         self._num_open -= 1

@@ -17,6 +17,10 @@ from orchestrator.tasks.task import Task
 from orchestrator.tasks.types.base import Outputs, TaskDefinition
 
 
+class NotFiniteError(DataError):
+    """Outputs of a model that has diverged."""
+
+
 def decode(
     task: TaskDefinition,
     features: Features[Any],
@@ -29,10 +33,10 @@ def decode(
     Args:
         options: the type's own; those of a recipe that says nothing about them, when left out.
 
-    Raises: DataError when the outputs do not fit the features or are not finite.
+    Raises: DataError when the outputs do not fit the features, NotFiniteError when they are not finite.
     """
     if not np.isfinite(outputs).all():
-        raise DataError("the outputs hold values that are not finite; the model has diverged, lower learning_rate")
+        raise NotFiniteError("the outputs hold values that are not finite; the model has diverged, lower learning_rate")
     if options is None:
         options = task.type.options_type.of_recipe(RecipeSpec())
     return task.type.decode(task, features, examples, outputs, options)

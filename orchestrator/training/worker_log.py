@@ -11,7 +11,6 @@ import re
 import socket
 import sys
 import tempfile
-import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -19,12 +18,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from orchestrator.storage import exists, join, names_in, read_bytes, write_bytes
+from orchestrator.storage import exists, join, names_in, read_bytes
+from orchestrator.storage.uploads import GrowingUpload
 from orchestrator.storage.uris import is_local, local_path
 
 FOLDER = "workers"
 _NAME = re.compile(r"attempt-(\d+)-rank-(\d+)\.txt")
-_UPLOAD_INTERVAL_S = 30.0
 _STREAMS = (1, 2)
 """File descriptors of stdout and stderr."""
 
@@ -83,7 +82,8 @@ def _redirected(path: str) -> Iterator[None]:
             target = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="worker-log-"))) / "log.txt"
             if exists(path):
                 target.write_bytes(read_bytes(path))
-            undo.enter_context(_uploading(target, path))
+            # What an upload loses to an error the next one has too.
+            undo.callback(GrowingUpload(path, target.read_bytes, on_error=lambda error: None).close)
         file = undo.enter_context(target.open("ab"))
         _flush()
         for number in _STREAMS:
@@ -99,30 +99,3 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # a closed stream has nothing to flush
             stream.flush()
-
-
-@contextmanager
-def _uploading(file: Path, path: str) -> Iterator[None]:
-    """Put a growing file on an object store every half minute, and at the end of the block."""
-    done, uploaded = threading.Event(), -1
-
-    def upload() -> None:
-        nonlocal uploaded
-        content = file.read_bytes()
-        if len(content) != uploaded:
-            with suppress(OSError):  # the next upload has this text too
-                write_bytes(path, content)
-                uploaded = len(content)
-
-    def upload_from_time_to_time() -> None:
-        while not done.wait(_UPLOAD_INTERVAL_S):
-            upload()
-
-    thread = threading.Thread(target=upload_from_time_to_time, name="worker-log", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-        upload()

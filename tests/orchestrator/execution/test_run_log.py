@@ -14,10 +14,9 @@ from uuid import uuid4
 
 import pytest
 
-from orchestrator.execution import run_log
 from orchestrator.execution.run_log import LOG_FILE, RunLog, logged_run
 from orchestrator.progress import OWN_LOGGERS, attached
-from orchestrator.storage import exists, join, read_bytes
+from orchestrator.storage import exists, join, read_bytes, uploads
 from tests.waiting import PATIENCE_S, wait_until
 
 logger = logging.getLogger("orchestrator.anywhere")
@@ -48,7 +47,7 @@ def test_attempts_append_and_say_how_they_end(folder: str) -> None:
 
 
 def test_a_last_line_reaches_an_object_store_though_none_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_log, "_UPLOAD_INTERVAL_S", 0.01)
+    monkeypatch.setattr(uploads, "INTERVAL_S", 0.01)
     folder = f"memory://{uuid4().hex}"
     log = RunLog(folder)
     log.write("first words")
@@ -123,7 +122,7 @@ def test_a_log_that_cannot_be_written_is_one_warning_and_ends_nothing(
 
     log = RunLog(folder)
     monkeypatch.setattr(Path, "open", fail)
-    monkeypatch.setattr(run_log, "write_bytes", fail)
+    monkeypatch.setattr(uploads, "write_bytes", fail)
     with attached(log):
         for _ in range(2):
             logger.info("step 1")

@@ -93,6 +93,21 @@ def test_a_part_begins_with_the_donors_weights_and_moments(compared: Events) -> 
     assert member.extra["identity"]["the leg"]["donor"] == GOOD.key
 
 
+def test_a_trial_that_diverged_goes_on_as_a_copy_without_a_past(compared: Events) -> None:
+    diverged = compared.run(plan(2, 1e30))
+    assert diverged is not None
+    assert (diverged.state, diverged.diverged) == ("FAILED", True)
+    copied = replace(plan(2, 1e30), pause_after=None, legs=(Leg(1, VALUES, GOOD.key, is_copy=True),))
+    with pytest.raises(Killed):
+        compared.run(copied, killed_at=2)
+    result = compared.run(copied)
+    assert result is not None
+    assert result.state == "COMPLETED", result.error
+    assert len(compared.scores()) == 2, "the first evaluation was the donor's"
+    assert result.metrics["accuracy"] == max(compared.scores()) > 0.9
+    assert result.metrics["recipe.learning_rate"] == 1.6e-3, "nothing of it was measured with what made it diverge"
+
+
 def test_a_trial_killed_in_any_part_ends_with_the_same_bits(compared: Events, tmp_path: Path) -> None:
     whole = Events(tmp_path / "whole")
     for each in (GOOD, HOPELESS, RESCUED):

@@ -38,10 +38,14 @@ class Trials:
     def _note(self, comparison: Comparison) -> None:
         self.compared.append(Comparison.from_json(json.loads(json.dumps(asdict(comparison)))))
 
-    def compare(self, scores: Sequence[float]) -> Comparison:
+    def compare(self, scores: Sequence[float | None]) -> Comparison:
+        """Let each trial come to the next comparison with a score, or None for one that diverges on the way."""
         for number, score in enumerate(scores):
             assert self.population.decide() == ([], []), "one of them still runs"
-            self.population.wait(number, [0.99, score])
+            if score is None:
+                self.population.diverge(number)
+            else:
+                self.population.wait(number, [0.99, score])
         self.plans, ended = self.population.decide()
         assert not ended
         return self.compared[-1]
@@ -93,6 +97,40 @@ def test_one_trial_is_compared_with_nobody_and_a_failed_one_is_left_out() -> Non
     trials.population.end(1, None)
     assert trials.population.decide() == ([], [])
     assert trials.population.is_decided
+
+
+def test_a_trial_that_diverged_begins_again_as_a_copy_of_a_better_one() -> None:
+    trials = Trials(4)
+    found = trials.compare([0.5, None, 0.9, 0.4])
+    (takeover,) = found.takeovers
+    assert (takeover.member, takeover.donor, takeover.is_copy) == (1, 2, True)
+    assert trials.plans[1].legs == (Leg(1, takeover.after, plan(2).key, is_copy=True),)
+    assert found.scores == {0: 0.5, 1: None, 2: 0.9, 3: 0.4}
+    assert found.lines()[0].startswith("after evaluation 1 trial 1 (diverged) goes on from trial 2 (0.9000)")
+    assert Trials(4, trials.compared).plans == trials.plans, "a later attempt decides otherwise"
+
+
+def test_all_that_diverged_are_replaced_and_none_is_a_donor() -> None:
+    trials = Trials(8)
+    found = trials.compare([None, None, None, 0.1, None, 0.2, None, None])
+    assert [takeover.member for takeover in found.takeovers] == [0, 1, 2, 4, 6, 7]
+    assert {takeover.donor for takeover in found.takeovers} <= {3, 5}
+    assert all(takeover.is_copy for takeover in found.takeovers)
+
+
+def test_the_worst_that_did_not_diverge_keeps_its_own_measurements() -> None:
+    found = Trials(8).compare([None, *(number / 10 for number in range(1, 8))])
+    assert [(takeover.member, takeover.is_copy) for takeover in found.takeovers] == [(0, True), (1, False)]
+
+
+def test_a_population_that_diverged_whole_ends_and_is_no_comparison() -> None:
+    trials = Trials(2)
+    for number in range(2):
+        trials.population.diverge(number)
+    going_on, ended = trials.population.decide()
+    assert (going_on, [plan.number for plan in ended]) == ([], [0, 1])
+    assert trials.population.is_decided
+    assert trials.compared == []
 
 
 def test_a_trial_that_failed_in_an_earlier_attempt_goes_on_alone() -> None:

@@ -244,6 +244,27 @@ def test_a_population_rescues_a_hopeless_trial_and_ends_the_same_after_an_interr
         assert not [path for folder in folders for path in folder.glob(f"trials/*/{name}")]
 
 
+@pytest.mark.ray
+def test_a_trial_of_a_population_that_diverges_ends_as_a_copy_of_a_better_one(
+    laboratory: Laboratory, ray_cluster: None
+) -> None:
+    spec = laboratory.spec(
+        recipe={"epochs": 3.0, "max_grad_norm": 1e30},
+        space={"learning_rate": [1e30, 2e-3]},
+        scheduler="pbt",
+        execution={"gpus_per_trial": 0, "max_concurrent_trials": 2},
+    )
+    result, _ = laboratory.run(spec)
+    first, *_ = map(Comparison.from_json, AppendLog(str(laboratory.run_folder() / POPULATION)).read())
+    (takeover,) = first.takeovers
+    assert (first.scores[takeover.member], takeover.is_copy) == (None, True)
+    assert [trial.state for trial in result.trials] == ["COMPLETED"] * 2, result.trials
+    copied = result.trials[takeover.member]
+    assert copied.parameters["learning_rate"] == 1e30
+    assert copied.metrics["recipe.learning_rate"] < 1.0
+    assert copied.metrics["accuracy"] > 0.8
+
+
 def test_hyperband_over_short_trials_is_refused(laboratory: Laboratory) -> None:
     message = r"hyperband would end no trial early: it needs 1 × 3 evaluations .* and there are 2; raise recipe.epochs"
     with pytest.raises(SpecError, match=message):

@@ -61,6 +61,44 @@ def test_weights_are_deleted_only_after_the_better_result_is_recorded() -> None:
     ]
 
 
+def diverged(plan: TrialPlan) -> TrialResult:
+    values = {"error": "the loss became nan", "seconds": 3.0, "diverged": True}
+    return TrialResult(plan.key, plan.number, plan.parameters, "FAILED", plan.seed, **values)
+
+
+def test_a_trial_that_diverged_comes_again_from_a_better_one() -> None:
+    sweep = Sweep(scheduler="pbt")
+    for score in (None, 0.8, 0.7):
+        plan = sweep.start()
+        if score is None:
+            sweep.progress.ended(plan, diverged(plan))
+        else:
+            sweep.progress.reported(plan, [MetricEvent(10, "validation", {"f1": score})])
+            sweep.progress.left(plan)
+    assert ("recorded", 0) not in sweep.told
+    again = sweep.start()
+    assert (again.number, again.legs[0].is_copy, again.pause_after) == (0, True, 2)
+
+
+@pytest.mark.parametrize("scheduler", ["none", "hyperband"])
+def test_without_a_population_a_trial_that_diverged_has_failed(scheduler: str) -> None:
+    sweep = Sweep(scheduler=scheduler)
+    plan = sweep.start()
+    sweep.progress.ended(plan, diverged(plan))
+    assert sweep.told == [("started", 0), ("recorded", 0)]
+
+
+def test_trials_that_have_all_diverged_have_failed() -> None:
+    sweep = Sweep(scheduler="pbt")
+    for _ in range(3):
+        plan = sweep.start()
+        sweep.progress.ended(plan, diverged(plan))
+    assert sweep.progress.next() is None
+    results = [(result.state, result.error, result.seconds) for result in sweep.progress.results.values()]
+    assert results == [("FAILED", "the loss became nan", 3.0)] * 3
+    assert sweep.progress.queue.is_done()
+
+
 def test_pruned_trial_has_its_best_scores_beside_the_majoritys() -> None:
     sweep = Sweep()
     plan = sweep.start()
