@@ -15,7 +15,6 @@ import ray
 import yaml
 from ray.cluster_utils import Cluster
 
-_HEAD = "127.0.0.1"
 _EMPTY_LISTS = (
     *("cluster_synced_files", "rsync_exclude", "rsync_filter", "initialization_commands", "setup_commands"),
     *("head_setup_commands", "worker_setup_commands", "head_start_ray_commands", "worker_start_ray_commands"),
@@ -27,7 +26,7 @@ _HEAD_TYPE = "ray.head.default"
 @contextmanager
 def autoscaling_cluster(folder: Path, node_types: Mapping[str, Any], max_workers: int) -> Iterator[Cluster]:
     """Start a head with the first version of Ray's autoscaler, as the cluster files do, and connect to it."""
-    port = _free_port()
+    host, port = ray.util.get_node_ip_address(), _free_port()
     config = {
         "cluster_name": "pretended",
         "max_workers": max_workers,
@@ -35,7 +34,7 @@ def autoscaling_cluster(folder: Path, node_types: Mapping[str, Any], max_workers
         "upscaling_speed": 20,
         "provider": {
             "type": "fake_multinode",
-            "gcs_address": f"{_HEAD}:{port}",
+            "gcs_address": f"{host}:{port}",
             "launch_multiple": True,
             "use_node_id_as_ip": True,  # all nodes have the address of this machine
             "disable_node_updaters": True,
@@ -54,7 +53,7 @@ def autoscaling_cluster(folder: Path, node_types: Mapping[str, Any], max_workers
     file = folder / "cluster.yaml"
     file.write_text(yaml.safe_dump(config))
     os.environ |= {"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_enable_autoscaler_v2": "0"}
-    head = {"num_cpus": 0, "node_ip_address": _HEAD, "gcs_server_port": port, "autoscaling_config": str(file)}
+    head = {"num_cpus": 0, "gcs_server_port": port, "autoscaling_config": str(file)}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     (monitor,) = (started.process.pid for started in cluster.head_node.all_processes["monitor"])
     try:
@@ -71,5 +70,5 @@ def autoscaling_cluster(folder: Path, node_types: Mapping[str, Any], max_workers
 
 def _free_port() -> int:
     with socket.socket() as probe:
-        probe.bind((_HEAD, 0))
+        probe.bind(("", 0))
         return int(probe.getsockname()[1])
