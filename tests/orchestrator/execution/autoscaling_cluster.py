@@ -15,7 +15,8 @@ import ray
 import yaml
 from ray.cluster_utils import Cluster
 
-_HEAD = "127.0.0.1"
+from tests.orchestrator.execution.slow_nodes import SlowNodes
+
 _EMPTY_LISTS = (
     *("cluster_synced_files", "rsync_exclude", "rsync_filter", "initialization_commands", "setup_commands"),
     *("head_setup_commands", "worker_setup_commands", "head_start_ray_commands", "worker_start_ray_commands"),
@@ -27,15 +28,16 @@ _HEAD_TYPE = "ray.head.default"
 @contextmanager
 def autoscaling_cluster(folder: Path, node_types: Mapping[str, Any], max_workers: int) -> Iterator[Cluster]:
     """Start a head with the first version of Ray's autoscaler, as the cluster files do, and connect to it."""
-    port = _free_port()
+    host, port = ray.util.get_node_ip_address(), _free_port()
     config = {
         "cluster_name": "pretended",
         "max_workers": max_workers,
         "idle_timeout_minutes": 5,
         "upscaling_speed": 20,
         "provider": {
-            "type": "fake_multinode",
-            "gcs_address": f"{_HEAD}:{port}",
+            "type": "external",
+            "module": f"{SlowNodes.__module__}.{SlowNodes.__name__}",
+            "gcs_address": f"{host}:{port}",
             "launch_multiple": True,
             "use_node_id_as_ip": True,  # all nodes have the address of this machine
             "disable_node_updaters": True,
@@ -54,7 +56,8 @@ def autoscaling_cluster(folder: Path, node_types: Mapping[str, Any], max_workers
     file = folder / "cluster.yaml"
     file.write_text(yaml.safe_dump(config))
     os.environ |= {"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_enable_autoscaler_v2": "0"}
-    head = {"num_cpus": 0, "node_ip_address": _HEAD, "gcs_server_port": port, "autoscaling_config": str(file)}
+    os.environ["PYTHONPATH"] = str(Path(__file__).parents[3])  # the autoscaler imports the provider
+    head = {"num_cpus": 0, "gcs_server_port": port, "autoscaling_config": str(file)}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     (monitor,) = (started.process.pid for started in cluster.head_node.all_processes["monitor"])
     try:
@@ -71,5 +74,5 @@ def autoscaling_cluster(folder: Path, node_types: Mapping[str, Any], max_workers
 
 def _free_port() -> int:
     with socket.socket() as probe:
-        probe.bind((_HEAD, 0))
+        probe.bind(("", 0))
         return int(probe.getsockname()[1])

@@ -4,6 +4,7 @@ Run alone: pytest tests/orchestrator/execution/test_autoscaling.py
 """
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -25,4 +26,6 @@ def test_a_run_goes_from_no_worker_to_its_end(tmp_path: Path) -> None:
         "autoscaler may start. Lower execution.num_workers or"
     )
     assert "\n" not in found["refused"]
+    asked = r"asked, (none free on any node|room for 1 now); autoscaler: starting \d × (small|with_gpu)"
+    assert any(re.fullmatch(rf"waiting: \d × \(\d CPU\) {asked}", line) for line in found["lines"]), found["lines"]
     assert (found["before"], found["state"], found["after"]) == (1, "COMPLETED", 3)

@@ -22,7 +22,7 @@ from orchestrator.storage import digest_file
 from orchestrator.training.checkpoints import Checkpoints
 from tests.orchestrator.pretraining.small_run import make_job
 
-STEPS, LOGGED_EVERY = 1500, 10
+STEPS, LOGGED_EVERY = 1000, 10
 EXECUTION = {
     "num_workers": 2,
     "placement": "spread",
