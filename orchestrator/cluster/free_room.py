@@ -3,6 +3,7 @@
 What the driver holds is in its placement groups, which it gives back before it takes others.
 """
 
+import socket
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from orchestrator.errors import ClusterError
 
 _TIMEOUT_S = 5
 """Time within which the cluster's head must answer."""
+_ANSWER_TIMEOUT_S = 1.0
 _PLACED = ("CREATED", "RESCHEDULING")
 """States of placement groups that hold resources."""
 
@@ -24,12 +26,22 @@ def free_nodes() -> list[Node]:
 
     context = ray.get_runtime_context()
     status = get_cluster_status(context.gcs_address, timeout=_TIMEOUT_S)
+    ports = {node["NodeID"]: node["NodeManagerPort"] for node in ray.nodes()}
     held = held_by(context.get_job_id(), ray.util.placement_group_table())
     return [
         Node(dict(Counter(node.available_resources()) + held.get(node.node_id, Counter())), node.labels)
         for node in (*status.active_nodes, *status.idle_nodes)
-        if node.node_status != "DRAINING"
+        if node.node_status != "DRAINING" and answers(node.ip_address, ports.get(node.node_id, 0))
     ]
+
+
+def answers(address: str, port: int) -> bool:
+    """Whether a node's Ray takes connections. The cluster's tables have a lost node for some more seconds."""
+    try:
+        with socket.create_connection((address, port), timeout=_ANSWER_TIMEOUT_S):
+            return True
+    except OSError:
+        return False
 
 
 def held_by(job_id: str, groups: Mapping[str, Any]) -> dict[str, Counter[str]]:

@@ -10,7 +10,8 @@
 
 Ray Train's own policy asks for nodes, and says when to look. Ray 2.60 would count what nodes have in all, the share of
 others and nodes that no worker may be on included, leave no CPU to data pipelines, and end a group in the middle of a
-step (tried: lab log). So a class that is made of that policy counts, and lets a group save what it has done.
+step (read in its source; seen in part: lab log). So a class that is made of that policy counts, and lets a group save
+what it has done.
 """
 
 import time

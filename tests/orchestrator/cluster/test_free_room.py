@@ -1,8 +1,10 @@
 """Room for processes on what nodes have free. Alone: pytest tests/orchestrator/cluster/test_free_room.py"""
 
+import socket
+
 import pytest
 
-from orchestrator.cluster.free_room import count_room, held_by
+from orchestrator.cluster.free_room import answers, count_room, held_by
 from orchestrator.cluster.nodes import NODE_ID, Node
 from orchestrator.cluster.processes import Processes
 
@@ -31,6 +33,13 @@ def test_a_process_has_room_where_it_may_be_and_where_its_data_pipeline_has_some
     cpus: float, labels: dict[str, str], data_cpus: float, num_cpus: float, expected: int
 ) -> None:
     assert count_room(Processes(1, {"CPU": cpus}, labels), data_cpus, NODES, num_cpus) == expected
+
+
+def test_a_node_whose_ray_has_ended_does_not_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert answers("127.0.0.1", port)
+    assert not answers("127.0.0.1", port)
 
 
 def test_a_driver_holds_what_its_own_placement_groups_have_been_given() -> None:

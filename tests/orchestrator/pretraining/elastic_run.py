@@ -21,7 +21,7 @@ from orchestrator.settings import Settings
 from orchestrator.specs import PretrainSpec
 from tests.orchestrator.pretraining.small_run import WORDS, make_tokenizer
 
-STEPS, CHECKPOINT_EVERY = 400, 60
+STEPS, CHECKPOINT_EVERY = 300, 60
 STEP_S = 0.1
 """Time that a step takes at least, so that a node finds a run that still trains."""
 
