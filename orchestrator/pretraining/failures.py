@@ -31,6 +31,7 @@ _DEATHS = {
     "its node has died": "its host was lost (no heartbeat)",
     "low on memory": "its host ran out of memory and Ray ended it",
     "process has died": "its process was killed or crashed",
+    "is temporarily unavailable": "its host does not answer",
 }
 """Words in Ray's report of a death, which fills a screen, and what they mean; the first that is found counts."""
 _OF_OTHERS = ("peer", "gloo", "nccl", "connection reset", "connection closed")

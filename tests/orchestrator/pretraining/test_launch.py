@@ -93,6 +93,8 @@ def test_the_failure_that_brought_the_others_about_is_named(
 
 
 def test_a_cause_is_one_line_that_ends() -> None:
+    gone = DeathError("The actor 72 is unavailable: The actor is temporarily unavailable: RpcError: RPC error: …")
+    assert failure_cause(gone) == "its host does not answer"
     assert failure_cause(RuntimeError("first\n" + "x" * 1000)) == "RuntimeError: " + "x" * 286
 
 

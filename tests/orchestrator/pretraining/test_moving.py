@@ -30,4 +30,4 @@ def test_workers_leave_a_drained_node_and_take_the_head_where_no_other_is_left(t
     steps = [int(step.replace(",", "")) for step in re.findall(rf"starting again from step (\S+) on {host}", lines)]
     assert len(steps) == 2, lines
     assert steps[0] == steps[1] > 0, "what was killed had saved nothing beyond the drained group's checkpoint"
-    assert re.search(rf"training worker \d on {host} failed: its host was lost", lines), lines
+    assert re.search(rf"training worker \d on {host} failed: its host (was lost|does not answer)", lines), lines
