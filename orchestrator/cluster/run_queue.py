@@ -121,7 +121,8 @@ class RunQueue:
 
     Args:
         priority: of these runs.
-        ask, leave: as the keeper's; tests give another one's.
+        ask: `Keeper.ask` of the cluster's keeper.
+        leave: `Keeper.leave` of the same.
         resources: what the cluster has in all.
     """
 
