@@ -47,7 +47,7 @@ class Reminders:
         if lasted_s >= max(SAY_AFTER_S, 2 * self._told_s):
             shortage = self._find_shortage()
             is_news = not self._told_s and not shortage.is_waiting
-            again = f"; it may only be slow: if it lasts, this is said again after {lasted_s / 30:.0f} minutes"
+            again = f"; it may only be slow: if it lasts, this is said again after {2 * lasted_s / 60:.0f} minutes"
             logger.warning(f"{problem}; {shortage.in_full}{again if is_news else ''}")
             self._told_s = lasted_s
         elif not has_begun and lasted_s >= max(self._ask_at_s, 2 * self._told_s):

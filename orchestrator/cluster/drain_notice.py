@@ -83,8 +83,11 @@ def stay_away(left_s: float) -> None:
 
 def main(source: str, address: str) -> int:
     """Wait for the notice, and drain this host's node of the cluster at an address; returns the exit status."""
-    if source not in CLOUDS:
+    if source.isdecimal():
         notice = Notice("somebody takes this host away", float(source))
+    elif source not in CLOUDS:
+        print(f"{source} is neither {' nor '.join(CLOUDS)} nor a whole number of seconds", file=sys.stderr)
+        return 2
     else:
         while (found := CLOUDS[source]()) is None:
             time.sleep(ASK_EVERY_S)

@@ -37,12 +37,19 @@ class Ticket:
 
     run_id: str
     needs: Mapping[str, float]
-    """Resources that it takes, by Ray's names."""
+    """Resources that it cannot begin without, by Ray's names."""
     asked_at: float
     """Time at which its driver asked for a place, in seconds since 1970."""
     priority: int = 0
     """Higher ones begin first."""
     is_at_work: bool = False
+    grows_to: Mapping[str, float] | None = None
+    """Resources that it takes where there is room; what it needs when left out."""
+
+    @property
+    def takes(self) -> Mapping[str, float]:
+        """Resources that are not there for the runs behind it."""
+        return self.needs if self.grows_to is None else self.grows_to
 
 
 @dataclass(frozen=True)
@@ -68,9 +75,9 @@ def place_of(run_id: str, tickets: Collection[Ticket], have: Mapping[str, float]
     for ticket in sorted(tickets, key=lambda one: (not one.is_at_work, -one.priority, one.asked_at, one.run_id)):
         short = {name for name, amount in ticket.needs.items() if amount > free.get(name, 0.0) + ROUNDING}
         if ticket.run_id == run_id:
-            blocking = tuple(one for one in ahead if any(one.needs.get(name) for name in short))
+            blocking = tuple(one for one in ahead if any(one.takes.get(name) for name in short))
             return Place(ticket.is_at_work or not blocking, blocking)
-        for name, amount in ticket.needs.items():
+        for name, amount in ticket.takes.items():
             free[name] = free.get(name, 0.0) - amount
         ahead.append(ticket)
     raise KeyError(run_id)
@@ -78,7 +85,7 @@ def place_of(run_id: str, tickets: Collection[Ticket], have: Mapping[str, float]
 
 def waiting_line(place: Place) -> str:
     """Text for a person on whom a run waits for."""
-    first = "; ".join(f"run {one.run_id} ({_amounts(one.needs)})" for one in place.ahead[:3])
+    first = "; ".join(f"run {one.run_id} ({_amounts(one.takes)})" for one in place.ahead[:3])
     more = f" and {len(place.ahead) - 3} more" if len(place.ahead) > 3 else ""
     return f"waiting for {first}{more}, before it in the queue; position {len(place.ahead) + 1}"
 
@@ -138,17 +145,24 @@ class RunQueue:
 
     @contextmanager
     def place(
-        self, run_id: str, needs: Mapping[str, float], set_queued: Callable[[bool], None], pause_s: float = BEAT_S
+        self,
+        run_id: str,
+        needs: Mapping[str, float],
+        set_queued: Callable[[bool], None],
+        grows_to: Mapping[str, float] | None = None,
+        pause_s: float = BEAT_S,
     ) -> Iterator[None]:
         """Wait until a run may begin, and keep its place until the end of the block.
 
         Args:
+            needs: resources that it cannot begin without.
+            grows_to: resources that it takes where there is room; what it needs when left out.
             set_queued: told when the run begins to wait, and when it no longer does.
         """
         if self._has_place:
             yield
             return
-        ticket = Ticket(run_id, dict(needs), time.time(), self._priority)
+        ticket = Ticket(run_id, dict(needs), time.time(), self._priority, grows_to=grows_to)
         try:
             self._wait(ticket, set_queued, pause_s)
             self._has_place = True
@@ -236,7 +250,8 @@ class RunQueueKeeper(Keeper):
         super().__init__(ray.get_runtime_context().was_current_actor_reconstructed)
 
 
-def _amounts(needs: Mapping[str, float]) -> str:
-    """Text of what a run takes, GPUs before all else."""
-    shown = {name: needs[name] for name in ("GPU", "CPU") if needs.get(name)}
-    return ", ".join(f"{amount:g} {name}{'' if amount == 1 else 's'}" for name, amount in list(shown.items())[:1])
+def _amounts(taken: Mapping[str, float]) -> str:
+    """Text of the GPUs of these, or of the CPUs where there are none."""
+    name = "GPU" if taken.get("GPU") else "CPU"
+    amount = taken.get(name, 0.0)
+    return f"{amount:g} {name}{'' if amount == 1 else 's'}"

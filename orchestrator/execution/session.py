@@ -28,7 +28,7 @@ from orchestrator.execution.stopping import StopWatch
 from orchestrator.kinds import kind_of
 from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.planning.plan import most_resources
+from orchestrator.planning.plan import most_resources, needed_resources
 from orchestrator.progress import show_progress
 from orchestrator.registry.patience import retry_while_unavailable
 from orchestrator.registry.recorder import Recorder, RunOutcome
@@ -141,8 +141,9 @@ class Session:
         """Wait for the run's turn on a cluster; the place is kept until the end of the block."""
         if self.queue is None:
             return nullcontext()
-        needs = most_resources(spec, cluster_resources())
-        return self.queue.place(record.id, needs, partial(self.recorder.set_queued, record.id))
+        have = cluster_resources()
+        needs, most = needed_resources(spec, have).total, most_resources(spec, have)
+        return self.queue.place(record.id, needs, partial(self.recorder.set_queued, record.id), most)
 
     def _run_kind(self, spec: Spec, context: RunContext) -> Callable[[], RunOutcome]:
         """Carry out a spec of any kind; returns the function that writes its result."""

@@ -53,8 +53,8 @@ class Resources:
     with_gpus: "Resources | None" = None
     """Resources that the run takes instead where there are enough GPUs for that: with `device: auto`."""
 
-    up_to: int = 1
-    """Number of times that it takes `total` where there is room: trials at a time."""
+    up_to: float = 1.0
+    """Number of times that it takes `total` where there is room: trials at a time, or workers of a range."""
 
     def on(self, have: Mapping[str, float]) -> "Resources":
         """Return what the run takes of a cluster that has these resources in all.

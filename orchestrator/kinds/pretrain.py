@@ -71,12 +71,13 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
     def resources(self, spec: PretrainSpec) -> Resources:
         """Return the CPUs of workers and of their data pipelines, and a GPU for each worker as `device` says.
 
-        Where the number of workers follows the cluster, they are what the fewest take.
+        Where the number of workers follows the cluster, `total` is what the fewest take, and `up_to` leads to the most.
         """
         execution, num_workers = spec.execution, spec.execution.min_workers
         total = {"CPU": num_workers * (execution.cpus_per_worker + execution.data_cpus)}
-        on_cpus = Resources(total, [worker_processes(spec, use_gpu=False)])
-        on_gpus = Resources(total | {"GPU": float(num_workers)}, [worker_processes(spec, use_gpu=True)])
+        up_to = execution.max_workers / num_workers
+        on_cpus = Resources(total, [worker_processes(spec, use_gpu=False)], up_to=up_to)
+        on_gpus = Resources(total | {"GPU": float(num_workers)}, [worker_processes(spec, use_gpu=True)], up_to=up_to)
         if execution.device == "auto":
             return replace(on_cpus, with_gpus=on_gpus)
         return on_gpus if execution.device == "gpu" else on_cpus

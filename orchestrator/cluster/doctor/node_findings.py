@@ -49,7 +49,8 @@ def _findings(view: NodeView, here: Versions, storage: str, has_others: bool) ->
     report, measured = view.report, view.measured
     problem, note = (partial(Finding, f"node {view.name}", state) for state in ("problem", "note"))
     if view.num_at_address > 1:
-        found = f"{view.num_at_address} Ray nodes run at this address: its CPUs and GPUs are counted as often"
+        times = view.num_at_address
+        found = f"{times} Ray nodes run on this host: its CPUs and GPUs are counted {times} times"
         yield note(found, "on that host: ray stop, then ray start once")
     if report is None or measured is None:
         remedy = (
@@ -94,7 +95,11 @@ def _findings(view: NodeView, here: Versions, storage: str, has_others: bool) ->
     if is_full or report.free_disk_bytes < MIN_DISK_BYTES:
         found = f"{report.free_disk_bytes / GIB:.1f} GiB free where Ray spills objects"
         remedy = "free some space there, or give ray start another --temp-dir"
-        yield problem(f"{found}; a disk so full it does not use", remedy) if is_full else note(found, remedy)
+        yield (
+            problem(f"{found}, less than {FULL_DISK:.0%} of that disk: Ray spills nothing to it", remedy)
+            if is_full
+            else note(found, remedy)
+        )
 
 
 def _versions(there: Versions, here: Versions) -> Iterator[tuple[str, str]]:

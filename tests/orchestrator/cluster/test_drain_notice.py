@@ -78,3 +78,8 @@ def test_a_host_without_a_metadata_service_has_no_notice(find: object) -> None:
     assert callable(find)
     assert find("http://127.0.0.1:1") is None
     assert find in CLOUDS.values()
+
+
+def test_a_word_that_is_no_cloud_is_told_what_may_stand_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert drain_notice.main("azure", "192.0.2.10:6379") == 2
+    assert capsys.readouterr().err == "azure is neither aws nor gcp nor a whole number of seconds\n"

@@ -74,12 +74,16 @@ def test_a_node_like_the_drivers_is_well() -> None:
             id="little disk",
         ),
         pytest.param(
-            {"free_disk_bytes": 0}, "problem", r"0\.0 GiB free .* it does not use", "--temp-dir", id="disk full"
+            {"free_disk_bytes": 0},
+            "problem",
+            r"0\.0 GiB .* Ray spills nothing to it",
+            "--temp-dir",
+            id="disk full",
         ),
         pytest.param(
             {"free_disk_bytes": 40 << 30},
             "problem",
-            r"40\.0 GiB free .* it does not use",
+            r"40\.0 GiB free .* Ray spills nothing to it",
             "--temp-dir",
             id="large disk full",
         ),
@@ -201,7 +205,7 @@ def test_a_node_at_an_address_that_the_driver_does_not_reach_is_told_to_name_ano
 
 def test_a_host_on_which_ray_was_started_twice_is_told() -> None:
     node = judged(replace(SECOND, num_at_address=2))
-    assert_one(node, "note", "2 Ray nodes run at this address", "ray start once")
+    assert_one(node, "note", "2 Ray nodes run on this host", "ray start once")
 
 
 def test_the_loopback_is_good_enough_for_a_single_host() -> None:

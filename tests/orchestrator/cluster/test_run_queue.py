@@ -64,6 +64,15 @@ def test_runs_that_fit_beside_one_another_run_together(keeper: Keeper) -> None:
     assert not keeper.ask(ticket("r3", {"CPU": 1, "GPU": 1}), HAVE).may_begin
 
 
+def test_a_run_that_grows_begins_with_the_least_and_what_it_may_take_is_not_there_for_others(keeper: Keeper) -> None:
+    assert keeper.ask(ticket("r1", {"CPU": 6.0}), HAVE).may_begin
+    grows = Ticket("r2", {"CPU": 2.0}, 1.0, grows_to={"CPU": 8.0})
+    assert keeper.ask(grows, HAVE).may_begin
+    keeper.leave("r1")
+    late = keeper.ask(ticket("r3", {"CPU": 1.0}, 2.0), HAVE)
+    assert waiting_line(late) == "waiting for run r2 (8 CPUs), before it in the queue; position 2"
+
+
 def test_the_oldest_begins_first_and_a_higher_priority_before_it(keeper: Keeper) -> None:
     keeper.ask(ticket("r1"), HAVE)
     waiting = [ticket("young", asked_at=3.0), ticket("old", asked_at=2.0), ticket("urgent", asked_at=4.0, priority=1)]
