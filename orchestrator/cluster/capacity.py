@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from orchestrator.cluster.node_types import cluster_resources, grown_cluster
-from orchestrator.cluster.nodes import Node, connected_nodes, nodes_with, select_nodes
-from orchestrator.cluster.processes import ROUNDING, Processes, room_on
+from orchestrator.cluster.nodes import Node, connected_nodes, room_for, select_nodes
+from orchestrator.cluster.processes import ROUNDING, Processes
 from orchestrator.errors import ClusterError
 
 MAX_LOGICAL_PER_CORE = 4
@@ -25,12 +25,8 @@ class ClusterRoom(NamedTuple):
 def cluster_room(processes: Processes) -> ClusterRoom:
     """Count how many such processes the connected Ray holds."""
     nodes = connected_nodes()
-    now = _room(processes, nodes)
-    return ClusterRoom(now, max(now, _room(processes, grown_cluster(nodes))))
-
-
-def _room(processes: Processes, nodes: Sequence[Node]) -> int:
-    return sum(room_on(node.resources, processes.resources) for node in nodes_with(processes.labels, nodes))
+    now = room_for(processes, nodes)
+    return ClusterRoom(now, max(now, room_for(processes, grown_cluster(nodes))))
 
 
 def local_resources(num_cpus: float) -> dict[str, float]:
@@ -95,7 +91,7 @@ def check_processes(
         grown = grown_cluster(nodes)
     for processes in needed:
         select_nodes(processes.labels, [*nodes, *grown])
-        room = max(_room(processes, nodes), _room(processes, grown))
+        room = max(room_for(processes, nodes), room_for(processes, grown))
         if room < processes.count:
             asked = "1 process is asked" if processes.count == 1 else f"{processes.count} processes are asked, each"
             each = " and ".join(_amount(name, count) for name, count in processes.resources.items())

@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.cluster.nodes import Node, select_nodes
-from orchestrator.cluster.processes import ROUNDING, Processes, room_on
-from orchestrator.errors import ClusterError
+from orchestrator.cluster.nodes import Node, room_for
+from orchestrator.cluster.processes import ROUNDING, Processes
 
 _TIMEOUT_S = 5
 """Time within which the cluster's head must answer."""
@@ -63,9 +62,5 @@ def count_room(each: Processes, data_cpus: float, nodes: Sequence[Node], num_cpu
         data_cpus: CPUs of its data pipeline.
         num_cpus: CPUs of the cluster in all, whoever holds them.
     """
-    try:
-        selected = select_nodes(each.labels, nodes)
-    except ClusterError:  # nodes with these labels may come later
-        return 0
     fed = int(num_cpus / (each.resources.get("CPU", 0.0) + data_cpus) + ROUNDING)
-    return min(fed, sum(room_on(node.resources, each.resources) for node in selected))
+    return min(fed, room_for(each, nodes))

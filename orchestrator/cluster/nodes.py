@@ -76,6 +76,11 @@ def select_nodes(selector: Mapping[str, str], nodes: Sequence[Node]) -> list[Nod
     return selected
 
 
+def room_for(needed: Processes, nodes: Sequence[Node]) -> int:
+    """Number of such processes that these nodes hold; nodes without their labels hold none."""
+    return sum(room_on(node.resources, needed.resources) for node in nodes_with(needed.labels, nodes))
+
+
 def choose_nodes(needed: Processes, allows_head: bool, nodes: Sequence[Node]) -> Placement:
     """Choose nodes for processes: by their own labels, and without the head where the others have room.
 
@@ -88,7 +93,7 @@ def choose_nodes(needed: Processes, allows_head: bool, nodes: Sequence[Node]) ->
     heads, others = ([node for node in selected if node.is_head is is_head] for is_head in (True, False))
     if allows_head or NODE_ID in needed.labels or not heads or not others:
         return Placement(dict(needed.labels))
-    room = sum(room_on(node.resources, needed.resources) for node in others)
+    room = room_for(needed, others)
     if room < needed.count:
         note = f"workers are placed on the head too: the other nodes have room for {room} of {needed.count}"
         return Placement(dict(needed.labels), note)

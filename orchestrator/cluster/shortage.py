@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from orchestrator.cluster.nodes import Node, nodes_with, selected_text
-from orchestrator.cluster.processes import Processes, room_on
+from orchestrator.cluster.nodes import Node, room_for, selected_text
+from orchestrator.cluster.processes import Processes
 from orchestrator.reminders import Shortage
 
 _TIMEOUT_S = 5
@@ -53,7 +53,7 @@ def shortage_of(
     autoscaler = f"autoscaler: starting {starting}" if starting else "no node is starting"
     free = [Node(node.available_resources(), node.labels or {}) for node in _alive(status) if _takes_work(node)]
     where = selected_text(needed.labels, free)
-    room = sum(room_on(node.resources, needed.resources) for node in nodes_with(needed.labels, free))
+    room = room_for(needed, free)
     asked = f"{needed.count} × ({', '.join(f'{amount:g} {name}' for name, amount in needed.resources.items())}) asked"
     some = f"room for {room} now{f' on all nodes{where}' if where else ''}"
     return Shortage(

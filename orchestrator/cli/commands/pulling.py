@@ -14,6 +14,7 @@ from orchestrator.cli.commands.garbage import seconds_of
 from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, reading_options
 from orchestrator.cli.output import counted, notify, show_rows, status_line
 from orchestrator.errors import ClusterError, InputError, RegistryError
+from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from orchestrator.execution.run_bundle import BundledRun, Contents, Wanted
 
 _COLUMNS = ["id", "name", "kind", "state", "trials", "measurements", "log_bytes", "change"]
-_ENDED = ("COMPLETED", "FAILED", "STOPPED")
 
 
 @click.command(
@@ -150,7 +150,7 @@ def _tell(contents: "Contents", pulled: list[dict[str, Any]], *, dry_run: bool) 
         f"{'would pull' if dry_run else 'pulled'} from {contents.origin}: {', '.join(changes) or 'nothing'}; "
         f"{size_text(contents.num_bytes)}; weights and checkpoints stay there"
     )
-    at_work = sum(row["state"] not in _ENDED for row in pulled)
+    at_work = sum(not RunState(row["state"]).is_final for row in pulled)
     if at_work and not dry_run:
         notify(f"{counted(at_work, 'run')} had not ended: here such runs read as LOST until the next pull")
     without = [row["id"] for row in pulled if row["log_bytes"] is None]
