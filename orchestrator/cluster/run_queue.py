@@ -27,8 +27,9 @@ _NAME = "run-queue-1"
 _NAMESPACE = "orchestrator"
 _ANSWER_S = 10.0
 """Longest wait for the keeper's answer."""
-_NUM_UNANSWERED = 6
-"""Questions without an answer after which a run begins without the queue: no run waits for what does not work."""
+_NUM_UNANSWERED = 30
+"""Questions without an answer, a minute of them at least, after which a run begins without the queue: no run waits for
+what does not work."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class RunQueue:
         priority: of these runs.
         ask: `Keeper.ask` of the cluster's keeper.
         leave: `Keeper.leave` of the same.
-        resources: what the cluster has in all.
+        resources: what the cluster has in all for runs.
     """
 
     def __init__(
@@ -175,7 +176,7 @@ class RunQueue:
 
     def _wait(self, ticket: Ticket, set_queued: Callable[[bool], None], pause_s: float) -> None:
         said, num_unanswered = "", 0
-        while not (place := self._ask(ticket, self._resources())).may_begin:
+        while not (place := self._turn_of(ticket)).may_begin:
             num_unanswered = 0 if place.is_known else num_unanswered + 1
             if num_unanswered == _NUM_UNANSWERED:
                 logger.warning("the cluster's queue does not answer; the run begins without it")
@@ -190,6 +191,13 @@ class RunQueue:
         if said:
             logger.info("the run begins")
             set_queued(False)
+
+    def _turn_of(self, ticket: Ticket) -> Place:
+        """Ask the keeper; a head that is away for a while ends nobody's waiting, whatever Ray raises then."""
+        try:
+            return self._ask(ticket, self._resources())
+        except Exception:
+            return Place(may_begin=False, is_known=False)
 
     @contextmanager
     def _beating(self, ticket: Ticket, pause_s: float) -> Iterator[None]:
@@ -215,7 +223,7 @@ def connected_queue(priority: int = 0) -> RunQueue:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    from orchestrator.cluster.node_types import cluster_resources
+    from orchestrator.cluster.node_types import resources_of_runs
 
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
     keepers: Any = ray.remote(RunQueueKeeper).options(
@@ -229,16 +237,13 @@ def connected_queue(priority: int = 0) -> RunQueue:
     )
 
     def ask(ticket: Ticket, have: Mapping[str, float]) -> Place:
-        try:
-            place: Place = ray.get(keepers.remote().ask.remote(ticket, dict(have)), timeout=_ANSWER_S)
-        except ray.exceptions.RayError:
-            return Place(may_begin=False, is_known=False)
+        place: Place = ray.get(keepers.remote().ask.remote(ticket, dict(have)), timeout=_ANSWER_S)
         return place
 
     def leave(run_id: str) -> None:
         ray.get(keepers.remote().leave.remote(run_id), timeout=_ANSWER_S)
 
-    return RunQueue(priority, ask, leave, cluster_resources)
+    return RunQueue(priority, ask, leave, resources_of_runs)
 
 
 class RunQueueKeeper(Keeper):

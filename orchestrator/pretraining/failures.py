@@ -82,7 +82,7 @@ def training_error(error: BaseException, run_id: str, failures: tuple[WorkerFail
         rank, cause = root_failure(error.worker_failures)
         failure = failures[-1] if failures else WorkerFailure(rank, cause)
         return RunFailedError(
-            f"{failure}; see orchestrator runs logs {run_id} --worker {failure.rank}, then orchestrator resume {run_id}"
+            f"{failure}; see orchestrator runs logs {run_id} --worker {failure.rank}, then {how_to_go_on(run_id)}"
         )
     if isinstance(error, ray.exceptions.RayError):
         return ClusterError(f"Ray could not carry out the training: {last_line(error)}")

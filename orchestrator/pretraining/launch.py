@@ -36,7 +36,7 @@ from orchestrator.pretraining.streams import build_stream, build_validation
 from orchestrator.pretraining.worker import WorkerOrder, run_worker
 from orchestrator.reminders import Shortage
 from orchestrator.results import DatasetResult, Event, MetricEvent, PretrainResult
-from orchestrator.storage import delete, join
+from orchestrator.storage import delete, exists, join
 from orchestrator.training.attempts import how_to_go_on
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.event_queue import EventReader, WorkerFailure, WorkersStatus, launch_event_queue
@@ -109,7 +109,7 @@ def _train(job: PretrainJob, use_gpu: bool, on_event: Callable[[Event], None], o
     """Train to the end, with one group of workers after another where nodes are drained under them."""
     starts_again = False
     while _train_until_drained(job, use_gpu, on_event, on_wait, starts_again):
-        if Checkpoints(job.run_folder).newest_step() == job.spec.steps:  # it was the last step that they were asked at
+        if exists(join(job.run_folder, "model")):  # it was the last step that they were asked at
             return
         starts_again = True
 

@@ -231,21 +231,23 @@ def _end_attempts(
 ) -> list[float]:
     """End the open attempts whose numbers lie between `after` and `before`, both excluded.
 
-    Returns their durations in seconds, by the database's clock.
+    Returns their durations in seconds, by the database's clock; none of those that waited in a queue.
 
     Args:
         at: when they ended; now when left out.
     """
+    queued = select(AttemptRow.number).where(AttemptRow.run_id == run_id, AttemptRow.state == RunState.PENDING)
+    waiting = set(session.scalars(queued))
     times = session.execute(
         update(AttemptRow)
         .where(AttemptRow.run_id == run_id, AttemptRow.number < before, AttemptRow.number > after)
         .where(AttemptRow.state.in_((RunState.PENDING, RunState.RUNNING)))
         .values(state=state, error=error, finished_at=utc_now() if at is None else at)
-        .returning(AttemptRow.started_at, AttemptRow.finished_at)
+        .returning(AttemptRow.number, AttemptRow.started_at, AttemptRow.finished_at)
         .execution_options(synchronize_session=False)
     ).all()
     return [
-        max(0.0, (finished_at - started_at).total_seconds())
-        for started_at, finished_at in times
+        0.0 if number in waiting else max(0.0, (finished_at - started_at).total_seconds())
+        for number, started_at, finished_at in times
         if finished_at is not None
     ]

@@ -63,6 +63,8 @@ class EventQueue:
         self._is_stopping = False
         self._is_pausing = False
         self._places: dict[int, WorkerPlace] = {}
+        self._left: dict[int, WorkerPlace] = {}
+        """Places of workers that have paused, and wait there to be ended."""
         self._may_group_work = True
         self._step: int | None = None
         self._failures: list[WorkerFailure] = []
@@ -112,7 +114,7 @@ class EventQueue:
 
         Returns whether there are any.
         """
-        self._is_pausing = bool(self._places)
+        self._is_pausing |= bool(self._places)
         return self._is_pausing
 
     def leave(self, rank: int) -> bool:
@@ -121,8 +123,8 @@ class EventQueue:
         Returns whether it is to wait and ask again: Ray Train takes workers that return for a run that has ended.
         """
         is_waiting = self._is_pausing and not self._is_stopping and not self._has_failed
-        if is_waiting:
-            self._places.pop(rank, None)
+        if is_waiting and rank in self._places:
+            self._left[rank] = self._places.pop(rank)
         return is_waiting
 
     def has_paused(self) -> bool:
@@ -131,7 +133,7 @@ class EventQueue:
 
     def go_on(self) -> None:
         """Expect other workers in place of those that have left."""
-        self._is_pausing = False
+        self._forget_pause()
         self._step = None
 
     def begin(self, place: WorkerPlace) -> bool:
@@ -144,6 +146,7 @@ class EventQueue:
             self.report_failure(place.rank, "its process was killed or crashed")
         if not self._places:
             self._may_group_work = not self._is_stopping
+            self._forget_pause()  # of a group that Ray ended before it was told of
         self._places[place.rank] = place
         self._step = None
         return self._may_group_work and not self._has_failed
@@ -158,12 +161,17 @@ class EventQueue:
         place = self._places.get(rank)
         self._failures.append(WorkerFailure(rank, cause) if place is None else WorkerFailure(rank, cause, place.host))
         self._places.clear()
-        self._is_pausing = False
+        self._forget_pause()
         self._step = None
+
+    def _forget_pause(self) -> None:
+        self._is_pausing = False
+        self._left.clear()
 
     def status(self) -> WorkersStatus:
         """State of the workers."""
-        places = tuple(self._places[rank] for rank in sorted(self._places))
+        there = self._places | self._left
+        places = tuple(there[rank] for rank in sorted(there))
         return WorkersStatus(places, self._step, tuple(self._failures))
 
 

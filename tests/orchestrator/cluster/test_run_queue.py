@@ -225,6 +225,20 @@ def test_a_queue_that_does_not_answer_keeps_nobody_from_work(caplog: pytest.LogC
     assert "the run begins without it" in caplog.text
 
 
+def test_a_head_that_is_away_ends_nobodys_waiting() -> None:
+    answers = iter([ConnectionError("the head is away"), ValueError("no such actor"), Place(True)])
+
+    def ask(*word: object) -> Place:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    said: list[object] = []
+    with RunQueue(0, ask, said.append, dict).place("r1", TWO_GPUS, said.append, pause_s=0.0):
+        assert said == [True, False]
+
+
 @pytest.mark.ray
 def test_a_keeper_that_is_killed_comes_back_and_knows_who_works(ray_cluster: None) -> None:
     import ray

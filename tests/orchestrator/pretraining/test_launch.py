@@ -53,7 +53,7 @@ PEER_GONE = RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by 
             ray.train.WorkerGroupError("workers failed", {1: RuntimeError("Traceback\nout of memory")}),
             RunFailedError,
             "training worker 1 on an unknown host failed: RuntimeError: out of memory; see orchestrator runs logs 7f3a "
-            "--worker 1, then orchestrator resume 7f3a",
+            "--worker 1, then go on with: orchestrator resume 7f3a",
         ),
         (ray.exceptions.RaySystemError("gone"), ClusterError, "Ray could not carry out the training: .*gone"),
         (ValueError("odd"), RunFailedError, "training failed: odd"),

@@ -283,3 +283,16 @@ def test_time_in_a_queue_is_none_of_the_attempts(registry: Registry, monkeypatch
         patched.setattr(CLOCK, lambda: began + timedelta(hours=1, seconds=7))
         registry.lifecycle.finish(run_id, RunState.FAILED)
     assert registry.run(run_id).seconds == pytest.approx(7.0)
+
+
+def test_time_in_a_queue_is_none_of_a_run_whose_driver_died_there(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = new_run(registry)
+    number = registry.lifecycle.start_attempt(run_id)
+    registry.lifecycle.set_queued(run_id, number, queued=True)
+    began = registry.attempts(run_id)[0].started_at
+    with monkeypatch.context() as patched:
+        patched.setattr(CLOCK, lambda: began + timedelta(hours=1))
+        registry.lifecycle.finish(run_id, RunState.STOPPED)
+    assert registry.run(run_id).seconds == 0.0

@@ -99,6 +99,30 @@ def test_a_worker_that_begins_again_without_a_word_had_died(queue: EventQueue) -
 
 
 @pytest.mark.ray
+def test_workers_that_pause_are_still_there_until_others_begin(queue: EventQueue) -> None:
+    north, south = WorkerPlace(0, "north", 7), WorkerPlace(1, "south", 8)
+    queue.begin(north), queue.begin(south)
+    assert queue.pause()
+    assert queue.report_step(5)
+    assert queue.leave(1)
+    assert not queue.has_paused(), "the first worker still saves"
+    assert queue.status().places == (north, south)
+    assert queue.leave(0)
+    assert queue.has_paused()
+    assert queue.pause(), "asking again takes nothing back"
+    queue.stop()
+    assert not queue.leave(1), "a stop ends a pause"
+
+
+def test_a_group_that_begins_is_not_paused_for_one_that_was_ended_without_a_word(queue: EventQueue) -> None:
+    queue.begin(WorkerPlace(0, "north", 7))
+    assert queue.pause()
+    assert queue.leave(0)
+    queue.begin(WorkerPlace(0, "south", 9))
+    assert not queue.report_step(6)
+    assert not queue.leave(0)
+
+
 def test_the_queue_lives_on_the_drivers_node(tmp_path_factory: pytest.TempPathFactory) -> None:
     found = subprocess.run(
         [sys.executable, "-m", "tests.orchestrator.training.queues_on_cluster"],
