@@ -55,17 +55,16 @@ class Garbage:
 def find_garbage(settings: Settings, older_than_s: float) -> list[Garbage]:
     """Everything that nothing needs. `older_than_s` is the age at which shared data counts as unused."""
     with Registry(settings.registry, read_only=True) as registry:
-        pulled = (
-            registry.transfers.pulled()
-        )  # their files are their cluster's, also in a bucket that is reached from here
-        frame = registry.runs()
-        frame = frame[~frame["id"].isin(pulled) & ~frame["parent"].isin(pulled)]
+        # Their files are their cluster's, also on a storage that is reached from here.
+        pulled = registry.transfers.pulled()
+        everything = registry.runs()
+        frame = everything[~everything["id"].isin(pulled) & ~everything["parent"].isin(pulled)]
         runs = frame[frame["parent"].isna()]
         found = [item for run_id in runs["id"] for item in _of_run(registry, str(run_id))]
         found += _weights(registry, frame)
         if _any_at_work(registry):
             return found
-        used = _data_used_of_late(registry, runs, older_than_s)
+        used = _data_used_of_late(registry, everything[everything["parent"].isna()], older_than_s)
     return [*found, *_shared_data(settings.storage, used, older_than_s), *_downloads(older_than_s)]
 
 

@@ -46,6 +46,8 @@ from orchestrator.specs.references import resolve_references
 from orchestrator.storage import exists, join
 
 logger = logging.getLogger(__name__)
+_MOST_LOOKED_AT = 10
+"""Earlier runs of a pipeline's stage whose files are looked for."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,8 @@ class Session:
 
     def _stage(self, spec: Spec, key: str, context: RunContext) -> RunRecord:
         tags = (f"pipeline:{context.run_id}", key)
-        for run_id in self._newest(f"tag = '{key}' and state = '{RunState.COMPLETED}'"):
+        # More than one is looked at: files of a newer one, as of a run pulled from a cluster, may be out of reach here.
+        for run_id in self._newest(f"tag = '{key}' and state = '{RunState.COMPLETED}'", _MOST_LOOKED_AT):
             record = self.recorder.read_run(run_id)
             if exists(record.model_folder or self._output(record)):
                 logger.info(f"{spec.name}: run {run_id} did this already")
@@ -177,9 +180,9 @@ class Session:
             return self.resume(self.recorder.read_run(run_id), spec)
         return self.start(spec, tags)
 
-    def _newest(self, query: str) -> list[str]:
-        """Id of the newest run that a query selects, or none."""
-        return list(retry_while_unavailable(lambda: self.registry.runs(query, sort="-created_at", limit=1))["id"])
+    def _newest(self, query: str, limit: int = 1) -> list[str]:
+        """Ids of the newest runs that a query selects, so many at most."""
+        return list(retry_while_unavailable(lambda: self.registry.runs(query, sort="-created_at", limit=limit))["id"])
 
     def _output(self, record: RunRecord) -> str:
         """Name of a result in later stages: a model with its version, else the folder of a tokenizer or token store."""

@@ -98,6 +98,8 @@ def test_shared_data_goes_when_nobody_has_used_it_of_late(settings: Settings, re
     recorder.fail("run", RunFailedError("no luck"))
     shared = {(what, path) for what, path in found(settings) if "runs" not in path}
     assert shared == {("token store", "home/storage/corpora/old"), ("tokenized task", "home/storage/tasks/old")}
+    recorder.registry.tag("run", "pulled:head")
+    assert found(settings) == shared, "what a cluster's runs have used on a shared storage stays too"
 
 
 def test_downloads_go_unless_a_process_works_with_them(settings: Settings, recorder: Recorder) -> None:

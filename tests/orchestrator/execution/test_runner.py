@@ -22,6 +22,7 @@ from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.pretrain import PretrainKind
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.registry import Registry
+from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import PretrainResult
 from orchestrator.settings import Settings
 from orchestrator.specs import PretrainSpec
@@ -105,10 +106,15 @@ def test_a_pipeline_runs_is_recorded_and_is_not_done_twice(
         assert registry.models.get("small/task").head == "classification"
     assert "mlm" in (Path(settings.storage) / "runs" / pretraining(settings).id / "log.txt").read_text()
 
+    with Registry(settings.registry) as registry:
+        recorder, stage = Recorder(registry), pretraining(settings).id
+        recorder.start({"kind": "pretrain", "name": "pulled"}, "f" * 64, run_id="a-newer-one")
+        recorder.complete("a-newer-one", RunOutcome(model_folder="/of/the/cluster"))
+        registry.tag("a-newer-one", next(tag for tag in registry.tags(stage) if tag.startswith("inputs:")))
     again = run_spec(spec, settings=settings)
     assert again.id != record.id
     with Registry(settings.registry) as registry:
-        assert len(registry.runs(trials=False)) == 5, "only the pipeline's own row is new"
+        assert len(registry.runs(trials=False)) == 6, "only the pipeline's own row is new beside the pulled one"
 
     assert resume_run(record.id, settings=settings).finished_at == record.finished_at
 
