@@ -246,7 +246,7 @@ def test_a_keeper_that_is_killed_comes_back_and_knows_who_works(ray_cluster: Non
     queue, all_cpus = connected_queue(), {"CPU": 6.0}
 
     def second() -> Place:
-        return queue._ask(ticket("r2", all_cpus, asked_at=time.time()), all_cpus)
+        return queue._turn_of(ticket("r2", all_cpus, asked_at=time.time()))
 
     with connected_queue().place("r1", all_cpus, print, pause_s=0.2):
         assert [one.run_id for one in second().ahead] == ["r1"]
