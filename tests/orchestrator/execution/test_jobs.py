@@ -218,6 +218,7 @@ def test_a_submitted_run_is_known_by_its_id_to_who_has_the_dashboards_address_al
     pulled = orchestrator(*laptop, "cluster", "pull", run_id[:6], "--address", ray_head.address, "-f", "json")
     assert [row["change"] for row in json.loads(pulled.stdout)] == ["new"], pulled.stderr
     here = orchestrator(*laptop, "runs", "show", run_id, "-f", "json")
+    assert here.returncode == 0, here.stderr
     assert [start["job_id"] for start in json.loads(here.stdout)["starts"]] == [run_id]
     assert "completed" in orchestrator(*laptop, "runs", "logs", run_id).stdout
 
