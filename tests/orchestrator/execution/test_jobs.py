@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -182,16 +183,7 @@ def test_a_submitted_run_is_known_by_its_id_to_who_has_the_dashboards_address_al
     (tmp_path / "good.yaml").write_text("kind: tokenizer\ncorpus: {files: [words.txt]}\nvocab_size: 120\n")
     (tmp_path / "bad.yaml").write_text("kind: tokenizer\ncorpus: {files: [missing.txt]}\n")
 
-    def orchestrator(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["orchestrator", *arguments],
-            env={**ray_head.environment, **environment},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-        )
-
+    orchestrator = partial(run_command, ray_head, tmp_path)
     done = orchestrator("submit", "good.yaml", "--address", ray_head.address)
     assert done.returncode == 0, done.stderr
     run_id = done.stdout.strip()
@@ -214,6 +206,18 @@ def test_a_submitted_run_is_known_by_its_id_to_who_has_the_dashboards_address_al
     assert (again.returncode, again.stdout) == (0, "")
     assert f"run {run_id} has completed" in again.stderr
 
+    stranger = orchestrator("runs", "list", "--address", ray_head.address, RAY_AUTH_TOKEN_PATH=os.devnull)
+    assert stranger.returncode == 5
+    assert "token" in stranger.stderr
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_submitted_run_is_pulled_home_with_its_log(ray_head: RayHead, tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("a tokenizer learns from words like these\n\n" * 300)
+    (tmp_path / "good.yaml").write_text("kind: tokenizer\ncorpus: {files: [words.txt]}\nvocab_size: 120\n")
+    orchestrator = partial(run_command, ray_head, tmp_path)
+    run_id = orchestrator("submit", "good.yaml", "--address", ray_head.address).stdout.strip()
     laptop = ("--home", str(tmp_path / "laptop"))
     pulled = orchestrator(*laptop, "cluster", "pull", run_id[:6], "--address", ray_head.address, "-f", "json")
     assert [row["change"] for row in json.loads(pulled.stdout)] == ["new"], pulled.stderr
@@ -222,6 +226,14 @@ def test_a_submitted_run_is_known_by_its_id_to_who_has_the_dashboards_address_al
     assert [start["job_id"] for start in json.loads(here.stdout)["starts"]] == [run_id]
     assert "completed" in orchestrator(*laptop, "runs", "logs", run_id).stdout
 
-    stranger = orchestrator("runs", "list", "--address", ray_head.address, RAY_AUTH_TOKEN_PATH=os.devnull)
-    assert stranger.returncode == 5
-    assert "token" in stranger.stderr
+
+def run_command(head: RayHead, folder: Path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command in a folder, as somebody who has the head's token."""
+    return subprocess.run(
+        ["orchestrator", *arguments],
+        env={**head.environment, **environment},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )

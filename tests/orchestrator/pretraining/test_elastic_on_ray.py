@@ -16,6 +16,7 @@ from tests.waiting import PATIENCE_S
 
 @pytest.mark.ray
 @pytest.mark.training
+@pytest.mark.slow
 def test_a_run_grows_with_a_node_and_goes_on_without_it_on_the_batches_of_a_run_that_nothing_disturbs(
     tmp_path: Path,
 ) -> None:

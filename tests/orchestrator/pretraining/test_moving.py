@@ -17,6 +17,7 @@ from tests.waiting import PATIENCE_S
 
 @pytest.mark.ray
 @pytest.mark.training
+@pytest.mark.slow
 def test_workers_leave_a_drained_node_and_take_the_head_where_no_other_is_left(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.orchestrator.pretraining.moves_on_cluster", str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
