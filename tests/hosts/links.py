@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import count
 
 BURST_KIB = 256
-"""What a limited link sends at once before its rate holds: several of the kernel's largest packets of 64 KiB."""
+"""Burst that a limited link sends before its rate holds: several of the kernel's largest packets, of 64 KiB."""
 _serial = count()
 """Tells the networks of one process apart."""
 

@@ -57,7 +57,7 @@ def head(there: Settings) -> Iterator[Recorder]:
 
 
 def rows_of(out: str) -> dict[str, str]:
-    """What became of each run."""
+    """Changes that a pull reports for its runs, such as `new`."""
     return {row["id"]: row["change"] for row in json.loads(out)} if out else {}
 
 

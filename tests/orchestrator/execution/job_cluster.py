@@ -29,7 +29,7 @@ class Status(Enum):
 
 @dataclass
 class Details:
-    """What Ray says of a job."""
+    """Description of a job, as Ray returns it."""
 
     status: Status
     driver_exit_code: int | None = None
@@ -52,7 +52,7 @@ class JobCluster:
     folder: Path
     path: str = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     submitted: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What was handed over, by the job's id; with the uploaded files as texts."""
+    """Jobs that were submitted, by their ids, with the uploaded files as texts."""
     logs: dict[str, str] = field(default_factory=dict)
     ends: dict[str, Details] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
@@ -70,7 +70,7 @@ class JobCluster:
 
     @property
     def runs(self) -> dict[str, dict[str, Any]]:
-        """What was handed over as runs."""
+        """Jobs that were submitted as runs."""
         return {job_id: job for job_id, job in self.submitted.items() if job["metadata"]["role"] == "run"}
 
     def _carry_out(self, job_id: str, entrypoint: str, uploaded: Path | None) -> None:

@@ -19,7 +19,7 @@ class RayHead:
     """A Ray head of this test's own."""
 
     address: str
-    """Of the dashboard."""
+    """URL of the dashboard."""
     driver_address: str
     environment: dict[str, str]
 

@@ -64,7 +64,7 @@ def test_somebody_else_at_the_address_is_told() -> None:
 
 
 class ReadTimeout(Exception):  # noqa: N818
-    """As `requests` calls what it raises."""
+    """Error of the same name as one that `requests` raises."""
 
 
 def hanging(cluster: JobCluster, monkeypatch: pytest.MonkeyPatch) -> Jobs:

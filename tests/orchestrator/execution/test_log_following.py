@@ -28,7 +28,7 @@ def start(recorder: Recorder, folder: Path | str) -> None:
 def test_a_log_is_waited_for_and_passed_on_to_its_last_line(
     settings: Settings, recorder: Recorder, tmp_path: Path
 ) -> None:
-    """What comes next happens when the piece before has been passed on."""
+    """Events between pieces of a log: each happens once the piece before it has been passed on."""
     start(recorder, tmp_path)
     pieces: list[bytes] = []
     log = tmp_path / "log.txt"

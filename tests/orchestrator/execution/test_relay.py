@@ -68,7 +68,7 @@ def test_a_command_whose_asker_has_gone_is_ended(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_command_goes_on_while_its_time_is_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With each line twenty seconds go by, and the command has thirty."""
+    """Each line takes twenty seconds of the clock, and the command is given thirty."""
     monkeypatch.setattr(orchestrator.execution.relay, "_COMMAND_LINE", (sys.executable, "-u", "-c"))
     now = [time.time()]
     monkeypatch.setattr(orchestrator.execution.relay, "time", SimpleNamespace(time=lambda: now[0]))

@@ -41,7 +41,7 @@ def test_the_exit_status_is_the_outcome(
 def test_a_run_that_was_submitted_just_now_is_waited_for(
     settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What starts it is the second look, as a driver on a cluster would meanwhile."""
+    """A run that begins between two looks, as a driver on a cluster begins it, is waited for."""
     run_id, pauses = "7f3a90b1c2d4", []
 
     def begin(pause_s: float) -> None:
