@@ -50,7 +50,7 @@ def log_folder(record: RunRecord, registry: Registry, settings: Settings) -> str
     """Folder in which a run's logs are read: that of the run, or of what was pulled of it."""
     if origin_of(registry.tags(record.id)) is not None:
         return pulled_folder(settings.home, record.id)
-    return record.storage_path or join(settings.storage, "runs", record.id)
+    return record.folder(settings.storage)
 
 
 def known_digests(registry: Registry, home: Path) -> dict[str, str]:

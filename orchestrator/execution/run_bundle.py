@@ -189,7 +189,7 @@ def _bundled(registry: Registry, run_id: str, digest: str | None, logs: Mapping[
 
 def _logs(registry: Registry, run_id: str, settings: Settings) -> dict[str, bytes]:
     """Logs of a run by their paths in its folder; none where that is not reached from here."""
-    folder = registry.run(run_id).storage_path or join(settings.storage, "runs", run_id)
+    folder = registry.run(run_id).folder(settings.storage)
     logs = {}
     with suppress(OSError):
         logs[LOG_FILE] = read_bytes(join(folder, LOG_FILE))

@@ -103,7 +103,7 @@ class Session:
         return self._carry_out(self.recorder.resume(record.id, after=record.attempt), spec)
 
     def _carry_out(self, record: RunRecord, spec: Spec) -> RunRecord:
-        run_folder = record.storage_path or join(self.settings.storage, "runs", record.id)
+        run_folder = record.folder(self.settings.storage)
         try:
             with (
                 self.recorder.heartbeating(record.id) as superseded,

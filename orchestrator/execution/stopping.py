@@ -182,7 +182,7 @@ def stop_run(
             say(f"run {record.id} has ended already, as {record.state}")
             return record
         refuse_if_pulled(record, registry)
-        folder = record.storage_path or join(settings.storage, "runs", record.id)
+        folder = record.folder(settings.storage)
         is_gone = not record.state.has_driver or has_died_here(record)
         if not is_gone and is_local(folder) and not exists(folder):
             raise InputError(
@@ -210,7 +210,7 @@ def where_it_stopped(run_id: str, interruption: BaseException, settings: Setting
         return f"stopped after step {step:,}"
     with suppress(*OWN_ERRORS, OSError), Registry(settings.registry) as registry:
         record = registry.run(run_id)
-        checkpoints = Checkpoints(record.storage_path or join(settings.storage, "runs", run_id)).newest_first()
+        checkpoints = Checkpoints(record.folder(settings.storage)).newest_first()
         if checkpoints:
             return f"stopped; its newest checkpoint is of step {checkpoints[0].step:,}"
         if record.spec.get("steps") or record.spec.get("pretraining"):

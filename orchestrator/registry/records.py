@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from orchestrator.run_states import RunState
+from orchestrator.storage import join
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,10 @@ class RunRecord:
     started_at: datetime | None
     finished_at: datetime | None
     heartbeat_at: datetime | None
+
+    def folder(self, storage: str) -> str:
+        """Folder of the run's files; where none is recorded, the one that a new run would have on this storage."""
+        return self.storage_path or join(storage, "runs", self.id)
 
 
 @dataclass(frozen=True)
