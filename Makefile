@@ -4,16 +4,21 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test-fast test test-all chaos check coverage docs bench clean
+# What needs the cores to itself, or takes long.
+HEAVY := ray or training or runs or postgres or hosts or published
+
+.PHONY: demo test-fast test-heavy test test-all chaos check coverage docs bench clean
 
 demo: $(INSTALLED)  ## the whole life cycle on generated text, minutes on two CPU cores
 	$(BIN)/orchestrator demo
 
-test-fast: $(INSTALLED)  ## before a commit: no Ray, no training, no whole run, no server, nothing fetched; under two minutes
-	$(BIN)/pytest -q -n auto --dist loadfile -m "not (ray or training or runs or postgres or hosts or published or slow)"
+test-fast: $(INSTALLED)  ## before a commit: no Ray, no training, no whole run, no server, nothing fetched; four minutes on two cores
+	$(BIN)/pytest -q -n auto --dist loadfile -m "not ($(HEAVY) or slow)"
 
-test: $(INSTALLED)  ## the tests, near 15 minutes on two cores
-	$(BIN)/pytest -m "not slow"
+test-heavy: $(INSTALLED)  ## the other tests, one after another: Ray, training, whole runs, servers
+	$(BIN)/pytest -m "($(HEAVY)) and not slow"
+
+test: test-fast test-heavy  ## all tests but the slow ones; a failure in the first part does not hide the second with --keep-going
 
 test-all: $(INSTALLED)  ## the long checks too
 	$(BIN)/pytest

@@ -8,6 +8,7 @@
     │   ├── CorpusError                 2   text that is missing, empty or broken
     │   └── TaskDataError               2   labeled data that breaks its layout
     ├── NotFoundError                   3   no such run, model or task
+    │   └── SeveralRunsError            3   several runs are called so
     ├── RegistryError                   4   the SQL record cannot be opened, read or written
     │   └── RegistryUnavailableError    4   it may answer again by itself: server down, file locked
     └── ClusterError                    5   Ray cannot be reached or cannot give what was asked
@@ -36,6 +37,11 @@ class RunStoppedError(RunFailedError):
     """A run was stopped on request."""
 
 
+def superseded(run_id: str) -> RunStoppedError:
+    """Make the error of an attempt that another one has superseded: what it would still do is another's by now."""
+    return RunStoppedError(f"run {run_id} was superseded by another attempt; this one ends")
+
+
 class InputError(OrchestratorError):
     """Wrong usage, or an input file that is missing or bad."""
 
@@ -58,6 +64,10 @@ class NotFoundError(OrchestratorError):
     """No run, model or task of that name."""
 
     exit_status = 3
+
+
+class SeveralRunsError(NotFoundError):
+    """Several runs are called so; more of the name is needed."""
 
 
 class RegistryError(OrchestratorError):
@@ -88,6 +98,25 @@ class StopRequested(KeyboardInterrupt):
     def __str__(self) -> str:
         """The command that stopped the run."""
         return f"stopped by `orchestrator stop {self.run_id}`"
+
+
+class BudgetReached(StopRequested):
+    """A run has spent its budget.
+
+    Args:
+        run_id: run to go on with: the pipeline's, where a stage has spent its own.
+        reason: what is spent.
+        again: override that gives more, a word of the command to go on with.
+    """
+
+    def __init__(self, run_id: str, reason: str, again: str, step: int | None = None) -> None:
+        super().__init__(run_id, step)
+        self.args = (run_id, reason, again, step)
+        self.reason, self.again = reason, again
+
+    def __str__(self) -> str:
+        """Text on what is spent, and how to go on."""
+        return f"{self.reason}; give it more: orchestrator resume {self.run_id} {self.again}"
 
 
 interruption_under_way = threading.Event()

@@ -11,6 +11,12 @@ from typing import Literal
 from orchestrator.run_states import RunState
 
 Split = Literal["train", "validation", "test"]
+COLLAPSED = "collapsed"
+"""Measurement of a trial that is 1 where it never rose above the majority baseline, else 0: a truth value."""
+_LONGEST_VALUE = 20
+_BETTER_LOWER = frozenset({"loss", "perplexity", "ppl", "error", "mse", "rmse", "mae", "s", "seconds"})
+_BETTER_LOWER |= {"latency", "bytes"}
+"""Last words of measurements that are better the lower they are; every other score is better the higher it is."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +33,35 @@ class MetricEvent:
 def is_of_the_machine(measurement: str) -> bool:
     """Whether a measurement is of the machine: a time, a speed or memory, in which two equal runs differ."""
     return measurement.endswith(("_s", "seconds", "_bytes")) or "speed" in measurement
+
+
+def is_better_lower(measurement: str) -> bool:
+    """Whether smaller values of a measurement are better: losses, perplexities, errors, times and memory.
+
+    >>> [is_better_lower(name) for name in ("f1", "mlm_loss", "test.perplexity", "tokens_per_s", "step_s")]
+    [False, True, True, False, True]
+    """
+    words = measurement.lower().replace(".", "_").split("_")
+    return words[-1] in _BETTER_LOWER and "per" not in words
+
+
+def best_first(measurement: str, score: float | None) -> tuple[bool, float]:
+    """Sort key of a score: the best first, a missing one last.
+
+    >>> sorted([0.5, None, 0.9], key=lambda score: best_first("f1", score))
+    [0.9, 0.5, None]
+    """
+    return score is None, (score or 0.0) * (1.0 if is_better_lower(measurement) else -1.0)
+
+
+def short_value(value: object, longest: int = _LONGEST_VALUE) -> str:
+    """Text of a parameter's value for a table or a legend; of a long one, as a folder's path, the end.
+
+    >>> short_value(0.00003), short_value("/data/models/small/snapshots/step-00000000")
+    ('3e-05', '…shots/step-00000000')
+    """
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= longest else f"…{text[1 - longest :]}"
 
 
 @dataclass(frozen=True)
@@ -48,6 +83,8 @@ class WorkersEvent:
     """Number of steps that had ended before."""
     hosts: Sequence[str]
     """Host of each worker, by rank."""
+    machine: Mapping[str, object] | None = None
+    """Machine of rank 0 (the fields of `provenance.machine.Machine`)."""
 
     def __str__(self) -> str:
         return f"{len(self.hosts)} worker{'s' * (len(self.hosts) > 1)} on {', '.join(dict.fromkeys(self.hosts))}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from tests.browser import Browser, find_browser, open_browser
 from tests.waiting import PATIENCE_S
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -56,3 +57,13 @@ def ray_cluster() -> Iterator[None]:
     )
     yield
     ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A real browser without a window; skips where there is none."""
+    program = find_browser()
+    if program is None:
+        pytest.skip("Chromium is not installed: apt-get install chromium")
+    with open_browser(program, tmp_path_factory.mktemp("profile")) as opened:
+        yield opened

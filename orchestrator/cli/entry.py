@@ -5,6 +5,7 @@
 """
 
 import errno
+import gc
 import os
 import signal
 import sys
@@ -20,12 +21,17 @@ import click
 
 from bert_core.errors import BertCoreError
 from orchestrator import __version__
+from orchestrator.cells import printable
+from orchestrator.cli.bash_completion import add_bash
 from orchestrator.cli.commands import ALL
+from orchestrator.cli.commands.completing import COMPLETION_VARIABLE
+from orchestrator.cli.completion import complete_words
 from orchestrator.cli.frame import GlobalOptionsGroup
-from orchestrator.cli.last_words import say_last_words
-from orchestrator.cli.output import printable, write_message
+from orchestrator.cli.last_words import has_last_words, say_last_words
+from orchestrator.cli.output import write_message
+from orchestrator.cli.zsh_completion import add_zsh
 from orchestrator.errors import InputError, OrchestratorError, interruption_under_way
-from orchestrator.progress import send_nowhere, show_progress
+from orchestrator.progress import say_interrupted, send_nowhere, show_progress
 
 
 @click.group(
@@ -37,21 +43,25 @@ from orchestrator.progress import send_nowhere, show_progress
 def cli() -> None:
     """A laboratory for BERT on Ray: pretraining, fine-tuning sweeps, and a SQL record of everything.
 
-    Begin with `orchestrator demo`, or `orchestrator run experiments/sweep_sst2.yaml`. Each command explains itself
+    Begin with `orchestrator demo`, or with `orchestrator init FILE` of your own data. Each command explains itself
     with --help.
     """
 
 
 for _command in ALL:
     cli.add_command(_command)
+complete_words(cli)
+add_bash()
+add_zsh()
 
 
+_OBJECTS_BETWEEN_COLLECTIONS = 50_000
 SAME_SIGNAL_S = 0.5
 """Time in which a second signal counts as the first one, delivered twice."""
 
 
-COMPLETION_VARIABLE = "_ORCHESTRATOR_COMPLETE"
-"""Set by a shell that asks for its completion script (`bash_source`) or completes a command line (`bash_complete`)."""
+STOPPING = "stopping; Ctrl-C again leaves at once"
+"""Said as soon as a signal has come while a run is at work; what is saved is told by the run."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -65,7 +75,10 @@ class Interrupted(KeyboardInterrupt):
 def main() -> NoReturn:
     """Run the command line of this process and exit with its status; or answer a shell that completes a command."""
     if COMPLETION_VARIABLE in os.environ:
+        warnings.simplefilter("ignore")
         cli.main(prog_name="orchestrator")
+    # A command's imports make many objects that stay: looking among them for cycles costs a fifth of its start.
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         _handle(number, _interrupt)
     if "--debug" not in sys.argv and not sys.warnoptions:
@@ -164,6 +177,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
             os._exit(128 + second)
 
     interruption_under_way.set()
+    if has_last_words():
+        say_interrupted(STOPPING)
     for again in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         _handle(again, leave)
     raise Interrupted(number)

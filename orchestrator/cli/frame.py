@@ -2,17 +2,17 @@
 
 import os
 import shlex
-from collections.abc import Callable
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from orchestrator.cli.output import notify
+from orchestrator.cli.output_option import check_output
 from orchestrator.settings import ASKED_AT_VARIABLE, Settings, has_password, without_password
 
-F = TypeVar("F", bound=Callable[..., Any])
-
+_OLDER_OUTPUT = "older_output"
 _META = "orchestrator.options"
 _GLOBAL_OPTIONS = {
     "home": ("DIR", "Folder of this machine's own files [ORCHESTRATOR_HOME; ./.orchestrator]."),
@@ -34,7 +34,7 @@ _SHOWN_PASSWORD = (
 def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     if value:
         context.meta.setdefault(_META, {})[parameter.name] = value
-        if parameter.name == "registry" and has_password(value):
+        if parameter.name == "registry" and has_password(value) and not context.resilient_parsing:
             notify(_SHOWN_PASSWORD)
 
 
@@ -58,7 +58,12 @@ def _global_options(*, hidden: bool) -> list[click.Parameter]:
 
 def current_settings() -> Settings:
     """Settings of the command that is running."""
-    given = click.get_current_context().meta.get(_META, {})
+    return settings_of(click.get_current_context())
+
+
+def settings_of(context: click.Context) -> Settings:
+    """Settings of a command: of the one that is running, or of one that a shell completes."""
+    given = context.meta.get(_META, {})
     return Settings.from_options(**{name: given.get(name) for name in _GLOBAL_OPTIONS})
 
 
@@ -124,6 +129,18 @@ class GlobalOptionsCommand(click.Command):
                 )
         return super().invoke(ctx)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """The words that a shell is offered: the command's own options, and the global ones."""
+        found = super().shell_complete(ctx, incomplete)
+        if incomplete.startswith("-"):
+            found += [
+                CompletionItem(name, help=getattr(option, "help", None))
+                for option in _global_options(hidden=False)
+                for name in option.opts
+                if name.startswith(incomplete)
+            ]
+        return found
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the command's own options, and where the global ones are explained."""
         super().format_options(ctx, formatter)
@@ -136,6 +153,32 @@ class GlobalOptionsCommand(click.Command):
             with formatter.section("Example"):
                 for line in self.example.strip().splitlines():
                     formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+
+
+class WritingCommand(GlobalOptionsCommand):
+    """Command that writes one file or folder, which `-o/--output` names; a last argument may name it too, as of old."""
+
+    def __init__(self, *args: Any, what: str = "FILE", output_help: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.what = what
+        self.params += [
+            click.Option(["-o", "--output"], metavar=what, help=output_help),  # checked below, wherever it stands
+            click.Argument([_OLDER_OUTPUT], metavar="", required=False),
+        ]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line; a last argument becomes the value of `--output`."""
+        rest = super().parse_args(ctx, args)
+        older, output = ctx.params.pop(_OLDER_OUTPUT, None), ctx.params.get("output")
+        if ctx.resilient_parsing:
+            return rest
+        if (older is None) == (output is None):
+            problem = f"-o {self.what} is missing" if older is None else f"{older} and {output} are two places"
+            raise click.UsageError(f"{problem}; name one {self.what} to write, by -o", ctx)
+        ctx.params["output"] = place = older if output is None else output
+        if self.what == "FILE":
+            check_output(place)
+        return rest
 
 
 class GlobalOptionsGroup(click.Group):
@@ -160,19 +203,8 @@ priority_option = click.option(
     metavar="N",
     help="Place in a cluster's queue: higher ones begin first, then the oldest.",
 )
+nice_option = click.option(
+    "--nice", is_flag=True, help="Let this machine's other programs go first, where the run has a Ray of its own."
+)
 spec_argument = click.argument("spec_path", metavar="SPEC.yaml")
 overrides_argument = click.argument("overrides", metavar="[KEY=VALUE ...]", nargs=-1)
-
-
-def reading_options(command: F) -> F:
-    """Add the options `-f/--format` and `-o/--output`, which all reading commands have."""
-    command = click.option("-o", "--output", metavar="FILE", help="Write to a file; .json and .csv set the format.")(
-        command
-    )
-    return click.option(
-        "-f",
-        "--format",
-        "form",
-        type=click.Choice(["table", "json", "csv"]),
-        help="Form of the output; table by default.",
-    )(command)

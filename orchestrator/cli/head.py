@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.output import write_file
+from orchestrator.cli.reading import READING
 from orchestrator.progress import reader_may_leave, show_progress
 from orchestrator.settings import Settings
 
@@ -69,7 +70,7 @@ def _command(context: click.Context, debug: bool) -> "HeadCommand":
     """The command line for the head: a spec goes along as a file, and the file that is written comes back."""
     from orchestrator.execution.head_commands import HeadCommand
 
-    values, files, returned = dict(context.params), {}, None
+    values, files, returned = {**context.params, **context.meta.get(READING, {})}, {}, None
     if "spec_path" in values:
         from orchestrator.execution.jobs import SPEC_FILE, spec_files
         from orchestrator.specs.loading import load_spec

@@ -18,6 +18,11 @@ def last_words(text: str) -> Iterator[None]:
         _words.pop()
 
 
+def has_last_words() -> bool:
+    """Whether there is a line to be said: a run is at work."""
+    return bool(_words)
+
+
 def say_last_words() -> None:
     """Write the line, below whatever stands on the terminal; a signal's handler must not use Python's streams."""
     with suppress(OSError):

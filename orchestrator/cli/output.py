@@ -1,29 +1,29 @@
 """Output of commands: data goes to stdout or a file, as a table, JSON or CSV; messages for a person go to stderr."""
 
-import csv
-import io
 import json
-import math
+import logging
+import os
 import shutil
 import sys
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from orchestrator.progress import is_terminal, reader_may_leave, show_progress
+from orchestrator.cells import column_cells, field_cell, heading, plain_value, printable
+from orchestrator.cli.reading import current_reading, find_columns
+from orchestrator.progress import UNDER_WAY, clear_screen, is_terminal, reader_may_leave, show_progress
+from orchestrator.settings import ASKED_AT_VARIABLE
 
 if TYPE_CHECKING:
     from rich.text import Text
 
 Row = Mapping[str, Any]
-MISSING = "–"
-_MIN_FOLDED_WIDTH = 17
-"""Width in characters from which a column of a terminal's table may be folded; narrower ones stay on one line."""
+_LONGEST_CELL, _LONGEST_FIELD = 500, 5_000
+"""Characters of a text in a row of a table, and in the record of one thing."""
+logger = logging.getLogger(__name__)
 
 
 def show_rows(
@@ -34,38 +34,86 @@ def show_rows(
     *,
     empty: str = "",
     spare: Sequence[str] = (),
+    page: int | None = None,
+    measurement: Callable[[Row], str] | None = None,
 ) -> None:
-    """Show rows as a table, JSON or CSV.
+    """Show rows as a table, JSON or CSV, as `--columns`, `--wide` and `--limit` of the command ask for.
 
     Args:
+        columns: columns to show; the rows may have more, which `--columns` can name.
         form: `table`, `json` or `csv`; None: what the ending of `output` says, else a table.
         output: file to write to; None: stdout.
         empty: message on stderr in place of a table without rows.
         spare: columns that are left out, from the first one on, while the terminal is too narrow for the table.
+        page: number of rows on a terminal unless `--limit` gives another; a pipe or a file gets all.
+        measurement: name of what the `value` of a row measures; the values of each have their own number of decimals.
+
+    Raises: InputError for a column that there is not.
     """
-    listed = [{column: row.get(column) for column in columns} for row in rows]
+    reading, rows = current_reading(), list(rows)
     form = chosen_form(form, output)
+    if reading.columns:
+        columns, spare = find_columns(reading.columns, rows, columns), ()
+    is_paged = page is not None and form == "table" and output is None and is_terminal(sys.stdout)
+    limit = reading.limit or (page if is_paged else None)
+    end = None if limit is None else reading.offset + limit
+    listed = [{column: row.get(column) for column in columns} for row in rows[reading.offset : end]]
     if form == "json":
-        _write(json.dumps([_plain(row) for row in listed], indent=2, ensure_ascii=False) + "\n", output)
+        _write(json.dumps([plain_value(row) for row in listed], indent=2, ensure_ascii=False) + "\n", output)
     elif form == "csv":
         _write(_as_csv(listed, columns), output)
     elif listed:
-        _write_table(listed, columns, output, spare)
+        names = None if measurement is None else [measurement(row) for row in rows[reading.offset : end]]
+        _write_table(listed, columns, output, spare, names)
+        if is_paged and reading.limit is None:
+            tell_more(len(listed), len(rows), reading.offset)
     elif empty:
         notify(empty)
 
 
+def show_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
+    """Show rows on stdout as a table, one of several of a command, whose options of reading are for another one."""
+    _write_table([{column: row.get(column) for column in columns} for row in rows], columns, None, ())
+
+
 def show_record(record: Row, form: str | None, output: str | None) -> None:
-    """Show one record: as a table one field per line, without empty ones; as JSON an object with all of them."""
-    form = chosen_form(form, output)
+    """Show one record: as a table one field per line, without empty ones; as JSON an object with all of them.
+
+    Raises: InputError for a field that `--columns` names and that there is not.
+    """
+    reading, form = current_reading(), chosen_form(form, output)
+    if reading.columns:
+        record = {name: record[name] for name in find_columns(reading.columns, [record], ())}
     if form == "json":
-        _write(json.dumps(_plain(record), indent=2, ensure_ascii=False) + "\n", output)
+        _write(json.dumps(plain_value(record), indent=2, ensure_ascii=False) + "\n", output)
     elif form == "csv":
         _write(_as_csv([{"field": key, "value": value} for key, value in record.items()], ["field", "value"]), output)
     else:
-        cells = {key: cell(value) for key, value in record.items()}
-        width = max((len(key) for key in cells), default=0)
-        _write("".join(f"{key:<{width}}  {text}\n" for key, text in cells.items() if text != MISSING), output)
+        from orchestrator.cli.table_layout import block
+
+        longest = None if reading.wide else _LONGEST_FIELD
+        texts = [(key, _shortened([field_cell(key, value)], longest)[0]) for key, value in record.items()]
+        lines = block(texts, _terminal_width(output))
+        _write("".join(f"{line}\n" for line in lines), output)
+
+
+def tell_more(num_shown: int, num_rows: int, offset: int = 0) -> None:
+    """Say how many rows are not shown, if any come after these, and how to see them.
+
+    Args:
+        offset: number of rows that were left out before these.
+    """
+    if offset + num_shown >= num_rows:
+        return
+    if offset:
+        notify(f"{num_shown:,} of {num_rows:,} are shown; the next ones: --offset {offset + num_shown}")
+    else:
+        notify(f"{num_shown:,} of {num_rows:,} are shown; all of them: --limit {num_rows}")
+
+
+def shows_briefly(form: str | None, output: str | None) -> bool:
+    """Whether rows become a table for a person, with the columns that matter most, rather than all there is."""
+    return chosen_form(form, output) == "table" and output is None and not current_reading().wide
 
 
 def show_text(text: str, output: str | None = None) -> None:
@@ -73,11 +121,20 @@ def show_text(text: str, output: str | None = None) -> None:
     _write(text if text.endswith("\n") or not text else text + "\n", output)
 
 
+def show_paragraph(text: str) -> None:
+    """Write a line of prose to stdout, on a terminal wrapped between words, and an empty line after it."""
+    from orchestrator.cli.table_layout import wrapped
+
+    width = _terminal_width(None)
+    _write("".join(f"{line}\n" for line in ([text] if width is None else wrapped(text, width))) + "\n", None)
+
+
 def show_lines(lines: Iterable["Text"], output: str | None = None) -> None:
     """Show lines with their styles on a terminal, and as plain text in a pipe or a file."""
     if output is None and is_terminal(sys.stdout):
         from rich.console import Console
 
+        make_room(sys.stdout)
         console = Console(file=sys.stdout)
         for line in lines:
             console.print(line, soft_wrap=True)
@@ -98,138 +155,84 @@ def notify(message: str) -> None:
 
 def write_message(text: str) -> None:
     """Write text to stderr as it is, if somebody still reads it."""
+    make_room(sys.stderr)
     with reader_may_leave(sys.stderr):
         click.echo(text, nl=False, err=True)
 
 
-def printable(text: str, *, keep_lines: bool = True) -> str:
-    """Replace control characters, so that no data can send commands to a terminal."""
-    kept = "\n\t" if keep_lines else ""
-    return "".join(
-        c if c in kept or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co") else " " if c in "\n\r\t" else "�"
-        for c in text
-    )
-
-
-def cell(value: Any) -> str:
-    """Text of a value in a table: short numbers, times to the minute, a dash for an empty one."""
-    if hasattr(value, "item"):  # a NumPy scalar
-        value = value.item()
-    if value is None or value in ("", [], {}) or (isinstance(value, float) and math.isnan(value)):
-        return MISSING
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return _number(value, _decimals([value]) if math.isfinite(value) else None)
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M}" if value == value else MISSING  # NaT is not equal to itself
-    plain = _plain(value)
-    text = ", ".join(map(str, plain)) if isinstance(plain, list) else plain
-    return printable(json.dumps(text, ensure_ascii=False) if isinstance(text, dict) else str(text), keep_lines=False)
-
-
-def _column(values: list[Any]) -> list[str]:
-    """Texts of a column's values; all its fractions have the same number of decimals."""
-    fractions = [value for value in values if isinstance(value, float) and math.isfinite(value)]
-    decimals = _decimals(fractions)
-    return [
-        _number(value, decimals) if isinstance(value, float) and math.isfinite(value) else cell(value)
-        for value in values
-    ]
-
-
-def _decimals(values: list[float]) -> int | None:
-    """Number of decimals that suits all of some numbers; None: too large or too small for a fixed number of them."""
-    sizes = [abs(value) for value in values if value]
-    if all(value == int(value) and abs(value) < 1e15 for value in values):
-        return 0
-    if min(sizes) < 1e-3 or max(sizes) >= 1e6:
-        return None
-    return 1 if max(sizes) >= 100 else 2 if max(sizes) >= 10 else 4
-
-
-def _number(value: float, decimals: int | None) -> str:
-    return f"{value:.3g}" if decimals is None else f"{value:.{decimals}f}"
-
-
-def _plain(value: Any) -> Any:
-    """Value that JSON can hold: null for NaN and infinities, ISO 8601 in UTC for times."""
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    if isinstance(value, datetime):
-        return value.isoformat(timespec="seconds") if value == value else None  # NaT is not equal to itself
-    if isinstance(value, date | Path):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    return _plain(value.item()) if hasattr(value, "item") else str(value)
-
-
 def _as_csv(rows: Sequence[Row], columns: Sequence[str]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        plain = {key: _plain(value) for key, value in row.items()}
-        writer.writerow({key: json.dumps(v) if isinstance(v, list | dict) else v for key, v in plain.items()})
-    return text.getvalue()
+    from orchestrator.cli.spreadsheet_cells import safe_field
+    from orchestrator.storage.delimited_lines import csv_lines
+
+    plain = ([plain_value(row.get(column)) for column in columns] for row in rows)
+    fields = [[json.dumps(v) if isinstance(v, list | dict) else v for v in values] for values in plain]
+    lines = [list(columns), *fields]
+    if not current_reading().raw:
+        lines = [[safe_field(value) for value in line] for line in lines]
+    return "".join(csv_lines(lines))
 
 
-def _write_table(rows: list[dict[str, Any]], columns: Sequence[str], output: str | None, spare: Sequence[str]) -> None:
-    """Write a table: on a terminal by rich, which folds it to the width; in files and pipes one line per row.
+def _write_table(
+    rows: list[dict[str, Any]],
+    columns: Sequence[str],
+    output: str | None,
+    spare: Sequence[str],
+    measurements: Sequence[str] | None = None,
+) -> None:
+    """Write a table: fitted to a terminal's width; in files and pipes one whole line per row."""
+    from orchestrator.cli.table_layout import Column, lay_out
 
-    The lines for files and pipes are padded here, since rich needs about a second for a thousand rows.
-    """
-    from rich.cells import cell_len
-
-    cells = {column: [_heading(column), *_column([row[column] for row in rows])] for column in columns}
-    right = {column for column in columns if all(isinstance(row[column], int | float | None) for row in rows)}
-    widths = {column: max(map(cell_len, texts)) for column, texts in cells.items()}
-    if output is None and is_terminal(sys.stdout):
-        for column in spare:
-            if sum(widths[name] + 2 for name in cells) > shutil.get_terminal_size().columns + 2:
-                cells.pop(column, None)
-        _print_rich(cells, right, widths)
-        return
-    lines = []
-    for number in range(len(rows) + 1):
-        padded = [
-            " " * (widths[column] - cell_len(texts[number])) + texts[number]
-            if column in right
-            else texts[number] + " " * (widths[column] - cell_len(texts[number]))
-            for column, texts in cells.items()
-        ]
-        lines.append("  ".join(padded).rstrip() + "\n")
-    _write("".join(lines), output)
-
-
-def _heading(column: str) -> str:
-    """Heading of a column: its name without the prefixes and suffixes that the values make plain."""
-    return column.removeprefix("metrics.").removeprefix("params.").removesuffix("_at")
+    longest = None if current_reading().wide else _LONGEST_CELL
+    laid = lay_out(
+        [
+            Column(
+                name=column,
+                texts=(heading(column), *_shortened(_texts(rows, column, measurements), longest)),
+                is_number=all(isinstance(row[column], int | float | None) for row in rows),
+            )
+            for column in columns
+        ],
+        _terminal_width(output),
+        spare,
+    )
+    bold = output is None and is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
+    header = [click.style(laid.header, bold=True) if bold else laid.header] if laid.header else []
+    _write("".join(f"{line}\n" for line in (*header, *laid.lines)), output)
+    if laid.left_out:
+        names = [*map(heading, laid.left_out)]
+        notify(f"left out: {', '.join(names)}; --columns {','.join(names)} shows these, --wide all")
 
 
-def _print_rich(cells: dict[str, list[str]], right: set[str], widths: dict[str, int]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def _texts(rows: Sequence[Row], column: str, measurements: Sequence[str] | None) -> list[str]:
+    """Texts of a column, those of each measurement by themselves where rows are of several."""
+    if measurements is None or column != "value":
+        return column_cells([row[column] for row in rows], column)
+    texts = [""] * len(rows)
+    for name in dict.fromkeys(measurements):
+        places = [place for place, other in enumerate(measurements) if other == name]
+        found = column_cells([rows[place][column] for place in places], name)
+        for place, text in zip(places, found, strict=True):
+            texts[place] = text
+    return texts
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column, (heading, *_) in cells.items():
-        is_narrow = widths[column] < _MIN_FOLDED_WIDTH
-        table.add_column(
-            Text(heading), justify="right" if column in right else "left", overflow="fold", no_wrap=is_narrow
-        )
-    for line in zip(*(texts[1:] for texts in cells.values()), strict=True):
-        table.add_row(*map(Text, line))
-    Console(file=sys.stdout).print(table)
+
+def _shortened(texts: list[str], longest: int | None) -> list[str]:
+    """Texts of which no one is so long that it makes a table of no use; JSON, CSV and `--wide` have all of it."""
+    from orchestrator.cli.table_layout import shorten
+
+    return [text if longest is None or len(text) <= longest else shorten(text, longest) for text in texts]
+
+
+def _terminal_width(output: str | None) -> int | None:
+    """Width of the terminal that is written to; None for a pipe, a file, or where everything is to be shown."""
+    if output is not None or current_reading().wide or not is_terminal(sys.stdout):
+        return None
+    return shutil.get_terminal_size().columns
 
 
 def _write(text: str, output: str | None) -> None:
     if output is None:
+        make_room(sys.stdout)
         click.echo(text, nl=False)
     else:
         write_output(output, text.encode())
@@ -253,12 +256,25 @@ def write_file(output: str, data: bytes) -> None:
     if path is not None and path.exists() and not path.is_file():
         path.write_bytes(data)
     else:
-        write_bytes(str(path or output), data)
+        try:
+            write_bytes(str(path or output), data)
+        except PermissionError as error:  # it names the temporary file beside the one that was asked for
+            raise InputError(f"{output} cannot be written: permission denied; name another file") from error
 
 
-def counted(number: int, noun: str) -> str:
-    """Number and noun, in the plural unless it is one: `1 text`, `1,200 texts`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+def make_room(stream: TextIO | None) -> None:
+    """Remove the status line where something else is about to be written to the terminal."""
+    if is_terminal(stream):
+        clear_screen()
+
+
+def say_now(what: str) -> None:
+    """Say what is being done now, before the imports that it needs: a terminal's status line, a line elsewhere.
+
+    A command that came here from another machine says nothing of it: it was said there.
+    """
+    if ASKED_AT_VARIABLE not in os.environ:
+        logger.info(printable(what), extra=UNDER_WAY)
 
 
 @contextmanager

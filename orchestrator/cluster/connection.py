@@ -20,9 +20,15 @@ from orchestrator.cluster.addresses import check_reachable, names_no_cluster
 from orchestrator.cluster.capacity import logical_cpus
 from orchestrator.cluster.environment import prepare_driver
 from orchestrator.errors import ClusterError
+from orchestrator.progress import UNDER_WAY
 from orchestrator.settings import Settings
 
 logger = logging.getLogger(__name__)
+_TOKEN_REMEDY = (
+    "set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to a file with the cluster's token "
+    "(`ray get-auth-token` on its head)"
+)
+_TOKEN_TIMEOUT_S = 5.0
 LOCAL_TRIES = 3
 """Number of times that a local Ray is started before that counts as trouble."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -56,6 +62,7 @@ def connect(settings: Settings, *, num_cpus: float = 0.0) -> Iterator[None]:
     else:
         assert settings.address is not None
         check_reachable(settings.address)
+        _check_token(settings.address)
         options["address"] = settings.address
     try:
         with _own_signal_handlers():
@@ -66,6 +73,8 @@ def connect(settings: Settings, *, num_cpus: float = 0.0) -> Iterator[None]:
     try:
         yield
     finally:
+        if local:
+            logger.info("ending this machine's Ray", extra=UNDER_WAY)
         ray.shutdown()
 
 
@@ -80,8 +89,27 @@ def _init(options: dict[str, Any], tries: int) -> None:
         except Exception as error:  # a node that starts too slowly raises no narrower class
             if not tries_left or "timed out during startup" not in str(error):
                 raise
-            logger.info("the local Ray did not start in time; trying again")
+            logger.info(f"the local Ray did not start in time; trying again ({tries_left} more)")
             _end_half_started(error)
+
+
+def _check_token(address: str) -> None:
+    """Check that the cluster takes this process's token: Ray itself asks for 20 s, and then only says that it failed.
+
+    Raises: ClusterError.
+    """
+    if address == "auto" or "://" in address:
+        return
+    import grpc
+    from ray._private.grpc_utils import init_grpc_channel
+    from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
+
+    stub = gcs_service_pb2_grpc.NodeInfoGcsServiceStub(init_grpc_channel(address))
+    try:
+        stub.GetClusterId(gcs_service_pb2.GetClusterIdRequest(), timeout=_TOKEN_TIMEOUT_S)
+    except grpc.RpcError as error:
+        if error.code() == grpc.StatusCode.UNAUTHENTICATED:
+            raise ClusterError(f"Ray at {address} refuses the token, or there is none; {_TOKEN_REMEDY}") from error
 
 
 def _end_half_started(error: Exception) -> None:
@@ -149,7 +177,5 @@ def _remedy(local: bool, error: Exception) -> str:
     if "version mismatch" in text:
         return "use the versions of constraints.txt on both sides"
     if "auth" in text or "token" in text:
-        return (
-            "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH to the cluster's token (`ray get-auth-token` on its head)"
-        )
+        return _TOKEN_REMEDY
     return "see `orchestrator doctor`" if local else "check the address, and that the cluster runs (`ray status`)"

@@ -32,6 +32,14 @@ def cluster_resources() -> dict[str, float]:
     return {name: max(now.get(name, 0.0), sum(node.resources.get(name, 0.0) for node in grown)) for name in names}
 
 
+def gpu_types() -> list[str]:
+    """Types of the GPUs of the connected Ray's nodes, by Ray's names, sorted."""
+    nodes = connected_nodes()
+    return sorted(
+        {node.labels[ACCELERATOR] for node in nodes if ACCELERATOR in node.labels and node.resources.get("GPU")}
+    )
+
+
 def resources_of_runs() -> dict[str, float]:
     """Resources of the connected Ray for runs, by name: those of its head count only where there is no other node.
 

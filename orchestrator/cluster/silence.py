@@ -5,7 +5,6 @@ Ray Data waits for resources that others hold for ever, and says nothing.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.shortage import find_shortage
 from orchestrator.progress import duration
 from orchestrator.reminders import Reminders, Shortage
+from orchestrator.repeating import repeating
 
 _LOOK_EVERY_S = 1.0
 logger = logging.getLogger(__name__)
@@ -49,14 +49,11 @@ class SilenceWatch:
 @contextmanager
 def telling_silence(problem: str, needed: Processes) -> Iterator[SilenceWatch]:
     """Yield a watch that a thread looks at until the end of the block, for work on the connected Ray."""
-    watch, done = SilenceWatch(problem, lambda: find_shortage(needed)), threading.Event()
+    watch = SilenceWatch(problem, lambda: find_shortage(needed))
 
-    def look() -> None:
-        while not done.wait(_LOOK_EVERY_S):
-            watch.look()
+    def look() -> bool:
+        watch.look()
+        return True
 
-    threading.Thread(target=look, name="silence", daemon=True).start()
-    try:
+    with repeating(look, _LOOK_EVERY_S, "silence", join_timeout_s=0.0):  # a look may wait for the cluster's head
         yield watch
-    finally:
-        done.set()

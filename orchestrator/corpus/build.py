@@ -23,7 +23,7 @@ from orchestrator.cluster.data_context import MAX_RETRIES, data_context
 from orchestrator.cluster.node_types import cluster_resources
 from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.silence import telling_silence
-from orchestrator.corpus.document_batches import Bundle, DocumentBatch, plan_bundles, read_batches
+from orchestrator.corpus.document_batches import Bundle, DocumentBatch, no_text, plan_bundles, read_batches
 from orchestrator.corpus.document_readers import Document
 from orchestrator.corpus.finished_units import (
     FinishedUnit,
@@ -36,16 +36,10 @@ from orchestrator.corpus.finished_units import (
     write_unit,
 )
 from orchestrator.corpus.input_files import InputFile, find_files
+from orchestrator.corpus.manifest import COUNT_NAMES, MANIFEST, STORED_NAMES, Manifest, ShardInfo
 from orchestrator.corpus.shard_tokenization import write_documents
 from orchestrator.corpus.store_folder import store_folder, store_options
-from orchestrator.corpus.token_store import (
-    COUNT_NAMES,
-    MANIFEST,
-    STORED_NAMES,
-    Manifest,
-    ShardInfo,
-    TokenStore,
-)
+from orchestrator.corpus.token_store import TokenStore
 from orchestrator.errors import ClusterError, CorpusError
 from orchestrator.results import DatasetResult, FileCount
 from orchestrator.specs import TextSource
@@ -83,8 +77,7 @@ def build_token_store(
     shards, counts = _run(files, source, shard_bytes, folder, tokenize, num_cpus, progress)
     manifest = Manifest(tokenizer.fingerprint, tokenizer.vocab_size, options, shards, counts)
     if not shards:
-        hold = "holds" if len(source.files) == 1 else "hold"
-        raise CorpusError(f"corpus.files: {', '.join(source.files)} {hold} no document with text")
+        raise no_text(source)
     if not manifest.counts("train")["num_documents"]:
         raise CorpusError(
             f"validation_fraction {validation_fraction} leaves no document for training; lower it or add text"

@@ -12,6 +12,7 @@ from itertools import groupby, islice
 from orchestrator.corpus.document_readers import Document, DocumentReader
 from orchestrator.corpus.input_files import InputFile, find_files
 from orchestrator.corpus.sampling import num_copies
+from orchestrator.errors import CorpusError
 from orchestrator.results import FileCount
 from orchestrator.specs import TextSource
 
@@ -75,6 +76,26 @@ def read_corpus(source: TextSource, max_bytes: int | None = None) -> Iterator[Do
             return
         yield document
         heapq.heappush(turns, (taken[number] / wanted[number], number))
+
+
+def check_text(source: TextSource) -> None:
+    """Check that there is a document with text, which is read no further. Raises: CorpusError."""
+    if next(read_corpus(source), None) is None:
+        raise no_text(source)
+
+
+def no_text(source: TextSource) -> CorpusError:
+    """Make the error for files that no document can be read from."""
+    hold = "holds" if len(source.files) == 1 else "hold"
+    left_out = (
+        ""
+        if source.on_bad_record == "error"
+        else (
+            f" that can be read (on_bad_record is {source.on_bad_record}, so bad records are not errors); "
+            f"`orchestrator corpus inspect {source.files[0]}` says what is wrong with them"
+        )
+    )
+    return CorpusError(f"corpus.files: {', '.join(source.files)} {hold} no document with text{left_out}")
 
 
 def _read_documents(files: Bundle, source: TextSource) -> Iterator[Document]:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Self
 
-from orchestrator.corpus.token_store import ShardInfo
+from orchestrator.corpus.manifest import ShardInfo
 from orchestrator.results import FileCount
 from orchestrator.storage import delete, join, names_in, read_bytes, write_bytes
 

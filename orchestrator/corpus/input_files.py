@@ -36,6 +36,7 @@ FORMATS: dict[str, Format] = {
     ".json": "jsonl",
     ".parquet": "parquet",
 }
+_TEXT_PER_COMPRESSED_BYTE = 3
 _ENDINGS = f"{' '.join(FORMATS)}, also followed by {' '.join(COMPRESSIONS)}"
 
 
@@ -59,6 +60,12 @@ class InputFile:
     def name(self) -> str:
         """Last part of the path."""
         return PurePosixPath(self.path).name
+
+    @property
+    def estimated_text_bytes(self) -> float:
+        """Bytes of text that are read from it, about: unpacked, and as often as its language is sampled."""
+        is_compressed = bool(self.compression) or self.format == "parquet"
+        return self.num_bytes * self.mean_copies * (_TEXT_PER_COMPRESSED_BYTE if is_compressed else 1)
 
 
 def find_files(source: TextSource) -> tuple[InputFile, ...]:

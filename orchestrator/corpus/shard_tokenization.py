@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.corpus.document_readers import Document
+from orchestrator.corpus.manifest import STORED_NAMES, ShardInfo, StoreSplit
 from orchestrator.corpus.sentence_splitting import split_sentences
-from orchestrator.corpus.token_store import STORED_NAMES, ShardInfo, StoreSplit, write_shard
+from orchestrator.corpus.token_store import write_shard
 
 _SENTENCES_AT_ONCE = 1024
 """Sentences tokenized at a time: the tokenizer library takes hundreds of bytes per token while it works."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.corpus.input_files import InputFile
-from orchestrator.corpus.token_store import STORE_FORMAT
+from orchestrator.corpus.manifest import STORE_FORMAT
 from orchestrator.specs import TextSource
 from orchestrator.storage import join
 from orchestrator.storage.uris import is_local, local_path

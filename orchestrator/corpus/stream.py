@@ -25,6 +25,7 @@ from bert_core.objectives.packed_batches import SegmentConfig, build_packed_batc
 from bert_core.ragged_rows import Int64Array
 from bert_core.text.segment_layout import SegmentLayout
 from orchestrator.corpus.document_lengths import DocumentLengths
+from orchestrator.corpus.manifest import STORED_NAMES, StoreSplit
 from orchestrator.corpus.shuffle_windows import (
     EpochLayout,
     ShardReader,
@@ -34,7 +35,7 @@ from orchestrator.corpus.shuffle_windows import (
     load_window,
     window_order,
 )
-from orchestrator.corpus.token_store import STORED_NAMES, StoreSplit, TokenStore
+from orchestrator.corpus.token_store import TokenStore
 
 
 @dataclass(frozen=True)

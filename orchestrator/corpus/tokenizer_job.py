@@ -10,10 +10,10 @@ from pathlib import Path
 
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import TRAINERS
-from orchestrator.corpus.document_batches import read_corpus
+from orchestrator.corpus.document_batches import no_text, read_corpus
 from orchestrator.corpus.input_files import find_files
 from orchestrator.corpus.shard_tokenization import is_validation
-from orchestrator.errors import CorpusError
+from orchestrator.progress import counted
 from orchestrator.results import TokenizerResult
 from orchestrator.specs import TokenizerSpec
 from orchestrator.storage import digest_file, exists, join, read_json, write_bytes, write_json
@@ -42,6 +42,48 @@ def train_tokenizer(spec: TokenizerSpec, storage: str) -> TokenizerResult:
     report = tokenizer_report(tokenizer, validation)
     _save(tokenizer, folder, report)
     return TokenizerResult(folder, tokenizer.fingerprint, tokenizer.vocab_size, report)
+
+
+def is_trained(spec: TokenizerSpec, storage: str) -> bool:
+    """Whether the tokenizer of a spec is on the storage already."""
+    return exists(join(storage, "tokenizers", _key(spec), _MANIFEST))
+
+
+def train_on_first_text(spec: TokenizerSpec, num_bytes: int) -> Tokenizer:
+    """Learn a vocabulary of the first text alone, about so many bytes; nothing is kept.
+
+    Raises: CorpusError for text that is missing, empty or broken.
+    """
+    texts = _first_paragraphs(spec, num_bytes)
+    return TRAINERS[spec.algorithm](texts, spec.vocab_size, spec.lowercase, spec.min_frequency)
+
+
+def _first_paragraphs(spec: TokenizerSpec, num_bytes: int) -> Iterator[str]:
+    """Paragraphs of the first text; the last document of it is cut."""
+    room = num_bytes
+    for document in read_corpus(spec.corpus):
+        text = document.text[: max(1, room)]
+        room -= len(text.encode())
+        yield from text.split("\n")
+        if room <= 0:
+            return
+
+
+def tokenizer_notes(spec: TokenizerSpec, result: TokenizerResult) -> Iterator[str]:
+    """Yield what is not plain from a result: why the vocabulary is smaller than asked for, and what was scored."""
+    if result.vocab_size < spec.vocab_size:
+        yield (
+            f"{result.vocab_size:,} entries in place of {spec.vocab_size:,}: the text gives no more whose parts occur "
+            f"together at least {counted(spec.min_frequency, 'time')} (min_frequency); "
+            "more text gives more"
+        )
+    if num_words := result.report.get("num_words"):
+        yield (
+            f"scored on {num_words:,.0f} words of the documents that were kept out of learning, "
+            f"{VALIDATION_FRACTION:.0%} of them"
+        )
+    else:
+        yield f"not scored: too few documents to keep {VALIDATION_FRACTION:.0%} of them out of learning"
 
 
 def tokenizer_report(tokenizer: Tokenizer, texts: Iterable[str]) -> dict[str, float]:
@@ -89,8 +131,7 @@ def _training_texts(spec: TokenizerSpec, validation: list[str]) -> Iterator[str]
             # One paragraph at a time: the library takes many times a text's size while it works on it.
             yield from document.text.split("\n")
     if empty:
-        hold = "holds" if len(spec.corpus.files) == 1 else "hold"
-        raise CorpusError(f"corpus.files: {', '.join(spec.corpus.files)} {hold} no document with text")
+        raise no_text(spec.corpus)
 
 
 def _save(tokenizer: Tokenizer, folder: str, report: dict[str, float]) -> None:

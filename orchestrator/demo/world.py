@@ -16,11 +16,12 @@ from orchestrator.demo.lexicon import (
     Trade,
 )
 
-TOWNS_PER_GROUP = 16
-PEOPLE_PER_GROUP = 80
-FIRMS_PER_GROUP = 40
-SURNAMES_PER_GROUP = 56
-FIRM_NAMES_PER_GROUP = 16
+# Few names, each told of often: a tiny model learns soon what surrounds them.
+TOWNS_PER_GROUP = 12
+PEOPLE_PER_GROUP = 50
+FIRMS_PER_GROUP = 24
+SURNAMES_PER_GROUP = 30
+FIRM_NAMES_PER_GROUP = 10
 
 
 @dataclass(frozen=True)

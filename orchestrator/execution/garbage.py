@@ -4,9 +4,11 @@
     weights      of trials that are neither registered, nor the best of their group, nor the start of another run
     data         token stores and tokenized tasks that no run of late has used; they would be made again
     downloads    copies of remote files that were not used of late; they would be downloaded again
+    trash        files of runs that were removed, and what restores these runs
 
 Runs that are at work or may be (PENDING, QUEUED, RUNNING, LOST) keep everything, and while there is one the shared data
-stays. Runs that were pulled from a cluster keep everything too: it is the cluster's.
+stays. Runs that were pulled from a cluster keep everything too: it is the cluster's. So do pinned runs, with the data
+that they have used.
 A folder is renamed before it is deleted: an interrupted collection leaves no half folder under a name that means
 something, and the next one finds the rest. Doing so again changes nothing.
 """
@@ -14,13 +16,14 @@ something, and the next one finds the rest. Doing so again changes nothing.
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from orchestrator.errors import NotFoundError
+from orchestrator.registry.group_records import GroupRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.registry.trials import trial_id
 from orchestrator.run_states import RunState
@@ -29,13 +32,15 @@ from orchestrator.specs.references import NAME_FIELDS
 from orchestrator.storage import delete, exists, join, names_in
 from orchestrator.storage.download_cache import remove_unless_held
 from orchestrator.storage.free_space import files_of, used_bytes
-from orchestrator.storage.uris import is_local, local_path
+from orchestrator.storage.uris import absolute, is_local, local_path
 
 if TYPE_CHECKING:
     import pandas
 
 SHARED_FOLDERS = {"corpora": "token store", "tasks": "tokenized task"}
 """Folders of the storage with data that runs share, and what each entry of them is."""
+TRASH = "trash"
+"""Name of the files of removed runs in a list of garbage."""
 _CHECKPOINT_NAMES = ("checkpoints.json", "checkpoints")
 """A run's checkpoints, the file that names them first."""
 
@@ -60,11 +65,13 @@ def find_garbage(settings: Settings, older_than_s: float) -> list[Garbage]:
         everything = registry.runs()
         frame = everything[~everything["id"].isin(pulled) & ~everything["parent"].isin(pulled)]
         runs = frame[frame["parent"].isna()]
-        found = [item for run_id in runs["id"] for item in _of_run(registry, str(run_id))]
-        found += _weights(registry, frame)
+        pinned = registry.annotations.flagged("pinned")
+        found = [item for run_id in runs["id"] if run_id not in pinned for item in _of_run(registry, str(run_id))]
+        found += _weights(registry, frame, pinned)
+        found += _trash(registry, frame)
         if _any_at_work(registry):
             return found
-        used = _data_used_of_late(registry, everything[everything["parent"].isna()], older_than_s)
+        used = _data_used_of_late(registry, everything[everything["parent"].isna()], older_than_s, pinned)
     return [*found, *_shared_data(settings.storage, used, older_than_s), *_downloads(older_than_s)]
 
 
@@ -72,6 +79,12 @@ def delete_garbage(items: Iterable[Garbage], settings: Settings) -> Iterator[Gar
     """Delete what was found, except what a run may use that has begun in the meantime; yields what is gone."""
     with Registry(settings.registry) as registry:
         for item in items:
+            if item.what == TRASH:
+                if _empty(item, registry):
+                    yield item
+                continue
+            if item.run_id in registry.annotations.flagged("pinned"):
+                continue
             is_needed = _any_at_work(registry) if item.run_id is None else not registry.run(item.run_id).state.is_final
             if is_needed:
                 continue
@@ -79,8 +92,19 @@ def delete_garbage(items: Iterable[Garbage], settings: Settings) -> Iterator[Gar
                 if not remove_unless_held(local_path(item.path)):
                     continue
             else:
-                _delete_atomically(item.path)
+                delete_atomically(item.path)
             yield item
+
+
+def _empty(item: Garbage, registry: Registry) -> bool:
+    """Delete the files of a run in the trash, then what would restore it; returns whether it was still there."""
+    removed = {one.run_id: one for one in registry.trash.records()}.get(str(item.run_id))
+    if removed is None:
+        return False
+    if removed.storage_path is not None and exists(removed.storage_path):
+        delete_atomically(removed.storage_path)
+    registry.trash.drop(removed.run_id)
+    return True
 
 
 def _any_at_work(registry: Registry) -> bool:
@@ -110,10 +134,15 @@ def _of_run(registry: Registry, run_id: str) -> Iterator[Garbage]:
                 yield _garbage("half-written", str(half), f"the run is {record.state}", run_id)
 
 
-def _weights(registry: Registry, frame: "pandas.DataFrame") -> Iterator[Garbage]:
+def _weights(registry: Registry, frame: "pandas.DataFrame", pinned: set[str]) -> Iterator[Garbage]:
     """Weights of trials of completed sweeps that nothing needs."""
     models = registry.models.frame()
-    kept = {*models["folder"], *models["run_id"].dropna(), *_named_in_specs(frame), *_best_of_groups(frame)}
+    named = named_in_specs(frame)
+    places = places_of([*models["folder"], *named])
+    own = set(frame["id"])
+    # The best of what is here stays, also where a cluster's run that was pulled is better: its weights are not here.
+    groups = [replace(group, runs=[run for run in group.runs if run.id in own]) for group in registry.groups()]
+    kept = {*models["run_id"].dropna(), *named, *best_of_groups(groups), *pinned}
     parents = set(frame["parent"].dropna())
     for sweep_id in frame.loc[frame["state"] == RunState.COMPLETED, "id"]:
         if sweep_id not in parents:
@@ -122,7 +151,7 @@ def _weights(registry: Registry, frame: "pandas.DataFrame") -> Iterator[Garbage]
         trials = join(sweep.storage_path or "", "trials")
         for key in names_in(trials) if sweep.storage_path else ():
             folder, trial = join(trials, key, "model"), trial_id(sweep.id, key)
-            if folder in (sweep.model_folder, *kept) or trial in kept or not exists(folder):
+            if folder == sweep.model_folder or absolute(folder) in places or trial in kept or not exists(folder):
                 continue
             with suppress(NotFoundError):
                 registry.run(trial)
@@ -130,27 +159,42 @@ def _weights(registry: Registry, frame: "pandas.DataFrame") -> Iterator[Garbage]
                 yield _garbage("trial weights", folder, why, sweep.id)
 
 
-def _named_in_specs(frame: "pandas.DataFrame") -> set[str]:
+def _trash(registry: Registry, frame: "pandas.DataFrame") -> Iterator[Garbage]:
+    """Files of removed runs, unless another run has come to read them."""
+    places = places_of(named_in_specs(frame))
+    for one in registry.trash.records():
+        if one.storage_path is None or absolute(one.storage_path) not in places:
+            why = f"run {one.name} was removed {one.removed_at:%Y-%m-%d}; orchestrator runs restore {one.run_id}"
+            yield Garbage(TRASH, one.storage_path or f"record of {one.run_id}", one.num_bytes, why, one.run_id)
+
+
+def named_in_specs(frame: "pandas.DataFrame") -> set[str]:
     """Every model that a run or trial names: folders, ids and registered names."""
     columns = [name for name in frame.columns if name.startswith("params.") and name.rpartition(".")[2] in NAME_FIELDS]
-    return {str(value) for column in columns for value in frame[column].dropna()}
+    values = (value for column in columns for value in frame[column].dropna())
+    return {str(name) for value in values for name in (value if isinstance(value, list) else [value])}
 
 
-def _best_of_groups(frame: "pandas.DataFrame") -> set[str]:
-    """Id of the trial with the best score in each group of trials that differ only in their seed."""
-    best: dict[tuple[str, str, str], tuple[float, str]] = {}
-    for row in frame[frame["parent"].notna()].to_dict("records"):
-        score = row.get(f"metrics.{row['metric']}")
-        if row["state"] == RunState.COMPLETED and score is not None and score == score:
-            group = (str(row["task"]), str(row["metric"]), str(row["group"]))
-            best[group] = max(best.get(group, (float("-inf"), "")), (float(score), str(row["id"])))
-    return {trial for _, trial in best.values()}
+def places_of(names: Iterable[str]) -> set[str]:
+    """Absolute paths of names and of all folders above them: what must stay where something that is named is needed."""
+    places: set[str] = set()
+    for name in names:
+        path = absolute(name).rstrip("/")
+        while path and path not in places:
+            places.add(path)
+            path = path.rpartition("/")[0]
+    return places
 
 
-def _data_used_of_late(registry: Registry, runs: "pandas.DataFrame", older_than_s: float) -> set[str]:
-    """Folders of data of the runs that began, or ended, within an age."""
+def best_of_groups(groups: Iterable[GroupRecord]) -> set[str]:
+    """Ids of the runs whose scores stand for a group on the leaderboard: the best, and that with the test score."""
+    return {run.id for group in groups for run in (group.best, group.tested) if run is not None}
+
+
+def _data_used_of_late(registry: Registry, runs: "pandas.DataFrame", older_than_s: float, pinned: set[str]) -> set[str]:
+    """Folders of data of the runs that began, or ended, within an age, and of pinned ones."""
     since = datetime.now(UTC) - timedelta(seconds=older_than_s)
-    recent = runs[(runs["created_at"] >= since) | (runs["finished_at"] >= since)]
+    recent = runs[(runs["created_at"] >= since) | (runs["finished_at"] >= since) | runs["id"].isin(pinned)]
     return {str(path) for run_id in recent["id"] for path in registry.datasets.frame(str(run_id))["path"]}
 
 
@@ -193,7 +237,7 @@ def _garbage(what: str, path: str, why: str, run_id: str | None = None) -> Garba
     return Garbage(what, path, used_bytes(path), why, run_id)
 
 
-def _delete_atomically(path: str) -> None:
+def delete_atomically(path: str) -> None:
     """Delete a file or folder; a folder of this machine loses its name first."""
     if is_local(path) and not path.endswith(".tmp"):
         target = local_path(path)

@@ -2,12 +2,12 @@
 
 import secrets
 import shlex
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from orchestrator.errors import ClusterError
 from orchestrator.execution.job_client import ROLE_OF_COMMANDS, Jobs
+from orchestrator.repeating import repeating
 
 LEASE_S = 120.0
 """Time after which a command is ended where nothing is heard from here."""
@@ -22,21 +22,16 @@ def renewed(jobs: Jobs, lease: str, interval_s: float = LEASE_S / _RENEWALS) -> 
     Args:
         lease: the file there that is touched.
     """
-    done = threading.Event()
+    jobs_of_before: list[str] = []
     renewal = {"job_name": "a command goes on", "role": ROLE_OF_COMMANDS}
 
-    def renew() -> None:
-        jobs_of_before: list[str] = []
-        while not done.wait(interval_s):
-            with suppress(ClusterError):  # who reads the command's log sees what is wrong, and says so
-                jobs_of_before.append(f"command-{secrets.token_hex(6)}")
-                jobs.submit(jobs_of_before[-1], f"touch -c {shlex.quote(lease)}", {}, renewal)
-                if len(jobs_of_before) > 1:
-                    jobs.delete(jobs_of_before.pop(0))
+    def renew() -> bool:
+        with suppress(ClusterError):  # who reads the command's log sees what is wrong, and says so
+            jobs_of_before.append(f"command-{secrets.token_hex(6)}")
+            jobs.submit(jobs_of_before[-1], f"touch -c {shlex.quote(lease)}", {}, renewal)
+            if len(jobs_of_before) > 1:
+                jobs.delete(jobs_of_before.pop(0))
+        return True
 
-    thread = threading.Thread(target=renew, name="lease", daemon=True)
-    thread.start()
-    try:
+    with repeating(renew, interval_s, "lease", join_timeout_s=0.0):  # a request may wait for the head
         yield
-    finally:
-        done.set()

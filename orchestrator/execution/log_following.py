@@ -1,10 +1,11 @@
 """Following the log of a run that another process carries out: what is added is passed on until the run has ended."""
 
 from collections.abc import Callable
+from functools import partial
 
 from orchestrator.execution.pulling import log_folder
 from orchestrator.execution.run_log import LOG_FILE
-from orchestrator.execution.waiting import looks, recorded_id
+from orchestrator.execution.waiting import looks, progress_line, recorded_id
 from orchestrator.registry.patience import retry_while_unavailable
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
@@ -16,7 +17,12 @@ _PAUSE_S = 1.0
 
 
 def follow_log(
-    run_id: str, *, settings: Settings, write: Callable[[bytes], object], pause_s: float = _PAUSE_S
+    run_id: str,
+    *,
+    settings: Settings,
+    write: Callable[[bytes], object],
+    on_progress: Callable[[str], None] | None = None,
+    pause_s: float = _PAUSE_S,
 ) -> RunRecord:
     """Pass on the log of a run from its beginning, and what is added, until the run has ended or its driver is lost.
 
@@ -24,6 +30,7 @@ def follow_log(
 
     Args:
         write: takes each piece as soon as it is there.
+        on_progress: told how far the run is; nothing is asked of the registry for it where it is None.
         pause_s: seconds between two looks.
 
     Raises: NotFoundError.
@@ -40,6 +47,8 @@ def follow_log(
                 position += len(added)
             if record.state.is_final or record.state == RunState.LOST:
                 break
+            if on_progress is not None:
+                on_progress(retry_while_unavailable(partial(progress_line, registry, record)))
     return record
 
 

@@ -41,7 +41,7 @@ def working_at_origin(run_folder: str | None, settings: Settings) -> Iterator[Se
 
     Raises: InputError for a record of that folder that cannot be read.
     """
-    folder = _origin_folder(join(run_folder, ORIGIN_FILE)) if run_folder else Path.cwd()
+    folder = origin_folder(run_folder)
     if not folder.is_dir():
         logger.warning(f"the run was started in {folder}, which is gone: relative paths now begin at {Path.cwd()}")
         folder = Path.cwd()
@@ -50,9 +50,13 @@ def working_at_origin(run_folder: str | None, settings: Settings) -> Iterator[Se
         yield settings
 
 
-def _origin_folder(path: str) -> Path:
-    """The folder that a run was started in; the current one where the run has no record of it."""
-    if not exists(path):
+def origin_folder(run_folder: str | None) -> Path:
+    """The folder that a run was started in; the current one where the run has no record of it.
+
+    Raises: InputError for a record that cannot be read.
+    """
+    path = join(run_folder, ORIGIN_FILE) if run_folder else None
+    if path is None or not exists(path):
         return Path.cwd()
     try:
         return Path(read_json(path)["folder"])

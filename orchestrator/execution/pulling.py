@@ -17,14 +17,13 @@ from orchestrator.execution.head_commands import HeadCommand
 from orchestrator.execution.run_bundle import Bundle, BundledRun, Wanted
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.registry.run_transfers import origin_of
+from orchestrator.registry.run_transfers import is_same_record, pulled_from
 from orchestrator.run_ids import is_run_id
 from orchestrator.settings import Settings
 from orchestrator.storage import join, read_json, write_bytes, write_json
 from orchestrator.training.worker_log import FOLDER
 
-CONTENTS_FILE = "contents.json"
-_BUNDLE_FILE, _WANTED_FILE, _MARK = "bundle.gz", "wanted.json", "origin.json"
+_BUNDLE_FILE, _CONTENTS_FILE, _WANTED_FILE, _MARK = "bundle.gz", "contents.json", "wanted.json", "pulled.json"
 _LOG_NAME = re.compile(rf"(?:{FOLDER}/)?[\w-]+\.txt")
 _MOST_KNOWN = 20_000
 """Runs of which the other side is told that they are here: what is uploaded has a limit."""
@@ -48,7 +47,7 @@ def pulled_folder(home: Path, run_id: str) -> str:
 
 def log_folder(record: RunRecord, registry: Registry, settings: Settings) -> str:
     """Folder in which a run's logs are read: that of the run, or of what was pulled of it."""
-    if origin_of(registry.tags(record.id)) is not None:
+    if pulled_from(registry.tags(record.id)) is not None:
         return pulled_folder(settings.home, record.id)
     return record.folder(settings.storage)
 
@@ -69,9 +68,9 @@ def known_digests(registry: Registry, home: Path) -> dict[str, str]:
 def bundle_command(wanted: Wanted, *, contents_only: bool) -> HeadCommand:
     """The command that has the head make a bundle, or only tell what would be in it."""
     values = asdict(wanted) | {"since": wanted.since.isoformat() if wanted.since else None}
-    returned = CONTENTS_FILE if contents_only else _BUNDLE_FILE
-    files = {_WANTED_FILE: json.dumps(values).encode()}
-    return HeadCommand(["cluster", "bundle", _WANTED_FILE, returned], files, returned)
+    returned = _CONTENTS_FILE if contents_only else _BUNDLE_FILE
+    command = ["cluster", "bundle", _WANTED_FILE, returned, *(["--contents-only"] if contents_only else [])]
+    return HeadCommand(command, {_WANTED_FILE: json.dumps(values).encode()}, returned)
 
 
 def read_wanted(path: Path) -> Wanted:
@@ -86,7 +85,8 @@ def foretell(run: BundledRun, registry: Registry) -> str:
         return "updated"
     if run.id not in registry.transfers.begun_since(None):
         return "new"
-    return "unchanged" if run.digest == registry.transfers.digest(run.id) else "refused"
+    is_same = run.digest is not None and is_same_record(run.digest, registry.transfers.digest(run.id))
+    return "unchanged" if is_same else "refused"
 
 
 def bring_runs(bundle: Bundle, registry: Registry, home: Path) -> Iterator[PulledRun]:
@@ -99,13 +99,13 @@ def _bring(bundle: Bundle, run: BundledRun, registry: Registry, home: Path) -> P
     if not is_run_id(run.id):
         return PulledRun(run, "refused", f"{run.id!r} is no id of a run: 12 digits of 0-9 and a-f")
     try:
-        transfer = registry.transfers.bring(run.id, bundle.registry.transfers, bundle.contents.origin)
+        transfer = registry.transfers.bring(run.id, bundle.registry.transfers, bundle.contents.place)
     except InputError as error:
         return PulledRun(run, "refused", str(error))
     folder = pulled_folder(home, run.id)
     for name, data in bundle.logs(run.id).items():
         if _LOG_NAME.fullmatch(name):  # a file of another name would lie where its sender wants it
             write_bytes(join(folder, name), data)
-    write_json(join(folder, _MARK), {"origin": bundle.contents.origin, "digest": run.digest})  # last: all is here
+    write_json(join(folder, _MARK), {"place": bundle.contents.place, "digest": run.digest})  # last: all is here
     renamed = "; ".join(f"model {there} is {here} here" for there, here in transfer.renamed.items())
     return PulledRun(run, transfer.change, renamed)

@@ -10,7 +10,7 @@ from orchestrator.cluster.addresses import names_no_cluster
 from orchestrator.errors import InputError
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.registry.run_transfers import origin_of
+from orchestrator.registry.run_transfers import pulled_from
 from orchestrator.settings import Settings
 from orchestrator.storage import delete, exists, join, write_bytes
 from orchestrator.storage.folders import nearest_existing
@@ -26,10 +26,10 @@ def check_places(settings: Settings) -> None:
 
 def refuse_if_pulled(record: RunRecord, registry: Registry) -> None:
     """Refuse to change a run that came from elsewhere: its driver and its files are there. Raises: InputError."""
-    origin = origin_of(registry.tags(record.id))
-    if origin is not None:
+    place = pulled_from(registry.tags(record.id))
+    if place is not None:
         raise InputError(
-            f"run {record.id} was pulled from {origin}: its files lie there, in {record.storage_path}. Go on with it "
+            f"run {record.id} was pulled from {place}: its files lie there, in {record.storage_path}. Go on with it "
             f"there (`orchestrator submit --resume {record.id}`), or stop it there (`orchestrator stop {record.id}`), "
             "with the cluster's --address http://…, then pull again"
         )
@@ -64,8 +64,8 @@ def check_run_folder(record: RunRecord, registry: Registry) -> None:
 
 def _has_left_something(record: RunRecord, registry: Registry) -> bool:
     """Whether the registry knows of checkpoints, trials or stages of a run."""
-    stages = registry.runs(f"tag = 'pipeline:{record.id}'", limit=1)
-    return bool(registry.checkpoints.of_run(record.id)) or len(registry.trials.frame(record.id)) + len(stages) > 0
+    has_checkpoints, has_stages = bool(registry.checkpoints.of_run(record.id)), bool(registry.stages(record.id))
+    return has_checkpoints or has_stages or len(registry.trials.frame(record.id)) > 0
 
 
 def has_died_here(record: RunRecord) -> bool:

@@ -67,7 +67,7 @@ class BundledRun:
 class Contents:
     """List of what a bundle holds."""
 
-    origin: str
+    place: str
     """Name of the place that it comes from."""
     runs: tuple[BundledRun, ...]
     num_unchanged: int
@@ -90,11 +90,11 @@ class Bundle:
             return dict(connection.execute("SELECT name, data FROM bundle_logs WHERE run_id = ?", (run_id,)))
 
 
-def write_bundle(path: Path, settings: Settings, wanted: Wanted, *, origin: str | None = None) -> Contents:
+def write_bundle(path: Path, settings: Settings, wanted: Wanted, *, place: str | None = None) -> Contents:
     """Write a bundle of runs of the registry that the settings name; runs at work go on meanwhile.
 
     Args:
-        origin: name of this place; the host's when left out.
+        place: name of this place; the host's when left out.
 
     Raises: NotFoundError; RegistryError.
     """
@@ -111,7 +111,7 @@ def write_bundle(path: Path, settings: Settings, wanted: Wanted, *, origin: str 
             logs = {run_id: _logs(registry, run_id, settings) for run_id in sent}
             runs = tuple(_bundled(registry, run_id, digest, logs[run_id]) for run_id, digest in sent.items())
         keep_runs(copy, sent)
-        contents = Contents(origin or socket.gethostname(), runs, len(digests) - len(sent))
+        contents = Contents(place or socket.gethostname(), runs, len(digests) - len(sent))
         with closing(sqlite3.connect(copy)) as connection, connection:
             connection.executescript(_TABLES)
             connection.execute("INSERT INTO bundle_contents VALUES (?)", (json.dumps(asdict(contents)),))
@@ -146,7 +146,7 @@ def open_bundle(path: Path) -> Iterator[Bundle]:
                 "what came from the cluster is cut off or damaged, and nothing was changed here; give the command again"
             ) from error
         contents = replace(read_contents(text), num_bytes=path.stat().st_size)
-        bring_up_to_date(file, f"of {contents.origin}")
+        bring_up_to_date(file, f"of {contents.place}")
         with Registry(str(file), read_only=True) as registry:
             yield Bundle(contents, registry, file)
 
@@ -160,7 +160,7 @@ def _asked(registry: Registry, wanted: Wanted) -> list[str]:
     for prefix in wanted.run_ids:
         record = registry.run(prefix)
         run_id = record.parent_id or record.id
-        asked += [run_id, *registry.runs(f"tag = 'pipeline:{run_id}'", sort="created_at", trials=False)["id"]]
+        asked += [run_id, *(stage.id for stage in reversed(registry.stages(run_id)))]
     return [run_id for run_id in dict.fromkeys(asked) if run_id in set(begun)]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import SpecError
+from orchestrator.execution.metering import check_budgets, refuse_if_spent
 from orchestrator.execution.origin import working_at_origin
 from orchestrator.execution.refusals import check_places, check_run_folder, refuse_if_alive, refuse_if_pulled
 from orchestrator.execution.room import check_room
@@ -20,6 +21,7 @@ from orchestrator.kinds.resolved import Resolved
 from orchestrator.planning.checks import check_inputs
 from orchestrator.planning.disk import check_disk
 from orchestrator.planning.plan import PlanRow, plan_rows
+from orchestrator.progress import UNDER_WAY
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.run_states import RunState
@@ -27,7 +29,7 @@ from orchestrator.settings import Settings
 from orchestrator.specs import PipelineSpec, Spec
 from orchestrator.specs.execution_overrides import override_execution
 from orchestrator.specs.loading import load_spec, parse_spec
-from orchestrator.specs.overrides import Overrides
+from orchestrator.specs.overrides import Overrides, override_words
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +51,7 @@ def run(
     if isinstance(spec, Spec) and overrides:
         raise SpecError("overrides go with a spec file; change a spec itself by spec.model_copy(update=…)")
     loaded = spec if isinstance(spec, Spec) else load_spec(spec, overrides)
-    return run_spec(loaded, settings=settings)
+    return run_spec(loaded, settings=settings, overrides=override_words(overrides))
 
 
 def run_spec(
@@ -57,6 +59,7 @@ def run_spec(
     *,
     settings: Settings,
     run_id: str | None = None,
+    overrides: Sequence[str] = (),
     priority: int = 0,
     on_started: Callable[[str], None] = lambda run_id: None,
 ) -> RunRecord:
@@ -64,13 +67,16 @@ def run_spec(
 
     Args:
         run_id: of the new run, where it was drawn before; an id that a recorded run has is refused.
+        overrides: KEY=VALUE words that are in the spec already, for the record.
         priority: place in the queue of a cluster: higher ones begin first, then the oldest.
     """
+    logger.info("checking what the spec names", extra=UNDER_WAY)
     inputs = resolved_inputs(spec, settings)
     check_inputs(spec, inputs)
     check_places(settings)
+    check_budgets(spec, settings)
     check_disk(spec, inputs)
-    with open_session(spec, inputs, priority=priority) as session:
+    with open_session(spec, inputs, overrides=overrides, priority=priority) as session:
         return session.start(spec, run_id=run_id, on_started=on_started)
 
 
@@ -96,13 +102,15 @@ def resume_run(
         on_started(record.id)
         return record
     spec = override_execution(parse_spec(record.spec), overrides)
+    _check_budgets(record, spec, settings)
     on_started(record.id)
     with working_at_origin(record.storage_path, settings) as there:
         if not allow_drift:
             _check_drift(record, spec)
         inputs = resolved_inputs(spec, there)
         check_disk(spec, inputs, _left(record, settings))
-        with open_session(spec, inputs, allow_drift=allow_drift, priority=priority) as session:
+        words = override_words(overrides)
+        with open_session(spec, inputs, overrides=words, allow_drift=allow_drift, priority=priority) as session:
             return session.resume(record, spec)
 
 
@@ -114,6 +122,7 @@ def check_resume(run_id: str, overrides: Overrides = (), *, settings: Settings, 
     record = _run_to_resume(run_id, settings)
     if record.state != RunState.COMPLETED:
         spec = override_execution(parse_spec(record.spec), overrides)
+        _check_budgets(record, spec, settings)
         with working_at_origin(record.storage_path, settings) as there:
             if not allow_drift:
                 _check_drift(record, spec)
@@ -121,11 +130,17 @@ def check_resume(run_id: str, overrides: Overrides = (), *, settings: Settings, 
     return record
 
 
+def _check_budgets(record: RunRecord, spec: Spec, settings: Settings) -> None:
+    """Check that a run has something of its budget left. Raises: InputError."""
+    check_budgets(spec, settings)
+    with Registry(settings.registry, read_only=True) as registry:
+        refuse_if_spent(record, spec, registry, settings)
+
+
 def _left(record: RunRecord, settings: Settings) -> list[str]:
     """Folders that a run, or a pipeline and its stages, have left."""
     with Registry(settings.registry, read_only=True) as registry:
-        stages = registry.runs(f"tag = 'pipeline:{record.id}'")["id"]
-        runs = [record, *map(registry.run, stages)]
+        runs = [record, *registry.stages(record.id)]
     return [run.storage_path for run in runs if run.storage_path is not None]
 
 
@@ -152,5 +167,6 @@ def _run_to_resume(run_id: str, settings: Settings) -> RunRecord:
 
 def plan_spec(spec: Spec, inputs: Resolved) -> list[PlanRow]:
     """Plan of a spec: what it does and takes. Nothing is started; input that is not there is refused."""
+    logger.info("checking what the spec names", extra=UNDER_WAY)
     check_inputs(spec, inputs)
-    return plan_rows(spec, inputs)
+    return plan_rows(spec, inputs, with_time=True)

@@ -20,7 +20,9 @@ from orchestrator.cluster.head_watch import LAST_PATIENCE_S, watch_head
 from orchestrator.cluster.node_types import cluster_resources
 from orchestrator.cluster.run_queue import RunQueue, connected_queue
 from orchestrator.errors import InputError, NotFoundError, RegistryError
+from orchestrator.execution.ending import ending_lines
 from orchestrator.execution.jobs import own_job_id
+from orchestrator.execution.metering import metered
 from orchestrator.execution.origin import save_origin
 from orchestrator.execution.room import check_connected_room, needed_cpus
 from orchestrator.execution.run_log import logged_run
@@ -29,7 +31,10 @@ from orchestrator.kinds import kind_of
 from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.planning.plan import most_resources, needed_resources
-from orchestrator.progress import show_progress
+from orchestrator.progress import UNDER_WAY, show_progress
+from orchestrator.progress.run_views import StageView
+from orchestrator.provenance.capture import capture
+from orchestrator.registry.inheritance import INPUTS, PIPELINE
 from orchestrator.registry.patience import retry_while_unavailable
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
@@ -127,10 +132,12 @@ class Session:
                         RunGauges(record.id, record.name).show,
                     )
                     work = self._run_stages if isinstance(spec, PipelineSpec) else self._run_kind
-                    with self._place_in_queue(record, spec):
+                    with self._place_in_queue(record, spec), self._metered(record, spec):
                         record_result = work(spec, context)
                 context.refuse_if_superseded()
                 self.recorder.complete(record.id, record_result())
+                for line in ending_lines(record.id, self.registry):
+                    logger.info(line)
         except BaseException as error:
             try:
                 self.recorder.fail(record.id, error)
@@ -145,7 +152,11 @@ class Session:
             return nullcontext()
         have = cluster_resources()
         needs, most = needed_resources(spec, have).total, most_resources(spec, have)
-        return self.queue.place(record.id, needs, partial(self.recorder.set_queued, record.id), most)
+        return self.queue.place(record.id, record.attempt, needs, partial(self.recorder.set_queued, record.id), most)
+
+    def _metered(self, record: RunRecord, spec: Spec) -> AbstractContextManager[None]:
+        """Record what the attempt takes, and stop it when its budget is spent."""
+        return metered(record, spec, self.registry, self.stop_watch, self.settings)
 
     def _run_kind(self, spec: Spec, context: RunContext) -> Callable[[], RunOutcome]:
         """Carry out a spec of any kind; returns the function that writes its result."""
@@ -159,16 +170,18 @@ class Session:
         A pipeline has no result to write: its stages have theirs.
         """
         outputs: dict[str, str] = {}
-        for name, asked in stages_of(spec).items():
+        stages = stages_of(spec)
+        for number, (name, asked) in enumerate(stages.items(), start=1):
             ready = resolve_references(asked, outputs).named(f"{spec.name}/{name}")
-            key = retry_while_unavailable(partial(self._stage_key, ready))
-            record = self._stage(ready, f"inputs:{key}", context)
+            with context.progress.in_stage(StageView(number, len(stages), name)):
+                key = retry_while_unavailable(partial(self._stage_key, ready))
+                record = self._stage(ready, f"{INPUTS}{key}", context)
             outputs[name] = self._output(record)
             self.inputs.drop_examples()
         return RunOutcome
 
     def _stage(self, spec: Spec, key: str, context: RunContext) -> RunRecord:
-        tags = (f"pipeline:{context.run_id}", key)
+        tags = (f"{PIPELINE}{context.run_id}", key)
         # More than one is looked at: files of a newer one, as of a run pulled from a cluster, may be out of reach here.
         for run_id in self._newest(f"tag = '{key}' and state = '{RunState.COMPLETED}'", _MOST_LOOKED_AT):
             record = self.recorder.read_run(run_id)
@@ -201,8 +214,13 @@ class Session:
 
 
 @contextmanager
-def open_session(spec: Spec, inputs: Resolved, *, allow_drift: bool = False, priority: int = 0) -> Iterator[Session]:
+def open_session(
+    spec: Spec, inputs: Resolved, *, overrides: Sequence[str] = (), allow_drift: bool = False, priority: int = 0
+) -> Iterator[Session]:
     """Open the registry, connect to Ray or start one, and check that it has room for the spec; all ends with the block.
+
+    Args:
+        overrides: KEY=VALUE words as they were typed, for the record.
 
     Raises: RegistryError, ClusterError.
     """
@@ -210,10 +228,11 @@ def open_session(spec: Spec, inputs: Resolved, *, allow_drift: bool = False, pri
     with show_progress(), Registry(settings.registry) as registry:
         registry.open()  # a registry that cannot be reached now is refused; later on it is waited for
         is_local = names_no_cluster(settings)
-        logger.info("starting Ray on this machine" if is_local else f"connecting to Ray at {settings.address}")
+        where = "starting Ray on this machine" if is_local else f"connecting to Ray at {settings.address}"
+        logger.info(where, extra=UNDER_WAY)
         with connect(settings, num_cpus=needed_cpus(spec)):
             check_connected_room(spec, settings)
-            recorder = Recorder(registry, own_job_id())
+            recorder = Recorder(registry, own_job_id(), capture(overrides))
             stop_watch = StopWatch(recorder, partial(watch_head, patience_s=LAST_PATIENCE_S))
             queue = None if is_local else connected_queue(priority)
             yield Session(inputs, registry, recorder, stop_watch, queue, allow_drift)

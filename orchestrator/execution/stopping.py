@@ -79,8 +79,13 @@ class StopWatch:
     def __init__(self, recorder: Recorder, watch_head: Callable[[str], HeadWatch] | None = None) -> None:
         self._recorder, self._watch_head = recorder, watch_head
         self._at_work: list[str] = []
-        self._requested: str | None = None
+        self._requested: StopRequested | None = None
         self._lock = threading.Lock()
+
+    @property
+    def outermost(self) -> str | None:
+        """Id of the run that was asked for, a pipeline's while a stage of it is at work; None while none is."""
+        return next(iter(self._at_work), None)
 
     @contextmanager
     def heeding(self, record: RunRecord, run_folder: str, interval_s: float = LOOK_INTERVAL_S) -> Iterator[None]:
@@ -106,17 +111,19 @@ class StopWatch:
                 if request is not None and request.attempt == record.attempt:
                     self._obey(record.id, request, done)
 
-        self._at_work.append(record.id)
+        with self._lock:
+            self._at_work.append(record.id)
         threading.Thread(target=watch, name=f"stop-{record.id}", daemon=True).start()
         try:
             yield
         except KeyboardInterrupt as error:
             if self._requested is None or isinstance(error, StopRequested):
                 raise
-            raise StopRequested(self._requested, getattr(error, "step", None)) from None
+            self._requested.step = getattr(error, "step", None)
+            raise self._requested from None
         finally:
-            self._at_work.remove(record.id)
             with self._lock:
+                self._at_work.remove(record.id)
                 done.set()
 
     def _obey(self, run_id: str, request: StopRequest, done: threading.Event) -> None:
@@ -126,10 +133,23 @@ class StopWatch:
                 return
             if request.force:
                 self._leave(StopRequested(run_id))
-            if self._requested is None and not interruption_under_way.is_set():
-                self._requested = run_id
-                # Into the main thread, so that what it waits for is interrupted as well.
-                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            self._interrupt(StopRequested(run_id))
+
+    def stop(self, reason: StopRequested) -> bool:
+        """Interrupt the run at work as a request does, for a reason of this driver's own.
+
+        Returns whether it can be interrupted: one that the main thread does not carry out cannot.
+        """
+        with self._lock:
+            if self._at_work:
+                self._interrupt(reason)
+            return bool(self._at_work)
+
+    def _interrupt(self, reason: StopRequested) -> None:
+        if self._requested is None and not interruption_under_way.is_set():
+            self._requested = reason
+            # Into the main thread, so that what it waits for is interrupted as well.
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     def _look_at(self, head: HeadWatch, done: threading.Event) -> None:
         """Warn of a head that does not answer; leave when it has been silent for too long."""
@@ -210,6 +230,14 @@ def where_it_stopped(run_id: str, interruption: BaseException, settings: Setting
         return f"stopped after step {step:,}"
     with suppress(*OWN_ERRORS, OSError), Registry(settings.registry) as registry:
         record = registry.run(run_id)
+        if record.state == RunState.COMPLETED:
+            return "interrupted after it had completed"
+        record = next(iter(registry.stages(run_id)), record)
+        if record.kind in ("sweep", "probe"):
+            states = registry.trials.states(record.id).values()
+            num_ended = sum(state in (RunState.COMPLETED, RunState.PRUNED) for state in states)
+            stand = "1 trial has ended and stands" if num_ended == 1 else f"{num_ended} trials have ended and stand"
+            return f"stopped in sweep {record.name}; {stand}"
         checkpoints = Checkpoints(record.folder(settings.storage)).newest_first()
         if checkpoints:
             return f"stopped; its newest checkpoint is of step {checkpoints[0].step:,}"

@@ -81,9 +81,8 @@ def wait_for_run(
 
 def progress_line(registry: Registry, record: RunRecord) -> str:
     """Progress of a run in one line: its step or its trials, and a measurement; of a pipeline its newest stage's."""
-    stages = registry.runs(f"tag = 'pipeline:{record.id}'", sort="-created_at", limit=1, trials=False)["id"]
-    for stage_id in stages:
-        return progress_line(registry, registry.run(stage_id))
+    for stage in registry.stages(record.id):
+        return progress_line(registry, stage)
     parts = [f"{record.name or record.id}  {record.state}"]
     trials = registry.trials.frame(record.id)
     if len(trials):

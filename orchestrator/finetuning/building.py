@@ -23,18 +23,28 @@ def build_model(task: TaskDefinition, recipe: RecipeSpec, init_folder: str | Non
     The recipe's seed draws what is new. Raises: SpecError, CheckpointError, TokenizerError where recipe, tokenizer and
     checkpoint do not fit together.
     """
-    head = HEADS[task.head]
-    config = head.with_labels(_config(recipe, init_folder, tokenizer), task.labels)
-    config = replace(config, num_tabular_features=task.columns.width)
-    check_fit(config, recipe, tokenizer)
-    model: HeadModel = head.model_type.from_config(config, recipe.seed)
+    start = random_config(recipe, tokenizer) if init_folder is None else BertConfig.from_pretrained(init_folder)
+    model = build_untrained(task, recipe, start, tokenizer)
     if init_folder is not None:
         own = model.state_dict()
         found = _encoder_weights(task.head, init_folder)
         # A head that reads several layers has a pooler of another width, which starts anew.
         fitting = {name: found[name] for name in own.keys() & found.keys() if own[name].shape == found[name].shape}
         model.load_state_dict({**own, **fitting})
-    head.configure(model, task.objective, recipe, init_folder)
+    HEADS[task.head].configure(model, task.objective, recipe, init_folder)
+    return model
+
+
+def build_untrained(task: TaskDefinition, recipe: RecipeSpec, start: BertConfig, tokenizer: Tokenizer) -> HeadModel:
+    """A model with a new head for the task, and random weights, of the size of the one that the recipe starts from.
+
+    Raises: SpecError, TokenizerError where recipe, tokenizer and size do not fit together.
+    """
+    head = HEADS[task.head]
+    config = head.with_labels(_config(recipe, start), task.labels)
+    config = replace(config, num_tabular_features=task.columns.width)
+    check_fit(config, recipe, tokenizer)
+    model: HeadModel = head.model_type.from_config(config, recipe.seed)
     return model
 
 
@@ -48,19 +58,20 @@ def check_fit(config: BertConfig, recipe: RecipeSpec, tokenizer: Tokenizer) -> N
         )
 
 
-def _config(recipe: RecipeSpec, init_folder: str | None, tokenizer: Tokenizer) -> BertConfig:
-    if init_folder is None:
-        model = ModelSpec(
-            size=recipe.size,
-            family=recipe.family,
-            max_position_embeddings=max(512, recipe.max_seq_length),
-            initializer_range=recipe.initializer_range,
-        )
-        config = build_config(model, tokenizer.vocab_size, tokenizer.pad_id)
-    else:
-        config = BertConfig.from_pretrained(init_folder)
+def random_config(recipe: RecipeSpec, tokenizer: Tokenizer) -> BertConfig:
+    """Configuration of the encoder with random weights that a recipe asks for."""
+    model = ModelSpec(
+        size=recipe.size,
+        family=recipe.family,
+        max_position_embeddings=max(512, recipe.max_seq_length),
+        initializer_range=recipe.initializer_range,
+    )
+    return build_config(model, tokenizer.vocab_size, tokenizer.pad_id)
+
+
+def _config(recipe: RecipeSpec, start: BertConfig) -> BertConfig:
     config = replace(
-        config,
+        start,
         token_decoder=recipe.token_decoder,
         num_lstm_layers=recipe.num_lstm_layers,
         lstm_hidden_size=recipe.lstm_hidden_size,

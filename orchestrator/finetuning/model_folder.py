@@ -1,73 +1,19 @@
 """A fine-tuned model's folder: Hugging Face's layout, its tokenizer, and how text becomes its input and its answers."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
 
-from bert_core.checkpoints.manifest import check_format
 from bert_core.config import BertConfig
-from bert_core.errors import CheckpointError, NewerFormatError
+from bert_core.errors import CheckpointError
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.heads import HEADS, HeadModel
+from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord, label_names, read_saved_record
 from orchestrator.specs import RecipeSpec
-from orchestrator.specs.task import EmbeddingObjectiveName, Head
+from orchestrator.specs.task import Head
 from orchestrator.storage import write_folder
-from orchestrator.tasks import TASK_TYPES, TabularColumns, TaskDefinition
-from orchestrator.tasks.options import TaskOptions
-from orchestrator.tasks.tabular_columns import NO_COLUMNS
-
-RECORD_FILE = "fine_tuning.json"
-_FORMAT = 1
-"""Number of the record's format; a file without one has the first."""
-
-
-@dataclass(frozen=True)
-class FineTuningRecord:
-    """Record of a fine-tuned model: its task and the options of reading and decoding."""
-
-    task: str
-    head: Head
-    metric: str
-    options: TaskOptions
-    """The options of its task's type"""
-    unanswerable: bool = False
-    """Whether the model may say that a passage holds no answer (qa)"""
-    columns: TabularColumns = NO_COLUMNS
-    """Tabular columns, as learned from the training split."""
-    objective: EmbeddingObjectiveName | None = None
-    """Objective that vectors were trained on (embedding)."""
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The record of a folder's file. Raises: AttributeError, KeyError, TypeError, ValueError for other values."""
-        options_type = TASK_TYPES[values["head"]].options_type
-        options = options_type(**{name: values[name] for name in _option_names(options_type) if name in values})
-        columns = TabularColumns.from_dict(values.get("columns", asdict(NO_COLUMNS)))
-        # A file of an earlier version has the options of all types.
-        left_out = {"columns"}.union(*(_option_names(some.options_type) for some in TASK_TYPES.values()))
-        others = {name: value for name, value in values.items() if name not in left_out}
-        return cls(**others, options=options, columns=columns)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The record in JSON values, the options beside what else there is."""
-        values = asdict(self)
-        options: dict[str, Any] = values.pop("options")
-        return values | options
-
-
-def record_of(task: TaskDefinition, options: TaskOptions) -> FineTuningRecord:
-    """The record of a trial's model."""
-    return FineTuningRecord(
-        task=task.id,
-        head=task.head,
-        metric=task.metric,
-        options=options,
-        unanswerable=task.unanswerable,
-        columns=task.columns,
-        objective=task.objective,
-    )
+from orchestrator.tasks import TASK_TYPES, TaskDefinition
 
 
 @dataclass(frozen=True)
@@ -81,21 +27,11 @@ class FineTunedModel:
     @property
     def labels(self) -> tuple[str, ...]:
         """Class names in the order of the model's outputs."""
-        return tuple(label for _, label in sorted(self.model.config.id2label.items()))
+        return label_names(self.model.config)
 
     def task(self) -> TaskDefinition:
         """The task as the model knows it, for examples that come from no file."""
-        record = self.record
-        task_type = TASK_TYPES[record.head]
-        return TaskDefinition(
-            id=record.task,
-            type=task_type,
-            labels=self.labels if task_type.has_labels(record.objective) else (),
-            metric=record.metric,
-            unanswerable=record.unanswerable,
-            columns=record.columns,
-            objective=record.objective,
-        )
+        return self.record.definition(self.labels)
 
 
 def save_model_folder(model: HeadModel, tokenizer: Tokenizer, record: FineTuningRecord, folder: str) -> None:
@@ -121,29 +57,36 @@ def load_fine_tuned(folder: Path) -> FineTunedModel:
     return FineTunedModel(model, tokenizer, record)
 
 
+def load_task_definition(folder: Path) -> TaskDefinition:
+    """The task of a model folder as its record tells it, or its head; reads no weights. Raises: CheckpointError."""
+    config = BertConfig.from_pretrained(folder)
+    return read_record(folder, config).definition(label_names(config))
+
+
 def read_record(folder: Path, config: BertConfig) -> FineTuningRecord:
     """Read a folder's record, or guess it from the head and a recipe's default lengths.
 
     Raises: CheckpointError; NewerFormatError for the record of a newer version.
     """
-    path = folder / RECORD_FILE
-    if not path.exists():
-        return _guess_record(folder, config)
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        check_format(path, values, _FORMAT)
-        return FineTuningRecord.from_dict(values)
-    except NewerFormatError:
-        raise
-    except (AttributeError, KeyError, ValueError, TypeError) as error:
-        raise CheckpointError(f"{path} is cut short or altered ({error}); fetch or train the model again") from None
+    return read_saved_record(folder) or _guess_record(folder, config)
+
+
+def find_head(folder: Path, config: BertConfig) -> Head | None:
+    """Head of a folder's model; None where it has none for a task. Raises: CheckpointError for a damaged record."""
+    record = read_saved_record(folder)
+    if record is not None:
+        return record.head
+    architectures = _architectures(folder)
+    return next((name for name, head in HEADS.items() if head.recognizes(folder, config, architectures)), None)
+
+
+def _architectures(folder: Path) -> Sequence[str]:
+    names: Sequence[str] = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("architectures", ())
+    return names
 
 
 def _guess_record(folder: Path, config: BertConfig) -> FineTuningRecord:
-    architectures: Sequence[str] = json.loads((folder / "config.json").read_text(encoding="utf-8")).get(
-        "architectures", ()
-    )
-    head = next((name for name, head in HEADS.items() if head.recognizes(folder, config, architectures)), None)
+    architectures, head = _architectures(folder), find_head(folder, config)
     if head is None:
         raise CheckpointError(
             f"{folder} has no head for a task (its architectures: {', '.join(architectures) or 'none'}); "
@@ -158,7 +101,3 @@ def _guess_record(folder: Path, config: BertConfig) -> FineTuningRecord:
         options=replace(task_type.options_type.of_recipe(usual), max_seq_length=max_seq_length),
         objective=task_type.usual_objective,
     )
-
-
-def _option_names(options_type: type[TaskOptions]) -> set[str]:
-    return {part.name for part in fields(options_type)}

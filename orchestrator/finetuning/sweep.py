@@ -15,41 +15,36 @@ Files, in the run's folder:
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import product
-from typing import Any
 
-from bert_core.config import BertConfig
-from bert_core.text.tokenization import Tokenizer
 from orchestrator.cluster.capacity import decide_gpus
 from orchestrator.cluster.remote_call import call_on_device
 from orchestrator.errors import RunFailedError
-from orchestrator.finetuning.building import check_fit
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.leader import write_leader
 from orchestrator.finetuning.legs import delete_leg_before, delete_legs
 from orchestrator.finetuning.population import POPULATION, Comparison
-from orchestrator.finetuning.search_space import TrialPlan, check_space, listed_values, most_evaluations
+from orchestrator.finetuning.running_trials import fixed_names
+from orchestrator.finetuning.search_space import TrialPlan, check_space, most_evaluations
+from orchestrator.finetuning.sweep_data import prepare_job
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress, first_reason
-from orchestrator.finetuning.trial import TrialJob, baseline_metrics, prepare_trial_features, run_trial, trial_folder
+from orchestrator.finetuning.trial import TrialJob, baseline_metrics, run_trial, trial_folder
 from orchestrator.finetuning.trial_journal import POINTS
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.finetuning.trial_watch import watch_trials
 from orchestrator.finetuning.tune_run import run_with_tune
 from orchestrator.models.info import describe_model
-from orchestrator.results import DatasetResult, Split, SweepResult, TrialResult
+from orchestrator.progress import UNDER_WAY
+from orchestrator.results import SweepResult, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.search.schedulers import SCHEDULERS
-from orchestrator.specs import RecipeSpec, SweepSpec
-from orchestrator.specs.references import RANDOM
-from orchestrator.storage import AppendLog, delete, exists, join, local_copy
+from orchestrator.specs import SweepSpec
+from orchestrator.storage import AppendLog, delete, exists, join
 from orchestrator.storage.uris import absolute
 from orchestrator.tasks import (
-    Features,
     Task,
-    dataset_result,
     majority_baseline,
     prediction_rows,
     write_prediction_rows,
@@ -97,7 +92,7 @@ def run_sweep(
     task.file("train")  # a task without one cannot be learned
     with marked_storage(run_folder, attempt) as mark:
         cache = join(storage, "tasks")
-        job, dataset = _prepare(spec, task, run_folder, mark, cache, resolve_name, listener.on_progress)
+        job, dataset = prepare_job(spec, task, run_folder, mark, cache, resolve_name)
         job = replace(job, attempt=attempt)
         progress = _run_trials(spec, job, listener, finished or {})
     if progress.best is None:
@@ -110,32 +105,6 @@ def run_sweep(
             delete_legs(trial_folder(run_folder, result.key))
     trials = sorted((best if r.key == best.key else r for r in progress.results.values()), key=lambda r: r.number)
     return SweepResult(task.id, task.metric, trials, best, test_metrics, [dataset], time.monotonic() - begun_at)
-
-
-def _prepare(
-    spec: SweepSpec,
-    task: Task,
-    run_folder: str,
-    mark: str,
-    cache: str,
-    resolve_name: Callable[[str, str], str],
-    on_progress: Callable[[str], None],
-) -> tuple[TrialJob, DatasetResult]:
-    """Find the models, tokenize the data; returns what all trials are given, and what is recorded of the data."""
-    folders = _resolve_folders(spec, resolve_name)
-    dataset = _prepare_data(spec, task, folders, cache, on_progress)
-    job = TrialJob(
-        task=task,
-        baseline=majority_baseline(task, "validation"),
-        folders=folders,
-        run_folder=run_folder,
-        mark=mark,
-        cache=cache,
-        num_threads=spec.threads_per_trial,
-        use_gpu=spec.execution.gpus_per_trial != 0,
-        checkpoint_every_s=60 * spec.execution.checkpoint_every_minutes,
-    )
-    return job, dataset
 
 
 def _run_trials(
@@ -172,6 +141,7 @@ def _run_trials(
         on_superseded=lambda result: delete(join(trial_folder(job.run_folder, result.key), "model")),
         on_ended=tidy,
         results=dict(finished),
+        fixed=fixed_names(spec),
     )
     watch = watch_trials(spec.execution, job.run_folder.rstrip("/").rpartition("/")[2])
     run_with_tune(spec, partial(run_trial, job), progress, watch, job.run_folder, most_evaluations(spec))
@@ -181,54 +151,6 @@ def _run_trials(
 def _exchanges(spec: SweepSpec) -> bool:
     """Whether trials go on from the weights of others."""
     return SCHEDULERS[spec.scheduler].exchanges
-
-
-def _resolve_folders(spec: SweepSpec, resolve_name: Callable[[str, str], str]) -> dict[str, str]:
-    """The folder of each model and tokenizer that the recipes name; a sweep with random weights names a tokenizer."""
-    models = [str(name) for name in listed_values(spec, "init_from")]
-    tokenizers = list(listed_values(spec, "tokenizer")) if RANDOM in models else []
-    folders = {name: resolve_name("init_from", name) for name in models if name != RANDOM}
-    for name in tokenizers:
-        folders.setdefault(str(name), resolve_name("tokenizer", str(name)))
-    return {name: absolute(folder) for name, folder in folders.items()}
-
-
-def _prepare_data(
-    spec: SweepSpec, task: Task, folders: Mapping[str, str], cache: str, on_progress: Callable[[str], None]
-) -> DatasetResult:
-    """Tokenize both splits for every tokenizer and length that the sweep lists, and see that models fit them.
-
-    What a range adds is tokenized by the first trial that needs it.
-    """
-    on_progress(f"task {task.id}: reading and tokenizing")
-    if "test" in task.files:
-        task.read("test")  # what is wrong with it shows now, not after the trials
-    features: dict[Split, Features[Any]] = {}
-    for recipe in _listed_recipes(spec, task.type.options_type.window_fields()):
-        is_random = recipe.init_from == RANDOM
-        folder = local_copy(folders[str(recipe.tokenizer) if is_random else recipe.init_from])
-        config = None if is_random else BertConfig.from_pretrained(folder)
-        tokenizer = Tokenizer.load(folder)
-        if config is not None:
-            check_fit(config, recipe, tokenizer)
-        for split in ("train", "validation"):
-            made = prepare_trial_features(task, split, recipe, tokenizer, cache)
-            features.setdefault(split, made)
-    result = dataset_result(task, features)
-    counts = result.counts
-    on_progress(
-        f"task {task.id}: {counts['num_train_examples']} training and {counts['num_validation_examples']} "
-        f"validation examples{', as tokenized before' if result.reused else ''}"
-    )
-    return result
-
-
-def _listed_recipes(spec: SweepSpec, window_fields: Sequence[str]) -> Iterator[RecipeSpec]:
-    """One recipe for each combination of what decides the features; a range stands as its lower end."""
-    names = ("init_from", "tokenizer", *window_fields)
-    values = [listed_values(spec, name) or (spec.axes[name].value_at(0.0),) for name in names]
-    for combination in product(*values):
-        yield spec.recipe.model_copy(update=dict(zip(names, combination, strict=True)))
 
 
 def _score_best(best: TrialResult, job: TrialJob, cpus: float, gpus: float) -> tuple[TrialResult, dict[str, float]]:
@@ -243,6 +165,7 @@ def _score_best(best: TrialResult, job: TrialJob, cpus: float, gpus: float) -> t
     model = describe_model(folder, task.head)
     test_metrics: dict[str, float] = {}
     if "test" in task.files:
+        logger.info(f"scoring trial {best.number}, the best one, on the test split", extra=UNDER_WAY)
         evaluate = partial(evaluate_model, folder, task, "test", 64, job.cache)
         tested = call_on_device(evaluate, cpus, gpus, "the best trial's model was not scored on the test split")
         test_metrics = tested.metrics | baseline_metrics(majority_baseline(task, "test"))

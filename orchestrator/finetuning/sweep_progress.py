@@ -1,14 +1,18 @@
 """Progress of a sweep: events in, each result recorded once, best trial kept."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 
 from orchestrator.finetuning.leader import rank
+from orchestrator.finetuning.running_trials import RunningTrials
 from orchestrator.finetuning.search_space import TrialPlan
+from orchestrator.finetuning.time_left import seconds_left
 from orchestrator.finetuning.trial import baseline_metrics
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.progress import duration
+from orchestrator.progress.run_views import SweepView
 from orchestrator.results import MetricEvent, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 
@@ -21,6 +25,9 @@ class SweepListener:
     on_trial_events: Callable[[str, Sequence[MetricEvent]], None]
     on_trial_result: Callable[[TrialResult], None]
     on_progress: Callable[[str], None]
+    """Called with a line for a person about a trial: some of its evaluations, and its end."""
+    on_view: Callable[[SweepView], None] = lambda view: None
+    """Called with what a terminal shows of the sweep, whenever that changes."""
 
 
 @dataclass
@@ -40,6 +47,8 @@ class SweepProgress:
     """Called with each trial that need not run again: its checkpoints may go."""
     results: dict[str, TrialResult]
     """Results by trial key, first those of an earlier attempt in the order in which they ended."""
+    fixed: Collection[str] = ()
+    """Names of values that no two trials differ in: a person is not shown them of each."""
     best: TrialResult | None = None
     _best_event: dict[str, MetricEvent] = field(default_factory=dict)
     _scores: dict[str, list[float]] = field(default_factory=dict)
@@ -49,11 +58,16 @@ class SweepProgress:
     """Seconds that a trial has taken until it waited for others."""
     _diverged: dict[str, TrialResult] = field(default_factory=dict)
     """Results of trials that diverged and wait for others, should none of these be better."""
-    _num_earlier: int = 0
+    _running: RunningTrials = field(init=False)
+    _earlier: frozenset[str] = frozenset()
+    """Keys of the trials that an earlier attempt has ended."""
+    _at_a_time: int = 0
+    """Most trials that have run at a time in this attempt."""
     _begun_at: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self._num_earlier = len(self.results)
+        self._earlier = frozenset(self.results)
+        self._running = RunningTrials(self.metric, self.fixed)
         loser = None
         for result in self.results.values():
             if result.state == RunState.COMPLETED:
@@ -75,6 +89,9 @@ class SweepProgress:
         self._best_event.pop(plan.key, None)
         self._scores.pop(plan.key, None)
         self.listener.on_trial_started(TrialStart(plan.key, plan.number, plan.parameters, plan.seed))
+        self._running.started(plan)
+        self._at_a_time = max(self._at_a_time, len(self._running.keys))
+        self._show()
 
     def reported(self, plan: TrialPlan, events: Sequence[MetricEvent]) -> None:
         """Pass on what a trial measured, and note its best score."""
@@ -86,6 +103,10 @@ class SweepProgress:
             if known is None or score > known.values[self.metric]:
                 self._best_event[plan.key] = event
         self.listener.on_trial_events(plan.key, events)
+        line = self._running.measured(plan, events)
+        if line is not None:
+            self.listener.on_progress(line)
+        self._show()
 
     def left(self, plan: TrialPlan) -> None:
         """Take in that a trial has left its process without a result: it waits for others, or was ended early."""
@@ -98,10 +119,13 @@ class SweepProgress:
     def _wait(self, plan: TrialPlan) -> None:
         self._seconds_before[plan.key] = self._seconds_before.get(plan.key, 0.0) + self._seconds_now(plan.key)
         self.queue.wait(plan, self._scores[plan.key])
+        self._running.left(plan)
+        self._show()
 
     def ended(self, plan: TrialPlan, result: TrialResult) -> None:
         """Record the result of a trial that has ended, in whatever way; one that diverged may go on from another."""
         result = replace(result, seconds=result.seconds + self._seconds_before.get(plan.key, 0.0))
+        self._running.left(plan)
         if result.diverged and self.queue.diverge(plan):
             self._seconds_before[plan.key], self._diverged[plan.key] = result.seconds, result
             self.listener.on_progress(f"trial {plan.number}: {result.error}; it waits to go on from a better one")
@@ -126,6 +150,7 @@ class SweepProgress:
         if result.state != RunState.FAILED:
             self.on_ended(result)
         self.listener.on_progress(self.line(result))
+        self._show()
 
     def pruned(self, plan: TrialPlan) -> TrialResult:
         """The result of a trial that the scheduler ended early: its best scores so far."""
@@ -170,14 +195,35 @@ class SweepProgress:
 
     def line(self, last: TrialResult) -> str:
         """One line for a person: how many are done, how the last one ended, the best so far, the time left."""
-        done, total = len(self.results), self.queue.num_trials
-        parts = [f"trial {done}/{total}", _describe(last, self.metric)]
+        left_s = self._left_s()
+        parts = [f"trial {len(self.results)}/{self.queue.num_trials}", _describe(last, self.metric)]
         if self.best is not None:
-            parts.append(f"best {self.metric} {self.best.metrics[self.metric]:.4f} (trial {self.best.number})")
-        if done < total:
-            each = (time.monotonic() - self._begun_at) / max(1, done - self._num_earlier)
-            parts.append(f"about {duration(each * (total - done))} left")
+            parts.append(f"best {self.best.metrics[self.metric]:.4f} (trial {self.best.number})")
+        parts += [f"about {duration(left_s)} left"] if left_s else []
         return " · ".join(parts)
+
+    def _show(self) -> None:
+        """Show what the sweep is at."""
+        num_ended = len(self.results)
+        self.listener.on_view(self._running.view(num_ended, self.queue.num_trials, self._best_text(), self._left_s()))
+
+    def _best_text(self) -> str:
+        """The best completed trial in words; empty before the first."""
+        if self.best is None:
+            return ""
+        return f"best {self.metric} {self.best.metrics[self.metric]:.4f} (trial {self.best.number})"
+
+    def _left_s(self) -> float | None:
+        """Estimated seconds until the last trial has ended, by the time of those that this attempt has ended.
+
+        None before the first one.
+        """
+        took = [result.seconds for key, result in self.results.items() if key not in self._earlier]
+        if not took:
+            return None
+        running_s = [self._seconds_before.get(key, 0.0) + self._seconds_now(key) for key in self._running.keys]
+        num_waiting = max(0, self.queue.num_trials - len(self.results) - len(running_s))
+        return seconds_left(fmean(took), running_s, num_waiting, max(1, self._at_a_time))
 
 
 def _describe(result: TrialResult, metric: str) -> str:

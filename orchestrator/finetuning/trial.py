@@ -23,11 +23,12 @@ from orchestrator.finetuning.frozen import freeze
 from orchestrator.finetuning.heads import HeadModel
 from orchestrator.finetuning.leader import may_lead
 from orchestrator.finetuning.legs import leg_identity, present_leg_folder, read_origin, values_metrics, with_values
-from orchestrator.finetuning.model_folder import record_of, save_model_folder
+from orchestrator.finetuning.model_folder import save_model_folder
+from orchestrator.finetuning.model_record import record_of
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.training import BestEvaluation, DivergedError, Evaluation, Loss, fine_tune
 from orchestrator.finetuning.trial_checkpoint import PausedError, Report, TrialCheckpoint
-from orchestrator.results import MetricEvent, Split, TrialResult
+from orchestrator.results import COLLAPSED, MetricEvent, Split, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM
@@ -101,7 +102,7 @@ def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult | N
         metrics={
             **best.evaluation.scored.metrics,
             **baseline_metrics(job.baseline),
-            "collapsed": float(best.evaluation.score <= job.baseline[job.task.metric]),
+            COLLAPSED: float(best.evaluation.score <= job.baseline[job.task.metric]),
             **(values_metrics(plan.values_at(best.evaluation.number)) if plan.legs else {}),
         },
         predictions_path=predictions_path,

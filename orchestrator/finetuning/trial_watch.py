@@ -2,8 +2,12 @@
 it ends the sweep when that lasts too long. Tune waits for ever, and says nothing.
 """
 
+from dataclasses import replace
+
+from orchestrator.cluster.free_room import holds_a_place
 from orchestrator.cluster.shortage import find_shortage
 from orchestrator.finetuning.trial_room import placed_trial
+from orchestrator.reminders import Shortage
 from orchestrator.specs.sweep import SweepExecutionSpec
 from orchestrator.training.attempts import how_to_go_on
 from orchestrator.training.event_queue import WorkerPlace, WorkersStatus
@@ -35,10 +39,17 @@ class TrialWatch:
 
 def watch_trials(execution: SweepExecutionSpec, run_id: str) -> TrialWatch:
     """A watch over trials on the connected Ray; the number of GPUs of a trial has been decided."""
-    workers = WorkerWatch(
-        expect_trials(execution), lambda: find_shortage(placed_trial(execution)), how_to_go_on(run_id)
-    )
+    workers = WorkerWatch(expect_trials(execution), lambda: find_trial_shortage(execution), how_to_go_on(run_id))
     return TrialWatch(workers)
+
+
+def find_trial_shortage(execution: SweepExecutionSpec) -> Shortage:
+    """Compare what a trial needs with what the connected Ray's nodes have free at this moment.
+
+    Tune is given one trial more than there is room for. It waits, which is no trouble while another one is starting.
+    """
+    shortage = find_shortage(placed_trial(execution))
+    return replace(shortage, is_waiting=shortage.is_waiting and not holds_a_place())
 
 
 def expect_trials(execution: SweepExecutionSpec) -> Expectation:

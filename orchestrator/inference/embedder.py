@@ -3,7 +3,7 @@
 Shapes: N texts, H hidden.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,9 +34,14 @@ class LineEmbedder:
 
     def embed(self, block: LineBlock) -> tuple[list[dict[str, Any]], NDArray[np.float32]]:
         """Return the lines' values, and their vectors (N, H). Raises: InputError, naming the line."""
-        values = [read_text_line(line, number) for number, line in block.lines]
-        numbers = [number for number, _ in block.lines]
-        return values, embed_texts(self.embedder, [some["text"] for some in values], numbers)
+        return self.embed_values([(number, read_text_line(line, number)) for number, line in block.lines])
+
+    def embed_values(
+        self, numbered: Sequence[tuple[int, dict[str, Any]]]
+    ) -> tuple[list[dict[str, Any]], NDArray[np.float32]]:
+        """Return the values of numbered lines, and their vectors (N, H). Raises: InputError, naming the line."""
+        values = [some for _, some in numbered]
+        return values, embed_texts(self.embedder, [some["text"] for some in values], [number for number, _ in numbered])
 
     def __call__(self, block: LineBlock) -> PredictedBlock:
         """The answers, in the lines' order."""
@@ -68,7 +73,11 @@ def read_text_lines(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]
 
 def read_text_line(line: str, number: int) -> dict[str, Any]:
     """Read a line's values, `text` among them. Raises: InputError, naming the line."""
-    read = parse_line(line, number)
+    return text_values(parse_line(line, number), number)
+
+
+def text_values(read: str | dict[str, Any], number: int) -> dict[str, Any]:
+    """Values of a line that is a text or an object with one. Raises: InputError, naming the line."""
     values = {"text": read} if isinstance(read, str) else read
     check_has("text", values, number)
     if not isinstance(values["text"], str):

@@ -1,6 +1,6 @@
 """A file of lines answered: in this process, or by workers on Ray where some are asked for or a cluster is named."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from orchestrator.cluster.addresses import names_no_cluster
 from orchestrator.cluster.capacity import cluster_room
@@ -8,6 +8,7 @@ from orchestrator.cluster.connection import connect
 from orchestrator.cluster.processes import Processes
 from orchestrator.errors import ClusterError, InputError
 from orchestrator.inference.blocks import LinePredictor, PredictedBlock, line_blocks, predict_blocks
+from orchestrator.progress import counted
 from orchestrator.settings import Settings
 from orchestrator.storage import exists
 from orchestrator.storage.text_lines import stream_lines
@@ -21,6 +22,7 @@ def predict_file(
     num_workers: int | None = None,
     num_gpus: float = 0.0,
     on_progress: Callable[[str], None] = lambda line: None,
+    read: Callable[[str], Iterable[str]] = stream_lines,
 ) -> Iterator[PredictedBlock]:
     """The answers to a file's blocks, in order; the same bytes from this process and from any number of workers.
 
@@ -30,20 +32,21 @@ def predict_file(
             process alone where no cluster is named.
         num_gpus: GPUs of each worker, beside one CPU.
         on_progress: called with a line that says how many workers there are.
+        read: function that reads the file of a path as lines, here or on a worker.
 
     Raises: InputError, naming file and line; CheckpointError, TokenizerError; ClusterError.
     """
     if not exists(file):
         raise InputError(f"there is no file {file}; check the path")
     if num_workers is None and names_no_cluster(settings):
-        yield from predict_blocks(load(folder), line_blocks(stream_lines(file)), file)
+        yield from predict_blocks(load(folder), line_blocks(read(file)), file)
         return
     from orchestrator.inference.workers import predict_on_ray
 
     with connect(settings, num_cpus=num_workers or 1):
         count = _fitting(num_workers, num_gpus)
-        on_progress(f"{count} worker{'s' if count > 1 else ''} on Ray")
-        yield from predict_on_ray(load, folder, file, count, num_gpus)
+        on_progress(f"{counted(count, 'worker')} on Ray")
+        yield from predict_on_ray(load, folder, file, count, num_gpus, read)
 
 
 def _fitting(num_workers: int | None, num_gpus: float) -> int:

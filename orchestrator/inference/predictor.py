@@ -1,44 +1,114 @@
 """A fine-tuned model's answers to lines."""
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
+from orchestrator.errors import InputError
 from orchestrator.finetuning.evaluation import predict_examples
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
-from orchestrator.inference.blocks import LineBlock, PredictedBlock, json_lines, line_blocks
-from orchestrator.inference.request_lines import parse_request
+from orchestrator.inference.blocks import LineBlock, PredictedBlock, json_lines, line_blocks, rounded
+from orchestrator.inference.request_files import ANSWER_COLUMNS, TableColumns
+from orchestrator.inference.request_lines import make_request
 from orchestrator.storage import local_copy
+from orchestrator.storage.delimited_lines import csv_lines, tsv_lines
+from orchestrator.storage.text_lines import parse_line
+
+
+@dataclass(frozen=True)
+class AnswerForm:
+    """Form of answers."""
+
+    table: TableColumns | None = None
+    """Columns, where lines are rows of a table: an answer is the row with `ANSWER_COLUMNS`."""
+    delimiter: str | None = None
+    """Sign between the fields of a row; None: an answer is a JSON object."""
+    digits: int | None = None
+    """Number of significant digits of a fraction; None: all of them."""
+
+    def header(self) -> bytes:
+        """Bytes before the first answer: the names of a table's columns."""
+        if self.table is None or self.delimiter is None:
+            return b""
+        names = [*self.table.names, *ANSWER_COLUMNS]
+        return _delimited(names, [names], self.delimiter)
 
 
 class Predictor:
-    """Answers as JSON lines: what the line said, and the prediction."""
+    """Answers as JSON lines: what the line said, and the prediction; or as rows of a table."""
 
-    def __init__(self, model: FineTunedModel, batch_size: int = 64) -> None:
+    def __init__(self, model: FineTunedModel, batch_size: int = 64, form: AnswerForm | None = None) -> None:
         """`batch_size` examples are computed at a time."""
         self.model = model
         self.task = model.task()
         self.batch_size = batch_size
+        self.form = form or AnswerForm()
 
     @classmethod
-    def load(cls, folder: str, batch_size: int = 64, device: str = "cpu") -> Self:
+    def load(cls, folder: str, batch_size: int = 64, device: str = "cpu", form: AnswerForm | None = None) -> Self:
         """A predictor of a model folder. Raises: CheckpointError, TokenizerError."""
         model = load_fine_tuned(local_copy(folder))
         model.model.to(device)
-        return cls(model, batch_size)
+        return cls(model, batch_size, form)
 
     def predict(self, block: LineBlock) -> list[dict[str, Any]]:
         """One answer for each line. Raises: InputError, naming the line."""
-        requests = [parse_request(line, number, self.task) for number, line in block.lines]
-        examples = [self.task.type.example_of(self.task, request) for request in requests]
+        return self.answer([(number, parse_line(line, number)) for number, line in block.lines])
+
+    def answer(self, numbered: Sequence[tuple[int, dict[str, Any] | str]]) -> list[dict[str, Any]]:
+        """One answer for each text or object, which have line numbers. Raises: InputError, naming the line."""
+        task, table = self.task, self.form.table
+        text_columns = table.text if table else task.text_columns or task.type.usual_text_columns
+        requests = [make_request(read, number, task, text_columns) for number, read in numbered]
+        examples = [task.type.example_of(task, request) for request in requests]
         predictions = predict_examples(self.model, examples, self.batch_size)
+        said = [
+            read if isinstance(read, dict) else request.values
+            for (_, read), request in zip(numbered, requests, strict=True)
+        ]
+        if table is None:
+            answers = [task.type.answer(task, prediction) for prediction in predictions]
+        else:
+            brief = [task.type.brief_answer(task, prediction) for prediction in predictions]
+            answers = [dict(zip(ANSWER_COLUMNS, values, strict=True)) for values in brief]
         return [
-            {**request.values, **self.task.type.answer(self.task, prediction)}
-            for request, prediction in zip(requests, predictions, strict=True)
+            beside(values, answer, number) for (number, _), values, answer in zip(numbered, said, answers, strict=True)
         ]
 
     def __call__(self, block: LineBlock) -> PredictedBlock:
         """The answers, in the lines' order."""
-        return PredictedBlock(json_lines(self.predict(block)), len(block.lines))
+        rows, form = self.predict(block), self.form
+        if form.delimiter is None:
+            return PredictedBlock(json_lines(rows, form.digits), len(rows))
+        fields = [list(row.values()) for row in (rows if form.digits is None else rounded(rows, form.digits))]
+        names = list(rows[0]) if rows else []
+        return PredictedBlock(_delimited(names, fields, form.delimiter), len(rows))
+
+
+def beside(said: Mapping[str, Any], answer: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Put an answer beside what a line says, under `predicted_KEY` where the line has the answer's key already.
+
+    >>> beside({"text": "a", "label": "gold"}, {"label": "b", "probabilities": {}}, 1)
+    {'text': 'a', 'label': 'gold', 'predicted_label': 'b', 'probabilities': {}}
+
+    Raises: InputError, naming the line, where it has both keys.
+    """
+    renamed = {f"predicted_{key}" if key in said else key: value for key, value in answer.items()}
+    for key in renamed:
+        if key in said:
+            raise InputError(f"line {number} has the key {key!r} already, which the answer would replace; rename it")
+    return {**said, **renamed}
+
+
+def _delimited(names: Sequence[str], rows: Iterable[Sequence[Any]], delimiter: str) -> bytes:
+    """Rows of a table as bytes, lists in them as JSON. Raises: InputError for a field that TSV cannot hold."""
+    rows = [[_json_text(field) if isinstance(field, list | dict) else field for field in row] for row in rows]
+    return "".join(tsv_lines(names, rows) if delimiter == "\t" else csv_lines(rows)).encode()
+
+
+def _json_text(value: list[Any] | dict[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def predict(folder: str, lines: Iterable[str], batch_size: int = 64) -> Iterator[dict[str, Any]]:

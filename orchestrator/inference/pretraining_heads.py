@@ -1,6 +1,7 @@
 """A pretrained model asked directly: the likeliest tokens for each [MASK], and whether a sentence follows another."""
 
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 
@@ -33,32 +34,55 @@ class NextSentenceAnswer:
     follows: bool
 
 
+class MaskFiller:
+    """A pretrained model that guesses the tokens behind [MASK]."""
+
+    def __init__(self, model: BertForPreTraining, tokenizer: Tokenizer) -> None:
+        """Keep a model that has the head, and its tokenizer."""
+        self.model = model
+        self.tokenizer = tokenizer
+        self.mask = tokenizer.token(tokenizer.mask_id)
+
+    @classmethod
+    def load(cls, folder: str, device: str = "cpu") -> Self:
+        """Load a model's folder. Raises: CheckpointError when it has no head for masked tokens."""
+        model, tokenizer = _load_pretraining(folder, "prediction.bias", "masked tokens")
+        return cls(model.to(device), tokenizer)
+
+    def fill(self, text: str, top_k: int = 5) -> list[FilledMask]:
+        """The likeliest tokens for each [MASK] of a text. Raises: InputError."""
+        tokenizer, mask = self.tokenizer, self.mask
+        ids = [tokenizer.cls_id, *tokenizer.encode_batch([text])[0].ids, tokenizer.sep_id]
+        places = [place for place, token in enumerate(ids) if token == tokenizer.mask_id]
+        if not places:
+            raise InputError(f"the text has no {mask} to fill; write it where a word is missing")
+        _check_length(len(ids), self.model.config.max_seq_length)
+        device = next(self.model.parameters()).device
+        seqs = PackedSequences.from_lengths(
+            torch.tensor(ids, device=device),
+            torch.zeros(len(ids), dtype=torch.long, device=device),
+            torch.tensor([0, len(ids)], device=device),
+        )
+        with torch.inference_mode():
+            hidden = self.model.bert.encode(seqs)  # (T, H)
+            probabilities = self.model.predict(hidden[places]).float().softmax(dim=-1)  # (P, V)
+        best = probabilities[:, : tokenizer.vocab_size].topk(min(top_k, tokenizer.vocab_size))
+        pieces = text.split(mask)
+        filled = []
+        for number, (values, tokens) in enumerate(
+            zip(best.values.tolist(), best.indices.tolist(), strict=True), start=1
+        ):
+            before, after = mask.join(pieces[:number]), mask.join(pieces[number:])
+            for rank, (probability, token_id) in enumerate(zip(values, tokens, strict=True), start=1):
+                word, goes_on = tokenizer.surface(token_id)
+                whole = (before.rstrip() if goes_on else before) + word + after
+                filled.append(FilledMask(number, rank, tokenizer.token(token_id), probability, whole))
+        return filled
+
+
 def fill_mask(folder: str, text: str, top_k: int = 5) -> list[FilledMask]:
     """The likeliest tokens for each [MASK] of a text. Raises: InputError, CheckpointError."""
-    model, tokenizer = _load_pretraining(folder, "prediction.bias", "masked tokens")
-    mask = tokenizer.token(tokenizer.mask_id)
-    ids = [tokenizer.cls_id, *tokenizer.encode_batch([text])[0].ids, tokenizer.sep_id]
-    places = [place for place, token in enumerate(ids) if token == tokenizer.mask_id]
-    if not places:
-        raise InputError(f"the text has no {mask} to fill; write it where a word is missing")
-    _check_length(len(ids), model.config.max_seq_length)
-    seqs = PackedSequences.from_lengths(
-        torch.tensor(ids), torch.zeros(len(ids), dtype=torch.long), torch.tensor([0, len(ids)])
-    )
-    with torch.inference_mode():
-        hidden = model.bert.encode(seqs)  # (T, H)
-        probabilities = model.predict(hidden[places]).float().softmax(dim=-1)  # (P, V)
-    best = probabilities[:, : tokenizer.vocab_size].topk(min(top_k, tokenizer.vocab_size))
-    pieces = text.split(mask)
-    filled = []
-    for number, (values, tokens) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True), start=1):
-        for rank, (probability, token_id) in enumerate(zip(values, tokens, strict=True), start=1):
-            token = tokenizer.token(token_id)
-            before, after = mask.join(pieces[:number]), mask.join(pieces[number:])
-            word, goes_on = tokenizer.surface(token_id)
-            whole = (before.rstrip() if goes_on else before) + word + after
-            filled.append(FilledMask(number, rank, token, probability, whole))
-    return filled
+    return MaskFiller.load(folder).fill(text, top_k)
 
 
 def next_sentence(folder: str, first: str, second: str) -> NextSentenceAnswer:

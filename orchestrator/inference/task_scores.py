@@ -1,10 +1,12 @@
 """A model's scores on a split of a task."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.errors import InputError
 from orchestrator.finetuning.evaluation import evaluate_model
+from orchestrator.inference.error_analysis import ErrorAnalysis, analyze_errors
 from orchestrator.results import EvaluationResult, Split
 from orchestrator.retrieval.reranking import Reranking
 from orchestrator.retrieval.searching import INDEXES, rank_queries
@@ -12,38 +14,77 @@ from orchestrator.storage import join
 from orchestrator.tasks import Task, prediction_rows, score, write_prediction_rows
 
 
+@dataclass(frozen=True)
+class Scoring:
+    """A model, and the split of a task that it is scored on."""
+
+    folder: str
+    """Folder of the model."""
+    task: Task
+    """Loaded; its split is read once."""
+    split: Split
+    storage: str
+    """Place where tokenized examples and document indexes are kept."""
+    batch_size: int = 64
+    """Examples of a forward pass."""
+    predictions: str | None = None
+    """JSONL file for a prediction of each example."""
+    reranking: Reranking | None = None
+    """Model that scores the first hits of a retrieval task again, and how."""
+
+
 def evaluate(
-    folder: str,
-    task: Task,
-    split: Split,
-    storage: str,
-    batch_size: int = 64,
-    predictions: str | None = None,
-    reranking: Reranking | None = None,
-    device: str = "cpu",
-    on_progress: Callable[[str], None] = lambda line: None,
+    scoring: Scoring, device: str = "cpu", on_progress: Callable[[str], None] = lambda line: None
 ) -> EvaluationResult:
-    """Scores of a model's folder on a split of a task; per-example predictions go to a JSONL file where one is named.
+    """Score a model; its predictions go to a file where one is named.
 
     Args:
-        task: loaded; its split is read once.
-        storage: where tokenized examples and document indexes are kept.
-        reranking: scores the first hits of a retrieval task again.
         device: where the models compute, `cpu` or `cuda`.
     """
-    if reranking is not None:
+    return _evaluate(scoring, device, on_progress)[0]
+
+
+def evaluate_closely(
+    scoring: Scoring,
+    device: str = "cpu",
+    on_progress: Callable[[str], None] = lambda line: None,
+    *,
+    num_mistakes: int,
+) -> ErrorAnalysis:
+    """Score a model as `evaluate` does, and find where it goes wrong.
+
+    Args:
+        num_mistakes: number of the worst mistakes to keep.
+    """
+    result, task, found = _evaluate(scoring, device, on_progress)
+    return analyze_errors(result, task, scoring.split, found, num_mistakes)
+
+
+def _evaluate(
+    scoring: Scoring, device: str, on_progress: Callable[[str], None]
+) -> tuple[EvaluationResult, Task, Sequence[Any]]:
+    """Score a model; returns the task with the model's labels and the predictions beside the result."""
+    folder, task, split = scoring.folder, scoring.task, scoring.split
+    if scoring.reranking is not None:
         check_reranks(task)
     found: Sequence[Any]
     counts: dict[str, int] = {}
     if task.type.is_searched:
-        kept = join(storage, INDEXES)
-        found, counts = rank_queries(folder, task, split, reranking, on_progress, kept, device)
+        kept = join(scoring.storage, INDEXES)
+        found, counts = rank_queries(folder, task, split, scoring.reranking, on_progress, kept, device)
         metrics = score(task, split, found)
     else:
-        metrics, found, task = evaluate_model(folder, task, split, batch_size, join(storage, "tasks"), device)
-    if predictions is not None:
-        write_prediction_rows(predictions, prediction_rows(task, split, found))
-    return EvaluationResult(task.id, split, metrics, len(found), predictions, counts)
+        cache = join(scoring.storage, "tasks")
+        metrics, found, task = evaluate_model(folder, task, split, scoring.batch_size, cache, device)
+    if scoring.predictions is not None:
+        write_prediction_rows(scoring.predictions, _rows_with_texts(task, split, found))
+    return EvaluationResult(task.id, split, metrics, len(found), scoring.predictions, counts), task, found
+
+
+def _rows_with_texts(task: Task, split: Split, found: Sequence[Any]) -> list[dict[str, Any]]:
+    """A record per example: what it says, then what was predicted."""
+    rows = zip(task.examples(split), prediction_rows(task, split, found), strict=True)
+    return [{"id": row["id"], **task.type.said(example), **row} for example, row in rows]
 
 
 def check_reranks(task: Task) -> None:

@@ -5,7 +5,7 @@ answers before it, whichever worker was faster. Any other error ends the work wh
 """
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import ray.data
@@ -29,13 +29,19 @@ RayBatch = dict[str, NDArray[np.object_]]
 
 
 def predict_on_ray(
-    load: Callable[[str], LinePredictor], folder: str, file: str, num_workers: int, num_gpus: float = 0.0
+    load: Callable[[str], LinePredictor],
+    folder: str,
+    file: str,
+    num_workers: int,
+    num_gpus: float = 0.0,
+    read: Callable[[str], Iterable[str]] = stream_lines,
 ) -> Iterator[PredictedBlock]:
     """The answers to a file's blocks, in order, by the connected Ray.
 
     Args:
         load: makes the model of `folder`, once in each worker.
         num_gpus: of each worker, beside one CPU.
+        read: reads the file of a path as lines.
 
     Raises: InputError, CheckpointError and the like as a worker raised them; ClusterError when Ray loses the work.
     """
@@ -46,6 +52,7 @@ def predict_on_ray(
             ray.data.from_items([absolute(file)])  # no task that reads, which would want a CPU
             .map_batches(
                 _read,
+                fn_args=(read,),
                 batch_size=None,
                 num_cpus=0,
                 compute=TaskPoolStrategy(size=1),
@@ -76,12 +83,12 @@ def predict_on_ray(
         raise ClusterError(f"a worker failed: {last_line(error)}; where memory ran out, use fewer --workers") from error
 
 
-def _read(batch: RayBatch) -> Iterator[RayBatch]:
+def _read(batch: RayBatch, read: Callable[[str], Iterable[str]]) -> Iterator[RayBatch]:
     """The file's blocks, one after the other, and what was wrong with it."""
     (file,) = batch["item"]
     try:
         _check_reachable(file)
-        for block in line_blocks(stream_lines(file)):
+        for block in line_blocks(read(file)):
             yield _batch(block)
     except InputError as error:
         yield _batch(error)

@@ -7,10 +7,10 @@ A kind is one object without state: a file in this package and an entry of `KIND
 an entry of the union in `specs/pipeline.py`. Planning and the runner ask every kind the same questions and know none by
 name.
 
-`check`, `facts`, `disk`, `resources`, and what later stages ask of a kind, start nothing, write nothing and load no
-Ray: `orchestrator plan` calls them. `run` works on a connected Ray and may be called again with the same run folder,
-after an interruption: it goes on where the earlier attempt ended. `record` writes the result to the registry and may
-be called twice.
+`check`, `facts`, `disk`, `resources`, `measure_time`, and what later stages ask of a kind, start nothing, write nothing
+and load no Ray: `orchestrator plan` calls them. `run` works on a connected Ray and may be called again with the same
+run folder, after an interruption: it goes on where the earlier attempt ended. `record` writes the result to the
+registry and may be called twice.
 """
 
 import logging
@@ -21,13 +21,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
 from bert_core.config import BertConfig
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.cluster.capacity import has_gpus
 from orchestrator.cluster.processes import Processes
 from orchestrator.corpus.input_files import find_files
+from orchestrator.errors import superseded
 from orchestrator.kinds.disk import DiskUse
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.progress import Progress
-from orchestrator.registry.recorder import Recorder, RunOutcome, superseded
+from orchestrator.progress import Progress, duration
+from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.registry.records import RunRecord
+from orchestrator.registry.registry import Registry
 from orchestrator.results import Event, MetricEvent
 from orchestrator.settings import Settings
 from orchestrator.specs import Spec
@@ -87,6 +91,17 @@ class Resources:
             return replace(cls.of_one_process(cpus), with_gpus=cls.of_one_process(cpus, 1.0))
         total = {"CPU": cpus} | ({"GPU": gpus} if gpus else {})
         return cls(total, [Processes(1, total)])
+
+
+@dataclass(frozen=True)
+class MeasuredTime:
+    """Time that a run would take on this machine, from some of its steps."""
+
+    seconds: float
+    of_what: str
+    """Part of the run that takes that long: so many steps, or so many trials."""
+    by: str = "a few steps"
+    """Part of the run that was done to find out."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +175,19 @@ class Kind(ABC, Generic[S, R]):
         """Yield what a run writes to the storage, at its largest, as far as that is known before it starts."""
         yield from ()
 
+    def measure_time(self, spec: S, inputs: Resolved) -> MeasuredTime | None:
+        """Do a small part of a run on this machine's CPU, and return how long all would take.
+
+        In place of what an earlier stage will make stand random weights of its size, and a tokenizer of the first text.
+        Returns None where a run takes a GPU, has steps that take long, or reads what only an earlier run decides.
+        Takes seconds; writes nothing.
+        """
+        return None
+
+    def recorded_time(self, spec: S, registry: Registry) -> MeasuredTime | None:
+        """Return how long a run takes by what recorded runs like it took; None where there are none."""
+        return None
+
     def resources(self, spec: S) -> Resources:
         """Return the resources that a run takes of the cluster: one CPU, unless the kind says otherwise."""
         return Resources.of_one_process()
@@ -186,6 +214,10 @@ class Kind(ABC, Generic[S, R]):
         The result may be written a second time, which changes nothing.
         """
 
+    def ending(self, run: RunRecord, registry: Registry) -> Iterator[str]:
+        """Yield words for a person on the result of a run that has completed; the first line stands by itself."""
+        yield f"completed after {duration(run.seconds or 0.0)}"
+
     def input_identity(self, spec: S, inputs: Resolved) -> list[Any]:
         """Return plain values that change when any file that the spec reads does.
 
@@ -209,6 +241,10 @@ class Kind(ABC, Generic[S, R]):
 
     def vocab_size(self, spec: S, inputs: Resolved) -> int | None:
         """Return the size of the vocabulary that a run leaves; None where only the run decides."""
+        return None
+
+    def tokenizer_like(self, spec: S, inputs: Resolved) -> Tokenizer | None:
+        """Return a tokenizer that cuts text about as that of a run will, to measure with; None where nothing tells."""
         return None
 
     def snapshot_steps(self, spec: S) -> tuple[int, ...]:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from orchestrator.corpus.input_files import InputFile, find_files
+from orchestrator.corpus.input_files import find_files
+from orchestrator.corpus.manifest import MANIFEST
 from orchestrator.corpus.store_folder import store_folder, store_options
-from orchestrator.corpus.token_store import MANIFEST
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.specs import CorpusSpec, PretrainSpec
 from orchestrator.specs.references import STAGE_MARK
@@ -18,7 +18,6 @@ _BYTES_PER_FINE_TUNED_PARAMETER = 16
 """The same, and the best weights so far."""
 _STORED_PER_TEXT_BYTE = 0.5
 """A token of about four characters is a number of two bytes."""
-_TEXT_PER_COMPRESSED_BYTE = 3
 
 
 @dataclass(frozen=True)
@@ -72,10 +71,5 @@ def token_store_disk(spec: CorpusSpec | PretrainSpec, inputs: Resolved) -> Itera
         options = store_options(spec.corpus, inputs.tokenizer(spec.tokenizer), *how)
         if exists(join(store_folder(inputs.settings.storage, options, files), MANIFEST)):
             return
-    num_bytes = round(_STORED_PER_TEXT_BYTE * sum(map(_text_bytes, files)))
+    num_bytes = round(_STORED_PER_TEXT_BYTE * sum(file.estimated_text_bytes for file in files))
     yield DiskUse("token store", num_bytes, str([spec.corpus.identity_values(), spec.tokenizer, *how]))
-
-
-def _text_bytes(file: InputFile) -> float:
-    is_compressed = bool(file.compression) or file.format == "parquet"
-    return file.num_bytes * file.mean_copies * (_TEXT_PER_COMPRESSED_BYTE if is_compressed else 1)

@@ -5,14 +5,16 @@ from typing import Any
 
 from bert_core.config import BertConfig
 from bert_core.distillation import student_config
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.distillation.student import check_widths
-from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
+from orchestrator.kinds.base import Fact, Kind, MeasuredTime, Resources, RunContext
 from orchestrator.kinds.disk import DiskUse
-from orchestrator.kinds.facts import memory_text, size_text
+from orchestrator.kinds.facts import memory_text
 from orchestrator.kinds.pretrain import PretrainKind
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.students import way_of
 from orchestrator.models.parameter_counts import count_encoder_parameters
+from orchestrator.progress import size_text
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import DistillResult, PretrainResult
 from orchestrator.specs import DistillSpec
@@ -48,6 +50,10 @@ class DistillKind(Kind[DistillSpec, DistillResult | PretrainResult]):
         num_parameters = None if student is None else count_encoder_parameters(student)
         yield from way_of(spec).disk(num_parameters, inputs)
 
+    def measure_time(self, spec: DistillSpec, inputs: Resolved) -> MeasuredTime | None:
+        """Measure steps of the student, and of the teacher what it reads beside; None on GPUs."""
+        return way_of(spec).measure_time(_student_config(spec, inputs), inputs)
+
     def resources(self, spec: DistillSpec) -> Resources:
         """Return what the student's process takes, or the workers of its pretraining."""
         return way_of(spec).resources()
@@ -74,6 +80,10 @@ class DistillKind(Kind[DistillSpec, DistillResult | PretrainResult]):
     def model_configs(self, spec: DistillSpec, inputs: Resolved) -> Iterator[BertConfig | None]:
         """Yield the student's configuration."""
         yield _student_config(spec, inputs)
+
+    def tokenizer_like(self, spec: DistillSpec, inputs: Resolved) -> Tokenizer | None:
+        """Return the teacher's tokenizer, or one like it."""
+        return inputs.tokenizer_like(spec.teacher)
 
     def snapshot_steps(self, spec: DistillSpec) -> tuple[int, ...]:
         """Return the steps that the spec lists for a pretraining."""

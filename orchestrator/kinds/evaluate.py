@@ -3,15 +3,21 @@
 import logging
 from functools import partial
 
+from bert_core.checkpoints.pretrained import WEIGHTS_FILE
 from orchestrator.cluster.capacity import decide_gpus
-from orchestrator.inference.task_scores import check_reranks, evaluate
-from orchestrator.kinds.base import Kind, Resources, RunContext
+from orchestrator.finetuning.measured_steps import measure_examples
+from orchestrator.finetuning.model_folder import read_record
+from orchestrator.inference.task_scores import Scoring, check_reranks, evaluate
+from orchestrator.kinds.base import Kind, MeasuredTime, Resources, RunContext
 from orchestrator.kinds.resolved import Resolved
+from orchestrator.kinds.start_checks import trains_on_gpu
+from orchestrator.progress import counted
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import EvaluationResult
 from orchestrator.retrieval.reranking import Reranking
-from orchestrator.specs import EvaluateSpec
-from orchestrator.storage import join
+from orchestrator.specs import EvaluateSpec, RecipeSpec
+from orchestrator.specs.references import STAGE_MARK
+from orchestrator.storage import join, local_copy
 from orchestrator.storage.uris import absolute
 
 logger = logging.getLogger(__name__)
@@ -23,11 +29,23 @@ class EvaluateKind(Kind[EvaluateSpec, EvaluationResult]):
     spec = EvaluateSpec
 
     def check(self, spec: EvaluateSpec, inputs: Resolved) -> None:
-        """Check that the task has the split, and hits to score again where a model reranks."""
+        """Check that the task has the split and that it can be read, and hits to score again where a model reranks."""
         task = inputs.task(spec.task)
-        task.file(spec.split)
+        task.read(spec.split)
         if spec.rerank is not None:
             check_reranks(task)
+
+    def measure_time(self, spec: EvaluateSpec, inputs: Resolved) -> MeasuredTime | None:
+        """Measure steps on the split, of which answering takes a share; None on GPUs, and for what is searched."""
+        task, config = inputs.task(spec.task), inputs.config(spec.model)
+        tokenizer = inputs.tokenizer_like(spec.model)
+        if config is None or tokenizer is None or task.type.is_searched or trains_on_gpu(spec.gpus):
+            return None
+        examples = task.examples(spec.split)
+        found = measure_examples(task, examples, _usual_recipe(spec.model, inputs), config, tokenizer)
+        if found is None:
+            return None
+        return MeasuredTime(found.answer_s * len(examples), counted(len(examples), "example"))
 
     def resources(self, spec: EvaluateSpec) -> Resources:
         """Return one CPU, and the GPUs that the spec asks for."""
@@ -41,17 +59,21 @@ class EvaluateKind(Kind[EvaluateSpec, EvaluationResult]):
         if spec.rerank is not None:
             folder = absolute(inputs.folder("rerank", spec.rerank))
             reranking = Reranking(folder, spec.relevant_label, spec.num_candidates)
+        # The leaderboard ranks scores on the same data together, and says which models were chosen on them.
+        data = str(inputs.task(spec.task).fingerprint(spec.split))[:16]
+        model = inputs.content_digest("model", spec.model)[:16]
+        context.recorder.record_trial_data(context.run_id, {spec.split: data, "model": model})
         # Absolute paths, since Ray's processes have another working folder.
-        score = partial(
-            evaluate,
-            absolute(inputs.folder("model", spec.model)),
-            inputs.task(spec.task).at_absolute_paths(),
-            spec.split,
-            context.settings.storage,
-            spec.batch_size,
-            join(context.run_folder, f"predictions/{spec.split}.jsonl"),
-            reranking,
+        scoring = Scoring(
+            folder=absolute(inputs.folder("model", spec.model)),
+            task=inputs.task(spec.task).at_absolute_paths(),
+            split=spec.split,
+            storage=context.settings.storage,
+            batch_size=spec.batch_size,
+            predictions=join(context.run_folder, f"predictions/{spec.split}.jsonl"),
+            reranking=reranking,
         )
+        score = partial(evaluate, scoring)
         if not gpus:  # the status line cannot be reached from another process
             score = partial(score, on_progress=context.progress.status)
         problem, remedy = "the model was not scored", "; if memory ran out, lower batch_size"
@@ -65,3 +87,13 @@ class EvaluateKind(Kind[EvaluateSpec, EvaluationResult]):
         scores = {**result.metrics, "num_examples": float(result.num_examples)}
         recorder.record_final_metrics(run_id, 0, result.split, scores)
         return RunOutcome(predictions_path=result.predictions_path)
+
+
+def _usual_recipe(model: str, inputs: Resolved) -> RecipeSpec:
+    """A recipe with the length of a model's windows; of a stage's model the one that it is fine-tuned by."""
+    if model.startswith(STAGE_MARK):
+        recipe: RecipeSpec = getattr(inputs.stage(model), "recipe", RecipeSpec())
+        return recipe
+    folder, config = local_copy(inputs.folder("model", model), skip=(WEIGHTS_FILE,)), inputs.config(model)
+    assert config is not None, "a name that is no stage's leads to a model"
+    return RecipeSpec(max_seq_length=read_record(folder, config).options.max_seq_length)

@@ -1,8 +1,9 @@
 """Lines of a plan that several kinds of runs share: sizes, memory, steps of pretraining, a task and its data."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from orchestrator.kinds.base import Fact
+from orchestrator.progress import counted, size_text
 from orchestrator.specs import PretrainSpec
 from orchestrator.tasks import Task
 
@@ -10,9 +11,13 @@ BYTES_PER_PARAMETER = 16
 """float32 weights, gradients and AdamW's two moments."""
 
 
-def size_text(num_bytes: int) -> str:
-    """A number of bytes in MB or GB."""
-    return f"{num_bytes / 1e9:,.2f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:,.1f} MB"
+def times_text(number: int, noun: str, seeds: Sequence[int]) -> str:
+    """A number of things, and the seeds that each of them is tried with.
+
+    >>> times_text(1, "point", [0]), times_text(1200, "point", [0, 1])
+    ('1 point × 1 seed', '1,200 points × 2 seeds')
+    """
+    return f"{counted(number, noun)} × {counted(len(seeds), 'seed')}"
 
 
 def memory_text(num_parameters: int) -> str:
@@ -31,6 +36,9 @@ def step_facts(spec: PretrainSpec) -> Iterator[Fact]:
 def task_facts(task: Task) -> Iterator[Fact]:
     """A labeled task and the size of its training split."""
     yield "task", f"{task.id} ({task.head}), ranked by {task.metric}"
+    positive = task.type.positive_label(task)
+    if positive is not None:
+        yield "positive class", f"{positive}: f1 is its score, as it is the second label (task.labels says their order)"
     yield "data", f"{len(task.examples('train')):,} training examples; splits: {', '.join(task.splits)}"
 
 

@@ -6,19 +6,27 @@ from dataclasses import replace
 
 from bert_core.config import BertConfig
 from bert_core.objectives import TOKEN_OBJECTIVES
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.cluster.node_types import cluster_resources
 from orchestrator.corpus.input_files import find_files
-from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
+from orchestrator.kinds.base import Fact, Kind, MeasuredTime, Resources, RunContext
 from orchestrator.kinds.disk import DiskUse, pretraining_disk
 from orchestrator.kinds.facts import memory_text, step_facts
 from orchestrator.kinds.messages import log_dataset, log_message, report_tokenizing
+from orchestrator.kinds.passes import passes_facts
+from orchestrator.kinds.pretrain_ending import pretrain_ending
+from orchestrator.kinds.pretrain_time import measure_steps
 from orchestrator.kinds.resolved import Resolved
+from orchestrator.kinds.similar_runs import similar_pretraining
 from orchestrator.kinds.start_checks import check_positions, check_tokenizer
 from orchestrator.models.config import build_config
 from orchestrator.models.parameter_counts import count_pretraining_parameters
 from orchestrator.pretraining.job import PretrainListener, PretrainRequest, text_sizes, worker_processes
 from orchestrator.pretraining.progress_line import TrainingStatus
+from orchestrator.progress import UNDER_WAY
 from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.registry.records import RunRecord
+from orchestrator.registry.registry import Registry
 from orchestrator.results import (
     DatasetResult,
     DriftEvent,
@@ -52,8 +60,9 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
             check_tokenizer(spec.init_from, spec.tokenizer, inputs)
 
     def facts(self, spec: PretrainSpec, inputs: Resolved) -> Iterator[Fact]:
-        """Yield steps, tokens, parameters and memory."""
+        """Yield steps, tokens, passes over the text, parameters and memory."""
         yield from step_facts(spec)
+        yield from passes_facts(spec, inputs)
         if spec.execution.is_elastic:
             yield "workers", f"{workers_text(spec.execution)}; the resources below are those of the fewest"
         config = pretraining_config(spec, inputs)
@@ -82,6 +91,14 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
             return replace(on_cpus, with_gpus=on_gpus)
         return on_gpus if execution.device == "gpu" else on_cpus
 
+    def measure_time(self, spec: PretrainSpec, inputs: Resolved) -> MeasuredTime | None:
+        """Measure steps on the text itself; None on GPUs, and where only the run decides the model."""
+        return measure_steps(spec, inputs, pretraining_config(spec, inputs))
+
+    def recorded_time(self, spec: PretrainSpec, registry: Registry) -> MeasuredTime | None:
+        """Return the time of all steps by those of a recorded pretraining whose steps were like them."""
+        return similar_pretraining(spec, registry)
+
     def check_resume(self, spec: PretrainSpec, run_folder: str) -> None:
         """Refuse text of another size than the newest checkpoint's; a worker would, once all of it is tokenized."""
         saved = Checkpoints(run_folder).newest_extra()
@@ -94,6 +111,7 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         """Pretrain, from the run's last checkpoint where there is one."""
         from orchestrator.pretraining.launch import run_pretraining  # Ray is loaded when a run starts
 
+        logger.info("reading the corpus", extra=UNDER_WAY)
         return run_pretraining(build_request(spec, inputs, context), build_listener(spec, context))
 
     def record(self, result: PretrainResult, run_id: str, recorder: Recorder) -> RunOutcome:
@@ -111,6 +129,10 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         recorder.record_model(run_id, result.model)
         return RunOutcome(model_folder=result.model.folder)
 
+    def ending(self, run: RunRecord, registry: Registry) -> Iterator[str]:
+        """Yield steps, speed, and the losses on held-out text."""
+        yield from pretrain_ending(run, registry)
+
     def model_configs(self, spec: PretrainSpec, inputs: Resolved) -> Iterator[BertConfig | None]:
         """Yield the configuration of the one model."""
         yield pretraining_config(spec, inputs)
@@ -118,6 +140,10 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
     def vocab_size(self, spec: PretrainSpec, inputs: Resolved) -> int | None:
         """Return the size of the tokenizer's vocabulary."""
         return inputs.vocab_size(spec.tokenizer)
+
+    def tokenizer_like(self, spec: PretrainSpec, inputs: Resolved) -> Tokenizer | None:
+        """Return the tokenizer that the model is trained with, or one like it."""
+        return inputs.tokenizer_like(spec.tokenizer)
 
     def snapshot_steps(self, spec: PretrainSpec) -> tuple[int, ...]:
         """Return the steps that the spec lists."""
@@ -180,8 +206,10 @@ def build_listener(spec: PretrainSpec, context: RunContext) -> PretrainListener:
         context.refuse_if_superseded()
         context.record_events([event])
         if isinstance(event, MetricEvent):
-            is_transient = event.split == "train" and not status.is_milestone(event)
-            (context.progress.status if is_transient else logger.info)(status.line(event))
+            line = status.line(event)
+            context.progress.show(status.view)
+            if status.is_for_the_log(event):
+                logger.info(line)
         elif isinstance(event, MessageEvent):
             log_message(event)
         elif isinstance(event, WorkersEvent) and spec.execution.is_elastic:
@@ -193,6 +221,6 @@ def build_listener(spec: PretrainSpec, context: RunContext) -> PretrainListener:
         context.recorder.record_dataset(context.run_id, dataset)
         log_dataset(dataset)
         elastic = f": {workers_text(spec.execution)}" if spec.execution.is_elastic else ""
-        logger.info(f"starting the training workers{elastic}")
+        logger.info(f"starting the training workers{elastic}", extra=UNDER_WAY)
 
     return PretrainListener(on_event, on_dataset, report_tokenizing(context.progress), context.refuse_if_superseded)

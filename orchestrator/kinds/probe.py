@@ -12,9 +12,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 from orchestrator.errors import SpecError
-from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
+from orchestrator.kinds.base import Fact, Kind, MeasuredTime, Resources, RunContext
 from orchestrator.kinds.disk import DiskUse
-from orchestrator.kinds.facts import task_facts
+from orchestrator.kinds.facts import task_facts, times_text
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.sweep import SweepKind, trial_facts
 from orchestrator.registry.recorder import Recorder, RunOutcome
@@ -63,8 +63,15 @@ class ProbeKind(Kind[ProbeSpec, ProbeResult]):
         yield from task_facts(inputs.task(spec.task))
         yield "snapshots", f"of {'steps' if len(snapshots) > 1 else 'step'} {', '.join(f'{s:,}' for s in snapshots)}"
         num_trials = len(snapshots) * len(spec.seeds)
-        yield "trials", f"{num_trials:,} ({len(snapshots):,} snapshots × {len(spec.seeds)} seeds)"
+        yield (
+            "trials",
+            f"{num_trials:,} ({times_text(len(snapshots), 'snapshot', spec.seeds)})",
+        )
         yield from trial_facts(sweep, inputs)
+
+    def measure_time(self, spec: ProbeSpec, inputs: Resolved) -> MeasuredTime | None:
+        """Measure steps of a trial, as for a sweep over the snapshots."""
+        return _SWEEP.measure_time(_sweep_of(spec, chosen_snapshots(spec, inputs)), inputs)
 
     def disk(self, spec: ProbeSpec, inputs: Resolved) -> Iterator[DiskUse]:
         """Yield what a sweep over the snapshots writes."""

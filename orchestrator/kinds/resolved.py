@@ -1,5 +1,6 @@
 """Names in a spec, looked up once: their folders, tokenizers, configurations, tasks."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
@@ -15,6 +16,8 @@ from orchestrator.storage import join, local_copy, read_json
 from orchestrator.tasks import Task, load_task
 from orchestrator.training.snapshots import snapshot_folders
 
+logger = logging.getLogger(__name__)
+
 
 class StageKind(Protocol):
     """The part of `kinds.base.Kind` that tells of the model or tokenizer that an earlier stage will make."""
@@ -24,6 +27,9 @@ class StageKind(Protocol):
 
     def vocab_size(self, spec: Any, inputs: "Resolved") -> int | None:
         """Return the size of the vocabulary that the stage leaves."""
+
+    def tokenizer_like(self, spec: Any, inputs: "Resolved") -> Tokenizer | None:
+        """Return a tokenizer that cuts text about as that of the stage will."""
 
     def snapshot_steps(self, spec: Any) -> tuple[int, ...]:
         """Return the steps after which the stage keeps its model."""
@@ -49,8 +55,10 @@ class Resolved:
         self._kind_of = kind_of
         self._folders: dict[tuple[bool, str], str] = {}
         self._tokenizers: dict[str, Tokenizer] = {}
+        self._tokenizers_like: dict[str, Tokenizer | None] = {}
         self._configs: dict[str, BertConfig] = {}
         self._tasks: dict[str, Task] = {}
+        self._warned: set[str] = set()
 
     def stage(self, name: str) -> Spec:
         """Return the spec of the stage that `@stage` names."""
@@ -89,6 +97,15 @@ class Resolved:
             self._tokenizers[folder] = Tokenizer.load(local_copy(folder, skip=(WEIGHTS_FILE,)))
         return self._tokenizers[folder]
 
+    def tokenizer_like(self, name: str) -> Tokenizer | None:
+        """Return a tokenizer; of a stage's one that cuts text about as it will, or None where nothing tells."""
+        if not name.startswith(STAGE_MARK):
+            return self.tokenizer(name)
+        if name not in self._tokenizers_like:
+            stage = self.stage(name)
+            self._tokenizers_like[name] = self._kind_of(stage).tokenizer_like(stage, self)
+        return self._tokenizers_like[name]
+
     def vocab_size(self, name: str) -> int | None:
         """Return how many entries a tokenizer has, or will have at most."""
         if name.startswith(STAGE_MARK):
@@ -124,6 +141,12 @@ class Resolved:
         if key not in self._tasks:
             self._tasks[key] = load_task(spec)
         return self._tasks[key]
+
+    def warn(self, message: str) -> None:
+        """Warn a person of something about the inputs, once, however many stages it concerns."""
+        if message not in self._warned:
+            self._warned.add(message)
+            logger.warning(message)
 
     def drop_examples(self) -> None:
         """Let the examples that tasks have read go, so that those of a pipeline's stages are not all held at once."""

@@ -59,3 +59,10 @@ def check_tokenizer(model: str, tokenizer: str, inputs: Resolved) -> None:
     """
     if not model.startswith(STAGE_MARK) and not tokenizer.startswith(STAGE_MARK):
         check_start(inputs.folder("init_from", model), inputs.tokenizer(tokenizer))
+
+
+def trains_on_gpu(asked: str | float) -> bool:
+    """Whether a training on this machine would take a GPU: where it is asked for, or `auto` finds one."""
+    import torch
+
+    return asked not in ("cpu", 0) and (asked != "auto" or torch.cuda.is_available())

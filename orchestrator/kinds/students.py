@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_core.config import BertConfig
+from orchestrator.distillation.progress_line import StudentStatus
 from orchestrator.errors import SpecError
+from orchestrator.finetuning.measured_steps import measure_examples
 from orchestrator.finetuning.recipe_checks import check_recipe
-from orchestrator.kinds.base import Fact, Resources, RunContext
+from orchestrator.kinds.base import Fact, MeasuredTime, Resources, RunContext
 from orchestrator.kinds.disk import DiskUse, fine_tuning_disk, pretraining_disk
 from orchestrator.kinds.facts import estimate_prefix, step_facts, task_facts
 from orchestrator.kinds.messages import comparison_line, log_message
@@ -23,14 +25,17 @@ from orchestrator.kinds.pretrain import (
     longest_sequence,
     pretraining_config,
 )
+from orchestrator.kinds.pretrain_time import measure_steps
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.kinds.start_checks import check_layer_pooling, check_positions, check_tokenizer
+from orchestrator.kinds.start_checks import check_layer_pooling, check_positions, check_tokenizer, trains_on_gpu
+from orchestrator.kinds.task_checks import check_examples, short_training_advice
 from orchestrator.kinds.teachers import check_teacher
 from orchestrator.progress import duration
 from orchestrator.results import DistillResult, DriftEvent, Event, MessageEvent, MetricEvent, PretrainResult
 from orchestrator.specs import DistillSpec, PretrainSpec, TaskSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.specs.task import Head
+from orchestrator.tasks import Task
 from orchestrator.training.batch_order import Schedule
 from orchestrator.training.checkpoints import Checkpoints
 
@@ -52,6 +57,10 @@ class StudentTraining(ABC):
     @abstractmethod
     def disk(self, num_parameters: int | None, inputs: Resolved) -> Iterator[DiskUse]:
         """Yield what the run of a student with so many parameters writes to the storage."""
+
+    @abstractmethod
+    def measure_time(self, student: BertConfig | None, inputs: Resolved) -> MeasuredTime | None:
+        """Return how long a student of a configuration would train on this machine's CPU, from a few steps."""
 
     @abstractmethod
     def resources(self) -> Resources:
@@ -89,7 +98,7 @@ class OnTask(StudentTraining):
             check_layer_pooling([recipe.layer_pooling], [recipe.init_from], [recipe.size], inputs)
         check_recipe(recipe, task.head)
         check_teacher(teacher, task, inputs)
-        task.file("train")
+        check_examples(task, inputs)
         for path in self.spec.unlabeled:
             task.without_labels(path)
 
@@ -97,12 +106,40 @@ class OnTask(StudentTraining):
         """Yield the task, the texts without labels, and the steps."""
         task, recipe = inputs.task(self.task), self.spec.recipe
         yield from task_facts(task)
-        num_unlabeled = sum(len(task.without_labels(path).examples("train")) for path in self.spec.unlabeled)
-        if num_unlabeled:
+        schedule = self._schedule(task)
+        if self.spec.unlabeled:
+            num_unlabeled = schedule.num_examples - len(task.examples("train"))
             yield "texts without labels", f"{num_unlabeled:,}, which the teacher answers"
-        num_examples = len(task.examples("train")) + num_unlabeled
-        num_steps = Schedule(num_examples, recipe.batch_size, recipe.epochs, 1).num_steps
-        yield "steps", f"{estimate_prefix(task)}{num_steps:,} of {recipe.batch_size:,} examples"
+        yield "steps", f"{estimate_prefix(task)}{schedule.num_steps:,} of {recipe.batch_size:,} examples"
+        if advice := short_training_advice(schedule):
+            yield "note", f"the student has {advice}"
+
+    def _schedule(self, task: Task) -> Schedule:
+        """The steps over all examples; where a long one becomes several windows, the training has more."""
+        read = [task, *(task.without_labels(path) for path in self.spec.unlabeled)]
+        num_examples = sum(len(one.examples("train")) for one in read)
+        return Schedule(num_examples, self.spec.recipe.batch_size, self.spec.recipe.epochs, 1)
+
+    def measure_time(self, student: BertConfig | None, inputs: Resolved) -> MeasuredTime | None:
+        """Measure steps of the student and of the teacher, whose answers take a share of a step's time."""
+        spec, teacher = self.spec, inputs.config(self.spec.teacher)
+        tokenizer = inputs.tokenizer_like(spec.teacher)
+        if student is None or teacher is None or tokenizer is None or trains_on_gpu(spec.execution.gpus):
+            return None
+        task, recipe = inputs.task(self.task), spec.recipe
+        train, num_validation = task.examples("train"), len(task.examples("validation"))
+        how = task, train, recipe
+        own = measure_examples(*how, student, tokenizer, spec.threads)
+        theirs = measure_examples(*how, teacher, tokenizer, spec.threads)
+        if own is None or theirs is None:
+            return None
+        schedule = self._schedule(task)
+        num_examples = schedule.num_examples
+        # Logits are kept after the first time; hidden states are computed again in each epoch.
+        passes = bool(spec.objective.soft_targets_weight) + recipe.epochs * bool(spec.objective.hidden_cosine_weight)
+        answers_s = theirs.answer_s * (passes * num_examples + num_validation)
+        seconds = own.training_s(recipe, num_examples, num_validation) + answers_s
+        return MeasuredTime(seconds, f"{schedule.num_steps:,} steps and the teacher's answers")
 
     def disk(self, num_parameters: int | None, inputs: Resolved) -> Iterator[DiskUse]:
         """Yield checkpoints and the student."""
@@ -123,17 +160,22 @@ class OnTask(StudentTraining):
 
     def run(self, inputs: Resolved, context: RunContext) -> DistillResult:
         """Fine-tune the student in a process of its own."""
+        task = inputs.task(self.task)
         from orchestrator.distillation.launch import run_distillation  # Ray is loaded when a run starts
 
+        recipe = self.spec.recipe
+        status = StudentStatus(self._schedule(task).num_steps, recipe.epochs, recipe.batch_size)
+        data = {str(split): task.fingerprint(split)[:16] for split in task.splits}
+        context.recorder.record_trial_data(context.run_id, data)
         logger.info("the teacher answers the training split")
         result = run_distillation(
             self.spec,
-            task=inputs.task(self.task),
+            task=task,
             run_folder=context.run_folder,
             attempt=context.attempt,
             storage=context.settings.storage,
             resolve_name=inputs.folder,
-            on_event=_event_callback(context),
+            on_event=_event_callback(context, status),
             on_wait=context.refuse_if_superseded,
             allow_drift=context.allow_drift,
         )
@@ -180,6 +222,11 @@ class OnCorpus(StudentTraining):
         """Yield what the pretraining writes."""
         yield from pretraining_disk(self.pretraining, num_parameters, inputs)
 
+    def measure_time(self, student: BertConfig | None, inputs: Resolved) -> MeasuredTime | None:
+        """Measure steps of the student, and of the teacher, which reads every batch as well."""
+        teacher = inputs.config(self.spec.teacher)
+        return None if teacher is None else measure_steps(self.pretraining, inputs, student, teacher)
+
     def resources(self) -> Resources:
         """Return what the workers of the pretraining take."""
         return _PRETRAIN.resources(self.pretraining)
@@ -211,15 +258,17 @@ def way_of(spec: DistillSpec) -> StudentTraining:
     return OnTask(spec, spec.task)
 
 
-def _event_callback(context: RunContext) -> Callable[[Event], None]:
-    """A callback that records what the student's process reports, and shows its scores."""
+def _event_callback(context: RunContext, status: StudentStatus) -> Callable[[Event], None]:
+    """A callback that records what the student's process reports, and shows how far it is and its scores."""
 
     def on_event(event: Event) -> None:
         context.refuse_if_superseded()
         context.record_events([event])
-        if isinstance(event, MetricEvent) and event.split == "validation":
-            scores = "  ".join(f"{name} {value:.4f}" for name, value in event.values.items())
-            logger.info(f"step {event.step:,}  {scores}")
+        if isinstance(event, MetricEvent):
+            line = status.line(event)
+            context.progress.show(status.view)
+            if line is not None:
+                logger.info(line)
         elif isinstance(event, MessageEvent):
             log_message(event)
         elif isinstance(event, DriftEvent):

@@ -6,23 +6,30 @@ from dataclasses import replace
 from itertools import islice, product
 
 from bert_core.config import BertConfig
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError
 from orchestrator.finetuning.search_space import build_brackets, build_search, check_space, listed_values, value_bounds
 from orchestrator.finetuning.trial_journal import TrialJournal, drop_trials
-from orchestrator.kinds.base import Fact, Kind, Resources, RunContext
+from orchestrator.kinds.base import Fact, Kind, MeasuredTime, Resources, RunContext
 from orchestrator.kinds.disk import DiskUse, fine_tuning_disk
-from orchestrator.kinds.facts import estimate_prefix, memory_text, task_facts
+from orchestrator.kinds.facts import estimate_prefix, memory_text, task_facts, times_text
 from orchestrator.kinds.resolved import Resolved
+from orchestrator.kinds.similar_runs import similar_trials
 from orchestrator.kinds.start_checks import check_layer_pooling, check_positions
+from orchestrator.kinds.sweep_ending import sweep_ending
 from orchestrator.kinds.sweep_identity import sweep_identity
+from orchestrator.kinds.task_checks import check_examples, short_training_advice
 from orchestrator.kinds.trial_recording import trial_recording
+from orchestrator.kinds.trial_time import first_recipe, first_tokenizer, measure_trials
 from orchestrator.models.parameter_counts import count_encoder_parameters, count_lstm_parameters
-from orchestrator.progress import duration
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.results import SweepResult
+from orchestrator.registry.records import RunRecord
+from orchestrator.registry.registry import Registry
+from orchestrator.results import SweepResult, TrialResult
 from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import SweepSpec
 from orchestrator.specs.references import RANDOM, Product
+from orchestrator.tasks import Task
 from orchestrator.training.batch_order import Schedule
 
 logger = logging.getLogger(__name__)
@@ -35,14 +42,14 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
     products = frozenset({Product.TOKENIZER, Product.ENCODER, Product.TASK_MODEL})
 
     def check(self, spec: SweepSpec, inputs: Resolved) -> None:
-        """Check that task and space go together, and that the models to start from fit every recipe of the space."""
+        """Check that task and space go together, that models fit every recipe, and every labeled example."""
         task = inputs.task(spec.task)
         check_space(spec, task.head, task.objective)
         models = listed_values(spec, "init_from")
         longest = int(value_bounds(spec, "max_seq_length")[1])
         check_positions("recipe.max_seq_length", longest, map(str, models), inputs)
         check_layer_pooling(listed_values(spec, "layer_pooling"), models, listed_values(spec, "size"), inputs)
-        task.file("train")
+        check_examples(task, inputs)
 
     def facts(self, spec: SweepSpec, inputs: Resolved) -> Iterator[Fact]:
         """Yield the task, and the trials with their steps, parameters and memory."""
@@ -50,7 +57,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         yield from task_facts(task)
         points = build_search(spec).num_points
         counted = "" if spec.trials is None else "; `trials` in the spec counts points"
-        yield "trials", f"{points * len(spec.seeds):,} ({points:,} points × {len(spec.seeds)} seeds{counted})"
+        yield "trials", f"{points * len(spec.seeds):,} ({times_text(points, 'point', spec.seeds)}{counted})"
         yield from trial_facts(spec, inputs)
 
     def disk(self, spec: SweepSpec, inputs: Resolved) -> Iterator[DiskUse]:
@@ -70,19 +77,34 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         one = Resources.of_one_process(spec.execution.cpus_per_trial, spec.execution.gpus_per_trial)
         return replace(one, up_to=min(num_trials, spec.execution.max_concurrent_trials or num_trials))
 
+    def measure_time(self, spec: SweepSpec, inputs: Resolved) -> MeasuredTime | None:
+        """Measure steps of the first point; None on GPUs, and where only the run of a stage decides its model."""
+        return measure_trials(spec, inputs, build_search(spec).num_points * len(spec.seeds))
+
+    def recorded_time(self, spec: SweepSpec, registry: Registry) -> MeasuredTime | None:
+        """Return the time of all trials by recorded ones of the task with a recipe like the first."""
+        return similar_trials(spec, registry, build_search(spec).num_points * len(spec.seeds))
+
     def run(self, spec: SweepSpec, inputs: Resolved, context: RunContext) -> SweepResult:
         """Run the trials that no earlier attempt finished, and score the best one's model on the test split."""
         from orchestrator.finetuning.sweep import run_sweep  # Ray is loaded when a run starts
 
         task = inputs.task(spec.task)
         journal = begin_journal(spec, inputs, context)
-        digests: dict[str, str] = {split: task.fingerprint(split)[:16] for split in task.splits if split != "test"}
+        digests: dict[str, str] = {split: task.fingerprint(split)[:16] for split in task.splits}
         context.recorder.record_trial_data(context.run_id, digests)
         if journal.trials:
             logger.info(f"{len(journal.trials)} finished trials of an earlier attempt stand as they are")
-        with trial_recording(context, journal) as recording:
+        if advice := short_training_advice(_trial_schedules(spec, task)[0]):
+            logger.warning(f"trials of this sweep may have {advice}")
+
+        def advise(result: TrialResult) -> str | None:
+            recipe = spec.recipe.model_copy(update=dict(result.parameters))
+            return short_training_advice(Schedule(len(task.examples("train")), recipe.batch_size, recipe.epochs, 1))
+
+        with trial_recording(context, journal, advise) as recording:
             recording.replay()
-            result = run_sweep(
+            return run_sweep(
                 spec,
                 task=task,
                 run_folder=context.run_folder,
@@ -92,8 +114,6 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
                 finished={trial.result.key: trial.result for trial in journal.trials},
                 attempt=context.attempt,
             )
-        logger.info(_result_line(result))
-        return result
 
     def record(self, result: SweepResult, run_id: str, recorder: Recorder) -> RunOutcome:
         """Write every trial, and the best one's scores and model as the sweep's own."""
@@ -109,6 +129,10 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
             recorder.record_model(run_id, best.model)
         return RunOutcome(best.model.folder if best.model else None, best.predictions_path)
 
+    def ending(self, run: RunRecord, registry: Registry) -> Iterator[str]:
+        """Yield the best score, the groups of trials, and what the best one gains."""
+        yield from sweep_ending(run, registry)
+
     def model_configs(self, spec: SweepSpec, inputs: Resolved) -> Iterator[BertConfig | None]:
         """Yield the configuration of each model that a trial may start from, and so leave."""
         models = [str(name) for name in listed_values(spec, "init_from")]
@@ -121,23 +145,33 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
                 changes = {"vocab_size": vocab_size, "max_position_embeddings": num_positions}
                 yield None if vocab_size is None else BertConfig.from_size(str(size), str(family), **changes)
 
+    def tokenizer_like(self, spec: SweepSpec, inputs: Resolved) -> Tokenizer | None:
+        """Return the tokenizer of the first point, or one like it."""
+        name = first_tokenizer(first_recipe(spec))
+        return None if name is None else inputs.tokenizer_like(name)
+
 
 def trial_facts(spec: SweepSpec, inputs: Resolved) -> Iterator[Fact]:
     """Yield what a trial takes: steps, parameters, memory; and how many run at a time, where the spec says it."""
     task = inputs.task(spec.task)
-    num_examples = len(task.examples("train"))
-    (small, large), (short, long) = value_bounds(spec, "batch_size"), value_bounds(spec, "epochs")
-    fewest, most = (
-        Schedule(num_examples, int(batch_size), epochs, 1).num_steps
-        for batch_size, epochs in ((large, short), (small, long))
-    )
+    shortest, longest = _trial_schedules(spec, task)
+    fewest, most = shortest.num_steps, longest.num_steps
     yield "steps of a trial", f"{estimate_prefix(task)}{fewest:,}" + (f" to {most:,}" if most > fewest else "")
+    if advice := short_training_advice(shortest):
+        yield "note", f"{'a trial has' if most == fewest else 'the shortest trials have'} {advice}"
     num_parameters = most_parameters(spec, inputs)
     if num_parameters is not None:
         yield "parameters", f"{num_parameters:,}, and a small head"
         yield "memory of a trial", memory_text(num_parameters)
     if spec.execution.max_concurrent_trials:
         yield "trials at a time", f"at most {spec.execution.max_concurrent_trials}"
+
+
+def _trial_schedules(spec: SweepSpec, task: Task) -> tuple[Schedule, Schedule]:
+    """Schedules of the trials with the fewest and with the most steps."""
+    (small, large), (short, long) = value_bounds(spec, "batch_size"), value_bounds(spec, "epochs")
+    num_examples = len(task.examples("train"))
+    return Schedule(num_examples, int(large), short, 1), Schedule(num_examples, int(small), long, 1)
 
 
 def most_parameters(spec: SweepSpec, inputs: Resolved) -> int | None:
@@ -184,12 +218,3 @@ def begin_journal(spec: SweepSpec, inputs: Resolved, context: RunContext) -> Tri
         journal = drop_trials(context.run_folder)
     journal.begin(identity)
     return journal
-
-
-def _result_line(result: SweepResult) -> str:
-    """The best trial's score beside the baseline's."""
-    best = result.best.metrics
-    return (
-        f"{result.task}: best of {len(result.trials)} trials has {result.metric} {best[result.metric]:.4f} "
-        f"(baseline {best.get(f'baseline.{result.metric}', 0.0):.4f}) after {duration(result.seconds)}"
-    )

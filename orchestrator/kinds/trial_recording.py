@@ -6,7 +6,7 @@ the driver ends meanwhile is recorded from the journal when the sweep goes on.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 
@@ -19,6 +19,9 @@ from orchestrator.run_states import RunState
 
 logger = logging.getLogger(__name__)
 
+Advice = Callable[[TrialResult], str | None]
+"""Function that advises on the length of a trial that learned nothing; None where it was long enough."""
+
 
 class TrialRecording:
     """Records the trials of one sweep, from the driver's callbacks to journal and registry.
@@ -29,14 +32,18 @@ class TrialRecording:
     """
 
     def __init__(
-        self, context: RunContext, journal: TrialJournal, writer: BackgroundWriter[Sequence[TrialChange]]
+        self,
+        context: RunContext,
+        journal: TrialJournal,
+        writer: BackgroundWriter[Sequence[TrialChange]],
+        advise: Advice,
     ) -> None:
-        self._context, self._journal, self._writer = context, journal, writer
+        self._context, self._journal, self._writer, self._advise = context, journal, writer, advise
         self._events: dict[str, list[MetricEvent]] = {}
 
     def listener(self) -> SweepListener:
         """Return the callbacks for the driver."""
-        return SweepListener(self.started, self.measured, self.ended, self._context.progress.status)
+        return SweepListener(self.started, self.measured, self.ended, logger.info, self._context.progress.show)
 
     def replay(self) -> None:
         """Record those of the journal's trials whose end the registry has missed, since it was away."""
@@ -65,21 +72,23 @@ class TrialRecording:
         if result.state != RunState.FAILED:
             self._journal.append(EndedTrial(result, events))
         self._writer.put([result])
-        if result.state == RunState.FAILED:
-            logger.info(f"trial {result.number} failed: {result.error}")
-        elif result.metrics.get("collapsed"):
+        if result.metrics.get("collapsed"):
+            short = self._advise(result)
+            remedy = f"it had {short}" if short else "other seeds, a longer warm-up or a lower learning rate may help"
             logger.info(
-                f"trial {result.number} (seed {result.seed}) collapsed: it never left the majority baseline; "
-                "other seeds, a longer warm-up or a lower learning rate may help"
+                f"trial {result.number} (seed {result.seed}) collapsed: it never rose above the majority baseline; "
+                f"{remedy}"
             )
 
 
 @contextmanager
-def trial_recording(context: RunContext, journal: TrialJournal) -> Iterator[TrialRecording]:
+def trial_recording(
+    context: RunContext, journal: TrialJournal, advise: Advice = lambda result: None
+) -> Iterator[TrialRecording]:
     """Yield the recording of a sweep's trials; at the end of the block the registry knows all of them."""
 
     def write(changes: Sequence[Sequence[TrialChange]]) -> None:
         context.recorder.record_trials(context.run_id, list(chain.from_iterable(changes)))
 
     with background_writer(write, context.recorder.given_up) as writer:
-        yield TrialRecording(context, journal, writer)
+        yield TrialRecording(context, journal, writer, advise)

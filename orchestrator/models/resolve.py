@@ -11,12 +11,14 @@ from orchestrator.specs.references import STAGE_MARK, TOKENIZER_FIELDS, SpecT, r
 from orchestrator.storage import digest_file, exists, join, local_copy
 from orchestrator.storage.uris import absolute
 
-_WEIGHTS = "model.safetensors"
+WEIGHTS_FILE = "model.safetensors"
 MODEL_FILE = "config.json"
 
 
 def resolve_model(name: str, settings: Settings) -> str:
     """Folder of a model, which is given as a path, a registered name (`name`, `name@version`) or a run's id.
+
+    Of a pipeline it is the model of the last stage that has left one.
 
     Raises: NotFoundError, saying what was looked for and what there is.
     """
@@ -43,6 +45,9 @@ def resolve_model(name: str, settings: Settings) -> str:
             ) from None
         if run.model_folder is not None:
             return str(run.model_folder)
+        for stage in registry.stages(run.id):
+            if stage.model_folder is not None:
+                return str(stage.model_folder)
         raise NotFoundError(f"run {run.id} ({run.kind}, {run.state}) has left no model; see `orchestrator models list`")
 
 
@@ -71,7 +76,7 @@ def resolve_tokenizer(name: str, settings: Settings) -> str:
     except NotFoundError:
         what = f"{name} has neither {' nor '.join(TOKENIZER_FILES)}" if exists(name) else f"nothing at {name}"
         raise NotFoundError(
-            f"{what}, and no model of that name; make one with: orchestrator tokenizer train FILES --to {name}"
+            f"{what}, and no model of that name; make one with: orchestrator tokenizer train FILES -o {name}"
         ) from None
 
 
@@ -113,5 +118,5 @@ def pin_names(spec: SpecT, settings: Settings, resolve: Callable[[str, str], str
 def content_digest(field: str, path: str) -> str:
     """Digest of the weights, or of the tokenizer, in the folder or file that a field's value leads to."""
     if field in TOKENIZER_FIELDS:
-        return Tokenizer.load(local_copy(path, skip=(_WEIGHTS,))).fingerprint
-    return digest_file(join(path, _WEIGHTS))
+        return Tokenizer.load(local_copy(path, skip=(WEIGHTS_FILE,))).fingerprint
+    return digest_file(join(path, WEIGHTS_FILE))

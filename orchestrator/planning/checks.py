@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from orchestrator.corpus.input_files import find_files
+from orchestrator.corpus.document_batches import check_text
 from orchestrator.errors import OWN_ERRORS, SpecError
 from orchestrator.kinds import KINDS, kind_of
 from orchestrator.kinds.resolved import Resolved
@@ -23,7 +23,7 @@ def check_inputs(spec: Spec, inputs: Resolved) -> None:
     for name, stage in each_stage(spec, inputs):
         with naming_stage(spec, name):
             for source in text_sources_of(stage):
-                find_files(source)
+                check_text(source)
             for field, value in inputs.names_of(stage):
                 inputs.folder(field, value)
             kind_of(stage).check(stage, inputs)

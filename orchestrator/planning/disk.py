@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from orchestrator.errors import InputError
 from orchestrator.kinds import kind_of
 from orchestrator.kinds.disk import DiskUse
-from orchestrator.kinds.facts import size_text
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.planning.checks import each_stage, naming_stage
+from orchestrator.progress import size_text
 from orchestrator.specs import Spec
 from orchestrator.storage.free_space import free_bytes, used_bytes
 

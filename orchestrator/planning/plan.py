@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from orchestrator.corpus.input_files import find_files
 from orchestrator.kinds import kind_of
 from orchestrator.kinds.base import Resources
-from orchestrator.kinds.facts import size_text
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.planning.checks import each_stage, naming_stage
 from orchestrator.planning.disk import disk_room, uses_text
+from orchestrator.planning.run_cost import cost_fact
+from orchestrator.planning.run_time import expected_time
+from orchestrator.progress import counted, size_text
 from orchestrator.specs import PipelineSpec, Spec
 from orchestrator.specs.parts import text_sources_of
 from orchestrator.specs.pipeline import stages_of
@@ -24,13 +26,21 @@ class PlanRow:
     value: str
 
 
-def plan_rows(spec: Spec, inputs: Resolved) -> list[PlanRow]:
-    """The plan of a spec, stage by stage. Raises: TaskDataError for a task's file that cannot be read, and the like."""
+def plan_rows(spec: Spec, inputs: Resolved, *, with_time: bool = False) -> list[PlanRow]:
+    """The plan of a spec, stage by stage.
+
+    Args:
+        with_time: whether to say how long each stage takes, for which a few steps may be measured, in seconds.
+
+    Raises: TaskDataError for a task's file that cannot be read, and the like.
+    """
     rows = []
     for name, stage in each_stage(spec, inputs):
         with naming_stage(spec, name):
             kind = kind_of(stage)
             facts = [("kind", kind.name), *_text_facts(stage), *kind.facts(stage, inputs)]
+            if with_time and (expected := expected_time(kind, stage, inputs)):
+                facts += [("time", expected.text), cost_fact(kind, stage, inputs, expected)]
             if uses := list(kind.disk(stage, inputs)):
                 facts.append(("disk", uses_text(uses)))
             facts.append(("resources", _resources_text(kind.resources(stage))))
@@ -72,11 +82,7 @@ def unused_gpu_notes(spec: Spec, have: Mapping[str, float]) -> Iterator[str]:
 def _text_facts(spec: Spec) -> list[tuple[str, str]]:
     found = [find_files(source) for source in text_sources_of(spec)]
     return [
-        (
-            "text",
-            f"{len(files):,} file{'' if len(files) == 1 else 's'}, "
-            f"{size_text(sum(file.num_bytes for file in files))} as stored",
-        )
+        ("text", f"{counted(len(files), 'file')}, {size_text(sum(file.num_bytes for file in files))} as stored")
         for files in found
     ]
 

@@ -27,7 +27,7 @@ from ray.train.v2._internal.execution.scaling_policy import (
     ScalingDecision,
 )
 
-from orchestrator.cluster.free_room import count_room, free_nodes
+from orchestrator.cluster.free_room import count_room, find_free_room
 from orchestrator.cluster.processes import Processes
 from orchestrator.results import MessageEvent
 
@@ -98,7 +98,7 @@ class RoomPolicy(ElasticScalingPolicy):  # type: ignore[misc]
         config = self.scaling_config
         try:
             each = Processes(1, config._resources_per_worker_not_none, self._find_selector())
-            room = count_room(each, self._data_cpus, free_nodes(), ray.cluster_resources().get("CPU", 0.0))
+            room = count_room(each, self._data_cpus, find_free_room())
         except Exception:  # a head that does not answer raises no narrower class; a group must not end by that
             return 0
         return min(room, int(config.max_workers))

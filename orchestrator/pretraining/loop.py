@@ -25,6 +25,7 @@ from orchestrator.pretraining.meter import Meter, add_sums, empty_totals, named_
 from orchestrator.pretraining.micro_batches import MicroBatches
 from orchestrator.pretraining.step import StepContext, training_step
 from orchestrator.pretraining.utilization import Utilization
+from orchestrator.provenance.machine import read_machine
 from orchestrator.results import Event, MessageEvent, MetricEvent, WorkersEvent
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.drift import accept_drift, check_drift
@@ -96,7 +97,7 @@ class TrainingLoop:
             first_step = self.restore()
             refuse_if_unequal(first_step, self.worker)
             if hosts := self._find_hosts():
-                self._emit(WorkersEvent(first_step, hosts))
+                self._emit(WorkersEvent(first_step, hosts, dataclasses.asdict(read_machine())))
             if self.worker.rank == 0 and self.spec.execution.snapshot_steps:
                 self.snapshots.claim(first_step)
             if first_step == 0:

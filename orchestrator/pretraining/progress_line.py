@@ -1,16 +1,19 @@
-"""The status line of a pretraining run: step, losses, tokens per second, time left."""
+"""Lines and views of a pretraining run for a person: step, losses, tokens per second, time left."""
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bert_core.objectives import OBJECTIVES
 from bert_core.objectives.base import PERPLEXITY
-from orchestrator.progress import duration
+from orchestrator.progress import Pace, duration
+from orchestrator.progress.run_views import TrainingView
 from orchestrator.results import MetricEvent
 
 SETTLING_S = 1.0
 NUM_MILESTONES = 10
-"""Lines of a training that stay, in a run's log as well; those between them are written over on a terminal."""
+"""Lines of a training that are log lines in any case; between them there is one a minute."""
+_LINE_INTERVAL_S = 60.0
 
 
 class TrainingStatus:
@@ -24,6 +27,9 @@ class TrainingStatus:
         self._num_steps = sum(steps for _, steps in phases)
         self._first: tuple[int, float] | None = None
         self._passed = -1
+        self._pace = Pace(_LINE_INTERVAL_S)
+        self.view = TrainingView(0, self._num_steps)
+        """View for a terminal, after the newest measurement of which there was a line."""
 
     def line(self, event: MetricEvent) -> str:
         """The line for a measurement: losses, and, in validation, accuracies in brackets.
@@ -37,16 +43,28 @@ class TrainingStatus:
             accuracies = [values[objective.accuracy_name] for objective in shown]
             parts = [f"{loss} ({accuracy:.1%})" for loss, accuracy in zip(losses, accuracies, strict=True)]
             parts += [f"perplexity {values[PERPLEXITY]:,.1f}"] if PERPLEXITY in values else []
-            return f"held out {event.step:,}: {'  '.join(parts)}".replace("%", " %")
-        parts = [f"step {event.step:,}/{self._num_steps:,}", *losses, f"{values['tokens_per_s']:,.0f} tokens/s"]
+            line = f"held out {event.step:,}: {'  '.join(parts)}".replace("%", " %")
+            self.view = replace(self.view, held_out=line)
+            return line
+        measured = [*losses, f"{values['tokens_per_s']:,.0f} tokens/s"]
+        left_s = self._left_s(event)
+        self.view = TrainingView(event.step, self._num_steps, measured, left_s, self.view.held_out)
+        left = [] if left_s is None else [f"{duration(left_s)} left"]
+        return "  ".join([f"step {event.step:,}/{self._num_steps:,}", *measured, *left])
+
+    def _left_s(self, event: MetricEvent) -> float | None:
+        """Estimated seconds to the end; None while nothing is known."""
         now = time.monotonic()
         if self._first is None or now - self._first[1] < SETTLING_S:
             self._first = (event.step, now)  # a resumed run first tells old measurements, all at once
         done = self._work(event.step) - self._work(self._first[0])
-        if done > 0:
-            left = self._work(self._num_steps) - self._work(event.step)
-            parts.append(f"{duration((now - self._first[1]) / done * left)} left")
-        return "  ".join(parts)
+        left = self._work(self._num_steps) - self._work(event.step)
+        return (now - self._first[1]) / done * left if done > 0 else None
+
+    def is_for_the_log(self, event: MetricEvent) -> bool:
+        """Whether the line for an event is a log line: held-out scores, milestones, and one a minute between them."""
+        is_milestone = event.split == "train" and self.is_milestone(event)
+        return self._pace.is_due() or is_milestone or event.split != "train"
 
     def is_milestone(self, event: MetricEvent) -> bool:
         """Whether an event is the first one of a run, or the first one in a tenth of its steps."""

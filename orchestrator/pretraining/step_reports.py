@@ -1,11 +1,12 @@
 """Reports of a worker's steps to the driver, and the driver's request to stop back, beside the training."""
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import ray
+
+from orchestrator.repeating import repeating
 
 _INTERVAL_S = 0.5
 
@@ -30,19 +31,14 @@ class StepReports:
 @contextmanager
 def reporting_steps(event_queue: Any) -> Iterator[StepReports]:
     """Exchange reports with the driver's event queue from a thread, twice a second, during the block."""
-    reports, done = StepReports(), threading.Event()
+    reports = StepReports()
 
-    def exchange_until_done() -> None:
-        while not done.wait(_INTERVAL_S):
-            try:
-                reports.exchange(lambda step: bool(ray.get(event_queue.report_step.remote(step))))
-            except ray.exceptions.RayError:
-                return  # the queue is lost: the next event says so
+    def exchange() -> bool:
+        try:
+            reports.exchange(lambda step: bool(ray.get(event_queue.report_step.remote(step))))
+        except ray.exceptions.RayError:
+            return False  # the queue is lost: the next event says so
+        return True
 
-    thread = threading.Thread(target=exchange_until_done, name="step-reports", daemon=True)
-    thread.start()
-    try:
+    with repeating(exchange, _INTERVAL_S, "step-reports"):
         yield reports
-    finally:
-        done.set()
-        thread.join()

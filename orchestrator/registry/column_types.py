@@ -28,6 +28,8 @@ class UtcTime(TypeDecorator[datetime]):
 
 def replace_unstorable(text: str) -> str:
     """Replace what PostgreSQL or UTF-8 cannot hold in `text`: NUL and lone surrogates become U+FFFD."""
+    if text.isascii() and "\0" not in text:  # as nearly all is
+        return text
     return text.replace("\0", "\ufffd").encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
@@ -74,17 +76,19 @@ class utc_now(FunctionElement[datetime]):  # noqa: N801  (an SQL function)
     inherit_cache = True
 
     def __init__(self, seconds_ago: float = 0.0) -> None:
-        super().__init__(literal(-float(seconds_ago)))
+        super().__init__(*((literal(-float(seconds_ago)),) if seconds_ago else ()))
 
 
 @compiles(utc_now, "sqlite")
 def _sqlite_now(element: utc_now, compiler: SQLCompiler, **options: Any) -> str:
     shift = compiler.process(element.clauses, **options)
+    modifier = f", {shift} || ' seconds'" if shift else ""
     # SQLite counts milliseconds; SQLAlchemy reads six digits.
-    return f"(strftime('%Y-%m-%d %H:%M:%f', 'now', {shift} || ' seconds') || '000')"
+    return f"(strftime('%Y-%m-%d %H:%M:%f', 'now'{modifier}) || '000')"
 
 
 @compiles(utc_now, "postgresql")
 def _postgresql_now(element: utc_now, compiler: SQLCompiler, **options: Any) -> str:
     shift = compiler.process(element.clauses, **options)
-    return f"((statement_timestamp() AT TIME ZONE 'UTC') + make_interval(secs => {shift}))"
+    now = "(statement_timestamp() AT TIME ZONE 'UTC')"
+    return f"({now} + make_interval(secs => {shift}))" if shift else now

@@ -1,15 +1,17 @@
 """Connection to one database: its engine, and the one context manager that commits, rolls back and translates errors.
 
 On SQLite every writing transaction begins with `BEGIN IMMEDIATE` (`sqlite_engine.py`): it takes the write lock before
-it reads, so that no other writer can come between. With `synchronous = NORMAL` a killed process loses nothing; a
+it reads, so that no other writer can come between. What is written all the time goes past SQLAlchemy to the driver
+(`write_transactions.py`), under the same rules. With `synchronous = NORMAL` a killed process loses nothing; a
 power cut can lose the last transactions.
 """
 
+import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Engine
+from sqlalchemy import URL, Engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -23,6 +25,12 @@ from orchestrator.registry.revisions import (
     ensure_schema,
     has_tables,
     upgrade_schema,
+)
+from orchestrator.registry.write_transactions import (
+    ServerWriters,
+    SqliteWriters,
+    WriteTransaction,
+    as_sqlalchemy_error,
 )
 
 
@@ -41,6 +49,7 @@ class Database:
         self._lock = threading.Lock()
         self._engine: Engine | None = None
         self._checked: dict[bool, Engine] = {}
+        self._writers: SqliteWriters | ServerWriters | None = None
 
     def __str__(self) -> str:
         return display_url(self._url)
@@ -49,6 +58,11 @@ class Database:
     def dialect(self) -> str:
         """Kind of database: `sqlite` or `postgresql`."""
         return self._url.get_backend_name()
+
+    @property
+    def url(self) -> URL:
+        """URL, with its password: for other connections to the same database."""
+        return self._url
 
     @contextmanager
     def session(self, *, writing: bool) -> Iterator[Session]:
@@ -67,17 +81,30 @@ class Database:
         ):
             yield session
 
+    @contextmanager
+    def transaction(self) -> Iterator[WriteTransaction]:
+        """Open a transaction for writing by the driver itself, which costs a short one far less than a session does.
+
+        Raises: as `session`.
+        """
+        with self._translated_errors(), (self._writers or self._open_writers()).transaction() as transaction:
+            yield transaction
+
     def open(self) -> None:
         """Connect, and create or check the tables, now rather than on first use."""
         with self._translated_errors():
             self._checked_engine(writing=not self._read_only)
 
-    def upgrade(self) -> str:
-        """Bring the tables to the newest revision and return it; of several processes one does the work."""
+    def upgrade(self, before: Callable[[str], object] | None = None) -> str:
+        """Bring the tables to the newest revision and return it; of several processes one does the work.
+
+        Args:
+            before: called with the revision of tables that are about to be changed, while other writers wait.
+        """
         if self._read_only:
             raise RegistryError(f"The registry {self} is open for reading only.")
         with self._translated_errors():
-            return upgrade_schema(self._open(), str(self))
+            return upgrade_schema(self._open(), str(self), before=before)
 
     def current_revision(self) -> str | None:
         """Revision of the tables; None where there are no tables yet."""
@@ -87,6 +114,9 @@ class Database:
     def close(self) -> None:
         """Close every connection; the next use opens new ones."""
         with self._lock:
+            if isinstance(self._writers, SqliteWriters):
+                self._writers.close()
+            self._writers = None
             for engine in (self._engine, *self._checked.values()):
                 if engine is not None:
                     engine.dispose()
@@ -98,6 +128,15 @@ class Database:
             yield
         except SQLAlchemyError as error:
             raise translate(error, self._url) from error
+        except sqlite3.Error as error:  # of a transaction that could not begin
+            raise translate(as_sqlalchemy_error(error, sqlite3.Error), self._url) from error
+
+    def _open_writers(self) -> SqliteWriters | ServerWriters:
+        engine = self._checked_engine(writing=True)
+        with self._lock:
+            if self._writers is None:
+                self._writers = SqliteWriters(engine) if self.dialect == "sqlite" else ServerWriters(engine)
+            return self._writers
 
     def _checked_engine(self, writing: bool) -> Engine:
         """Engine for reading or for writing; its tables are checked once, before the first use."""

@@ -1,11 +1,28 @@
 """Differences between SQLite and PostgreSQL: opening a database, upserts, locks."""
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import URL, ColumnElement, Connection, Engine, FromClause, Insert, Table, create_engine, text
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import (
+    ARRAY,
+    URL,
+    ColumnElement,
+    Connection,
+    Engine,
+    FromClause,
+    Insert,
+    Select,
+    Table,
+    Text,
+    bindparam,
+    create_engine,
+    func,
+    select,
+    text,
+)
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.orm import DeclarativeBase, Session
 
 from orchestrator.errors import RegistryError
@@ -44,6 +61,18 @@ def lock_until_commit(connection: Connection, name: str) -> None:
         )
 
 
+def select_list(dialect: str, name: str) -> Select[Any]:
+    """Select the items of a list of texts that the statement gets as one parameter, made by `list_value`."""
+    if dialect == "sqlite":
+        return select(func.json_each(bindparam(name, type_=Text)).table_valued("value").c.value)
+    return select(func.unnest(bindparam(name, type_=ARRAY(Text))))
+
+
+def list_value(dialect: str, items: Iterable[str]) -> str | list[str]:
+    """A list of texts as the parameter that `select_list` names."""
+    return json.dumps(list(items)) if dialect == "sqlite" else list(items)
+
+
 @lru_cache
 def upsert(
     dialect: str,
@@ -51,6 +80,7 @@ def upsert(
     keys: tuple[str, ...],
     update: tuple[str, ...] = (),
     newer: Callable[[Any], ColumnElement[bool]] | None = None,
+    also: Callable[[Any], Mapping[str, Any]] | None = None,
 ) -> Insert:
     """Statement that inserts rows, and updates rows whose natural key is in the table already.
 
@@ -60,16 +90,27 @@ def upsert(
         keys: columns of the natural key.
         update: columns to update; a row that is there stays as it is where this is empty.
         newer: gives, for the row to be inserted, the condition under which it may update the row that is there.
+        also: gives, for the row to be inserted, further columns to update, each with an expression.
     """
     assert isinstance(table, Table)
-    insert = sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
+    insert = _insert(dialect, table)
     if not update:
-        return insert.on_conflict_do_nothing(index_elements=keys)
-    return insert.on_conflict_do_update(
-        index_elements=keys,
-        set_={name: insert.excluded[name] for name in update},
-        where=None if newer is None else newer(insert.excluded),
-    )
+        statement: Insert = insert.on_conflict_do_nothing(index_elements=keys)
+    else:
+        statement = insert.on_conflict_do_update(
+            index_elements=keys,
+            set_={name: insert.excluded[name] for name in update} | dict(also(insert.excluded) if also else {}),
+            where=None if newer is None else newer(insert.excluded),
+        )
+    return statement
+
+
+def _insert(dialect: str, table: Table) -> Any:
+    if dialect == "sqlite":
+        return sqlite.insert(table)
+    from sqlalchemy.dialects import postgresql  # which loads five drivers' modules: SQLite is spared that
+
+    return postgresql.insert(table)
 
 
 def upsert_rows(

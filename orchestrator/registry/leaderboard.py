@@ -1,175 +1,240 @@
-"""Leaderboard of a task: recipes ranked by the mean score of their trials, which differ only in the seed.
+"""Leaderboard of a task: groups of runs ranked by what their seeds show, with all that they left unsaid.
 
-Scores on different validation data say nothing about one another: they are ranked apart.
+Scores on different validation data, or by different scores, say nothing about one another: they are ranked apart.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
 
-from sqlalchemy import Row, Select, and_, literal, select
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
-from orchestrator.registry.parameter_values import decode_parameter, without_as_before
-from orchestrator.registry.run_frames import make_frame
-from orchestrator.registry.tables import MetricRow, ModelRow, ParameterRow, RunRow
-from orchestrator.run_states import RunState
+from orchestrator.registry.group_notes import group_notes, recipe_text
+from orchestrator.registry.group_records import GroupRecord
+from orchestrator.registry.groups import RANKED_KINDS, load_groups
+from orchestrator.registry.record_table import RecordTable
+from orchestrator.registry.tables import ModelRow, RunRow
+from orchestrator.registry.varying_paths import varying_paths
+from orchestrator.significance.welch import is_more_than_noise
 
-if TYPE_CHECKING:
-    import pandas
+Order = Literal["lower", "mean", "median", "best"]
+"""Number that ranks groups: the end of the mean's interval that is the worse one, the mean, median, or best seed."""
+ORDERS: tuple[Order, ...] = ("lower", "mean", "median", "best")
 
 LEADERBOARD_COLUMNS = (
     "task",
     "rank",
+    "tie",
     "metric",
+    "split",
     "data",
     "mean",
     "sd",
+    "low",
+    "high",
     "n",
+    "median",
+    "worst",
     "best",
+    "completed",
+    "failed",
+    "pruned",
+    "collapsed",
+    "nan",
+    "unfinished",
     "baseline",
     "test",
+    "test_run",
+    "kind",
     "init_from",
     "size",
     "recipe",
+    "notes",
+    "origin",
     "model",
     "run",
     "group",
 )
-_NUMBERS = ("mean", "sd", "best", "baseline", "test")
-_VALIDATION_DATA = "data.validation_digest"
-_OWN_COLUMNS = ("recipe.init_from", "recipe.size", "recipe.seed", _VALIDATION_DATA)
+_NUMBERS = ("mean", "sd", "low", "high", "median", "worst", "best", "baseline", "test")
+_OWN_COLUMNS = ("recipe.init_from", "recipe.size", "data.validation_digest", "data.test_digest", "split")
+_NAMING = ("model", "teacher", "num_hidden_layers")
+"""Parameters by which students and evaluated models are always known."""
+_EXECUTION = "execution."
+_CODE = "code"
 _SHOWN_DIGITS = 8
-_IDS_PER_STATEMENT = 5_000
-LeaderboardLine = dict[str, Any]
 
 
-def leaderboard_frame(session: Session, task: str | None) -> pandas.DataFrame:
-    """Table of the groups of trials, best mean first, as `Registry.leaderboard` describes it."""
-    groups: dict[tuple[str, str, str], dict[int, Any]] = defaultdict(dict)
-    for row in session.execute(_scored_trials(task)):
-        groups[row.task, row.metric, row.group_key][row.seed] = row  # a later trial of the same seed replaces it
-    lines = [_line(list(seeds.values())) for seeds in groups.values()]
-    _add_recipes(session, lines)
-    _add_models(session, lines)
-    lines.sort(key=lambda line: (-line["mean"], line["run"]))
-    for number, ranking in enumerate(_rankings(lines)):
-        for rank, line in enumerate(ranking, start=1):
-            line |= {"ranking": number, "rank": rank}
-    lines.sort(key=lambda line: (line["ranking"], line["rank"]))
-    return make_frame(lines, list(LEADERBOARD_COLUMNS)).astype(dict.fromkeys(_NUMBERS, "float64"))
+@dataclass(frozen=True)
+class RankedGroup:
+    """A group in its place."""
+
+    group: GroupRecord
+    rank: int
+    tie: bool | None
+    """Whether its mean cannot be told from that of the group above; None for the first, or where noise is not known."""
+    recipe: Mapping[str, Any]
+    """Values in which the groups of its task and kind differ, by path."""
+    alike: Sequence[str]
+    """Groups that differ from it in the version of the code alone, by key."""
 
 
-def _rankings(lines: Iterable[LeaderboardLine]) -> list[list[LeaderboardLine]]:
-    """Lines that may be compared, each in their order: by task, metric and validation data, the newest data first."""
-    rankings: dict[tuple[str, str, str], list[LeaderboardLine]] = defaultdict(list)
-    for line in lines:
-        rankings[line["task"], line["metric"], line["data"] or ""].append(line)
-    newest_first = sorted(rankings.items(), key=lambda item: max(line["finished_at"] for line in item[1]), reverse=True)
-    return [ranking for _, ranking in sorted(newest_first, key=lambda item: item[0][:2])]
-
-
-def _scored_trials(task: str | None) -> Select[Any]:
-    """Statement that selects completed trials with their scores, oldest first."""
-    score, baseline, test = aliased(MetricRow), aliased(MetricRow), aliased(MetricRow)
-
-    def is_of(metric: Any, split: str, prefix: str = "") -> Any:
-        return and_(metric.run_id == RunRow.id, metric.split == split, metric.name == literal(prefix) + RunRow.metric)
-
-    columns: list[Any] = [RunRow.task, RunRow.metric, RunRow.group_key, RunRow.seed, RunRow.id, RunRow.model_folder]
-    columns.append(RunRow.finished_at)
-    columns += [score.value.label("score"), baseline.value.label("baseline"), test.value.label("test")]
-    statement = (
-        select(*columns)
-        .join(score, is_of(score, "validation"))
-        .outerjoin(baseline, is_of(baseline, "validation", "baseline."))
-        .outerjoin(test, is_of(test, "test"))
-        .where(RunRow.parent_id.is_not(None), RunRow.state == RunState.COMPLETED, score.value.is_not(None))
-        .order_by(RunRow.finished_at, RunRow.id)
-    )
-    return statement if task is None else statement.where(RunRow.task == task)
-
-
-def _line(trials: Sequence[Row[Any]]) -> LeaderboardLine:
-    scores = [trial.score for trial in trials]
-    best = max(trials, key=lambda trial: trial.score)
-    tested = [trial for trial in trials if trial.test is not None]
-    return {
-        "task": best.task,
-        "metric": best.metric,
-        "group": best.group_key,
-        "mean": fmean(scores),
-        "sd": stdev(scores) if len(scores) > 1 else None,
-        "n": len(scores),
-        "best": best.score,
-        "baseline": best.baseline,
-        "test": max(tested, key=lambda trial: trial.score).test if tested else None,
-        "finished_at": max(trial.finished_at for trial in trials),
-        "run": best.id,
-        "model": best.model_folder,
-    }
-
-
-def _add_recipes(session: Session, lines: Sequence[LeaderboardLine]) -> None:
-    """Add the recipe of each group: its start model, size and data, and what else tells groups of a task apart."""
-    recipes = _load_recipes(session, [line["run"] for line in lines])
-    by_task: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for line in lines:
-        by_task[line["task"]].append(recipes[line["run"]])
-    varying = {task: varying_paths(of_task) for task, of_task in by_task.items()}
-    for line in lines:
-        recipe = recipes[line["run"]]
-        line["init_from"], line["size"] = recipe.get("recipe.init_from"), recipe.get("recipe.size")
-        line["data"] = (recipe.get(_VALIDATION_DATA) or "")[:_SHOWN_DIGITS] or None
-        differing = [
-            f"{path.removeprefix('recipe.')}={value}"
-            for path, value in sorted(recipe.items())
-            if path not in _OWN_COLUMNS and path in varying[line["task"]]
-        ]
-        line["recipe"] = " ".join(differing)
-
-
-def _load_recipes(session: Session, run_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    recipes: dict[str, dict[str, Any]] = {run_id: {} for run_id in run_ids}
-    columns = select(ParameterRow.run_id, ParameterRow.path, ParameterRow.kind, ParameterRow.text)
-    for start in range(0, len(run_ids), _IDS_PER_STATEMENT):
-        some = run_ids[start : start + _IDS_PER_STATEMENT]
-        for run_id, path, kind, text in session.execute(columns.where(ParameterRow.run_id.in_(some))):
-            recipes[run_id][path] = decode_parameter(kind, text)
-    return {run_id: without_as_before(recipe) for run_id, recipe in recipes.items()}
-
-
-def varying_paths(recipes: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Paths whose values differ between recipes; a path that a recipe lacks counts as None.
-
-    >>> sorted(varying_paths([{"size": "tiny", "epochs": 3}, {"size": "mini", "epochs": 3.0}, {"epochs": 3}]))
-    ['size']
-    """
-    values: dict[str, set[Hashable]] = defaultdict(set)
-    num_having: Counter[str] = Counter()
-    for recipe in recipes:
-        num_having.update(recipe.keys())
-        for path, value in recipe.items():
-            values[path].add(_hashable(value))
-    for path, number in num_having.items():
-        if number < len(recipes):
-            values[path].add(None)
-    return {path for path, found in values.items() if len(found) > 1}
-
-
-def _hashable(value: Any) -> Hashable:
-    """Value, or a list's values as a tuple; equal where the values are."""
-    return tuple(map(_hashable, value)) if isinstance(value, list) else str(value) if isinstance(value, dict) else value
-
-
-def _add_models(session: Session, lines: Sequence[LeaderboardLine]) -> None:
-    """Replace the folder of a model by its registered name, where it has one."""
-    labels = {
+def rank_groups(session: Session, task: str | None, by: Order = "lower") -> RecordTable:
+    """Rank the groups, as `Registry.leaderboard` describes it."""
+    ranked = ranked_groups(load_groups(session, None if task is None else RunRow.task == task), by)
+    models = {
         folder: f"{name}@{version}"
         for folder, name, version in session.execute(select(ModelRow.folder, ModelRow.name, ModelRow.version))
     }
-    for line in lines:
-        line["model"] = labels.get(line["model"], line["model"])
+    records = [_record(one, models) for one in ranked]
+    return RecordTable(LEADERBOARD_COLUMNS, records, dict.fromkeys(_NUMBERS, "float64"))
+
+
+def ranked_groups(groups: Sequence[GroupRecord], by: Order = "lower") -> list[RankedGroup]:
+    """Rank groups within each task, score, split and data; of several data the newest come first."""
+    differing = _differing(groups)
+    alike = _alike(groups)
+    rankings: dict[tuple[str, str, str, str], list[GroupRecord]] = defaultdict(list)
+    for group in groups:
+        rankings[group.task, group.metric, group.split, group.data or ""].append(group)
+    newest_first = sorted(rankings.items(), key=lambda item: max(map(_finished_at, item[1])), reverse=True)
+    places = _PLACES[by]
+    ranked = []
+    for _, ranking in sorted(newest_first, key=lambda item: (*item[0][:2], item[0][2] != "validation")):
+        ranking.sort(key=lambda group: _place(group, places))
+        for number, group in enumerate(ranking):
+            tie = _is_tie(ranking[number - 1], group) if number else None
+            others = [other for other in alike[_without_code(group)] if other != group.key]
+            ranked.append(RankedGroup(group, number + 1, tie, differing[id(group)], others))
+    return ranked
+
+
+def _finished_at(group: GroupRecord) -> datetime:
+    return max((run.finished_at for run in group.runs if run.finished_at), default=datetime.min.replace(tzinfo=UTC))
+
+
+def _place(group: GroupRecord, value_of: Callable[[GroupRecord], tuple[bool, float]]) -> tuple[Any, ...]:
+    """Sort key: groups with a score, with what ranks them, by that; of equals one with a model that can be used."""
+    if group.summary is None or group.best is None:
+        return (2, 0.0, 0.0, True, group.key)
+    is_known, value = value_of(group)
+    sign = 1.0 if group.is_better_lower else -1.0
+    return (int(not is_known), sign * value, sign * group.summary.mean, group.best.model_folder is None, group.best.id)
+
+
+def _lower(group: GroupRecord) -> tuple[bool, float]:
+    """The worse end of the interval; the mean of a group whose seeds show no noise."""
+    assert group.summary is not None
+    interval = group.summary.interval
+    if interval is None:
+        return False, group.summary.mean
+    return True, interval.high if group.is_better_lower else interval.low
+
+
+def _best(group: GroupRecord) -> tuple[bool, float]:
+    assert group.best is not None
+    return True, group.best.score or 0.0
+
+
+_PLACES: Mapping[Order, Callable[[GroupRecord], tuple[bool, float]]] = {
+    "lower": _lower,
+    "mean": lambda group: (True, group.summary.mean if group.summary else 0.0),
+    "median": lambda group: (True, group.summary.median if group.summary else 0.0),
+    "best": _best,
+}
+
+
+def _is_tie(above: GroupRecord, group: GroupRecord) -> bool | None:
+    if not above.seeds or not group.seeds:
+        return None
+    differs = is_more_than_noise(above.scores, group.scores)
+    return None if differs is None else not differs
+
+
+def _differing(groups: Sequence[GroupRecord]) -> dict[int, dict[str, Any]]:
+    """Values in which a group differs from others of its task and kind, by the group's identity."""
+    by_kind: dict[tuple[str, str], list[GroupRecord]] = defaultdict(list)
+    for group in groups:
+        by_kind[group.task, group.kind if group.kind in RANKED_KINDS else ""].append(group)
+    found = {}
+    for (_, kind), of_kind in by_kind.items():
+        told = [_told(group) for group in of_kind]
+        paths = (varying_paths(told) | set(_NAMING if kind else ())) - set(_OWN_COLUMNS)
+        for group, values in zip(of_kind, told, strict=True):
+            found[id(group)] = {path: values[path] for path in sorted(paths) if path in values}
+        rows = Counter(_row(group, found[id(group)]) for group in of_kind)
+        for group in of_kind:  # of runs of before all that tells groups apart was recorded
+            if rows[_row(group, found[id(group)])] > 1:
+                found[id(group)]["group"] = group.label
+    return found
+
+
+def _row(group: GroupRecord, differing: Mapping[str, Any]) -> tuple[str, ...]:
+    """All by which a person can tell a group from others of its task."""
+    own = [repr(group.parameters.get(path)) for path in _OWN_COLUMNS]
+    return group.metric, group.split, str(group.data), *own, recipe_text(differing)
+
+
+def _told(group: GroupRecord) -> dict[str, Any]:
+    code = {} if group.code_version is None else {_CODE: group.code_version}
+    told = {path: value for path, value in group.parameters.items() if not path.startswith(_EXECUTION)}
+    return told | code
+
+
+def _without_code(group: GroupRecord) -> tuple[str, ...]:
+    """All that a group's runs share but for the version of the code."""
+    return group.task, group.metric, group.split, group.key.partition(".")[0]
+
+
+def _alike(groups: Iterable[GroupRecord]) -> dict[tuple[str, ...], list[str]]:
+    found: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for group in groups:
+        found[_without_code(group)].append(group.key)
+    return found
+
+
+def _record(one: RankedGroup, models: Mapping[str, str]) -> dict[str, Any]:
+    """Values of the leaderboard's columns."""
+    group, summary, best = one.group, one.group.summary, one.group.best
+    interval = summary.interval if summary else None
+    tested = group.tested
+    folder = best.model_folder if best else None
+    falls = group.is_better_lower
+    return {
+        "task": group.task,
+        "rank": one.rank,
+        "tie": one.tie,
+        "metric": group.metric,
+        "split": group.split,
+        "data": (group.data or "")[:_SHOWN_DIGITS] or None,
+        "mean": summary.mean if summary else None,
+        "sd": summary.sd if summary else None,
+        "low": interval.low if interval else None,
+        "high": interval.high if interval else None,
+        "n": summary.n if summary else 0,
+        "median": summary.median if summary else None,
+        "worst": (summary.highest if falls else summary.lowest) if summary else None,
+        "best": best.score if best else None,
+        "completed": group.num_completed,
+        "failed": group.num_failed,
+        "pruned": group.num_pruned,
+        "collapsed": group.num_collapsed,
+        "nan": group.num_nan,
+        "unfinished": group.num_unfinished,
+        "baseline": best.baseline if best else None,
+        "test": tested.test if tested else None,
+        "test_run": tested.id if tested else None,
+        "kind": group.kind,
+        "init_from": group.parameters.get("recipe.init_from"),
+        "size": group.parameters.get("recipe.size"),
+        "recipe": recipe_text(one.recipe),
+        "notes": "; ".join(group_notes(group, one.alike)),
+        "origin": group.origin,
+        "model": models.get(str(folder), folder),
+        "run": best.id if best else group.runs[-1].id,
+        "group": group.key,
+    }

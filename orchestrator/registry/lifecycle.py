@@ -6,14 +6,16 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import insert, or_, select, update
+from sqlalchemy import delete, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, NotFoundError
+from orchestrator.provenance.made_with import MadeWith
+from orchestrator.registry.attempt_columns import attempt_columns, workers_group
 from orchestrator.registry.column_types import replace_unstorable, utc_now
 from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import upsert, upsert_rows
-from orchestrator.registry.parameter_values import flatten, group_digest, parameter_rows
+from orchestrator.registry.parameter_values import flatten, parameter_rows, run_group_digest
 from orchestrator.registry.tables import AttemptRow, ExperimentRow, ParameterRow, RunRow, TagRow
 from orchestrator.results import WorkersEvent
 from orchestrator.run_ids import new_run_id
@@ -28,6 +30,12 @@ class RunLifecycle:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def remove(self, run_id: str) -> None:
+        """Delete a run that has ended, with its trials and all that is recorded of them; one at work stays."""
+        ended = [state for state in RunState if state.is_final]
+        with self._database.session(writing=True) as session:
+            session.execute(delete(RunRow).where(RunRow.id == run_id, RunRow.state.in_(ended)))
 
     def create(
         self,
@@ -53,7 +61,6 @@ class RunLifecycle:
         """
         run_id = run_id or new_run_id()
         parameters = flatten({key: value for key, value in spec.items() if key not in _COLUMNS_OF_THEIR_OWN})
-        shaping = {path: value for path, value in parameters.items() if "execution" not in path.split(".")}
         row = {
             "id": run_id,
             "kind": kind,
@@ -61,7 +68,7 @@ class RunLifecycle:
             "task": task,
             "metric": metric,
             "seed": seed,
-            "group_key": group_digest({"kind": kind, **shaping}),
+            "group_key": run_group_digest(kind, parameters),
             "spec": dict(spec),
             "storage_path": storage_path,
         }
@@ -83,13 +90,17 @@ class RunLifecycle:
         host: str | None = None,
         pid: int | None = None,
         job_id: str | None = None,
+        made_with: MadeWith | None = None,
     ) -> int:
         """Start an attempt of a run and return its number; older attempts are fenced off from then on.
+
+        An attempt that never ended is lost: the trials that it had begun stopped when they were last known to run.
 
         Args:
             number: number of the attempt, where it was announced before: the same process may start it twice, which
                 changes nothing. The next number when left out.
             job_id: id of the job on a cluster whose driver this is.
+            made_with: code, command and machine of the driver.
 
         Raises: InputError for a run that cannot run again, or whose attempt of this number is another process's;
             NotFoundError.
@@ -107,7 +118,10 @@ class RunLifecycle:
             lost = _end_attempts(session, run_id, RunState.LOST, message, before=number, at=died_at)
             if lost:
                 run.seconds = (run.seconds or 0.0) + sum(lost)
-            session.add(AttemptRow(run_id=run_id, number=number, host=host, pid=pid, job_id=job_id))
+                _stop_trials(session, run_id, message, at=func.coalesce(RunRow.heartbeat_at, died_at))
+            own = attempt_columns(session, made_with)
+            session.add(AttemptRow(run_id=run_id, number=number, host=host, pid=pid, job_id=job_id, **own))
+            run.code_version = made_with.code.code_version if made_with else None
             run.state, run.attempt, run.host, run.pid = RunState.RUNNING, number, host, pid
             run.error, run.finished_at = None, None
             run.heartbeat_at = utc_now()
@@ -137,7 +151,7 @@ class RunLifecycle:
             for event in events:
                 groups = [group for group in groups if group["first_step"] < event.first_step]
                 if not groups or groups[-1]["hosts"] != list(event.hosts):
-                    groups.append({"first_step": event.first_step, "hosts": list(event.hosts)})
+                    groups.append(workers_group(event, attempt))
             attempt.workers = groups
 
     def heartbeat(self, run_id: str, attempt: int | None = None) -> bool:
@@ -190,12 +204,7 @@ class RunLifecycle:
             run.state, run.error, run.seconds = state, error, (run.seconds or 0.0) + spent
             run.model_folder, run.predictions_path = model_folder, predictions_path
             run.finished_at = utc_now()
-            session.execute(
-                update(RunRow)
-                .where(RunRow.parent_id == run_id, RunRow.state.in_((RunState.PENDING, RunState.RUNNING)))
-                .values(state=RunState.STOPPED, error="its sweep ended", finished_at=utc_now())
-                .execution_options(synchronize_session=False)
-            )
+            _stop_trials(session, run_id, "its sweep ended", at=utc_now())
         return True
 
     def _experiment_id(self, session: Session, name: str, fingerprint: str) -> int:
@@ -214,6 +223,16 @@ def _locked(session: Session, run_id: str) -> RunRow:
     if run is None:
         raise NotFoundError(f"No run {run_id} in the registry.")
     return run
+
+
+def _stop_trials(session: Session, run_id: str, error: str, *, at: Any) -> None:
+    """Stop the open trials of a run, at a time."""
+    session.execute(
+        update(RunRow)
+        .where(RunRow.parent_id == run_id, RunRow.state.in_((RunState.PENDING, RunState.RUNNING)))
+        .values(state=RunState.STOPPED, error=error, finished_at=at)
+        .execution_options(synchronize_session=False)
+    )
 
 
 def _refuse_others(attempt: AttemptRow | None, host: str | None, pid: int | None) -> None:

@@ -4,14 +4,26 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import cache
+from math import isfinite
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.registry.column_types import replace_unstorable
-from orchestrator.specs import RecipeSpec, Section, TaskSpec
-from orchestrator.specs.fields import is_as_before
 
-_SECTIONS: dict[str, type[Section]] = {"recipe": RecipeSpec, "task": TaskSpec}
-"""Sections whose values tell groups of trials apart, by the beginning of their paths."""
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+    from orchestrator.specs.fields import Section
+
+_TASK = "task."
+_TASK_COLUMNS = ("task.id", "task.metric")
+_DATA = "data."
+_TEST_DATA = "data.test_digest"
+_DATA_PLACES = ("task.files", "task.folder")
+"""Parameters that say where data lie, not what they are."""
+
+_NOT_SHAPING = frozenset({"execution", "budget"})
+"""Parts of a path below which no parameter shapes a result."""
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -77,8 +89,10 @@ def encode_parameter(value: Any) -> tuple[str, str, float | None]:
         return "null", "null", None
     if isinstance(value, bool):
         return "boolean", json.dumps(value), float(value)
-    if isinstance(value, int | float):
-        return "number", json.dumps(value), float(value)
+    if isinstance(value, int):
+        return "number", int.__repr__(value), float(value)  # what JSON writes, sooner
+    if isinstance(value, float):
+        return "number", float.__repr__(value) if isfinite(value) else json.dumps(value), float(value)
     if isinstance(value, str):
         return "text", value, None
     return "json", json.dumps(value, default=str), None
@@ -93,14 +107,48 @@ def group_digest(parameters: Mapping[str, Any]) -> str:
     """Digest of parameters without their seed: 16 hexadecimal digits, equal for trials that differ only in the seed.
 
     It is also equal for a trial that was recorded before a field of the recipe was there, and one that leaves it alone.
+    Where digests of the data are recorded, these count, and no paths; the data of a test are no part of a group.
     """
+    has_digests = any(path.startswith(_DATA) for path in parameters)
     return digest(
         {
             path: float(value) if isinstance(value, int) and not isinstance(value, bool) else value
             for path, value in without_as_before(parameters).items()
             if path.rpartition(".")[2] not in ("seed", "seeds")
+            and path != _TEST_DATA
+            and not (has_digests and path.startswith(_DATA_PLACES))
         }
     )
+
+
+def run_group_digest(kind: str, parameters: Mapping[str, Any]) -> str:
+    """Digest of a run's parameters without its seed and without how it was carried out."""
+    shaping = {path: value for path, value in parameters.items() if _NOT_SHAPING.isdisjoint(path.split("."))}
+    return group_digest({"kind": kind, **shaping})
+
+
+def told_task_fields(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a task that a trial is told of: those that were given and change what is learned or scored.
+
+    Its id and score have columns of their own, and its data have digests.
+    """
+    defaults = _task_defaults()
+    return {
+        path: value
+        for path, value in parameters.items()
+        if path.startswith(_TASK)
+        and path not in _TASK_COLUMNS
+        and not path.startswith(_DATA_PLACES)
+        and value != defaults.get(path)
+    }
+
+
+@cache
+def _task_defaults() -> dict[str, Any]:
+    from orchestrator.specs.task import TaskSpec
+
+    given = {name: field.get_default(call_default_factory=True) for name, field in TaskSpec.model_fields.items()}
+    return {f"{_TASK}{name}": list(value) if isinstance(value, tuple) else value for name, value in given.items()}
 
 
 def without_as_before(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,9 +160,20 @@ def without_as_before(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_as_before(path: str, value: Any) -> bool:
-    section, _, name = path.partition(".")
-    fields = _SECTIONS[section].model_fields if section in _SECTIONS else {}
-    return name in fields and is_as_before(fields[name], value)
+    from orchestrator.specs.fields import is_as_before
+
+    field = _grouping_fields().get(path)
+    return field is not None and is_as_before(field, value)
+
+
+@cache
+def _grouping_fields() -> "dict[str, FieldInfo]":
+    """Fields of the sections whose values tell groups of trials apart, by dotted path; most readings need none."""
+    from orchestrator.specs.recipe import RecipeSpec
+    from orchestrator.specs.task import TaskSpec
+
+    sections: dict[str, type[Section]] = {"recipe": RecipeSpec, "task": TaskSpec}
+    return {f"{name}.{field}": info for name, cls in sections.items() for field, info in cls.model_fields.items()}
 
 
 def digest(value: Any) -> str:

@@ -1,5 +1,6 @@
 """A run as a picture: its measurements over its steps, or those of its trials, where it has trials, side by side."""
 
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,6 +9,8 @@ from bert_core.objectives import OBJECTIVES
 from bert_core.objectives.base import PERPLEXITY
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry.registry import Registry
+from orchestrator.registry.varying_paths import varying_paths
+from orchestrator.results import short_value
 from orchestrator.storage import write_bytes
 
 if TYPE_CHECKING:
@@ -52,12 +55,23 @@ def _by_split(history: "pandas.DataFrame") -> dict[str, "pandas.DataFrame"]:
 
 
 def _trial_curves(registry: Registry, trials: "pandas.DataFrame", metric: str) -> Curves:
-    lines = {}
+    lines: dict[str, pandas.DataFrame] = {}
     for trial in trials.itertuples():
         points = registry.metrics.history(str(trial.id), f"validation.{metric}")
         if not points.empty:
             lines[f"#{trial.number}"] = points
-    return {metric: lines}
+    return {metric: {f"{label} {text}".strip(): lines[label] for label, text in _settings(trials) if label in lines}}
+
+
+def _settings(trials: "pandas.DataFrame") -> Iterator[tuple[str, str]]:
+    """Yield each trial's number, and what sets it apart from the others: `learning_rate=0.0003 seed=1`."""
+    names = [name for name in trials.columns if name.startswith("params.") and name != "params.seed"]
+    rows = trials[[*names, "number", "seed"]].to_dict("records")
+    varying = sorted(varying_paths([{name: row[name] for name in names} for row in rows]))
+    if trials["seed"].nunique() > 1:
+        varying.append("seed")
+    for row in rows:
+        yield f"#{row['number']}", " ".join(f"{name.rpartition('.')[2]}={short_value(row[name])}" for name in varying)
 
 
 def _draw(curves: Curves, title: str) -> "Figure":

@@ -10,15 +10,17 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from orchestrator.errors import RegistryError, RunStoppedError
+from orchestrator.errors import RegistryError, RunStoppedError, superseded
+from orchestrator.provenance.made_with import MadeWith
 from orchestrator.registry.patience import retry_while_unavailable
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.registry.trials import trial_id
+from orchestrator.repeating import repeating
 from orchestrator.results import (
     CheckpointEvent,
     DatasetResult,
@@ -47,21 +49,17 @@ class RunOutcome:
     predictions_path: str | None = None
 
 
-def superseded(run_id: str) -> RunStoppedError:
-    """Make the error of an attempt that another one has superseded: what it would still do is another's by now."""
-    return RunStoppedError(f"run {run_id} was superseded by another attempt; this one ends")
-
-
 class Recorder:
     """Writer of one driver's runs. It knows which attempt it speaks for, so that a superseded one changes nothing.
 
     Args:
         job_id: id of the job on a cluster whose driver this is; None where there is none.
+        made_with: code, command and machine of this driver, which stand in each of its attempts.
     """
 
-    def __init__(self, registry: Registry, job_id: str | None = None) -> None:
+    def __init__(self, registry: Registry, job_id: str | None = None, made_with: MadeWith | None = None) -> None:
         self.registry = registry
-        self._job_id = job_id
+        self._job_id, self._made_with = job_id, made_with
         self.given_up = threading.Event()
         """Set when the driver must end: what trials and events still have to write is then tried once."""
         self._attempts: dict[str, int] = {}
@@ -118,7 +116,12 @@ class Recorder:
         self._started_at[run_id] = time.monotonic()
         self._attempts[run_id] = retry_while_unavailable(
             lambda: self.registry.lifecycle.start_attempt(
-                run_id, number=number, host=socket.gethostname(), pid=os.getpid(), job_id=self._job_id
+                run_id,
+                number=number,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                job_id=self._job_id,
+                made_with=self._made_with,
             )
         )
         return self.read_run(run_id)
@@ -222,6 +225,7 @@ class Recorder:
         )
         if not is_complete:
             raise superseded(run_id)
+        retry_while_unavailable(lambda: self.registry.lineage.record_run(run_id, is_here=True))
 
     def fail(self, run_id: str, exception: BaseException) -> None:
         """Record why a run ended without its result: STOPPED where somebody wanted that, FAILED otherwise."""
@@ -245,23 +249,13 @@ class Recorder:
         Yields an event that is set when a newer attempt has superseded this one: time to stop. A registry that cannot
         be reached is tried again at the next beat.
         """
-        done, superseded = threading.Event(), threading.Event()
-        attempt = self._attempts.get(run_id)
+        superseded, attempt = threading.Event(), self._attempts.get(run_id)
 
-        def beat() -> None:
-            while not done.wait(interval_s):
-                try:
-                    owned = self.registry.lifecycle.heartbeat(run_id, attempt)
-                except RegistryError:
-                    continue
-                if not owned:
+        def beat() -> bool:
+            with suppress(RegistryError):
+                if not self.registry.lifecycle.heartbeat(run_id, attempt):
                     superseded.set()
-                    return
+            return not superseded.is_set()
 
-        thread = threading.Thread(target=beat, name=f"heartbeat-{run_id}", daemon=True)
-        thread.start()
-        try:
+        with repeating(beat, interval_s, f"heartbeat-{run_id}"):
             yield superseded
-        finally:
-            done.set()
-            thread.join()

@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any
 
 from orchestrator.run_states import RunState
-from orchestrator.storage import join
 
 
 @dataclass(frozen=True)
@@ -45,9 +44,13 @@ class RunRecord:
     started_at: datetime | None
     finished_at: datetime | None
     heartbeat_at: datetime | None
+    code_version: str | None = None
+    """Code of the newest attempt in one word: `0.1.0+g1f2e3d4c5b6a.d0a1b2c3d`; None where it is not known."""
 
     def folder(self, storage: str) -> str:
         """Folder of the run's files; where none is recorded, the one that a new run would have on this storage."""
+        from orchestrator.storage import join  # the storage's libraries are of no use to who only reads records
+
         return self.storage_path or join(storage, "runs", self.id)
 
 
@@ -66,9 +69,37 @@ class AttemptRecord:
     job_id: str | None = None
     """Id of the job on a cluster that carries it out; None for one that was started by hand."""
     workers: Sequence[Mapping[str, Any]] | None = None
-    """Groups of training workers, in order: `first_step`, the steps that had ended before, and `hosts`, by rank.
+    """Groups of training workers, in order: `first_step`, the steps that had ended before, `hosts`, by rank, and
+    `machine`, that of rank 0, where it is not the driver's.
 
     A group none of whose steps were kept is left out."""
+    code: Mapping[str, Any] | None = None
+    """Code of the driver: the fields of `provenance.source_code.SourceCode` but for the changes themselves."""
+    diff_digest: str | None = None
+    """Digest of the changes that are in no commit, where they are kept: `Registry.code_diff` returns them."""
+    command: str | None = None
+    """Command line as it was typed, secrets masked."""
+    overrides: Sequence[str] | None = None
+    """KEY=VALUE words as they were typed, secrets masked."""
+    environment: Mapping[str, Any] | None = None
+    """Versions and machine of the driver: the fields of `provenance.machine.Machine`."""
+
+
+@dataclass(frozen=True)
+class AttemptCostRecord:
+    """Costs of one start of a run, as they were last recorded."""
+
+    run_id: str
+    number: int
+    seconds: float
+    cpu_seconds: float
+    cpu_measured: bool
+    """Whether the processor time was measured, or else derived from the CPUs that the attempt held."""
+    gpu_seconds: float
+    """Seconds of GPUs that the attempt held."""
+    gpu_type: str | None = None
+    energy_joules: float | None = None
+    """Energy of the driver's host meanwhile, other programs' included; None where no counter can be read."""
 
 
 @dataclass(frozen=True)

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from dataclasses import asdict
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import delete, func, select
 
-from orchestrator.errors import NotFoundError
+from orchestrator.errors import InputError, NotFoundError
+from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import lock_until_commit
+from orchestrator.registry.keeping_tables import AliasRow
+from orchestrator.registry.model_versions import is_number, named_version, split_version
+from orchestrator.registry.record_table import RecordTable, record_table
 from orchestrator.registry.records import ModelRecord
-from orchestrator.registry.run_frames import make_frame
 from orchestrator.registry.run_records import MAX_CANDIDATES, load_records
 from orchestrator.registry.tables import ModelRow, RunRow
 from orchestrator.results import ModelResult
 
 if TYPE_CHECKING:
     import pandas
+
+_ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,59}")
 
 
 class RegisteredModels:
@@ -44,22 +52,64 @@ class RegisteredModels:
             return row.version
 
     def get(self, name: str) -> ModelRecord:
-        """Newest version of a registered model, or the version that `name@version` gives.
+        """Newest version of a registered model, or the version that `name@version` or `name@alias` gives.
+
+        A name alone means a version of a pulled run only where this registry has none of its own.
 
         Raises: NotFoundError, which lists models that are registered.
         """
-        plain, at, version = name.rpartition("@")
-        exact = at and version.isdecimal() and len(version) < 10
-        condition = and_(ModelRow.name == plain, ModelRow.version == int(version)) if exact else ModelRow.name == name
-        newest = select(ModelRow).where(condition).order_by(ModelRow.version.desc()).limit(1)
+        plain, version = split_version(name)
         recent = select(ModelRow).order_by(ModelRow.created_at.desc(), ModelRow.name).limit(MAX_CANDIDATES)
         with self._database.session(writing=False) as session:
-            for record in load_records(session, newest, ModelRecord):
+            for record in load_records(session, named_version(name), ModelRecord):
                 return record
             labels = ", ".join(record.label for record in load_records(session, recent, ModelRecord))
+            aliased = select(AliasRow.alias).where(AliasRow.name == plain).order_by(AliasRow.alias)
+            aliases = list(session.scalars(aliased))
+            names = list(session.scalars(select(ModelRow.name).distinct().order_by(ModelRow.name)))
+        # A pipeline's models are called by it and their stage: `reviews/finetuning` for who says `reviews`.
+        near = [other for other in names if other.startswith(f"{plain or name}/")]
+        near = near or get_close_matches(plain or name, names, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        if version is not None and not is_number(version) and plain in names:
+            hint = f"{plain} has {'the aliases ' + ', '.join(aliases) if aliases else 'no alias'}; "
         raise NotFoundError(
-            f"No model {name!r} is registered; " + (f"the latest are: {labels}." if labels else "there is none yet.")
+            f"No model {name!r} is registered; {hint}" + (f"the latest: {labels}." if labels else "there is none yet.")
         )
+
+    def set_alias(self, model: str, alias: str) -> tuple[ModelRecord, int | None]:
+        """Let an alias mean a version of a model; returns that, and the version that it meant before.
+
+        Args:
+            model: the model, as `get` takes it.
+
+        Raises: NotFoundError; InputError for a word that cannot be an alias.
+        """
+        if not _ALIAS.fullmatch(alias):
+            raise InputError(f"{alias!r} is no alias: a letter, then letters, digits, `-`, `_` or `.`, 60 at most")
+        record = self.get(model)
+        with self._database.session(writing=True) as session:
+            row = session.get(AliasRow, (record.name, alias))
+            before = None if row is None else row.version
+            if before != record.version:
+                session.merge(AliasRow(name=record.name, alias=alias, version=record.version, set_at=utc_now()))
+            return record, before
+
+    def remove_alias(self, name: str, alias: str) -> None:
+        """Forget an alias of a model. Raises: NotFoundError."""
+        with self._database.session(writing=True) as session:
+            row = session.get(AliasRow, (name, alias))
+            if row is None:
+                raise NotFoundError(f"{name} has no alias {alias!r}; see: orchestrator models list")
+            session.delete(row)
+
+    def aliases(self) -> dict[tuple[str, int], list[str]]:
+        """Aliases of each version, sorted, by the model's name and version."""
+        found: dict[tuple[str, int], list[str]] = {}
+        with self._database.session(writing=False) as session:
+            for row in session.scalars(select(AliasRow).order_by(AliasRow.alias)):
+                found.setdefault((row.name, row.version), []).append(row.alias)
+        return found
 
     def of_run(self, run_id: str) -> list[ModelRecord]:
         """Models that a run registered, newest first."""
@@ -68,12 +118,32 @@ class RegisteredModels:
             ordered = statement.order_by(ModelRow.created_at.desc(), ModelRow.name)
             return load_records(session, ordered, ModelRecord)
 
+    def remove_of(self, run_ids: Collection[str]) -> None:
+        """Take the models that runs registered out of the registry; their files stay."""
+        with self._database.session(writing=True) as session:
+            session.execute(delete(ModelRow).where(ModelRow.run_id.in_(run_ids)))
+
     def frame(self) -> pandas.DataFrame:
-        """All registered models, newest first, each with the task of the run that registered it."""
+        """`table` as a DataFrame."""
+        return self.table().frame()
+
+    def count(self) -> int:
+        """Number of the registered models, each version counted."""
+        with self._database.session(writing=False) as session:
+            return session.scalar(select(func.count()).select_from(ModelRow)) or 0
+
+    def table(self, *, limit: int | None = None, offset: int = 0) -> RecordTable:
+        """Registered models, newest first, each with the task of the run that registered it.
+
+        Args:
+            limit: number of models at most; all when None.
+            offset: number of models to leave out before.
+        """
         model = ModelRow
         columns = [model.name, model.version, model.head, RunRow.task, model.num_parameters, model.run_id]
         columns += [model.folder, model.digest, model.created_at]
         statement = select(*columns).outerjoin(RunRow, RunRow.id == model.run_id)
         statement = statement.order_by(model.created_at.desc(), model.name, model.version.desc())
         with self._database.session(writing=False) as session:
-            return make_frame(session.execute(statement).all(), [column.key for column in columns])
+            found = session.execute(statement.limit(limit).offset(offset)).all()
+            return record_table([column.key for column in columns], found)

@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import ColumnElement, select
 
+from orchestrator.registry.attempt_columns import load_code_diff
 from orchestrator.registry.database import Database
-from orchestrator.registry.leaderboard import leaderboard_frame
-from orchestrator.registry.lifecycle import RunLifecycle, add_tags
+from orchestrator.registry.finding_groups import find_group
+from orchestrator.registry.group_records import GroupRecord
+from orchestrator.registry.groups import load_groups
+from orchestrator.registry.leaderboard import Order, rank_groups, ranked_groups
+from orchestrator.registry.lifecycle import RunLifecycle
+from orchestrator.registry.lineage import Lineage
+from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.records import AttemptRecord, RunRecord
 from orchestrator.registry.registered_models import RegisteredModels
+from orchestrator.registry.run_annotations import RunAnnotations
 from orchestrator.registry.run_checkpoints import RunCheckpoints
+from orchestrator.registry.run_costs import RunCosts
 from orchestrator.registry.run_datasets import RunDatasets
-from orchestrator.registry.run_frames import runs_frame
+from orchestrator.registry.run_listing import count_runs, list_runs
 from orchestrator.registry.run_metrics import RunMetrics
 from orchestrator.registry.run_parameters import load_parameters
-from orchestrator.registry.run_records import find_run, load_records, state_as_read
+from orchestrator.registry.run_records import find_run, load_records, load_runs, newest_completed, state_as_read
 from orchestrator.registry.run_transfers import RunTransfers
-from orchestrator.registry.tables import AttemptRow, TagRow
+from orchestrator.registry.selection import Selection
+from orchestrator.registry.tables import AttemptRow, RunRow, TagRow
 from orchestrator.registry.trials import SweepTrials
 from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
     import pandas
+
+    from orchestrator.registry.group_comparison import Comparison
+    from orchestrator.registry.trash import Trash
 
 
 class Registry:
@@ -39,10 +53,15 @@ class Registry:
         checkpoints   training checkpoints
         datasets      data that runs made or used
         models        registered models, by name and version
+        lineage       what was made of what
+        costs         processor time, GPU time and energy of attempts
         transfers     runs of another registry, brought here
+        annotations   notes, tags and flags that people add to runs
+        trash         runs that were removed and can be restored
 
-    A method named `frame`, and `runs`, `leaderboard` and `metrics.history`, return a `pandas.DataFrame`; other methods
-    return frozen records (`records.py`) or plain values.
+    A method named `frame`, and `runs`, `grouped`, `leaderboard` and `metrics.history`, return a `pandas.DataFrame`.
+    Each has a twin that returns the same as plain values, without pandas: `table`, `run_table`, `grouped_table`,
+    `leaderboard_table` and `metrics.history_table`. Other methods return frozen records (`records.py`) or plain values.
 
     **Opening.** Making a `Registry` opens nothing. The first use connects, gives an empty database its tables, and
     refuses tables of another revision. After `close`, or the end of a `with` block, the next use connects again.
@@ -96,7 +115,17 @@ class Registry:
         self.checkpoints = RunCheckpoints(self._database)
         self.datasets = RunDatasets(self._database)
         self.models = RegisteredModels(self._database)
+        self.lineage = Lineage(self._database)
+        self.costs = RunCosts(self._database)
         self.transfers = RunTransfers(self._database)
+        self.annotations = RunAnnotations(self._database)
+
+    @cached_property
+    def trash(self) -> Trash:
+        """Runs that were removed and can be restored."""
+        from orchestrator.registry.trash import Trash  # what it needs is long in loading
+
+        return Trash(self._database)
 
     def run(self, prefix: str) -> RunRecord:
         """Run or trial whose id begins with `prefix`; a whole id wins over longer ones that begin with it.
@@ -105,6 +134,16 @@ class Registry:
         """
         with self._database.session(writing=False) as session:
             return find_run(session, prefix, self._state())
+
+    def run_records(self, run_ids: Collection[str]) -> list[RunRecord]:
+        """Records of the runs with these ids, the newest first; without those that are not there."""
+        with self._database.session(writing=False) as session:
+            return load_runs(session, self._state(), run_ids)
+
+    def newest_completed(self, fingerprint: str) -> RunRecord | None:
+        """Newest completed run of a spec, by its fingerprint; None where there is none."""
+        with self._database.session(writing=False) as session:
+            return newest_completed(session, fingerprint, self._state())
 
     def runs(
         self, filter: str = "", *, sort: str = "-created_at", limit: int | None = None, trials: bool = True
@@ -122,23 +161,151 @@ class Registry:
 
         Raises: InputError with a caret under the place that is wrong.
         """
-        with self._database.session(writing=False) as session:
-            return runs_frame(session, self._state(), filter, sort, limit, trials=trials)
+        return self.run_table(filter, sort=sort, limit=limit, trials=trials).frame()
 
-    def leaderboard(self, task: str | None = None) -> pandas.DataFrame:
-        """Groups of completed trials that differ only in their seed, best mean first, for each task, score and data.
+    def run_table(
+        self,
+        filter: str = "",
+        *,
+        sort: str = "-created_at",
+        limit: int | None = None,
+        offset: int = 0,
+        trials: bool = True,
+        archived: bool = True,
+    ) -> RecordTable:
+        """The table that `runs` makes a DataFrame of: plain values, without pandas.
 
-        Trials that were trained on other data or with another number of threads are another group. Groups that were
-        scored on other validation data are ranked apart, the newest data first; `data` is the beginning of its digest,
-        None for trials that were recorded without one.
-
-        Columns: `mean`, `sd` (of a sample) and `best` over `n` seeds; `baseline`, the score of guessing the majority;
-        `test`, the score of the group's trial that was scored on the test split; `recipe`, the values in which the
-        groups of a task differ; `run`, the trial of the best seed, and `model`, its registered name or else its folder.
-        Of two trials with the same seed the newer one counts.
+        Args:
+            offset: number of rows that are left out before the first.
+            archived: whether archived runs and their trials are included.
         """
         with self._database.session(writing=False) as session:
-            return leaderboard_frame(session, task)
+            return list_runs(session, self._state(), filter, sort, limit, offset, trials=trials, archived=archived)
+
+    def unmatched(self, filter: str) -> list[str]:
+        """Tell what a query asks for that no run has: why it finds nothing. Raises: InputError."""
+        with self._database.session(writing=False) as session:
+            return Selection(session, self._state()).unmatched(filter)
+
+    def grouped(
+        self,
+        by: str | Sequence[str],
+        filter: str = "",
+        *,
+        aggregates: str | Sequence[str] = (),
+        pivot: str | None = None,
+        sort: str | None = None,
+        trials: bool = True,
+        archived: bool = True,
+    ) -> pandas.DataFrame:
+        """Groups of the runs that a query selects, a row each: `grouped("params.learning_rate", "task = 'mrpc'")`.
+
+        Columns: the fields of `by`, then the aggregates. Scores of different measurements are never taken together:
+        where runs have several, `metric` becomes a field of `by`. A run with several tags is in the group of each.
+
+        Args:
+            by: fields whose values make a group, as one text with commas or several.
+            filter: a query, as `runs` takes it; all runs when empty.
+            aggregates: `count`, `n` (how many have a value), `mean`, `sd`, `min`, `max`, `median`, `sum`, `best` and
+                `worst`, of the score; or of a field: `max(seconds)`, `mean(best(metrics.loss))`. When empty count, n,
+                mean, sd, min and max of the score; with a pivot the mean.
+            pivot: field each of whose values becomes a column, such as `seed`.
+            sort: a column of the table, `-mean` from the largest down; groups stand in the order of `by` when None.
+            trials: whether trials are included, beside runs without a parent.
+            archived: whether archived runs and their trials are included.
+
+        Raises: InputError.
+        """
+        table = self.grouped_table(
+            by, filter, aggregates=aggregates, pivot=pivot, sort=sort, trials=trials, archived=archived
+        )
+        return table.frame()
+
+    def grouped_table(
+        self,
+        by: str | Sequence[str],
+        filter: str = "",
+        *,
+        aggregates: str | Sequence[str] = (),
+        pivot: str | None = None,
+        sort: str | None = None,
+        trials: bool = True,
+        archived: bool = True,
+    ) -> RecordTable:
+        """The table that `grouped` makes a DataFrame of: plain values, without pandas."""
+        from orchestrator.registry.run_grouping import Grouping, group_runs
+
+        grouping = Grouping.of(by, aggregates, pivot, sort)
+        with self._database.session(writing=False) as session:
+            return group_runs(session, self._state(), filter, grouping, trials=trials, archived=archived)
+
+    def stages(self, run_id: str) -> list[RunRecord]:
+        """Stages of a pipeline that have begun, or were done before, the newest first; none of any other run."""
+        rows = self.run_table(f"tag = 'pipeline:{run_id}'", trials=False).records
+        return [self.run(str(row["id"])) for row in rows]
+
+    def num_runs(self, filter: str = "", *, trials: bool = True, archived: bool = True) -> int:
+        """Number of the runs and trials that a query selects. Raises: InputError, as `runs` does."""
+        with self._database.session(writing=False) as session:
+            return count_runs(session, self._state(), filter, trials=trials, archived=archived)
+
+    def leaderboard(self, task: str | None = None, *, by: Order = "lower") -> pandas.DataFrame:
+        """Groups of runs that differ only in their seed, ranked for each task, score, split and data.
+
+        They are trials of sweeps and probes, students, and evaluations of models. Runs with another recipe, on other
+        data, with another number of threads or other code are another group. Groups that were scored on other data are
+        ranked apart, the newest data first; `data` is the beginning of its digest, None where none was recorded.
+
+        A score that falls as models get better, as a loss, is ranked that way. Groups of one seed, or
+        of two that score the same, come after all others unless `by` says otherwise: how much seeds matter is not
+        known. What completed without a score comes
+        last. `tie`: whether a group cannot be told from the one above it (Welch's test); None where noise is not known.
+
+        Columns: `mean`, `sd`, the 95 % interval of the mean from `low` to `high`, `median`, `worst` and `best` over `n`
+        distinct seeds, of which one that ran again counts once; numbers of runs that `completed`, `failed`, were
+        `pruned`, `collapsed` to the baseline, gave `nan` for a score, or are `unfinished`; `baseline`, the score of
+        guessing the majority; `test`, the score on the test split of the run `test_run`; `recipe`, the values in which
+        the groups of a task differ; `notes`, all that the mean does not say; `origin`, `chosen` where the model was
+        chosen on the very data of the score, which flatters it; `run`, the best seed's, and `model`, its registered
+        name or else its folder.
+
+        Args:
+            by: number that ranks: the worse end of the interval (`lower`), `mean`, `median`, or the `best` seed, which
+                is the luckiest of n.
+        """
+        return self.leaderboard_table(task, by=by).frame()
+
+    def leaderboard_table(self, task: str | None = None, *, by: Order = "lower") -> RecordTable:
+        """The table that `leaderboard` makes a DataFrame of: plain values, without pandas."""
+        with self._database.session(writing=False) as session:
+            return rank_groups(session, task, by)
+
+    def groups(self, task: str | None = None) -> list[GroupRecord]:
+        """Groups of runs that differ only in their seed, of a task or of all, in the order of the leaderboard."""
+        with self._database.session(writing=False) as session:
+            found = load_groups(session, None if task is None else RunRow.task == task)
+        return [ranked.group for ranked in ranked_groups(found)]
+
+    def group(self, name: str) -> GroupRecord:
+        """Group whose digest begins with `name`, or the part of its group that a run or trial of that id is.
+
+        Raises: NotFoundError where there is none or there are several; InputError for a run with several groups.
+        """
+        with self._database.session(writing=False) as session:
+            return find_group(session, name, self._state())
+
+    def compare(self, *names: str) -> list[Comparison]:
+        """Compare groups, runs or trials, each two of them, over their seeds and over kept predictions.
+
+        p-values are corrected for the number of comparisons by Holm's method. `Comparison.words` is the answer.
+
+        Raises: NotFoundError, InputError, as `group` does; InputError for less than two, or where they were not scored
+            on the same data by the same score.
+        """
+        from orchestrator.registry.comparing import compare_named  # numpy is of use to no other reading
+
+        with self._database.session(writing=False) as session:
+            return compare_named(session, names, self._state())
 
     def attempts(self, run_id: str) -> list[AttemptRecord]:
         """Attempts of a run, in order; one that waits for its turn on a cluster is QUEUED."""
@@ -146,6 +313,11 @@ class Registry:
         with self._database.session(writing=False) as session:
             attempts = load_records(session, statement, AttemptRecord)
         return [replace(one, state=RunState.QUEUED) if one.state == RunState.PENDING else one for one in attempts]
+
+    def code_diff(self, run_id: str, attempt: int) -> str | None:
+        """Changes of an attempt's code that were in no commit; None where there were none, or too many to keep."""
+        with self._database.session(writing=False) as session:
+            return load_code_diff(session, run_id, attempt)
 
     def parameters(self, run_id: str) -> dict[str, Any]:
         """Parameters of a run by dotted path: the values of its spec, or the whole recipe of a trial."""
@@ -158,17 +330,24 @@ class Registry:
             return list(session.scalars(select(TagRow.tag).where(TagRow.run_id == run_id).order_by(TagRow.tag)))
 
     def tag(self, run_id: str, *tags: str) -> None:
-        """Add tags to a run, by which queries find it."""
-        with self._database.session(writing=True) as session:
-            add_tags(session, run_id, tags)
+        """Add tags to a run, by which queries find it and, of a sweep, its trials, reserved ones too."""
+        self.annotations.tag(run_id, tags, by_hand=False)
 
     def open(self) -> None:
         """Connect, and create or check the tables, now rather than on first use: for who wants to know at once."""
         self._database.open()
 
-    def upgrade(self) -> str:
-        """Bring the tables to the newest revision and return it; of several processes one does the work."""
-        return self._database.upgrade()
+    def upgrade(self, *, with_backup: bool = True) -> str:
+        """Bring the tables to the newest revision and return it; of several processes one does the work.
+
+        Before the tables of a SQLite file are changed, a copy of it is laid beside it, unless `with_backup` is False.
+        The lineage of the runs that are there is recorded afterwards.
+        """
+        from orchestrator.registry.backups import before_migration  # what it needs is long in loading
+
+        revision = self._database.upgrade(before_migration(self._database) if with_backup else None)
+        self.lineage.record_all()
+        return revision
 
     def current_revision(self) -> str | None:
         """Revision of the tables; None where there are no tables yet."""

@@ -8,19 +8,28 @@ import sqlite3
 from collections.abc import Collection
 from pathlib import Path
 
-from sqlalchemy import Engine, MetaData, Table, delete, insert, select
+from sqlalchemy import Engine, delete, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from orchestrator.errors import RegistryError
 from orchestrator.registry.database import Database
 from orchestrator.registry.database_errors import translate
 from orchestrator.registry.dialects import open_engine
+from orchestrator.registry.keeping_tables import TrashRow
 from orchestrator.registry.location import display_url, resolve_url
-from orchestrator.registry.revisions import VERSION_TABLE, current_revision, refuse_unknown, upgrade_schema
+from orchestrator.registry.revisions import current_revision, refuse_unknown, upgrade_schema
 from orchestrator.registry.sqlite_engine import back_up
-from orchestrator.registry.tables import DatasetRow, ExperimentRow, ModelRow, RunDatasetRow, RunRow
-
-_ROWS_AT_ONCE = 5_000
+from orchestrator.registry.table_copy import copy_tables, reading_snapshot
+from orchestrator.registry.tables import (
+    AttemptRow,
+    CodeDiffRow,
+    DatasetRow,
+    ExperimentRow,
+    LineageRow,
+    ModelRow,
+    RunDatasetRow,
+    RunRow,
+)
 
 
 def copy_registry(location: str, path: Path) -> None:
@@ -70,6 +79,10 @@ def keep_runs(path: Path, run_ids: Collection[str]) -> None:
         session.execute(delete(ModelRow).where(ModelRow.run_id.is_(None)))
         used = select(RunDatasetRow.fingerprint)
         session.execute(delete(DatasetRow).where(DatasetRow.fingerprint.not_in(used)))
+        of_attempts = select(AttemptRow.diff_digest).where(AttemptRow.diff_digest.is_not(None))
+        session.execute(delete(CodeDiffRow).where(CodeDiffRow.digest.not_in(of_attempts)))
+        session.execute(delete(LineageRow).where(LineageRow.run_id.is_(None)))
+        session.execute(delete(TrashRow))
         session.execute(delete(ExperimentRow).where(ExperimentRow.id.not_in(select(RunRow.experiment_id))))
     copy.close()
     with sqlite3.connect(path) as connection:
@@ -82,19 +95,8 @@ def _copy_rows(source: Engine, path: Path, revision: str, place: str) -> None:
     """Copy a server's rows into tables of the same revision, as one transaction sees them."""
     target = open_engine(resolve_url(str(path)))
     upgrade_schema(target, place, to=revision)
-    snapshot = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True, "stream_results": True}
-    with (
-        source.connect().execution_options(**snapshot) as reading,
-        target.execution_options(writing=True).begin() as writing,
-    ):
-        writing.exec_driver_sql("PRAGMA defer_foreign_keys = ON")  # a trial may come before its sweep
-        there, here = MetaData(), MetaData()
-        here.reflect(writing)
-        for table in here.sorted_tables:
-            if table.name != VERSION_TABLE:
-                rows = reading.execute(select(Table(table.name, there, autoload_with=reading))).mappings()
-                for part in rows.partitions(_ROWS_AT_ONCE):
-                    writing.execute(insert(table), [dict(row) for row in part])
+    with reading_snapshot(source) as reading, target.execution_options(writing=True).begin() as writing:
+        copy_tables(reading, writing)
     with target.connect() as connection:
         assert current_revision(connection) == revision
     target.dispose()

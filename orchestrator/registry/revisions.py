@@ -5,12 +5,14 @@ An empty database gets the newest revision when it is first used. An older revis
 start fast.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine, Text, inspect, literal_column, select, table
 
 from orchestrator.errors import RegistryError
+from orchestrator.registry import keeping_tables  # noqa: F401  (its tables belong to BaseRow.metadata)
 from orchestrator.registry.dialects import lock_until_commit
 from orchestrator.registry.sqlite_engine import open_empty
 from orchestrator.registry.tables import BaseRow
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from alembic.script import ScriptDirectory
 
 VERSION_TABLE = "registry_revision"
-NEWEST_REVISION = "0003"
+NEWEST_REVISION = "0007"
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 
@@ -61,8 +63,13 @@ def empty_schema() -> Engine:
     return engine
 
 
-def upgrade_schema(engine: Engine, place: str, to: str | None = None) -> str:
+def upgrade_schema(
+    engine: Engine, place: str, to: str | None = None, *, before: Callable[[str], object] | None = None
+) -> str:
     """Bring the tables to a revision, the newest one unless another is given, one process at a time; returns it.
+
+    Args:
+        before: called with the revision of tables that are about to be changed, while other writers wait.
 
     Alembic and its scripts are loaded before the lock is taken, which takes a second or more on a busy machine: all
     other writers wait meanwhile.
@@ -78,6 +85,8 @@ def upgrade_schema(engine: Engine, place: str, to: str | None = None) -> str:
             _refuse_foreign(connection, place)
         if revision != to:
             refuse_unknown(revision, place)
+            if before is not None and revision is not None:
+                before(revision)
             _run_scripts(connection, scripts, to)
     return to
 
@@ -101,10 +110,14 @@ def _run_scripts(connection: Connection, scripts: "ScriptDirectory", to: str) ->
         steps.run_migrations()
 
 
+def known_revisions() -> set[str]:
+    """Revisions that this version of the package can read or bring up to date."""
+    return {script.revision for script in _load_scripts().walk_revisions()}
+
+
 def refuse_unknown(revision: str | None, place: str) -> None:
     """Refuse tables that a newer version of this package has made. Raises: RegistryError."""
-    known = {script.revision for script in _load_scripts().walk_revisions()}
-    if revision is not None and revision not in known:
+    if revision is not None and revision not in known_revisions():
         raise RegistryError(
             f"The registry {place} is at revision {revision}, newer than this version knows; upgrade bert-orchestrator."
         )

@@ -10,8 +10,9 @@ from sqlalchemy import select
 
 from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import upsert_rows
-from orchestrator.registry.run_frames import make_frame
-from orchestrator.registry.tables import DatasetRow, RunDatasetRow
+from orchestrator.registry.inheritance import pass_on
+from orchestrator.registry.record_table import RecordTable, record_table
+from orchestrator.registry.tables import DatasetRow, RunDatasetRow, RunRow
 from orchestrator.results import DatasetResult, TokenizerResult
 
 if TYPE_CHECKING:
@@ -45,16 +46,36 @@ class RunDatasets:
         with self._database.session(writing=True) as session:
             upsert_rows(session, DatasetRow, ("fingerprint",), ("path", "counts", "files"), [row])
             upsert_rows(session, RunDatasetRow, tuple(link), (), [link])
+            pass_on(session, run_id, data=[row["fingerprint"]])
+
+    def tokenizer_at(self, path: str) -> str | None:
+        """Fingerprint of the tokenizer that was last trained into a folder; None where none was."""
+        statement = select(DatasetRow.fingerprint).where(DatasetRow.kind == "tokenizer", DatasetRow.path == path)
+        with self._database.session(writing=False) as session:
+            return session.scalar(statement.order_by(DatasetRow.recorded_at.desc()).limit(1))
+
+    def users(self, fingerprint: str) -> list[str]:
+        """Ids of the runs that made or used data, the oldest first."""
+        statement = select(RunDatasetRow.run_id).where(RunDatasetRow.fingerprint == fingerprint)
+        ordered = statement.join(RunRow, RunRow.id == RunDatasetRow.run_id).order_by(RunRow.created_at, RunRow.id)
+        with self._database.session(writing=False) as session:
+            return list(session.scalars(ordered))
 
     def frame(self, run_id: str) -> pandas.DataFrame:
-        """Data that a run made or used, a row each."""
+        """`table` as a DataFrame."""
+        return self.table(run_id).frame()
+
+    def table(self, run_id: str) -> RecordTable:
+        """Data that a run made or used, a record each."""
         data = DatasetRow
         columns = (data.name, data.kind, data.fingerprint, data.path, data.counts, data.files, data.recorded_at)
         statement = select(*columns).join(RunDatasetRow, RunDatasetRow.fingerprint == data.fingerprint)
         with self._database.session(writing=False) as session:
             rows = session.execute(statement.where(RunDatasetRow.run_id == run_id).order_by(data.kind, data.name)).all()
-        frame = make_frame(rows, [column.key for column in columns])
-        return frame.assign(counts=frame["counts"].map(_with_present_names))
+        table = record_table([column.key for column in columns], rows)
+        for record in table.records:
+            record["counts"] = _with_present_names(record["counts"])
+        return table
 
 
 def _with_present_names(counts: Mapping[str, int]) -> dict[str, int]:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import isnan
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, and_, func, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, and_, bindparam, func, literal_column, or_, select
 
-from orchestrator.registry.column_types import replace_unstorable
+from orchestrator.registry.column_types import replace_unstorable, utc_now
 from orchestrator.registry.database import Database
-from orchestrator.registry.dialects import upsert_rows
+from orchestrator.registry.dialects import upsert
+from orchestrator.registry.driver_statements import DriverStatement
 from orchestrator.registry.query_fields import METRIC_SPLITS
-from orchestrator.registry.run_frames import make_frame
+from orchestrator.registry.record_table import RecordTable, record_table
 from orchestrator.registry.run_records import metric_name
 from orchestrator.registry.tables import MetricPointRow, MetricRow
+from orchestrator.registry.write_transactions import WriteTransaction
 from orchestrator.results import MetricEvent
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ class RunMetrics:
         """
         points = metric_points(run_id, events)
         if points:
-            with self._database.session(writing=True) as session:
-                write_metrics(session, points, final=final)
+            with self._database.transaction() as transaction:
+                write_metrics(transaction, points, final=final)
         return len(points)
 
     def latest(self, run_id: str) -> dict[str, float]:
@@ -57,7 +58,11 @@ class RunMetrics:
             return session.scalar(select(func.max(MetricRow.step)).where(MetricRow.run_id == run_id))
 
     def history(self, run_id: str, name: str | None = None) -> pandas.DataFrame:
-        """Measurements of a run, a row each, by split, name and step.
+        """`history_table` as a DataFrame; what is NaN or None there is NaN here."""
+        return self.history_table(run_id, name).frame()
+
+    def history_table(self, run_id: str, name: str | None = None) -> RecordTable:
+        """Measurements of a run, a record each, by split, name and step.
 
         Args:
             name: one measurement of every split (`mlm_loss`) or of one split (`train.mlm_loss`); all when None.
@@ -72,39 +77,60 @@ class RunMetrics:
             statement = statement.where(points.name == name)
         with self._database.session(writing=False) as session:
             rows = session.execute(statement.order_by(points.split.desc(), points.name, points.step)).all()
-        frame = make_frame(rows, [column.key for column in columns])
-        return frame.astype({"step": "int64", "epoch": "float64", "value": "float64"})
+        return record_table([column.key for column in columns], rows, step="int64", epoch="float64", value="float64")
 
 
 def metric_points(run_id: str, events: Iterable[MetricEvent]) -> list[MetricPoint]:
     """Measurements of a run's events, one by one; NaN becomes None, which SQL keeps as NULL."""
     return [
-        (run_id, event.split, replace_unstorable(name), event.step, None if isnan(value) else float(value), event.epoch)
+        # Only NaN differs from itself.
+        (run_id, event.split, _stored_name(name), event.step, float(value) if value == value else None, event.epoch)
         for event in events
         for name, value in event.values.items()
     ]
 
 
-def write_metrics(session: Session, points: Sequence[MetricPoint], *, final: bool) -> None:
-    """Write points of any runs into their histories and bring the latest values up to date."""
+_stored_name = lru_cache(maxsize=10_000)(replace_unstorable)
+
+
+def write_metrics(transaction: WriteTransaction, points: Sequence[MetricPoint], *, final: bool) -> None:
+    """Write points of any runs into their histories and bring the latest values up to date.
+
+    Args:
+        final: whether they are results, of which the last one counts, rather than measurements, of which the one of
+            the highest step does.
+    """
     latest: dict[tuple[str, str, str], MetricPoint] = {}
     for point in points:
-        key = point[:3]
-        if key not in latest or point[3] >= latest[key][3]:
-            latest[key] = point
-    rows = [
-        {"run_id": run_id, "name": name, "split": split, "step": step, "value": value, "epoch": epoch}
-        for run_id, split, name, step, value, epoch in points
-    ]
-    newest = [
-        {"run_id": run_id, "name": name, "split": split, "step": step, "value": value, "final": int(final)}
-        for run_id, split, name, step, value, _ in latest.values()
-    ]
+        before = latest.setdefault(point[:3], point)
+        if final or point[3] >= before[3]:
+            latest[point[:3]] = point
+    now = (transaction.now(),)
+    transaction.insert_many(_point_statement(transaction.dialect, final), [point + now for point in points])
+    transaction.run_many(
+        _latest_statement(transaction.dialect), [(*point[:5], int(final)) for point in latest.values()]
+    )
+
+
+@lru_cache
+def _point_statement(dialect: str, final: bool) -> DriverStatement:
     # A result has no epoch of its own; the point that it confirms keeps the epoch it was measured at.
     changing = ("value",) if final else ("value", "epoch")
-    upsert_rows(session, MetricPointRow, ("run_id", "split", "name", "step"), changing, rows)
-    upsert_rows(session, MetricRow, ("run_id", "split", "name"), ("step", "value", "final"), newest, newer=_is_newer)
+    statement = upsert(dialect, MetricPointRow.__table__, ("run_id", "split", "name", "step"), changing)
+    statement = statement.values(recorded_at=func.coalesce(bindparam("now"), utc_now()))
+    return DriverStatement(statement, dialect, ("run_id", "split", "name", "step", "value", "epoch", "now"))
+
+
+@lru_cache
+def _latest_statement(dialect: str) -> DriverStatement:
+    statement = upsert(
+        dialect, MetricRow.__table__, ("run_id", "split", "name"), ("step", "value", "final"), newer=_is_newer
+    )
+    return DriverStatement(statement, dialect, ("run_id", "split", "name", "step", "value", "final"))
 
 
 def _is_newer(new: Any) -> ColumnElement[bool]:
-    return or_(new.final == 1, and_(MetricRow.final == 0, new.step >= MetricRow.step))
+    return or_(
+        new.final == literal_column("1"),
+        and_(MetricRow.final == literal_column("0"), new.step >= MetricRow.step),
+    )

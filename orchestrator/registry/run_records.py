@@ -1,19 +1,20 @@
 """Records of runs, read in a session: runs by a prefix of their id, and any row as its frozen record."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Select, and_, case, func, literal, select
 from sqlalchemy.orm import Session
 
-from orchestrator.errors import NotFoundError
+from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.registry.column_types import StateText, utc_now
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.tables import AttemptRow, BaseRow, ExperimentRow, RunRow
 from orchestrator.run_states import RunState
 
 R = TypeVar("R")
+_IDS_PER_STATEMENT = 500
 MAX_CANDIDATES = 5
 """Number of runs or models that a message lists where the one asked for is not there."""
 
@@ -36,15 +37,32 @@ def state_as_read(lost_after_s: float) -> ColumnElement[RunState]:
 
 def find_run(session: Session, prefix: str, state: ColumnElement[RunState]) -> RunRecord:
     """Find the run or trial whose id begins with `prefix`. Raises: NotFoundError, which lists candidates."""
+    whole = _load_runs(session, state, RunRow.id == prefix, 1)  # by its index; the beginning of an id reads all of them
+    if whole:
+        return whole[0]
     found = _load_runs(session, state, RunRow.id.startswith(prefix.lower(), autoescape=True), MAX_CANDIDATES + 1)
-    exact = [run for run in found if run.id == prefix]
-    if exact or (len(found) == 1 and prefix):
-        return (exact or found)[0]
+    if len(found) == 1 and prefix:
+        return found[0]
     if found and prefix:
-        raise NotFoundError(f"{prefix!r} begins the ids of several runs; give more of it: {_listed(found)}.")
+        raise SeveralRunsError(f"{prefix!r} begins the ids of several runs; give more of it: {_listed(found)}.")
     recent = _load_runs(session, state, RunRow.parent_id.is_(None), MAX_CANDIDATES)
     known = f"the latest are: {_listed(recent)}" if recent else "the registry has no run yet"
     raise NotFoundError(f"No run's id begins with {prefix!r}; {known}.")
+
+
+def newest_completed(session: Session, fingerprint: str, state: ColumnElement[RunState]) -> RunRecord | None:
+    """Find the newest completed run of a spec by its fingerprint; None where there is none."""
+    condition = and_(ExperimentRow.fingerprint == fingerprint, RunRow.state == RunState.COMPLETED)
+    return next(iter(_load_runs(session, state, and_(condition, RunRow.parent_id.is_(None)), 1)), None)
+
+
+def load_runs(session: Session, state: ColumnElement[RunState], run_ids: Collection[str]) -> list[RunRecord]:
+    """Load the runs with these ids, the newest first."""
+    ordered, found = sorted(set(run_ids)), []
+    for first in range(0, len(ordered), _IDS_PER_STATEMENT):
+        part = ordered[first : first + _IDS_PER_STATEMENT]
+        found += _load_runs(session, state, RunRow.id.in_(part), len(part))
+    return sorted(found, key=lambda run: (run.created_at, run.id), reverse=True)
 
 
 def _load_runs(

@@ -4,7 +4,9 @@ value means NaN.
 experiments ─┬─< runs >── parent      runs ─┬─< attempts      runs ─┬─< metrics ─< metric_points
                                             ├─< parameters          ├─< checkpoints
                                             ├─< tags                └─< run_datasets >─ datasets
-                                            └─< models
+                                            ├─< models
+                                            └─< attempt_costs
+attempts >─ code_diffs                    lineage: edges between data, models and exports, by digest
 """
 
 from datetime import datetime
@@ -59,6 +61,7 @@ class RunRow(BaseRow):
         Index("ix_runs_experiment_id", "experiment_id"),
         Index("ix_runs_task", "task"),
         Index("ix_runs_group_key", "group_key"),
+        Index("ix_runs_code_version", "code_version"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -91,6 +94,8 @@ class RunRow(BaseRow):
     started_at: Mapped[UtcDatetime | None]
     finished_at: Mapped[UtcDatetime | None]
     heartbeat_at: Mapped[UtcDatetime | None]
+    code_version: Mapped[str | None]
+    """Code of the newest attempt in one word (`orchestrator.provenance.source_code`); None where it is not known."""
 
 
 class AttemptRow(BaseRow):
@@ -110,6 +115,66 @@ class AttemptRow(BaseRow):
     """Job on a cluster that carries the attempt out."""
     workers: Mapped[list[Any] | None]
     """Groups of training workers, in order: the number of steps before each, and its hosts by rank."""
+    code: Mapped[dict[str, Any] | None]
+    """Version, commit and changes of the driver's code, without the changes themselves."""
+    diff_digest: Mapped[str | None]
+    """Digest of the changes that are in no commit, where `code_diffs` keeps them."""
+    command: Mapped[FreeTextStr | None]
+    """Command line as it was typed, secrets masked."""
+    overrides: Mapped[list[Any] | None]
+    environment: Mapped[dict[str, Any] | None]
+    """Versions and machine of the driver."""
+
+
+class CodeDiffRow(BaseRow):
+    """Changes of code that are in no commit, kept once for all attempts that ran it."""
+
+    __tablename__ = "code_diffs"
+
+    digest: Mapped[str] = mapped_column(primary_key=True)
+    """SHA-256 of the changes before secrets were masked."""
+    diff: Mapped[FreeTextStr]
+    recorded_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
+
+
+class LineageRow(BaseRow):
+    """An edge from what something was made of to what was made of it, by the digests of both.
+
+    Its names are those at the time; the row outlives the run that recorded it.
+    """
+
+    __tablename__ = "lineage"
+    __table_args__ = (Index("ix_lineage_parent", "parent"), Index("ix_lineage_run_id", "run_id"))
+
+    child: Mapped[str] = mapped_column(primary_key=True)
+    parent: Mapped[str] = mapped_column(primary_key=True)
+    role: Mapped[str] = mapped_column(primary_key=True)
+    """Part that the parent had in making the child: `text`, `tokenizer`, `weights`, `teacher`, …"""
+    child_kind: Mapped[str]
+    child_name: Mapped[FreeTextStr]
+    parent_kind: Mapped[str]
+    parent_name: Mapped[FreeTextStr]
+    run_id: Mapped[str | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"))
+    recorded_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
+
+
+class AttemptCostRow(BaseRow):
+    """Costs of one start of a run so far: processors, GPUs and energy. Attempts of before have no row."""
+
+    __tablename__ = "attempt_costs"
+
+    run_id: Mapped[RunId] = mapped_column(primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    seconds: Mapped[float]
+    cpu_seconds: Mapped[float]
+    cpu_measured: Mapped[bool]
+    """Whether the processor time was measured, or else derived from the CPUs that the attempt held."""
+    gpu_seconds: Mapped[float]
+    """Seconds of GPUs that the attempt held."""
+    gpu_type: Mapped[FreeTextStr | None]
+    energy_joules: Mapped[float | None]
+    """Energy of the driver's host meanwhile, as far as its counters could be read."""
+    recorded_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
 
 
 class ParameterRow(BaseRow):
@@ -117,8 +182,10 @@ class ParameterRow(BaseRow):
 
     __tablename__ = "parameters"
     __table_args__ = (
-        Index("ix_parameters_path", "path", "run_id"),
-        Index("ix_parameters_leaf", "leaf", "run_id"),
+        # With the number, so that comparing and sorting by it reads the index alone. PostgreSQL could not hold a long
+        # text there.
+        Index("ix_parameters_path", "path", "run_id", "kind", "number"),
+        Index("ix_parameters_leaf", "leaf", "run_id", "kind", "number"),
         {"sqlite_with_rowid": False},
     )
 

@@ -87,6 +87,10 @@ class DistillSpec(Spec):
                 raise ValueError(
                     f"{name} is for a task; with pretraining its own fields say the same: leave {name} out"
                 )
+        if self.pretraining is not None and self.pretraining.budget is not None:
+            raise ValueError(
+                "pretraining.budget: the run is the distillation; give it its budget, beside `pretraining`"
+            )
         if self.pretraining is not None and self.pretraining.token_objective != MaskedLM.name:
             raise ValueError(
                 f"pretraining.token_objective is {self.pretraining.token_objective}, and the student of a pretrained "

@@ -67,9 +67,9 @@ def _refuse_identity(section: Section, key: str, rest: str, place: Place) -> Non
 
 
 def _changeable(section: Section) -> str:
-    """Text of the fields that an attempt may change: `num_cpus`, `execution.…`; of a pipeline those of its stages."""
+    """Text of the fields that an attempt may change: `num_cpus`, `execution.…`; a pipeline's are its stages'."""
     if isinstance(section, PipelineSpec):
-        return "stages.NAME.execution.…"
+        return "budget, stages.NAME.execution.…"
     return ", ".join(_execution_fields(section))
 
 
@@ -82,7 +82,8 @@ def _execution_fields(section: Section) -> Iterator[str]:
         if role_of(info) == "execution":
             yield f"{name}.…" if isinstance(value, Section) else name
         elif isinstance(value, Section):
-            yield from (f"{name}.{below}" for below in _execution_fields(value))
+            # A spec within a spec is part of its run, whose budget is the run's.
+            yield from (f"{name}.{below}" for below in _execution_fields(value) if below != "budget")
 
 
 def _shapes_result(section: Section, parts: Sequence[str]) -> bool:

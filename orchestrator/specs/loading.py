@@ -17,7 +17,7 @@ from orchestrator.errors import SpecError
 from orchestrator.specs.fields import Spec
 from orchestrator.specs.overrides import Overrides, apply_override, merge, parse_overrides
 from orchestrator.specs.parts import task_of
-from orchestrator.specs.pipeline import AnySpec
+from orchestrator.specs.pipeline import AnySpec, stages_of
 from orchestrator.specs.problems import describe, dotted, nearest, place_of, problem_value, shown
 from orchestrator.specs.task import TaskSpec
 from orchestrator.specs.variants import unfold_variants
@@ -45,11 +45,18 @@ def load_spec(path: str | Path, overrides: Overrides = ()) -> AnySpec:
 def load_task_spec(task: str, overrides: Sequence[str] = ()) -> TaskSpec:
     """The task of a spec file, or one by its id; overrides are `KEY=VALUE`, `task.` before KEY or not.
 
+    A pipeline's is the one task that its stages have.
+
     Raises: SpecError.
     """
     of_task = [f"task.{text.removeprefix('task.')}" for text in overrides]
     if task.endswith((".yaml", ".yml")):
-        spec = load_spec(task, of_task)
+        stages = _stages_with_tasks(task)
+        if len(stages) == 1:
+            pipeline = load_spec(task, [f"stages.{stages[0]}.{text}" for text in of_task])
+            spec = stages_of(pipeline)[stages[0]]
+        else:
+            spec = load_spec(task, of_task if not stages else ())
     else:
         document = YamlDocument({"kind": "evaluate", "model": "-", "task": {"id": task}}, {})
         for key, value, place in parse_overrides(of_task):
@@ -57,8 +64,16 @@ def load_task_spec(task: str, overrides: Sequence[str] = ()) -> TaskSpec:
         spec = validate_document(document)
     found = task_of(spec)
     if found is None:
-        raise SpecError(f"{task} is a spec of kind {spec.kind}, which has no task; give one of kind sweep or evaluate")
+        raise SpecError(
+            f"{task} is a spec of kind {spec.kind}, which has no task, or several; give one of kind sweep or evaluate"
+        )
     return found
+
+
+def _stages_with_tasks(path: str) -> list[str]:
+    """Names of the stages of a pipeline's file that have a task; none of another file."""
+    stages = read_values(path).get("stages")
+    return [name for name, stage in stages.items() if "task" in stage] if isinstance(stages, dict) else []
 
 
 def parse_spec(values: Mapping[str, Any]) -> AnySpec:
@@ -69,6 +84,11 @@ def parse_spec(values: Mapping[str, Any]) -> AnySpec:
 def spec_values(spec: Spec) -> dict[str, Any]:
     """A spec as plain JSON values; `parse_spec` makes an equal spec of them."""
     return spec.model_dump(mode="json")
+
+
+def read_values(path: str | Path) -> dict[str, Any]:
+    """Plain values of a spec file and of the specs that it extends, unchecked. Raises: SpecError."""
+    return _read_with_bases(Path(path), ()).values
 
 
 def _read_with_bases(path: Path, above: tuple[Path, ...]) -> YamlDocument:

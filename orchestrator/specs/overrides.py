@@ -3,6 +3,7 @@
 Mappings are merged and anything else is replaced; an axis of `space` is replaced whole.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,17 @@ def parse_overrides(overrides: Overrides) -> list[tuple[str, Any, Place]]:
             raise SpecError(f"override {text!r} is not KEY=VALUE, such as recipe.learning_rate=3e-5")
         parsed.append((key.strip(), parse_value(value, f"override {text}"), Place(f"override {text}")))
     return parsed
+
+
+def override_words(overrides: Overrides) -> list[str]:
+    """Return overrides as KEY=VALUE words, as a person would type them.
+
+    >>> override_words({"trials": 4, "recipe.seed": None}), override_words(["trials=4"])
+    (['trials=4', 'recipe.seed=null'], ['trials=4'])
+    """
+    if not isinstance(overrides, Mapping):
+        return list(overrides)
+    return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in overrides.items()]
 
 
 def apply_override(document: YamlDocument, key: str, value: Any, place: Place, below: KeyPath = ()) -> None:

@@ -1,18 +1,17 @@
 """Spec of pretraining: text and examples, objectives, model, optimizer, and how the run is carried out."""
 
-import re
 from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 
 from bert_core.masking.units import MaskUnit
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES, TOKEN_OBJECTIVES
 from orchestrator.specs.corpus import TextSource
 from orchestrator.specs.fields import Section, Spec, execution, identity
 from orchestrator.specs.network import ModelSpec, Precision, has_sentence_head
-from orchestrator.specs.worker_range import NumWorkers, WorkerRange
+from orchestrator.specs.pretrain_execution import ExecutionSpec
 
 if TYPE_CHECKING:
     TokenObjectiveName = str
@@ -27,82 +26,6 @@ class Phase(Section):
 
     max_seq_length: int = identity(128, "Tokens of a sequence, special tokens included.", unit="tokens", ge=8)
     share: float = identity(1.0, "This phase's share of all steps.", unit="share", gt=0.0, le=1.0)
-
-
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-_SELECTED = re.compile(rf"!?(?:{_LABEL}|in\({_LABEL}(?:, ?{_LABEL})*\))")
-"""Values of Ray's label selectors."""
-
-
-class ExecutionSpec(Section):
-    """Execution of a pretraining; none of its fields changes the sequence of batches."""
-
-    num_workers: NumWorkers = execution(
-        1,
-        "Training processes; one GPU each when on GPUs. With `{min: 2, max: 8}` as many as there is room for, while "
-        "nodes come and go; weights then differ in their last bits from those of another number.",
-    )
-    device: Literal["auto", "cpu", "gpu"] = execution("auto", "`auto` takes GPUs where the cluster has them.")
-    cpus_per_worker: float = execution(1.0, "Ray CPUs reserved for each worker.", unit="CPUs", gt=0.0)
-    placement: Literal["pack", "spread"] = execution(
-        "pack", "Workers on as few nodes as hold them, or spread over as many as there are."
-    )
-    node_labels: dict[str, str] = execution(
-        {},
-        "Labels of the nodes that workers may be on, by Ray's names, as `{ray.io/accelerator-type: L40S}`; a value may "
-        "be `!a`, `in(a, b)` or `!in(a, b)`.",
-    )
-    on_head: bool = execution(False, "Whether workers may be on a cluster's head although other nodes have room.")
-    data_cpus: float = execution(1.0, "Ray CPUs for each worker's data pipeline.", unit="CPUs", gt=0.0)
-    checkpoint_every_steps: int | None = execution(None, "A checkpoint every so many steps.", unit="steps", ge=1)
-    checkpoint_every_minutes: float | None = execution(
-        10.0, "A checkpoint every so many minutes.", unit="minutes", gt=0.0
-    )
-    keep_checkpoints: int = execution(2, "Newest checkpoints kept on the storage.", ge=1)
-    snapshot_steps: tuple[int, ...] = execution(
-        (),
-        "Steps after which the model is kept as a folder of its own, 0 for before the first. A probe makes a learning "
-        "curve of them.",
-        unit="steps",
-    )
-    log_every_steps: int = execution(10, "Metrics are recorded every so many steps.", unit="steps", ge=1)
-    evaluate_every_steps: int | None = execution(
-        None, "Held-out evaluation every so many steps; ten times in the run when left out.", unit="steps", ge=1
-    )
-    evaluation_examples: int = execution(512, "Held-out examples of an evaluation at most.", unit="examples", ge=1)
-    max_failures: int = execution(3, "Worker failures survived before the run fails.", ge=0)
-    max_rollbacks: int = execution(
-        3, "Batches that `on_divergence: rollback` passes over before the run fails.", unit="batches", ge=0
-    )
-    max_wait_minutes: float = execution(
-        30.0,
-        "Time that workers may wait for a place, or go without ending a step, before the run fails.",
-        unit="minutes",
-        gt=0.0,
-    )
-
-    @property
-    def min_workers(self) -> int:
-        """Fewest workers that a run begins and goes on with."""
-        return self.num_workers.min if isinstance(self.num_workers, WorkerRange) else self.num_workers
-
-    @property
-    def max_workers(self) -> int:
-        """Most workers that a run takes."""
-        return self.num_workers.max if isinstance(self.num_workers, WorkerRange) else self.num_workers
-
-    @property
-    def is_elastic(self) -> bool:
-        """Whether the number of workers follows the cluster."""
-        return self.min_workers < self.max_workers
-
-    @field_validator("node_labels")
-    @classmethod
-    def _selecting(cls, labels: dict[str, str]) -> dict[str, str]:
-        for name, value in labels.items():
-            if not _SELECTED.fullmatch(value):
-                raise ValueError(f"{name}: {value!r} selects no label; give a value, `!a`, `in(a, b)` or `!in(a, b)`")
-        return labels
 
 
 class PretrainSpec(Spec):

@@ -1,18 +1,53 @@
 """Labeled tasks: files to examples, examples to token arrays, a model's outputs to predictions and scores.
 
-What differs between kinds of tasks is in `types`, an object for each.
+What differs between kinds of tasks is in `types`, an object for each. Exports load on first use (PEP 562).
 """
 
-from orchestrator.tasks.feature_building import build_features
-from orchestrator.tasks.feature_cache import FEATURES_VERSION, dataset_result, keep_features, prepare_features
-from orchestrator.tasks.features import Features, join_features
-from orchestrator.tasks.loading import load_task
-from orchestrator.tasks.scoring import decode, majority_baseline, prediction_rows, score, write_prediction_rows
-from orchestrator.tasks.tabular_columns import TabularColumns
-from orchestrator.tasks.task import Task
-from orchestrator.tasks.types import TASK_TYPES
-from orchestrator.tasks.types.base import AnyTaskType, TaskDefinition, TaskType
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:  # what the table says, for type checkers and editors
+    from orchestrator.tasks.feature_building import build_features as build_features
+    from orchestrator.tasks.feature_cache import FEATURES_VERSION as FEATURES_VERSION
+    from orchestrator.tasks.feature_cache import dataset_result as dataset_result
+    from orchestrator.tasks.feature_cache import keep_features as keep_features
+    from orchestrator.tasks.feature_cache import prepare_features as prepare_features
+    from orchestrator.tasks.features import Features as Features
+    from orchestrator.tasks.features import join_features as join_features
+    from orchestrator.tasks.loading import load_task as load_task
+    from orchestrator.tasks.scoring import decode as decode
+    from orchestrator.tasks.scoring import majority_baseline as majority_baseline
+    from orchestrator.tasks.scoring import prediction_rows as prediction_rows
+    from orchestrator.tasks.scoring import score as score
+    from orchestrator.tasks.scoring import write_prediction_rows as write_prediction_rows
+    from orchestrator.tasks.tabular_columns import TabularColumns as TabularColumns
+    from orchestrator.tasks.task import Task as Task
+    from orchestrator.tasks.types import TASK_TYPES as TASK_TYPES
+    from orchestrator.tasks.types.base import AnyTaskType as AnyTaskType
+    from orchestrator.tasks.types.base import TaskDefinition as TaskDefinition
+    from orchestrator.tasks.types.base import TaskType as TaskType
+
+_EXPORTS = {
+    "build_features": "orchestrator.tasks.feature_building",
+    "FEATURES_VERSION": "orchestrator.tasks.feature_cache",
+    "dataset_result": "orchestrator.tasks.feature_cache",
+    "keep_features": "orchestrator.tasks.feature_cache",
+    "prepare_features": "orchestrator.tasks.feature_cache",
+    "Features": "orchestrator.tasks.features",
+    "join_features": "orchestrator.tasks.features",
+    "load_task": "orchestrator.tasks.loading",
+    "decode": "orchestrator.tasks.scoring",
+    "majority_baseline": "orchestrator.tasks.scoring",
+    "prediction_rows": "orchestrator.tasks.scoring",
+    "score": "orchestrator.tasks.scoring",
+    "write_prediction_rows": "orchestrator.tasks.scoring",
+    "TabularColumns": "orchestrator.tasks.tabular_columns",
+    "Task": "orchestrator.tasks.task",
+    "TASK_TYPES": "orchestrator.tasks.types",
+    "AnyTaskType": "orchestrator.tasks.types.base",
+    "TaskDefinition": "orchestrator.tasks.types.base",
+    "TaskType": "orchestrator.tasks.types.base",
+}
 __all__ = [
     "FEATURES_VERSION",
     "TASK_TYPES",
@@ -34,3 +69,9 @@ __all__ = [
     "score",
     "write_prediction_rows",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        return getattr(import_module(_EXPORTS[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

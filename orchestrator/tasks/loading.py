@@ -63,6 +63,7 @@ def _known_task(spec: TaskSpec, known: KnownTask) -> Task:
         on_bad_record=spec.on_bad_record,
         unanswerable=known.unanswerable,
         objective=known.objective,
+        text_columns=known.text_columns if known.header else (),
     )
 
 
@@ -94,6 +95,7 @@ def _own_task(spec: TaskSpec) -> Task:
         reader=task_type.reader(spec, spec.labels),
         on_bad_record=spec.on_bad_record,
         objective=spec.objective,
+        text_columns=spec.text_columns or (),
     )
     if spec.numerical_columns or spec.categorical_columns:
         whole = whole.with_same_examples(columns=_learn_columns(spec, whole))

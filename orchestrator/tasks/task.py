@@ -11,9 +11,9 @@ from orchestrator.errors import TaskDataError
 from orchestrator.results import Split
 from orchestrator.storage import digest_file, exists
 from orchestrator.storage.uris import absolute
+from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.base import TaskDefinition
-from orchestrator.tasks.types.readers import Reader
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 _READING_VERSION = 1
@@ -57,9 +57,10 @@ class Task(TaskDefinition):
             bad = BadRecords(self.file(split), self.on_bad_record)
             examples = tuple(islice(self.reader.read(bad.path, bad), self.max_examples.get(split)))
             if not examples:
-                raise TaskDataError(
-                    f"{bad.path} gives no example for task {self.id}; {bad.count} records were left out"
-                )
+                one = bad.count == 1
+                left_out = f"{bad.count:,} record{' was' if one else 's were'} left out"
+                found = left_out if bad.count else "it has no record"
+                raise TaskDataError(f"{bad.path} gives no example for task {self.id}: {found}")
             self._read[split] = ReadSplit(examples, bad.count, bad.num_repaired)
         return self._read[split]
 

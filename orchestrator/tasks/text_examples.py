@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
 
+from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.table_files import read_plain_rows, read_rows
 from orchestrator.tasks.tabular_columns import read_columns
 from orchestrator.tasks.text_files import BadRecords, plain_name
-from orchestrator.tasks.types.readers import Reader
 
 
 @dataclass(frozen=True, slots=True)

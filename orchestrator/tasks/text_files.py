@@ -4,6 +4,7 @@ Lines end at LF or CRLF only; other characters that Unicode calls line breaks ar
 """
 
 import gzip
+import io
 import lzma
 import zlib
 from collections.abc import Iterable, Iterator
@@ -28,6 +29,8 @@ class BadRecords:
     count: int = 0
     num_repaired: int = 0
     """Records that were mended from what the file itself holds."""
+    first_problem: str = ""
+    """The first broken record's place, and what is wrong with it; empty without one."""
 
     def found(self, place: str, problem: str, num_lines: int = 1) -> None:
         """Count a broken record, by its lines where it swallowed others. Raises: TaskDataError, by policy."""
@@ -35,6 +38,7 @@ class BadRecords:
             raise TaskDataError(
                 f"{self.path}, {place}: {problem}; correct it, or leave such records out with task.on_bad_record: skip"
             )
+        self.first_problem = self.first_problem or f"{place}: {problem}"
         self.count += num_lines
 
 
@@ -91,8 +95,9 @@ def read_lines(path: str, bad: BadRecords) -> Iterator[tuple[int, str]]:
     data = read_decompressed(path).removeprefix(_BYTE_ORDER_MARK).removesuffix(b"\n")
     if not data:
         raise TaskDataError(f"{path} is empty; fetch the file again or name another")
-    for number, raw in enumerate(data.split(b"\n"), start=1):
+    for number, line in enumerate(io.BytesIO(data), start=1):
+        raw = line.removesuffix(b"\n").removesuffix(b"\r")
         try:
-            yield number, raw.removesuffix(b"\r").decode()
+            yield number, raw.decode()
         except UnicodeDecodeError as error:
             bad.found(f"line {number}", f"byte {error.start + 1} is not UTF-8 ({raw[error.start]:#04x})")

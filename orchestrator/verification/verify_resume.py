@@ -22,6 +22,7 @@ from orchestrator.errors import SpecError
 from orchestrator.kinds import resolved_inputs
 from orchestrator.planning.checks import check_inputs
 from orchestrator.pretraining.batch_trace import num_holding
+from orchestrator.progress import counted
 from orchestrator.registry import Registry
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
@@ -98,7 +99,7 @@ def _compare_pretraining(
 ) -> Iterator[Comparison]:
     short = _with_pretraining(spec, _shortened(_of(spec), num_steps))
     num_workers, total = _of(short).execution.min_workers, 2 * num_steps
-    logger.info(f"{total} steps without interruption, {_workers(num_workers)}")
+    logger.info(f"{total} steps without interruption, {counted(num_workers, 'worker')}")
     straight = pretraining_outcome(runs.run("straight", short), runs.settings, total)
 
     def killed_in_the_middle(name: str, *overrides: str) -> Outcome:
@@ -110,14 +111,14 @@ def _compare_pretraining(
     logger.info(f"{num_steps} steps, kill -9, and {num_steps} more")
     yield from _compared(f"killed after step {num_steps}, resumed", straight, killed_in_the_middle("killed"))
     for count in worker_counts or _another_count(_of(short)):
-        logger.info(f"{total} steps without interruption, {_workers(count)}")
+        logger.info(f"{total} steps without interruption, {counted(count, 'worker')}")
         other = _with_pretraining(short, _with_execution(_of(short), num_workers=count))
         outcome = pretraining_outcome(runs.run(f"workers-{count}", other), runs.settings, total)
-        yield from _compared(_workers(count), straight, outcome, [BATCHES])
-        logger.info(f"{num_steps} steps, kill -9, and {num_steps} more, {_workers(count)}")
+        yield from _compared(counted(count, "worker"), straight, outcome, [BATCHES])
+        logger.info(f"{num_steps} steps, kill -9, and {num_steps} more, {counted(count, 'worker')}")
         key = "execution" if isinstance(short, PretrainSpec) else "pretraining.execution"
         outcome = killed_in_the_middle(f"killed-workers-{count}", f"{key}.num_workers={count}")
-        run = f"killed after step {num_steps}, resumed with {_workers(count)}"
+        run = f"killed after step {num_steps}, resumed with {counted(count, 'worker')}"
         yield from _compared(run, straight, outcome, [BATCHES])
 
 
@@ -185,8 +186,8 @@ def _check_counts(spec: PretrainSpec | None, worker_counts: Sequence[int]) -> No
     for count in worker_counts:
         if spec is not None and spec.global_batch_size < count:
             raise SpecError(
-                f"--workers {count}: global_batch_size {spec.global_batch_size} cannot be shared by {_workers(count)}; "
-                "give a smaller number"
+                f"--workers {count}: global_batch_size {spec.global_batch_size} cannot be shared by "
+                f"{counted(count, 'worker')}; give a smaller number"
             )
 
 
@@ -194,7 +195,3 @@ def _another_count(spec: PretrainSpec) -> Sequence[int]:
     """Return a number of workers that can share the batch, other than the spec's; none where there is none."""
     counts = range(1, min(2, spec.global_batch_size) + 1)
     return [count for count in counts if count != spec.execution.min_workers][:1]
-
-
-def _workers(count: int) -> str:
-    return "1 worker" if count == 1 else f"{count} workers"

@@ -37,6 +37,7 @@ EXIT_STATUS = {
     "CorpusError": 2,
     "TaskDataError": 2,
     "NotFoundError": 3,
+    "SeveralRunsError": 3,
     "RegistryError": 4,
     "RegistryUnavailableError": 4,
     "ClusterError": 5,

@@ -55,8 +55,7 @@ def _holds_variables(call: ast.Call) -> bool:
 
 
 MAY = {
-    "orchestrator.registry.sqlite_engine": 2 * ["connection.exec_driver_sql ['SQL from pieces']"],  # ON, OFF; a number
-    "orchestrator.registry.trials": ["literal_column ['SQL from pieces']"],  # names of states, which the code lists
+    "orchestrator.registry.trials": 2 * ["literal_column ['SQL from pieces']"],  # names of states, which the code lists
 }
 
 

@@ -1,76 +1,35 @@
-"""The tutorial docs/cluster.md, executed word by word on four hosts: a model, its record, and the end of the cluster.
+"""The tutorial docs/cluster.md, executed word by word: a model, its record, and the end of the cluster.
 
 Alone: .venv/bin/pytest tests/hosts/test_tutorial.py
 """
 
-import re
 from collections.abc import Iterator
 
 import pytest
 
-from tests.hosts.machines import ROOT, Command, Machine, Site, started_site, why_no_machines
-from tests.hosts.ray_cluster import CLUSTER_FILE, TESTS_WANT, edit_cluster_file, wait_for_dashboard
-from tests.hosts.submitted_run import write_text
-from tests.waiting import wait_until
+from tests.hosts.machines import Site, why_no_machines
+from tests.hosts.tutorial import NUM_HOSTS, PAGE, Reader, blocks_of, prepared_site
 
-pytestmark = [
+BLOCKS = blocks_of(PAGE, NUM_HOSTS)
+on_hosts = [
     pytest.mark.ray,
     pytest.mark.hosts,
     pytest.mark.slow,
     pytest.mark.skipif(bool(why_no_machines()), reason=why_no_machines()),
 ]
-PAGE = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```(bash|yaml)\n(.*?)```", PAGE, re.DOTALL)
-LEFT_OPEN = "# in a second terminal, left open\n"
-AGAIN = "# again, until it says: "
-USER = {"lab@": "root@", "ssh_user: lab": "ssh_user: root"}
-"""The hosts' one user is root."""
 
 
-class Reader:
-    """A person who does what the page says, at the control machine."""
-
-    def __init__(self, site: Site) -> None:
-        self.control: Machine = site.control
-        self.said: list[str] = []
-        """Output of each command."""
-        self._second_terminal: Command | None = None
-
-    def follow(self, kind: str, text: str) -> None:
-        """Do what one block of the page asks for."""
-        for theirs, ours in USER.items():
-            text = text.replace(theirs, ours)
-        if kind == "yaml":
-            self._edit(dict(re.findall(r"(\w+): (.+)", text)))
-        elif text.startswith(LEFT_OPEN):
-            self._second_terminal = self.control.start(f"exec {text.removeprefix(LEFT_OPEN)}")
-            wait_for_dashboard(self.control)
-        elif text.startswith(AGAIN):
-            wanted, _, command = text.removeprefix(AGAIN).partition("\n")
-            wait_until(lambda: wanted in self._run(command), f"{command} never says {wanted}")
-        else:
-            self._run(text)
-
-    def close(self) -> None:
-        """Close the second terminal."""
-        if self._second_terminal:
-            self._second_terminal.end()
-
-    def _run(self, command: str) -> str:
-        self.said.append(self.control.run(command))
-        return self.said[-1]
-
-    def _edit(self, values: dict[str, str]) -> None:
-        file = self.control.disk / "root" / "lab" / CLUSTER_FILE
-        file.write_text(edit_cluster_file(file.read_text(), values))
+def test_the_page_can_be_followed_with_fewer_hosts() -> None:
+    blocks = "".join(text for _, text in blocks_of(PAGE, 2))
+    assert "worker_ips: [192.0.2.11]\n" in blocks
+    assert "for host in 192.0.2.10 192.0.2.11; do" in blocks
+    assert "until it says: 2 local.cluster.node" in blocks
+    assert "192.0.2.12" not in blocks
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with started_site(num_hosts=4) as site:
-        for machine in (site.control, *site.hosts):
-            machine.add_to_profile(TESTS_WANT)
-        write_text(site.control.disk / "root" / "lab" / "data" / "pretrain")
+    with prepared_site(NUM_HOSTS) as site:
         yield site
 
 
@@ -86,17 +45,21 @@ def reader(site: Site) -> Iterator[Reader]:
         reader.close()
 
 
-def test_the_page_ends_with_a_model_and_its_record(reader: Reader) -> None:
-    runs = next(said for said in reader.said if "COMPLETED" in said)
-    assert "pretrain_tiny_wikipedia" in runs
-    assert "ray_process_exit.log" in reader.said[-1], "the monitor's log is not shown"
+class TestOnHosts:
+    """The page on four hosts that are network namespaces."""
 
+    pytestmark = on_hosts
 
-def test_the_last_command_stops_every_host_for_good(reader: Reader, site: Site) -> None:
-    reader.follow(*BLOCKS[-1])
-    assert reader.said[-1].count("stopped") == 4
-    for host in site.hosts:
-        assert not host.processes("raylet/raylet")
-        host.power_off()
-        host.power_on()
-        assert not host.processes("node_monitor")
+    def test_the_page_ends_with_a_model_and_its_record(self, reader: Reader) -> None:
+        runs = next(said for said in reader.said if "COMPLETED" in said)
+        assert "pretrain_tiny_wikipedia" in runs
+        assert "ray_process_exit.log" in reader.said[-1], "the monitor's log is not shown"
+
+    def test_the_last_command_stops_every_host_for_good(self, reader: Reader, site: Site) -> None:
+        reader.follow(*BLOCKS[-1])
+        assert reader.said[-1].count("stopped") == NUM_HOSTS
+        for host in site.hosts:
+            assert not host.processes("raylet/raylet")
+            host.power_off()
+            host.power_on()
+            assert not host.processes("node_monitor")

@@ -98,6 +98,8 @@ def test_a_saved_run_has_its_attempts_checkpoints_and_errors(registry: Registry)
     assert (run.host, run.model_folder) == ("node-1", f"/laboratory/storage/runs/{PRETRAINING}/model")
     assert [attempt.state for attempt in registry.attempts(PRETRAINING)] == ["LOST", "COMPLETED"]
     assert [attempt.job_id for attempt in registry.attempts(PRETRAINING)] == [None, None]
+    assert [attempt.code for attempt in registry.attempts(PRETRAINING)] == [None, None]
+    assert run.code_version is None
     checkpoints = registry.checkpoints.of_run(PRETRAINING)
     assert [(some.step, some.num_bytes) for some in checkpoints] == [
         (50, 1_000_050),
@@ -162,6 +164,13 @@ def test_saved_trials_have_their_recipes_and_ends(registry: Registry) -> None:
     assert registry.parameters(BEST_TRIAL)["recipe.learning_rate"] == 3e-4
 
 
+def test_saved_trials_have_the_host_the_tags_and_the_data_of_their_sweep(registry: Registry) -> None:
+    sweep = registry.run(SWEEP)
+    assert registry.run(BEST_TRIAL).host == sweep.host
+    assert registry.tags(BEST_TRIAL) == [tag for tag in registry.tags(SWEEP) if ":" not in tag]
+    assert registry.datasets.table(BEST_TRIAL).records == registry.datasets.table(SWEEP).records
+
+
 def test_a_query_filters_and_sorts_saved_runs(registry: Registry) -> None:
     query = "metrics.accuracy >= 0.82 and params.learning_rate > 2e-4 and kind = 'trial'"
     assert list(registry.runs(query, sort="-metrics.accuracy")["metrics.accuracy"]) == [0.86, 0.84]
@@ -174,8 +183,11 @@ def test_a_query_filters_and_sorts_saved_runs(registry: Registry) -> None:
 
 def test_the_leaderboard_ranks_saved_trials(registry: Registry) -> None:
     board = registry.leaderboard("sst2")
-    assert list(board["mean"]) == pytest.approx([0.85, 0.81, 0.62])
-    assert list(board.n) == [2, 2, 2]
+    assert list(board["mean"].dropna()) == pytest.approx([0.85, 0.81, 0.62, 0.86, 0.79])
+    assert list(board.n) == [2, 2, 2, 1, 1, 0]
+    assert list(board.kind) == ["sweep", "sweep", "sweep", "evaluate", "distill", "sweep"]
+    assert list(board.recipe[3:5]) == ["model=life/sst2@1", "num_hidden_layers=1 teacher=life/sst2"]
+    assert board.notes[5] == "no run completed with a score; of 2 runs 1 failed, 1 pruned"
     best = board.iloc[0]
     assert (best.run, best.model, best.init_from) == (BEST_TRIAL, "chosen@1", "life/pretraining@1")
     assert (best.best, best.baseline, best.test) == (0.86, 0.5, 0.85)

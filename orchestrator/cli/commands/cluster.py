@@ -6,8 +6,9 @@ from pathlib import Path
 import click
 
 from orchestrator.cli.commands.pulling import bundle, pull
-from orchestrator.cli.frame import GlobalOptionsCommand, GlobalOptionsGroup, current_settings, reading_options
+from orchestrator.cli.frame import GlobalOptionsCommand, GlobalOptionsGroup, current_settings
 from orchestrator.cli.output import notify, show_rows
+from orchestrator.cli.reading import reading_options
 from orchestrator.errors import ClusterError
 
 _LOOK_EVERY_S = 1.0

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings, reading_options
-from orchestrator.cli.output import chosen_form, show_rows, show_text, status_line
+from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
+from orchestrator.cli.output import chosen_form, say_now, show_rows, show_text, status_line
+from orchestrator.cli.reading import reading_options
 
 if TYPE_CHECKING:
     from orchestrator.cluster.doctor import ExaminedNode, Finding
@@ -28,6 +29,7 @@ def doctor(form: str | None, output: str | None) -> int:
     it has, the time by which its clock is ahead, the speed of a transfer from this node, and the interface by which
     workers there would be reached; -f json has all that was found.
     """
+    say_now("looking at this machine")
     from orchestrator.cluster.doctor import examine, has_nodes
 
     settings = current_settings()

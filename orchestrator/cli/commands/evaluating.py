@@ -5,17 +5,28 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.commands.searching import RerankingOptions, reranking_options
-from orchestrator.cli.frame import (
-    AtDashboard,
-    GlobalOptionsCommand,
-    current_settings,
-    overrides_argument,
-    reading_options,
+from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings, overrides_argument
+from orchestrator.cli.output import (
+    chosen_form,
+    say_now,
+    show_record,
+    show_table,
+    show_text,
+    status_line,
 )
-from orchestrator.cli.output import show_record, status_line
+from orchestrator.cli.output_option import output_option
+from orchestrator.cli.reading import form_options
+from orchestrator.progress import counted
 
 if TYPE_CHECKING:
+    from orchestrator.inference.error_analysis import ErrorAnalysis
     from orchestrator.specs import TaskSpec
+
+_MAX_CONFUSIONS = 10
+"""Classes up to which the matrix of confusions is shown; as JSON it is always there."""
+
+_PREDICTIONS_ENDING = ".jsonl"
+"""Ending of a file for predictions, which is none of a record's forms."""
 
 
 @click.command(
@@ -35,9 +46,19 @@ if TYPE_CHECKING:
     help="The split to score.",
 )
 @click.option("--batch-size", type=click.IntRange(1), default=64, show_default=True, help="Examples of a forward pass.")
-@click.option("--predictions", metavar="FILE", help="Write each example's prediction there, as JSONL.")
+@click.option("--predictions", metavar="FILE", hidden=True, help="Write each example's prediction there, as JSONL.")
+@click.option(
+    "--errors",
+    "num_errors",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Show so many of the worst mistakes, with their text.",
+)
 @reranking_options
-@reading_options
+@form_options
+@output_option(f"Write the scores to a file, .json or .csv; {_PREDICTIONS_ENDING}: the prediction for each example")
 def evaluate(
     model: str,
     task: str,
@@ -45,15 +66,22 @@ def evaluate(
     split: str,
     batch_size: int,
     predictions: str | None,
+    num_errors: int,
     reranking: RerankingOptions,
     form: str | None,
     output: str | None,
 ) -> None:
-    """Score a model on a split of a task.
+    """Score a model on a task, and show where it errs.
+
+    Scores come first; then those of each class with what is taken for what, of each entity, or of questions with and
+    without an answer.
 
     MODEL is a registered name, a run or a folder. TASK is a known task's id with folder=DIR, or a spec file with a
     task; KEY=VALUE sets fields of the task. The score is shown, not recorded: a spec of kind evaluate records it.
     """
+    if output is not None and output.endswith(_PREDICTIONS_ENDING) and form is None:
+        output, predictions = None, output
+    say_now(f"loading {model}")
     import torch
 
     from orchestrator.inference import task_scores
@@ -65,19 +93,38 @@ def evaluate(
     check_known(spec)
     settings = current_settings()
     with status_line() as status:
-        result = task_scores.evaluate(
-            resolve_model(model, settings),
-            load_task(spec),
-            split,  # type: ignore[arg-type]
-            settings.storage,
-            batch_size,
-            predictions,
-            reranking.resolve(settings),
-            "cuda" if torch.cuda.is_available() else "cpu",
-            status,
+        scoring = task_scores.Scoring(
+            folder=resolve_model(model, settings),
+            task=load_task(spec),
+            split=split,  # type: ignore[arg-type]
+            storage=settings.storage,
+            batch_size=batch_size,
+            predictions=predictions,
+            reranking=reranking.resolve(settings),
         )
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        found = task_scores.evaluate_closely(scoring, device, status, num_mistakes=num_errors)
+    result = found.result
     record = {"model": model, "task": result.task, "split": result.split, "num_examples": result.num_examples}
-    show_record(record | dict(result.counts) | dict(result.metrics), form, output)
+    record |= dict(result.counts) | dict(result.metrics)
+    if chosen_form(form, output) == "json":
+        record |= dict(found.tables) | ({"mistakes": list(found.mistakes)} if num_errors else {})
+    show_record(record, form, output)
+    if chosen_form(form, output) == "table" and output is None:
+        _show_analysis(found, num_errors)
+
+
+def _show_analysis(found: "ErrorAnalysis", num_errors: int) -> None:
+    """Show the tables of an analysis and the worst mistakes, each below its name."""
+    for name, rows in found.tables.items():
+        if rows and (name != "confusions" or len(rows) <= _MAX_CONFUSIONS):
+            show_text(f"\n{name}" + (": gold in rows, predicted in columns" if name == "confusions" else ""))
+            show_table(rows, list(rows[0]))
+    if found.mistakes:
+        show_text(f"\n{counted(len(found.mistakes), 'mistake')}, the worst first")
+        show_table(found.mistakes, list(found.mistakes[0]))
+    elif num_errors:
+        show_text("\nno mistakes")
 
 
 def check_known(task: "TaskSpec") -> None:

@@ -6,14 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.frame import (
-    AtDashboard,
-    GlobalOptionsCommand,
-    GlobalOptionsGroup,
-    current_settings,
-    reading_options,
-)
+from orchestrator.cli.commands.registry_keeping import backup, export_all, import_all, merge
+from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, GlobalOptionsGroup, current_settings
 from orchestrator.cli.output import show_record, show_rows, show_text
+from orchestrator.cli.reading import output_options, reading_options
 from orchestrator.errors import InputError
 
 if TYPE_CHECKING:
@@ -64,22 +60,30 @@ def db() -> None:
 
 
 @db.command(example="orchestrator db upgrade", at_dashboard=AtDashboard.SENT)
-def upgrade() -> None:
+@click.option("--no-backup", is_flag=True, help="Lay no copy of a SQLite file beside it first.")
+def upgrade(no_backup: bool) -> None:
     """Bring the tables to the newest revision.
 
-    Runs are kept; make a backup first all the same.
+    Runs are kept. A SQLite file is copied before it is changed, and where to is said; of a PostgreSQL registry make a
+    backup first (`db backup`).
     """
+    from orchestrator.cli.commands.registry_reading import open_registry
     from orchestrator.registry import Registry
 
+    open_registry().close()  # a mistyped path is told, not made
     with Registry(current_settings().registry) as registry:
-        show_text(registry.upgrade())
+        show_text(registry.upgrade(with_backup=not no_backup))
+
+
+for _command in (backup, export_all, import_all, merge):
+    db.add_command(_command)
 
 
 @db.command(example="orchestrator db current", at_dashboard=AtDashboard.SENT)
-@reading_options
+@output_options
 def current(form: str | None, output: str | None) -> None:
     """Show the revision of the tables."""
-    from orchestrator.registry import Registry
+    from orchestrator.cli.commands.registry_reading import open_registry
 
-    with Registry(current_settings().registry, read_only=True) as registry:
+    with open_registry() as registry:
         show_record({"revision": registry.current_revision() or "empty"}, form, output)

@@ -3,9 +3,10 @@
 import click
 
 from orchestrator.cli.commands.evaluating import check_known
-from orchestrator.cli.commands.output_files import check_output, write_pieces
+from orchestrator.cli.commands.output_files import write_pieces
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings, overrides_argument
-from orchestrator.cli.output import status_line
+from orchestrator.cli.output import say_now, status_line
+from orchestrator.cli.output_option import output_option
 
 
 @click.command(
@@ -33,7 +34,7 @@ from orchestrator.cli.output import status_line
 @click.option(
     "--num-candidates", type=click.IntRange(1), default=50, show_default=True, help="First hits that these come from."
 )
-@click.option("-o", "--output", metavar="FILE", help="Write there instead of to stdout.")
+@output_option("Write there instead of to stdout")
 def mine(
     model: str,
     task: str,
@@ -50,6 +51,7 @@ def mine(
     and relevant, yes or no: what a sweep learns with head: classification, text_columns: [query, document] and
     label_column: relevant. Its model goes to `search --rerank MODEL --relevant-label yes`.
     """
+    say_now(f"loading {model}")
     from orchestrator.inference.blocks import json_lines
     from orchestrator.models.resolve import resolve_model
     from orchestrator.retrieval.collections import collection_of
@@ -61,7 +63,6 @@ def mine(
 
     spec = load_task_spec(task, overrides)
     check_known(spec)
-    check_output(output)
     loaded = load_task(spec)
     collection_of(loaded)
     settings = current_settings()

@@ -1,20 +1,16 @@
 """Command group `models`: the registered models."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.frame import (
-    AtDashboard,
-    GlobalOptionsGroup,
-    current_settings,
-    reading_options,
-)
-from orchestrator.cli.output import notify, show_record, show_rows, show_text
+from orchestrator.cli.commands.lineage_drawing import descendants, lineage
+from orchestrator.cli.frame import AtDashboard, GlobalOptionsGroup, WritingCommand, current_settings
+from orchestrator.cli.output import notify, show_record, show_rows, show_text, shows_briefly, tell_more
+from orchestrator.cli.output_option import output_option
+from orchestrator.cli.reading import output_options, page_options
 
-if TYPE_CHECKING:
-    pass
+_PAGE = 30
 
 
 @click.group(cls=GlobalOptionsGroup)
@@ -23,32 +19,42 @@ def models() -> None:
 
 
 @models.command("list", example="orchestrator models list", at_dashboard=AtDashboard.SENT)
-@reading_options
-def list_models(form: str | None, output: str | None) -> None:
-    """Every registered model, newest first."""
-    from orchestrator.cli.commands.registry_reading import open_registry, records_of
+@page_options("models, the newest ones", _PAGE)
+def list_models(limit: int, offset: int, form: str | None, output: str | None) -> None:
+    """The newest registered models."""
+    from orchestrator.cli.commands.registry_reading import open_registry
 
     with open_registry() as registry:
-        rows = records_of(registry.models.frame())
+        rows, aliases = registry.models.table(limit=limit, offset=offset).records, registry.models.aliases()
+        num_models = registry.models.count() if offset or len(rows) == limit else len(rows)
     for row in rows:
         row["model"] = f"{row['name']}@{row['version']}"
-    columns = ["model", "head", "task", "num_parameters", "run_id", "created_at"]
-    if form not in (None, "table") or output:
+        row["aliases"] = aliases.get((row["name"], row["version"]), [])
+    columns = ["model", *(["aliases"] if aliases else []), "head", "task", "num_parameters", "run_id", "created_at"]
+    if not shows_briefly(form, output):
         columns = ["model", "name", "version", *columns[1:], "folder", "digest"]
-    show_rows(rows, columns, form, output, empty="no models yet: a pretraining run or a sweep leaves one")
+    empty = (
+        f"there are {num_models:,} models" if num_models else "no models yet: a pretraining run or a sweep leaves one"
+    )
+    show_rows(rows, columns, form, output, empty=empty, spare=["num_parameters", "task", "run_id"])
+    tell_more(len(rows), num_models, offset)
 
 
 @models.command("show", example="orchestrator models show demo-pretrained", at_dashboard=AtDashboard.SENT)
 @click.argument("model", metavar="MODEL")
-@reading_options
+@output_options
 def show_model(model: str, form: str | None, output: str | None) -> None:
-    """One model: where it lies, where it came from, its shape. MODEL is a name or name@version."""
+    """One model: where it lies, where it came from, its shape.
+
+    MODEL is a name, name@version or name@alias.
+    """
     from orchestrator.cli.commands.registry_reading import open_registry
     from orchestrator.storage import join, read_json
 
     with open_registry() as registry:
         found = registry.models.get(model)
-    record = asdict(found)
+        aliases = registry.models.aliases().get((found.name, found.version), [])
+    record = asdict(found) | ({"aliases": aliases} if aliases else {})
     try:
         config = read_json(join(found.folder, "config.json"))
     except FileNotFoundError:
@@ -59,14 +65,77 @@ def show_model(model: str, form: str | None, output: str | None) -> None:
     show_record(record, form, output)
 
 
-@models.command(example="orchestrator models export demo-pretrained exported/", at_dashboard=AtDashboard.REFUSED)
+@models.command(example="orchestrator models alias reviews@3 production", at_dashboard=AtDashboard.SENT)
 @click.argument("model", metavar="MODEL")
-@click.argument("folder", metavar="FOLDER")
-def export(model: str, folder: str) -> None:
+@click.argument("alias", metavar="ALIAS")
+def alias(model: str, alias: str) -> None:
+    """Let a name of your own mean a version of a model.
+
+    NAME@ALIAS is taken wherever a model is named, and means the version that the alias has then. An alias that is there
+    already is moved.
+    """
+    from orchestrator.cli.commands.registry_reading import open_registry
+    from orchestrator.registry import Registry
+
+    open_registry().close()
+    with Registry(current_settings().registry) as registry:
+        found, before = registry.models.set_alias(model, alias)
+    moved = f", before {found.name}@{before}" if before not in (None, found.version) else ""
+    notify(f"{found.name}@{alias} is {found.label}{moved}")
+
+
+@models.command(example="orchestrator models unalias reviews@production", at_dashboard=AtDashboard.SENT)
+@click.argument("model", metavar="MODEL")
+def unalias(model: str) -> None:
+    """Forget an alias, given as NAME@ALIAS."""
+    from orchestrator.cli.commands.registry_reading import open_registry
+    from orchestrator.errors import InputError
+    from orchestrator.registry import Registry
+
+    name, _, alias = model.rpartition("@")
+    if not name:
+        raise InputError(f"{model!r} names no alias; give NAME@ALIAS")
+    open_registry().close()
+    with Registry(current_settings().registry) as registry:
+        registry.models.remove_alias(name, alias)
+    notify(f"forgot {model}")
+
+
+@models.command(example="orchestrator models card reviews@production -o README.md", at_dashboard=AtDashboard.REFUSED)
+@click.argument("model", metavar="MODEL")
+@output_option("File to write; stdout when left out")
+def card(model: str, output: str | None) -> None:
+    """Write a model card from the record, in Markdown.
+
+    Data, recipe, scores with baseline and the interval over seeds, where the model came from, and what is not known.
+    """
+    from orchestrator.cli.commands.registry_reading import open_registry
+    from orchestrator.models.card import write_card
+
+    with open_registry() as registry:
+        text = write_card(model, registry)
+    show_text(text, output)
+
+
+@models.command(
+    cls=WritingCommand,
+    what="FOLDER",
+    example="orchestrator models export demo-pretrained -o exported/",
+    output_help="Folder to make.",
+    at_dashboard=AtDashboard.REFUSED,
+)
+@click.argument("model", metavar="MODEL")
+def export(model: str, output: str) -> None:
     """Copy a model's folder to a new place.
 
     Whole or not at all; `transformers` loads it from there.
     """
-    from orchestrator.models.export import export_model
+    from orchestrator.models.export import export_model, note_export
 
-    show_text(export_model(model, folder, current_settings()))
+    settings = current_settings()
+    show_text(export_model(model, output, settings))
+    note_export(model, output, settings)
+
+
+models.add_command(lineage)
+models.add_command(descendants)

@@ -1,35 +1,13 @@
-"""The file that `-o` names: looked at before long work begins, written whole or not at all while answers come."""
+"""The file that `-o` names, written whole or not at all while answers come."""
 
-import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
-
-def check_output(output: str | None) -> None:
-    """Raise InputError unless a file can be written where `-o` says; other URIs than `file:` are not looked at."""
-    from orchestrator.errors import InputError
-    from orchestrator.storage.uris import is_local
-
-    if output is None or not is_local(output):
-        return
-    path = output_path(output)
-    if path.is_dir():
-        raise InputError(f"{output} is a folder; name a file in it")
-    there = next(parent for parent in path.parents if parent.exists())
-    if not there.is_dir():
-        raise InputError(f"{output} cannot be written: {there} is no folder; name another file")
-    if not os.access(path if _is_stream(path) else there, os.W_OK):
-        raise InputError(f"{output} cannot be written: permission denied; name another file")
-
-
-def output_path(output: str) -> Path:
-    """The file itself where `output` is a link; a device or a pipe as it is named."""
-    from orchestrator.storage.uris import local_path
-
-    path = local_path(output)
-    return path.absolute() if _is_stream(path) else path.resolve()
+from orchestrator.cli.output import make_room
+from orchestrator.cli.output_option import is_stream, output_path
 
 
 def write_pieces(pieces: Iterable[bytes], output: str | None) -> None:
@@ -42,17 +20,14 @@ def write_pieces(pieces: Iterable[bytes], output: str | None) -> None:
     def write(target: Path | str) -> None:
         with click.open_file(str(target), "wb") as file:
             for piece in pieces:
+                if target == "-":
+                    make_room(sys.stdout)
                 file.write(piece)
                 file.flush()
 
     if output is None or output == "-":
         write("-")
-    elif _is_stream(path := output_path(output)):
+    elif is_stream(path := output_path(output)):
         write(path)
     else:
-        path.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(path, write)
-
-
-def _is_stream(path: Path) -> bool:
-    return path.exists() and not path.is_file() and not path.is_dir()

@@ -1,26 +1,35 @@
-"""`predict`, `embed`: what a model says to each line of a file."""
+"""`predict`, `embed`: what a model says to each line or row of a file."""
 
+import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from orchestrator.cli.commands.output_files import check_output, output_path, write_pieces
+from orchestrator.cli.commands.output_files import write_pieces
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
-from orchestrator.cli.output import counted, notify, status_line
-from orchestrator.progress import is_terminal
+from orchestrator.cli.output import notify, say_now, status_line
+from orchestrator.cli.output_option import output_option, output_path
+from orchestrator.errors import InputError
+from orchestrator.progress import counted, is_terminal
 
 if TYPE_CHECKING:
     from orchestrator.inference.blocks import LinePredictor, PredictedBlock
+    from orchestrator.tasks import TaskDefinition
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _STDIN = "-"
+_SHOWN_DIGITS = 4
+"""Significant digits of a number for a person; files and pipes have all."""
+_FILE_ENDING = re.compile(r"\.[A-Za-z0-9]{1,8}$")
+"""Ending of a file's name: one that is not there was mistyped, and is no text."""
 _VECTOR_FILES = ("", ".json", ".jsonl", ".npy")
 
 
@@ -49,61 +58,130 @@ def _lines_and_workers(command: F) -> F:
 @click.command(
     cls=GlobalOptionsCommand,
     at_dashboard=AtDashboard.REFUSED,
-    example='echo "A charming film." | orchestrator predict my-model\n'
-    "orchestrator predict my-model reviews.txt.gz -o labels.jsonl --workers 4",
+    example='orchestrator predict my-model "A charming film."\n'
+    "orchestrator predict my-model reviews.csv.gz -o answered.csv --workers 4",
 )
 @click.argument("model", metavar="MODEL")
 @_lines_and_workers
 @click.option("--batch-size", type=click.IntRange(1), default=64, show_default=True, help="Examples of a forward pass.")
-@click.option("-o", "--output", metavar="FILE", help="Instead of stdout.")
-def predict(model: str, file: str, workers: int | None, gpus: float, batch_size: int, output: str | None) -> None:
-    """A fine-tuned model's answer to each line of text.
+@click.option(
+    "--text-column",
+    "text_columns",
+    metavar="NAME",
+    multiple=True,
+    help="Column of a table with the text, again for a second text; those it was fine-tuned on when left out.",
+)
+@click.option(
+    "-f",
+    "--format",
+    "form",
+    type=click.Choice(["csv", "jsonl"]),
+    help="Form of the answers to a table; as FILE, or as the ending of --output, when left out.",
+)
+@output_option("Instead of stdout")
+def predict(
+    model: str,
+    file: str,
+    workers: int | None,
+    gpus: float,
+    batch_size: int,
+    text_columns: tuple[str, ...],
+    form: str | None,
+    output: str | None,
+) -> None:
+    """A fine-tuned model's answer to each line or row.
 
-    Lines come from FILE (a path or URI; .gz, .xz and .zst too) or stdin, answers are JSON lines, the same from any
-    number of workers. A line is text (two texts with a tab between them; words for NER), or a JSON object with text
-    and text_pair (and the model's own columns by name, null for missing), text and choices, words, or question and
-    context.
+    FILE is a path or URI (.gz, .xz and .zst too), or a text of your own in quotes; stdin when left out. Answers are the
+    same from any number of workers.
+
+    A table (.csv, .tsv, .parquet) is answered with a table: its columns, then `prediction` and `score`, which is the
+    probability of a class. Anything else is answered with JSON lines: lines of text (two texts with a tab between them;
+    words for NER), CoNLL columns, SQuAD's JSON, or JSON objects with text and text_pair (and the model's own columns by
+    name, null for missing), text and choices, words, or question and context. Where such an object has a key of the
+    answer already, as `label`, it stays, and the answer stands under `predicted_label`.
     """
-    from orchestrator.inference.predictor import Predictor
+    say_now(f"loading {model}")
+    from orchestrator.finetuning.model_record import read_saved_definition
+    from orchestrator.inference.request_checks import check_request, check_requests
+    from orchestrator.inference.request_files import RequestFile, look_at_requests, refuse_table
     from orchestrator.models.resolve import resolve_model
+    from orchestrator.storage import local_copy
+    from orchestrator.storage.text_lines import stream_lines
 
-    check_output(output)
+    text = _text_of(file)
+    if (file == _STDIN or text is not None) and text_columns:
+        raise click.UsageError("--text-column names a column of a table; name the FILE, stdin is read as lines")
     folder = resolve_model(model, current_settings())
-    load = partial(Predictor.load, batch_size=batch_size, device=_device(gpus))
-    _answer(_answers(load, folder, file, workers, gpus), output, lambda pieces: write_pieces(pieces, output))
+    copied = local_copy(folder, skip=("model.safetensors",))
+    task = read_saved_definition(copied) or _guessed_definition(copied)
+    lines = file == _STDIN or text is not None
+    requests = RequestFile(stream_lines) if lines else look_at_requests(file, task, text_columns)
+    if text is not None:
+        check_request(text, 1, task, requests.text_columns(task))
+    elif file != _STDIN:
+        check_requests(file, requests, task)
+    from orchestrator.inference.predictor import AnswerForm, Predictor  # torch among it: a wrong file is told before
+
+    of_stdin = partial(refuse_table, text_columns=task.text_columns)
+    is_shown = output in (None, _STDIN) and is_terminal(sys.stdout)
+    delimiter = _delimiter(file, form, output) if requests.table else None
+    answer_form = AnswerForm(requests.table, delimiter, _SHOWN_DIGITS if is_shown else None)
+    load = partial(Predictor.load, batch_size=batch_size, device=_device(gpus), form=answer_form)
+    answers = _answers(load, folder, file, workers, gpus, requests.read, of_stdin)
+    header = answer_form.header()
+    _answer(answers, output, lambda pieces: write_pieces(chain([header] if header else [], pieces), output))
+
+
+def _guessed_definition(folder: Path) -> "TaskDefinition":
+    """The task of a model made elsewhere, as its head tells it."""
+    from orchestrator.finetuning.model_folder import load_task_definition
+
+    return load_task_definition(folder)
+
+
+def _text_of(file: str) -> str | None:
+    """The text that stands in place of FILE: words with spaces between them, no file's name; None for a file."""
+    from orchestrator.storage import exists
+
+    is_text = len(file.split()) > 1 and not _FILE_ENDING.search(file) and not exists(file)
+    return file if is_text else None
+
+
+def _delimiter(file: str, form: str | None, output: str | None) -> str | None:
+    """Sign between the fields of the answers to a table; None for JSON lines."""
+    from orchestrator.tasks.text_files import plain_name
+
+    ending = Path(plain_name(output if output not in (None, _STDIN) else file)).suffix
+    if form == "jsonl" or (form is None and ending in (".json", ".jsonl", ".ndjson")):
+        return None
+    return "\t" if form is None and ending == ".tsv" else ","
 
 
 @click.command(
     cls=GlobalOptionsCommand,
     at_dashboard=AtDashboard.REFUSED,
-    example='echo "A charming film." | orchestrator embed my-encoder\n'
+    example='orchestrator embed my-encoder "A charming film."\n'
     "orchestrator embed my-encoder texts.jsonl.gz -o vectors.npy --workers 4",
 )
 @click.argument("model", metavar="MODEL")
 @_lines_and_workers
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    help="Instead of stdout: .npy a matrix, a row for each text; .jsonl, .json the lines.",
-)
+@output_option("Instead of stdout: .npy a matrix, a row for each text; .jsonl, .json the lines")
 def embed(model: str, file: str, workers: int | None, gpus: float, output: str | None) -> None:
     """One vector for each line of text.
 
-    Lines come from FILE (a path or URI; .gz, .xz and .zst too) or stdin: text, or JSON objects with text. Results are
-    JSON lines with an embedding beside what the line said, the same from any number of workers. MODEL is any encoder;
-    a sentence-transformers folder says how its tokens are pooled, for others it is their mean. Blank lines are passed
-    over.
+    Lines come from FILE (a path or URI; .gz, .xz and .zst too), or stdin: text, or JSON objects with text; or FILE is a
+    text of your own in quotes. Results are JSON lines with an embedding beside what the line said, the same from any
+    number of workers. MODEL is any encoder; a sentence-transformers folder says how its tokens are pooled, for others
+    it is their mean. Blank lines are passed over.
     """
-    from orchestrator.errors import InputError
+    suffix = "" if output in (None, _STDIN) else Path(str(output)).suffix.lower()
+    if suffix not in _VECTOR_FILES:
+        raise InputError(f"{output}: vectors are written as .npy or .jsonl; name a file that ends so")
+    say_now(f"loading {model}")
     from orchestrator.inference.embedder import LineEmbedder, write_matrix
     from orchestrator.models.resolve import resolve_model
     from orchestrator.retrieval.text_vectors import embedding_size
 
-    suffix = "" if output in (None, _STDIN) else Path(str(output)).suffix.lower()
-    if suffix not in _VECTOR_FILES:
-        raise InputError(f"{output}: vectors are written as .npy or .jsonl; name a file that ends so")
-    check_output(output)
     folder = resolve_model(model, current_settings())
     load = partial(LineEmbedder.load, as_matrix=suffix == ".npy", device=_device(gpus))
     answers = _answers(load, folder, file, workers, gpus)
@@ -120,20 +198,30 @@ def _device(gpus: float) -> str:
 
 
 def _answers(
-    load: "Callable[[str], LinePredictor]", folder: str, file: str, workers: int | None, gpus: float
+    load: "Callable[[str], LinePredictor]",
+    folder: str,
+    file: str,
+    workers: int | None,
+    gpus: float,
+    read: "Callable[[str], Iterable[str]] | None" = None,
+    of_stdin: "Callable[[Iterable[str]], Iterable[str]]" = iter,
 ) -> "Iterator[PredictedBlock]":
-    """The answers to FILE; stdin is this process's alone, and so are the answers to it."""
-    from orchestrator.errors import InputError
+    """The answers to FILE; stdin, which `of_stdin` passes on, and a text are answered by this process."""
     from orchestrator.inference.blocks import line_blocks
     from orchestrator.inference.line_files import predict_file
+    from orchestrator.storage.text_lines import stream_lines
 
-    if file != _STDIN:
-        return predict_file(load, folder, file, current_settings(), workers, gpus, notify)
+    text = _text_of(file)
+    if file != _STDIN and text is None:
+        return predict_file(load, folder, file, current_settings(), workers, gpus, notify, read or stream_lines)
     if workers is not None:
-        raise InputError("workers cannot read this process's stdin; name a FILE, or leave --workers out")
+        raise InputError("workers read a file; name a FILE, or leave --workers out")
+    if text is not None:
+        return map(load(folder), line_blocks([text]))
     if is_terminal(sys.stdin):
         notify("reading from the terminal; end with Ctrl-D")
-    return map(load(folder), line_blocks(click.open_file(_STDIN, encoding="utf-8", errors="surrogateescape")))
+    lines = click.open_file(_STDIN, encoding="utf-8", errors="surrogateescape")
+    return map(load(folder), line_blocks(of_stdin(lines)))
 
 
 def _answer(answers: "Iterator[PredictedBlock]", output: str | None, write: Callable[[Iterator[bytes]], T]) -> T:
@@ -148,7 +236,8 @@ def _answer(answers: "Iterator[PredictedBlock]", output: str | None, write: Call
             num_lines += some.num_lines
             num_truncated += some.num_truncated
             if output not in (None, _STDIN) or not is_terminal(sys.stdout):
-                status(f"{counted(num_lines, 'line')}  {num_lines / (time.monotonic() - begun_at):,.0f} lines/s")
+                rate = num_lines / (time.monotonic() - begun_at)
+                status(f"{counted(num_lines, 'line')}  {rate:{',.0f' if rate >= 10 else '.2g'}} lines/s")
 
     with status_line() as status:
         written = write(pieces(status))

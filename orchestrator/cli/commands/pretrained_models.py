@@ -4,8 +4,9 @@ from dataclasses import asdict
 
 import click
 
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings, reading_options
-from orchestrator.cli.output import show_record, show_rows
+from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
+from orchestrator.cli.output import say_now, show_record, show_rows
+from orchestrator.cli.reading import output_options, reading_options
 
 
 @click.command(
@@ -20,6 +21,7 @@ from orchestrator.cli.output import show_record, show_rows
 @reading_options
 def fill_mask(model: str, text: str, top_k: int, form: str | None, output: str | None) -> None:
     """The likeliest tokens for each [MASK] of a text."""
+    say_now(f"loading {model}")
     from orchestrator.inference import pretraining_heads
     from orchestrator.models.resolve import resolve_model
 
@@ -37,9 +39,10 @@ def fill_mask(model: str, text: str, top_k: int, form: str | None, output: str |
 @click.argument("model", metavar="MODEL")
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
-@reading_options
+@output_options
 def next_sentence(model: str, first: str, second: str, form: str | None, output: str | None) -> None:
     """Tell how likely the text B follows the text A."""
+    say_now(f"loading {model}")
     from orchestrator.inference import pretraining_heads
     from orchestrator.models.resolve import resolve_model
 

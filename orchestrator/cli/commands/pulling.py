@@ -3,17 +3,18 @@
 import json
 from collections import Counter
 from dataclasses import asdict, replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.commands.garbage import seconds_of
-from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, reading_options
-from orchestrator.cli.output import counted, notify, show_rows, status_line
+from orchestrator.cli.ages import time_of
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
+from orchestrator.cli.output import notify, show_rows, status_line
+from orchestrator.cli.reading import reading_options
 from orchestrator.errors import ClusterError, InputError, RegistryError
+from orchestrator.progress import counted
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 
@@ -47,7 +48,7 @@ def pull(run_ids: tuple[str, ...], since: str | None, dry_run: bool, form: str |
     there = current_settings()
     here = Settings.from_options(there.home)
     with Registry(here.registry, read_only=True) as registry:
-        wanted = Wanted(run_ids, _time_of(since), known_digests(registry, here.home))
+        wanted = Wanted(run_ids, time_of(since, "--since"), known_digests(registry, here.home))
         fetched = _fetch(wanted, there, here, contents_only=dry_run)
         if dry_run:
             contents = read_contents(fetched)
@@ -63,22 +64,27 @@ def pull(run_ids: tuple[str, ...], since: str | None, dry_run: bool, form: str |
 @click.command(cls=GlobalOptionsCommand, hidden=True, example="orchestrator cluster bundle wanted.json bundle.gz")
 @click.argument("wanted_path", metavar="WANTED.json", type=click.Path(path_type=Path))
 @click.argument("file", type=click.Path(path_type=Path))
-def bundle(wanted_path: Path, file: Path) -> None:
-    """Write the runs that somebody elsewhere wants into one file; into contents.json only what would be in it."""
-    from orchestrator.execution.pulling import CONTENTS_FILE, read_wanted
+@click.option("--contents-only", is_flag=True, help="Write only what the file would hold, as JSON.")
+def bundle(wanted_path: Path, file: Path, contents_only: bool) -> None:
+    """Write the runs that somebody elsewhere wants into one file."""
+    from orchestrator.execution.pulling import read_wanted
+
+    file.write_bytes(_bundle_of(read_wanted(wanted_path), current_settings(), contents_only=contents_only))
+
+
+def _bundle_of(wanted: "Wanted", settings: Settings, place: str | None = None, *, contents_only: bool) -> bytes:
+    """Make a bundle of the wanted runs, or only tell what would be in it, as JSON."""
     from orchestrator.execution.run_bundle import write_bundle
 
     with TemporaryDirectory(prefix="orchestrator-bundle-") as name:
-        place = Path(name) / "bundle" if file.name == CONTENTS_FILE else file
-        contents = write_bundle(place, current_settings(), read_wanted(wanted_path))
-    if place != file:
-        file.write_text(json.dumps(asdict(contents)))
+        file = Path(name) / "bundle"
+        contents = write_bundle(file, settings, wanted, place=place)
+        return json.dumps(asdict(contents)).encode() if contents_only else file.read_bytes()
 
 
 def _fetch(wanted: "Wanted", there: Settings, here: Settings, *, contents_only: bool) -> bytes:
-    """Get a bundle of the wanted runs, or only what would be in it, as JSON."""
+    """Get a bundle of the wanted runs, or only what would be in it, as JSON, of the head or of a server's registry."""
     from orchestrator.cluster.addresses import dashboard_address, is_file_elsewhere
-    from orchestrator.execution.run_bundle import write_bundle
     from orchestrator.registry import Registry
 
     if "registry" not in there.typed or is_file_elsewhere(there.registry):
@@ -86,10 +92,7 @@ def _fetch(wanted: "Wanted", there: Settings, here: Settings, *, contents_only: 
     place = Registry(there.registry).place
     if place == Registry(here.registry).place:
         raise InputError(f"{place} is this machine's own registry; give another --registry, or the cluster's --address")
-    with TemporaryDirectory(prefix="orchestrator-pull-") as name:
-        file = Path(name) / "bundle"
-        contents = write_bundle(file, there, wanted, origin=place)
-        return json.dumps(asdict(contents)).encode() if contents_only else file.read_bytes()
+    return _bundle_of(wanted, there, place, contents_only=contents_only)
 
 
 def _fetch_from_head(wanted: "Wanted", there: Settings, address: str, *, contents_only: bool) -> bytes:
@@ -141,13 +144,13 @@ def _row(run: "BundledRun", change: str) -> dict[str, Any]:
 
 def _tell(contents: "Contents", pulled: list[dict[str, Any]], *, dry_run: bool) -> None:
     """Say how much came, or would, and what a person will not find here."""
-    from orchestrator.kinds.facts import size_text
+    from orchestrator.progress import size_text
 
     counts = Counter(row["change"] for row in pulled)
     counts["unchanged"] += contents.num_unchanged
     changes = [f"{counts[change]} {change}" for change in ("new", "updated", "unchanged", "refused") if counts[change]]
     notify(
-        f"{'would pull' if dry_run else 'pulled'} from {contents.origin}: {', '.join(changes) or 'nothing'}; "
+        f"{'would pull' if dry_run else 'pulled'} from {contents.place}: {', '.join(changes) or 'nothing'}; "
         f"{size_text(contents.num_bytes)}; weights and checkpoints stay there"
     )
     at_work = sum(not RunState(row["state"]).is_final for row in pulled)
@@ -156,14 +159,3 @@ def _tell(contents: "Contents", pulled: list[dict[str, Any]], *, dry_run: bool) 
     without = [row["id"] for row in pulled if row["log_bytes"] is None]
     if without:
         notify(f"no log was found for {', '.join(without)}; with the cluster's --address its head looks for them")
-
-
-def _time_of(since: str | None) -> datetime | None:
-    """Time that a day or an age means. Raises: InputError."""
-    if since is None:
-        return None
-    try:
-        day = datetime.fromisoformat(since)
-    except ValueError:
-        return datetime.now(UTC) - timedelta(seconds=seconds_of(since, "--since"))
-    return day if day.tzinfo else day.astimezone()

@@ -1,17 +1,22 @@
-"""Reading the registry in commands: opening it, and its tables as plain values."""
+"""Reading the registry in commands."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from orchestrator.cli.frame import current_settings
+from orchestrator.cli.output import notify
+from orchestrator.progress import counted
 
 if TYPE_CHECKING:
-    import pandas
-
     from orchestrator.registry import Registry
+    from orchestrator.registry.records import RunRecord
 
-NO_RUNS = "no runs yet: `orchestrator demo`, or `orchestrator run experiments/sweep_sst2.yaml`"
-"""Said in place of a table without rows."""
+_NAMES_LOOKED_AT = 1000
+"""Newest runs whose names are compared with one that is not there."""
+_NUM_LISTED = 5
+"""Runs of one name that a message lists."""
+NUM_PARAMETERS_SHOWN = 4
+"""Columns of what varies in a table for a person; files and `--wide` have all."""
 
 
 def open_registry() -> "Registry":
@@ -32,15 +37,106 @@ def open_registry() -> "Registry":
     return registry
 
 
-def records_of(frame: "pandas.DataFrame") -> list[dict[str, Any]]:
-    """Rows of a frame as plain values; missing values (NaN, NaT, NA) become None."""
-    import pandas
+def find_run(registry: "Registry", wanted: str, *, only: bool = False) -> "RunRecord":
+    """The run or trial that a person means: by the beginning of its id, else by its name.
 
-    return [
-        {str(key): None if _is_missing(pandas, value) else value for key, value in row.items()}
-        for row in frame.to_dict("records")
-    ]
+    Of several runs of a name the newest, which is said. Raises: NotFoundError, with the nearest name.
+
+    Args:
+        only: whether a name that several runs have is an error, for a command that takes something away.
+    """
+    from orchestrator.errors import NotFoundError, SeveralRunsError
+
+    try:
+        return registry.run(wanted)
+    except SeveralRunsError:
+        raise
+    except NotFoundError as error:
+        named = _find_named(registry, wanted, only=only)
+        if named is None:
+            raise NotFoundError(f"{str(error).rstrip('.')}{_near_name(registry, wanted)}") from None
+        return named
 
 
-def _is_missing(pandas: Any, value: Any) -> bool:
-    return not isinstance(value, Sequence | dict) and bool(pandas.isna(value))
+def group_name(registry: "Registry", wanted: str) -> str:
+    """Return what `Registry.group` takes for what a person calls a group: the text, or the id of a run called so.
+
+    Raises: NotFoundError, with the nearest name; InputError for a run without a score or with several groups.
+    """
+    from orchestrator.errors import NotFoundError
+
+    try:
+        registry.group(wanted)
+    except NotFoundError as error:
+        named = _find_named(registry, wanted)
+        if named is None:
+            raise NotFoundError(f"{str(error).rstrip('.')}{_near_name(registry, wanted)}") from None
+        return named.id
+    return wanted
+
+
+def _find_named(registry: "Registry", name: str, *, only: bool = False) -> "RunRecord | None":
+    """The newest run of a name, else the newest trial; None where nothing is called so."""
+    from orchestrator.errors import SeveralRunsError
+    from orchestrator.registry.query_tree import quoted
+
+    so_called = f"name = {quoted(name)}"
+    for trials in (False, True):
+        newest = registry.run_table(so_called, trials=trials, limit=_NUM_LISTED).records
+        if not newest:
+            continue
+        num_called = registry.num_runs(so_called, trials=trials)
+        if only and num_called > 1:
+            ids = ", ".join(str(row["id"]) for row in newest) + (", …" if num_called > len(newest) else "")
+            raise SeveralRunsError(f"{num_called} runs are called {name}; give the id of one: {ids}")
+        run = registry.run(str(newest[0]["id"]))
+        if num_called > 1:
+            notify(f"{num_called} runs are called {name}; this is the newest, {run.id} (`runs list` has the others)")
+        return run
+    return None
+
+
+def find_anything(registry: "Registry", wanted: str) -> "RunRecord":
+    """The run that `find_run` finds, for a command that takes models and tasks, too. Raises: NotFoundError."""
+    from orchestrator.errors import NotFoundError
+
+    try:
+        return find_run(registry, wanted)
+    except NotFoundError as no_run:
+        raise NotFoundError(f"{wanted!r} is no run, model or task here. {no_run}") from None
+
+
+def _near_name(registry: "Registry", wanted: str) -> str:
+    """The end of a message about a run that is not there: a name that is nearly the one that was given, or a model."""
+    from difflib import get_close_matches
+
+    from orchestrator.errors import NotFoundError
+
+    if "@" in wanted:
+        with suppress(NotFoundError):
+            registry.models.get(wanted)
+            return f"; {wanted} is a model: `orchestrator models show {wanted}`"
+    newest = registry.run_table("", limit=_NAMES_LOOKED_AT, trials=False).records
+    names = {str(row["name"]).lower(): str(row["name"]) for row in reversed(newest)}
+    if not names:
+        return "."
+    close = get_close_matches(wanted.lower(), sorted(names), n=1)
+    return f"; did you mean {names[close[0]]}?" if close else ", and none is called so."
+
+
+def no_runs(registry: "Registry") -> str:
+    """Message of a registry without runs: where it lies, and how to begin."""
+    return f"no runs yet in {registry.place}: `orchestrator demo`, or `orchestrator init FILE` of your own data"
+
+
+def count_archived(registry: "Registry", filter: str, *, trials: bool = True) -> int:
+    """Number of archived runs that a query would select beside those that are shown."""
+    if not registry.annotations.flagged("archived"):
+        return 0
+    return registry.num_runs(filter, trials=trials) - registry.num_runs(filter, trials=trials, archived=False)
+
+
+def tell_archived(num_runs: int) -> None:
+    """Say how many archived runs are not shown, if any, and how to see them."""
+    if num_runs:
+        notify(f"{counted(num_runs, 'archived run')} not shown; --archived shows them")

@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.cli.commands.next_steps import next_steps
 from orchestrator.cli.frame import (
     AtDashboard,
     GlobalOptionsCommand,
     current_settings,
-    given_options,
+    nice_option,
     overrides_argument,
     priority_option,
-    reading_options,
     resume_command,
     spec_argument,
 )
 from orchestrator.cli.last_words import last_words
-from orchestrator.cli.output import notify, show_record, show_rows, show_text
+from orchestrator.cli.output import notify, say_now, show_record, show_rows, show_text
+from orchestrator.cli.reading import reading_options
+from orchestrator.cluster.environment import give_way
+from orchestrator.errors import BudgetReached
 from orchestrator.progress import reader_may_leave
 from orchestrator.run_ids import is_run_id
 
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 @click.command(cls=GlobalOptionsCommand, example="orchestrator demo")
 def demo() -> int:
     """The whole life cycle on generated text, in minutes."""
+    say_now("making a small world of text")
     from orchestrator.demo.tour import run_demo
 
     return run_demo(current_settings())
@@ -51,24 +55,38 @@ def _whole_id(context: click.Context, parameter: click.Parameter, value: str | N
 @click.option("--name", help="The experiment's name; the spec's own, or its file's, when left out.")
 @click.option("--dry-run", is_flag=True, help="Only say what it needs, as `orchestrator plan` does.")
 @priority_option
+@nice_option
 @click.option(
     "--run-id", callback=_whole_id, hidden=True, help="Id of the run, which was drawn where it was submitted."
 )
 def run(
-    spec_path: str, overrides: tuple[str, ...], name: str | None, dry_run: bool, priority: int, run_id: str | None
+    spec_path: str,
+    overrides: tuple[str, ...],
+    name: str | None,
+    dry_run: bool,
+    priority: int,
+    nice: bool,
+    run_id: str | None,
 ) -> int:
     """Carry out a spec as a new run.
 
     The run's id goes to stdout. KEY=VALUE sets a field of the spec: a dotted path and a YAML value.
     """
-    from orchestrator.execution.runner import run_spec
+    say_now(f"reading the spec {spec_path}")
     from orchestrator.specs.loading import load_spec
 
     if dry_run:
         return _plan(spec_path, overrides, None, None)
+    if nice:
+        give_way()
     spec = load_spec(spec_path, overrides)
     spec = spec.model_copy(update={"name": name}) if name else spec
-    return _carried_out(partial(run_spec, spec, settings=current_settings(), run_id=run_id, priority=priority))
+    from orchestrator.execution.runner import run_spec  # torch among it: a wrong spec is told before
+
+    settings = current_settings()
+    return _carried_out(
+        partial(run_spec, spec, settings=settings, run_id=run_id, overrides=overrides, priority=priority)
+    )
 
 
 @click.command(
@@ -82,21 +100,24 @@ def run(
 def plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: str | None) -> int:
     """Show what a spec needs, before anything is started.
 
-    Steps, resources, memory, disk. What cannot run is refused: on the cluster of --address, else on this machine. Of
-    a dashboard's address (http://…) it is the cluster's head that looks for names, files and room.
+    Steps, passes over the text, time, resources, memory, disk. The time is that of an earlier run of the spec, or comes
+    from a few steps that are made on this machine. What cannot run is refused: on the cluster of --address, else on
+    this machine. Of a dashboard's address (http://…) it is the cluster's head that looks for names, files and room.
     """
+    say_now(f"reading the spec {spec_path}")
     return _plan(spec_path, overrides, form, output)
 
 
 def _plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: str | None) -> int:
     from dataclasses import asdict
 
-    from orchestrator.execution.room import check_room
-    from orchestrator.execution.runner import plan_spec
-    from orchestrator.kinds import resolved_inputs
     from orchestrator.specs.loading import load_spec
 
     spec = load_spec(spec_path, overrides)
+    from orchestrator.execution.room import check_room  # torch among it: a wrong spec is told before
+    from orchestrator.execution.runner import plan_spec
+    from orchestrator.kinds import resolved_inputs
+
     inputs = resolved_inputs(spec, current_settings())
     rows = [asdict(row) for row in plan_spec(spec, inputs)]
     show_rows(rows, list(rows[0]) if rows else [], form, output)
@@ -113,14 +134,16 @@ def _plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: 
 @overrides_argument
 @click.option("--allow-drift", is_flag=True, help="Go on although data, models or versions changed; tags the run.")
 @priority_option
+@nice_option
 @click.option("--check", is_flag=True, hidden=True, help="Only check that it can go on here; the run goes to stdout.")
-def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, priority: int, check: bool) -> int:
+def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, priority: int, nice: bool, check: bool) -> int:
     """Go on with a run that was interrupted.
 
     Pretraining continues from its last checkpoint, a sweep with its unfinished trials; the id stays. RUN is an id or
     the beginning of one. KEY=VALUE changes a field of `execution` for this attempt (a stage's is
     stages.NAME.execution.…); what shapes the result cannot change.
     """
+    say_now(f"looking up run {run_id}")
     from orchestrator.execution.runner import check_resume, resume_run
 
     settings = current_settings()
@@ -128,7 +151,9 @@ def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, priority:
         record = check_resume(run_id, overrides, settings=settings, allow_drift=allow_drift)
         show_record({"id": record.id, "name": record.name, "kind": record.kind, "state": record.state}, "json", None)
         return 0
-    again = [*(["--allow-drift"] if allow_drift else []), *overrides]
+    if nice:
+        give_way()
+    again = [*(["--allow-drift"] if allow_drift else []), *(["--nice"] if nice else []), *overrides]
     resumed = partial(resume_run, run_id, overrides, settings=settings, allow_drift=allow_drift, priority=priority)
     return _carried_out(resumed, *again)
 
@@ -143,8 +168,8 @@ def _carried_out(carry_out: Callable[..., "RunRecord"], *again: str) -> int:
     started: list[str] = []
     words = ExitStack()
 
-    def go_on(run_id: str) -> str:
-        return f"go on with: {resume_command(run_id)}{''.join(f' {shlex.quote(word)}' for word in again)}"
+    def go_on(run_id: str, *more: str) -> str:
+        return f"go on with: {resume_command(run_id)}{''.join(f' {shlex.quote(word)}' for word in (*again, *more))}"
 
     def on_started(run_id: str) -> None:
         started.append(run_id)
@@ -157,8 +182,10 @@ def _carried_out(carry_out: Callable[..., "RunRecord"], *again: str) -> int:
             carry_out(on_started=on_started)
     except KeyboardInterrupt as error:
         for run_id in started:
-            notify(f"{where_it_stopped(run_id, error, current_settings())}; {go_on(run_id)}")
+            more = [error.again] if isinstance(error, BudgetReached) else []
+            notify(f"{where_it_stopped(run_id, error, current_settings())}; {go_on(run_id, *more)}")
         raise
     for run_id in started:
-        notify(f"completed; look at it with: orchestrator{given_options()} runs show {run_id}")
+        for line in next_steps(run_id):
+            notify(line)
     return 0

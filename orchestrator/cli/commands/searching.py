@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from orchestrator.cli.commands.output_files import check_output
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings, reading_options
-from orchestrator.cli.output import counted, notify, show_rows, status_line
-from orchestrator.progress import is_terminal
+from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
+from orchestrator.cli.output import notify, say_now, show_rows, shows_briefly, status_line
+from orchestrator.cli.reading import reading_options
+from orchestrator.errors import InputError
+from orchestrator.progress import counted, is_terminal
 
 if TYPE_CHECKING:
     from orchestrator.retrieval.reranking import Reranking
@@ -35,7 +36,6 @@ class RerankingOptions:
 
         Raises: InputError for a label without a model; NotFoundError.
         """
-        from orchestrator.errors import InputError
         from orchestrator.models.resolve import resolve_model
 
         if self.model is None:
@@ -104,13 +104,12 @@ def search(
     Queries are arguments, or lines of stdin where there are none. MODEL is any encoder; an index can be searched with
     the model alone that built it.
     """
-    from orchestrator.errors import InputError
+    if documents is None and index is None:
+        raise InputError("there is nothing to search; name --documents, or the --index of some")
+    say_now(f"loading {model}")
     from orchestrator.models.resolve import resolve_model
     from orchestrator.retrieval.searching import open_searcher
 
-    if documents is None and index is None:
-        raise InputError("there is nothing to search; name --documents, or the --index of some")
-    check_output(output)
     settings = current_settings()
     folder = resolve_model(model, settings)
     reranker = reranking.resolve(settings)
@@ -131,14 +130,13 @@ def search(
             for rank, hit in enumerate(hits, start=1)
         ]
     columns = ["query", "rank", "id", "score", "text"]
-    if form in (None, "table") and not output:
+    if shows_briefly(form, output):
         rows = [{**row, "text": _beginning(row["text"])} for row in rows]
         columns = columns if len(asked) > 1 else columns[1:]
     show_rows(rows, columns, form, output)
 
 
 def _queries_of_stdin() -> list[str]:
-    from orchestrator.errors import InputError
     from orchestrator.inference.embedder import read_text_lines
 
     if is_terminal(sys.stdin):

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from orchestrator.cells import printable
 from orchestrator.cli.commands.text_files import reading_text_options, text_source
-from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, reading_options
-from orchestrator.cli.output import chosen_form, counted, notify, printable, show_lines, show_rows, status_line
-from orchestrator.progress import is_terminal
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
+from orchestrator.cli.output import chosen_form, notify, show_lines, show_rows, status_line
+from orchestrator.cli.reading import reading_options
+from orchestrator.progress import counted, is_terminal
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -15,7 +15,7 @@ from orchestrator.cli.frame import (
     overrides_argument,
     priority_option,
 )
-from orchestrator.cli.output import notify, show_text, write_message
+from orchestrator.cli.output import notify, say_now, show_text, write_message
 from orchestrator.cluster.addresses import dashboard_address
 from orchestrator.errors import ClusterError
 from orchestrator.progress import reader_may_leave
@@ -58,6 +58,7 @@ def submit(
         raise click.UsageError("give a SPEC.yaml, or --resume RUN")
     if resumed is None and allow_drift:
         raise click.UsageError("--allow-drift goes with --resume RUN")
+    say_now(f"reading the spec {spec_path}" if resumed is None else f"looking up run {resumed} on the cluster")
     job: SubmittedJob | None
     if resumed is None:
         assert spec_path is not None

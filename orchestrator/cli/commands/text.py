@@ -8,8 +8,10 @@ import click
 
 from orchestrator.cli.commands.showing import show
 from orchestrator.cli.commands.text_files import source_options, text_source
-from orchestrator.cli.frame import GlobalOptionsGroup, current_settings, reading_options
-from orchestrator.cli.output import counted, notify, show_record, show_rows
+from orchestrator.cli.frame import GlobalOptionsGroup, current_settings
+from orchestrator.cli.output import notify, say_now, show_record, show_rows
+from orchestrator.cli.reading import form_options, output_options, reading_options
+from orchestrator.progress import counted
 
 _DOCUMENTS_LOOKED_AT = 1000
 
@@ -36,6 +38,7 @@ def inspect(
 
     FILE: files, folders or globs, URIs too; packed as .gz, .xz or .zst. Broken records are counted; they never stop it.
     """
+    say_now("reading the text")
     from orchestrator.corpus.inspection import inspect_corpus
 
     source = text_source(files, input_format, text_field, on_bad_record, max_documents)
@@ -68,9 +71,10 @@ def tokenizer() -> None:
     """Tokenizers: WordPiece, byte-level BPE, Unigram."""
 
 
-@tokenizer.command(example="orchestrator tokenizer train data --vocab-size 8000 --to tokenizers/wiki")
+@tokenizer.command(example="orchestrator tokenizer train data --vocab-size 8000 -o tokenizers/wiki")
 @source_options
-@click.option("--to", "folder", metavar="FOLDER", required=True, help="Folder for tokenizer.json and the like.")
+@click.option("-o", "--output", metavar="FOLDER", help="Folder for tokenizer.json and the like; it is made.")
+@click.option("--to", metavar="FOLDER", hidden=True, help="Older name of --output.")
 @click.option(
     "--model",
     "algorithm",
@@ -92,13 +96,14 @@ def tokenizer() -> None:
     show_default=True,
     help="Each FILE is a language, sampled by its share to this power; mBERT: 0.7.",
 )
-@reading_options
+@form_options
 def train(
     files: tuple[str, ...],
     input_format: str,
     text_field: str,
     on_bad_record: str,
-    folder: str,
+    output: str | None,
+    to: str | None,
     algorithm: Literal["wordpiece", "byte_bpe", "unigram"],
     vocab_size: int,
     cased: bool,
@@ -106,20 +111,23 @@ def train(
     max_bytes: int,
     sampling_exponent: float,
     form: str | None,
-    output: str | None,
 ) -> None:
     """Learn a vocabulary from text.
 
-    The folder is one that Hugging Face's libraries read.
+    The folder is one that Hugging Face's libraries read. How it cuts other text goes to stdout.
     """
+    folder = output or to
+    if folder is None or (to and output):
+        raise click.UsageError("name one folder for the tokenizer, by -o FOLDER")
+    say_now(f"training a tokenizer of {vocab_size:,} entries")
     from bert_core.text.tokenization import Tokenizer
-    from orchestrator.corpus.tokenizer_job import train_tokenizer
+    from orchestrator.corpus.tokenizer_job import tokenizer_notes, train_tokenizer
     from orchestrator.errors import InputError
     from orchestrator.specs import TokenizerSpec
     from orchestrator.storage import local_copy, names_in
 
     if names_in(folder):
-        raise InputError(f"{folder} is there already and not empty; give another --to, or delete it first")
+        raise InputError(f"{folder} is there already and not empty; give another -o, or delete it first")
     spec = TokenizerSpec(
         corpus=text_source(files, input_format, text_field, on_bad_record, sampling_exponent=sampling_exponent),
         algorithm=algorithm,
@@ -131,7 +139,9 @@ def train(
     result = train_tokenizer(spec, current_settings().storage)
     Tokenizer.load(local_copy(result.folder)).save(folder)
     notify(f"saved to {folder}")
-    show_record({"folder": folder, "vocab_size": result.vocab_size, **result.report}, form, output)
+    for note in tokenizer_notes(spec, result):
+        notify(note)
+    show_record({"folder": folder, "vocab_size": result.vocab_size, **result.report}, form, None)
 
 
 @tokenizer.command(example="orchestrator tokenizer report tokenizers/wiki data/wikinews.jsonl.xz")
@@ -144,7 +154,7 @@ def train(
     show_default=True,
     help="Documents to look at.",
 )
-@reading_options
+@output_options
 def report(
     tokenizer_path: str,
     files: tuple[str, ...],

@@ -2,14 +2,9 @@
 
 import click
 
-from orchestrator.cli.frame import (
-    GlobalOptionsCommand,
-    current_settings,
-    overrides_argument,
-    reading_options,
-    spec_argument,
-)
-from orchestrator.cli.output import notify, show_rows
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, overrides_argument, spec_argument
+from orchestrator.cli.output import notify, say_now, show_rows
+from orchestrator.cli.reading import reading_options
 
 _DIGITS = 12
 
@@ -49,6 +44,7 @@ def verify_resume(
     """
     from dataclasses import asdict
 
+    say_now(f"reading the spec {spec_path}")
     from orchestrator.progress import show_progress
     from orchestrator.specs.loading import load_spec
     from orchestrator.verification.verify_resume import verify_resume as verify

@@ -171,7 +171,7 @@ def _registry(settings: Settings) -> Finding:
             return problem_of("registry", error, "or give another --registry")
         if revision is None:
             return Finding("registry", "ok", f"{registry.place}: empty; the first run makes its tables")
-        registry.runs(limit=1)
+        registry.run_table(limit=1)
         return Finding("registry", "ok", f"{registry.place}: revision {revision}")
 
 

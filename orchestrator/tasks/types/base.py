@@ -25,8 +25,8 @@ from orchestrator.specs.task import EmbeddingObjectiveName, Head, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import Features, HeadArrays, Windows
 from orchestrator.tasks.options import TaskOptions
+from orchestrator.tasks.readers import Example, Reader
 from orchestrator.tasks.tabular_columns import NO_COLUMNS, TabularColumns
-from orchestrator.tasks.types.readers import Example, Reader
 from orchestrator.tasks.types.requests import Request
 
 Outputs: TypeAlias = NDArray[Any]
@@ -54,6 +54,8 @@ class TaskDefinition:
     """Objective that the vectors of a pair of texts are judged by (embedding)."""
     columns: TabularColumns = NO_COLUMNS
     """A person's own columns beside the text, and how the model reads them."""
+    text_columns: tuple[str, ...] = ()
+    """Columns of the text in the tables that the task was read from; empty where it is not known."""
 
     @property
     def head(self) -> Head:
@@ -80,6 +82,14 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
     """Purpose of the type's recipe fields, in words: "it is for {purpose} ({head})" is the reason of a refusal."""
     request_keys: ClassVar[tuple[str, ...]] = ()
     """Keys of a request that `example_of` reads, beside the names of own columns."""
+    optional_keys: ClassVar[frozenset[str]] = frozenset()
+    """Those of the keys that a request may leave out."""
+    list_keys: ClassVar[frozenset[str]] = frozenset()
+    """Those of the keys whose values are lists of texts, which CSV and TSV cannot hold."""
+    example_request: ClassVar[Mapping[str, Any]] = {}
+    """A request, to try a model with."""
+    usual_text_columns: ClassVar[tuple[str, ...]] = ()
+    """Columns that hold the request's keys in tables whose task names none."""
     reason_not_learned: ClassVar[str] = ""
     """Reason why no model is fine-tuned for the type, with what to do instead; empty for a type that is learned."""
     is_searched: ClassVar[bool] = False
@@ -131,6 +141,14 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
         if len(labels) < 2 or len(set(labels)) < len(labels):
             raise SpecError(f"task.labels {', '.join(labels)}: at least two labels, each once, can be told apart")
 
+    def labels_problem(self, spec: TaskSpec, labels: Sequence[str]) -> str | None:
+        """Say what keeps a model from learning the labels that a training split shows, and the remedy; None: nothing.
+
+        Args:
+            labels: different ones, as a person counts them: of tagged words the types of names.
+        """
+        return None
+
     def has_unanswerable(self, examples: Iterable[E]) -> bool:
         """Whether some question has no answer; reads examples only where the type has questions."""
         return False
@@ -172,6 +190,10 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
         """Names of the scores that a task can be ranked by."""
         return self.metrics
 
+    def positive_label(self, task: TaskDefinition) -> str | None:
+        """The class that `f1` is the score of, where it is the score of one class; None where there is no such."""
+        return None
+
     @abstractmethod
     def score(self, task: TaskDefinition, examples: Sequence[E], predictions: Sequence[P]) -> dict[str, float]:
         """The scores of predictions, one for each labeled example in order; each is a fraction, 1 being the best."""
@@ -203,11 +225,48 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
         """
         return options, list(predictions)
 
+    def split_text(self, example: E) -> str:
+        """Text of an example that must not be in two splits: all that it says, unless the type knows better."""
+        said = self.said(example).values()
+        return "\t".join(value if isinstance(value, str) else " ".join(map(str, value)) for value in said)
+
+    # Errors
+
+    def said(self, example: E) -> dict[str, Any]:
+        """Values of an example by the keys of a request: its text, its words, its question and passage."""
+        values = {key: getattr(example, key, None) for key in self.request_keys}
+        return {key: list(v) if isinstance(v, tuple) else v for key, v in values.items() if v is not None}
+
+    def wrongness(self, task: TaskDefinition, example: E, prediction: P) -> float:
+        """Measure of how wrong a prediction for a labeled example is, from 0 for a right one; only the order matters.
+
+        Without a method of its own a type tells right from wrong alone.
+        """
+        return 0.0 if self.row(task, example, prediction).get("correct", True) else 1.0
+
+    def breakdown(
+        self, task: TaskDefinition, examples: Sequence[E], predictions: Sequence[P]
+    ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """Tables that take the scores of predictions for labeled examples apart, rows by the table's name."""
+        return {}
+
     # Requests and answers
+
+    def unlabeled_reader(self, path: str) -> Reader[E] | None:
+        """The reader, without labels, of a file in a layout of the type's own; None of one whose lines are requests.
+
+        Raises: InputError for a file that cannot be read.
+        """
+        return None
 
     def parse_text(self, line: str) -> dict[str, Any] | None:
         """A line of plain text as the values of a request; None where only JSON says enough."""
         return None
+
+    @property
+    def reads_plain_text(self) -> bool:
+        """Whether a line of plain text is a request."""
+        return self.parse_text("a") is not None
 
     @abstractmethod
     def example_of(self, task: TaskDefinition, request: Request) -> E:
@@ -216,6 +275,14 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
     @abstractmethod
     def answer(self, task: TaskDefinition, prediction: P) -> dict[str, Any]:
         """A prediction in JSON values, probabilities by label."""
+
+    def brief_answer(self, task: TaskDefinition, prediction: P) -> tuple[object, float | None]:
+        """The prediction as one value for a column of a table, and how sure the model is where a number says so.
+
+        Without a method of its own a type gives the first value of its answer, and no number.
+        """
+        first = next(iter(self.answer(task, prediction).values()))
+        return (", ".join(map(str, first)) if isinstance(first, list) else first), None
 
     def relevance(self, task: TaskDefinition, label: str | None, folder: str) -> Callable[[P], float]:
         """The function from the prediction for a query and a document, as a pair of texts, to the document's relevance.

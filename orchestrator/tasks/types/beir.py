@@ -13,9 +13,9 @@ from typing import Self
 from orchestrator.errors import SpecError, TaskDataError
 from orchestrator.results import Split
 from orchestrator.storage.uris import absolute
+from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_files import BadRecords, find_file
-from orchestrator.tasks.types.readers import Reader
 
 JUDGMENT_FILES: Mapping[Split, tuple[str, ...]] = {
     "train": ("qrels/train.tsv",),

@@ -5,13 +5,20 @@ The model's outputs are class logits (N, C).
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from bert_core.constants import IGNORE_INDEX
-from bert_core.metrics import binary_metrics, classification_metrics, glue_metric_names, glue_metrics
+from bert_core.metrics import (
+    binary_metrics,
+    class_scores,
+    classification_metrics,
+    confusion_matrix,
+    glue_metric_names,
+    glue_metrics,
+)
 from orchestrator.errors import InputError
 from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
@@ -21,7 +28,7 @@ from orchestrator.tasks.tabular_columns import label_text
 from orchestrator.tasks.text_examples import TextExample, TextTable, present
 from orchestrator.tasks.types.base import Outputs, TaskDefinition
 from orchestrator.tasks.types.outputs import check_classes, softmax
-from orchestrator.tasks.types.text import TextArrays, TextType, table_columns
+from orchestrator.tasks.types.text import TextArrays, TextType, one_label_problem, table_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,10 @@ class Classification(TextType[ClassificationExample, ClassPrediction]):
         """The classes that occur, sorted."""
         return tuple(sorted({example.label for example in examples if example.label is not None}))
 
+    def labels_problem(self, spec: TaskSpec, labels: Sequence[str]) -> str | None:
+        """One label leaves nothing to tell apart."""
+        return one_label_problem(spec, labels)
+
     def label_array(self, task: TaskDefinition, examples: Sequence[ClassificationExample]) -> Array:
         """Numbers of classes, (N,) int32."""
         number = {label: i for i, label in enumerate(task.labels)}
@@ -111,6 +122,10 @@ class Classification(TextType[ClassificationExample, ClassPrediction]):
         """GLUE's scores for a task of GLUE; with two classes also `f1`, of the second one."""
         own = (*self.metrics, "f1") if len(task.labels) == 2 else self.metrics
         return glue_metric_names(task.id) or own
+
+    def positive_label(self, task: TaskDefinition) -> str | None:
+        """The second of two classes, where `f1` is among the scores."""
+        return task.labels[1] if len(task.labels) == 2 and "f1" in self.metric_names(task) else None
 
     def score(
         self,
@@ -145,6 +160,32 @@ class Classification(TextType[ClassificationExample, ClassPrediction]):
             "probabilities": dict(zip(task.labels, prediction.probabilities, strict=False)),
         }
 
+    def wrongness(self, task: TaskDefinition, example: ClassificationExample, prediction: ClassPrediction) -> float:
+        """Probability that the model gave to the wrong class; 0 for a right one."""
+        return 0.0 if prediction.label == example.label else max(prediction.probabilities, default=1.0)
+
+    def breakdown(
+        self,
+        task: TaskDefinition,
+        examples: Sequence[ClassificationExample],
+        predictions: Sequence[ClassPrediction],
+    ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """`classes`: the scores of each; `confusions`: how many of each class (rows) were given each class."""
+        number = {label: i for i, label in enumerate(task.labels)}
+        counts = confusion_matrix(
+            [number[prediction.label] for prediction in predictions],
+            [number[str(example.label)] for example in examples],
+            len(task.labels),
+        )
+        classes = [
+            {"label": label, **asdict(scores)} for label, scores in zip(task.labels, class_scores(counts), strict=True)
+        ]
+        rows = [
+            {"gold": label, **dict(zip(task.labels, row, strict=True))}
+            for label, row in zip(task.labels, counts.tolist(), strict=True)
+        ]
+        return {"classes": classes, "confusions": rows}
+
     def decisions(self, prediction: ClassPrediction) -> Sequence[object]:
         """List the predicted class alone."""
         return [prediction.label]
@@ -153,6 +194,10 @@ class Classification(TextType[ClassificationExample, ClassPrediction]):
         """The class, and the probabilities by class."""
         probabilities = dict(zip(task.labels, prediction.probabilities, strict=True))
         return {"label": prediction.label, "probabilities": probabilities}
+
+    def brief_answer(self, task: TaskDefinition, prediction: ClassPrediction) -> tuple[object, float | None]:
+        """The class and its probability."""
+        return prediction.label, max(prediction.probabilities)
 
     def relevance(self, task: TaskDefinition, label: str | None, folder: str) -> Callable[[ClassPrediction], float]:
         """Return a function that scores a prediction by the probability of the class that means relevant."""

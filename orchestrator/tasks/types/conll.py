@@ -4,15 +4,26 @@ CoNLL columns have a word a line, its tag in the last column, an empty line betw
 begins a document. A file without any does not tell where its documents begin.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
-from orchestrator.tasks.bio_tags import find_bad_tag, to_bio
-from orchestrator.tasks.table_files import read_rows
+from orchestrator.errors import TaskDataError
+from orchestrator.tasks.bio_tags import find_bad_tag, is_bio, to_bio
+from orchestrator.tasks.readers import Reader
+from orchestrator.tasks.table_files import read_rows, table_name
 from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords, read_lines
-from orchestrator.tasks.types.readers import Reader
+
+_READS = (
+    "a ner task reads CoNLL columns: a word and its BIO tag a line, an empty line between sentences; or JSONL or "
+    "Parquet with a list of words and a list of tags in each row. Convert it, or set task.head to classification if "
+    "each row has one label"
+)
+
+_DOCUMENT_MARK = "-DOCSTART-"
+_TAGGED_SHARE = 0.95
+"""Share of the first lines with a tag from which on a file is one of CoNLL columns: a broken line is to be named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +67,11 @@ class ConllReader(Reader[NerExample]):
     ) -> NerExample | None:
         words, tags = [], []
         for number, line in lines:
-            fields = line.split("\t") if "\t" in line else line.split()
+            fields = _fields(line)
             has_tag = len(fields) > 1 and not find_bad_tag(fields[-1:], None)
             if not fields[0] or (self.labeled and not has_tag):
+                if number == 1 and table_name(bad.path) == "CSV":
+                    raise TaskDataError(f"{bad.path} is a CSV table, and {_READS}")
                 bad.found(f"line {number}", f"{line!r} is not a word and, in the last column, a BIO tag")
                 return None
             words.append(fields[0])
@@ -74,12 +87,30 @@ class ConllReader(Reader[NerExample]):
         return NerExample(sentence_id, tuple(words), bio, document)
 
 
+def has_tag_columns(lines: Iterable[str]) -> bool:
+    """Whether a file's first lines are CoNLL columns: the mark of a document, or a BIO tag in nearly every last column.
+
+    >>> has_tag_columns(["Ada B-PER", "wrote O"]), has_tag_columns(["Ada wrote", "a program"])
+    (True, False)
+    """
+    filled = [line.rstrip("\r\n") for line in lines if line.strip()]
+    if filled and filled[0].startswith(_DOCUMENT_MARK):
+        return True
+    rows = [_fields(line) for line in filled if not line.startswith(_DOCUMENT_MARK)]
+    tagged = [row for row in rows if len(row) > 1 and is_bio(row[-1])]
+    return bool(rows) and len(tagged) >= _TAGGED_SHARE * len(rows)
+
+
+def _fields(line: str) -> list[str]:
+    return line.split("\t") if "\t" in line else line.split()
+
+
 def _sentences(path: str, bad: BadRecords) -> Iterator[tuple[int | None, list[tuple[int, str]]]]:
     """Each sentence's document, if the file has said, and its lines with their numbers."""
     document = None
     lines: list[tuple[int, str]] = []
     for number, line in read_lines(path, bad):
-        is_document_start = line.startswith("-DOCSTART-")
+        is_document_start = line.startswith(_DOCUMENT_MARK)
         if not is_document_start and line.strip():
             lines.append((number, line.rstrip(" ")))
             continue

@@ -6,7 +6,7 @@ that concerns predictions. Outputs have the shape that the judge decodes.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,13 +16,13 @@ from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays, Windows
 from orchestrator.tasks.options import TaskOptions
+from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.text_examples import TextExample
 from orchestrator.tasks.text_windows import build_text_windows
 from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
 from orchestrator.tasks.types.classification import Classification
 from orchestrator.tasks.types.embedding_objectives import EMBEDDING_OBJECTIVES
 from orchestrator.tasks.types.embedding_objectives.base import EmbeddingObjective
-from orchestrator.tasks.types.readers import Reader
 from orchestrator.tasks.types.requests import Request
 from orchestrator.tasks.types.text import check_text_columns
 
@@ -53,6 +53,7 @@ class Embedding(TaskType[TextExample, Any, PairArrays, TaskOptions]):
     spec_fields = frozenset({"text_columns", "label_column", "labels", "objective", "score_range"})
     recipe_fields = frozenset({"pooling"}).union(*(some.recipe_fields for some in EMBEDDING_OBJECTIVES.values()))
     request_keys = ("text", "text_pair")
+    example_request: ClassVar[Mapping[str, Any]] = {"text": "A charming film.", "text_pair": "A lovely picture."}
     usual_objective = "cosine"
 
     def check_spec(self, spec: TaskSpec) -> None:
@@ -157,9 +158,23 @@ class Embedding(TaskType[TextExample, Any, PairArrays, TaskOptions]):
             )
         return example
 
+    def wrongness(self, task: TaskDefinition, example: Any, prediction: Any) -> float:
+        """The wrongness that the judging type sees."""
+        return _objective(task.objective).judge.wrongness(task, example, prediction)
+
+    def breakdown(
+        self, task: TaskDefinition, examples: Sequence[Any], predictions: Sequence[Any]
+    ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """The tables of the judging type."""
+        return _objective(task.objective).judge.breakdown(task, examples, predictions)
+
     def answer(self, task: TaskDefinition, prediction: Any) -> dict[str, Any]:
         """The answer of the judging type."""
         return _objective(task.objective).judge.answer(task, prediction)
+
+    def brief_answer(self, task: TaskDefinition, prediction: Any) -> tuple[object, float | None]:
+        """The brief answer of the judging type."""
+        return _objective(task.objective).judge.brief_answer(task, prediction)
 
 
 def _objective(name: EmbeddingObjectiveName | None) -> EmbeddingObjective:

@@ -5,13 +5,13 @@ The model's outputs are label logits (N, C), each a choice of its own.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, Self
 
 import numpy as np
 
-from bert_core.metrics import multi_label_metrics
+from bert_core.metrics import class_scores, confusion_matrix, multi_label_metrics
 from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import Array, Features
@@ -20,7 +20,7 @@ from orchestrator.tasks.tabular_columns import label_text
 from orchestrator.tasks.text_examples import TextExample, TextTable
 from orchestrator.tasks.types.base import Outputs, TaskDefinition
 from orchestrator.tasks.types.outputs import check_classes
-from orchestrator.tasks.types.text import TextArrays, TextType, table_columns
+from orchestrator.tasks.types.text import TextArrays, TextType, one_label_problem, table_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,10 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction]):
         """The labels that occur, sorted."""
         return tuple(sorted({label for example in examples for label in example.labels or ()}))
 
+    def labels_problem(self, spec: TaskSpec, labels: Sequence[str]) -> str | None:
+        """One label leaves nothing to tell apart."""
+        return one_label_problem(spec, labels)
+
     def label_array(self, task: TaskDefinition, examples: Sequence[MultiLabelExample]) -> Array:
         """Whether each label is there, (N, C) int32; none is where labels are not known."""
         return np.array(_indicators(task, [example.labels or () for example in examples]), dtype=np.int32)
@@ -144,6 +148,17 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction]):
             "correct": set(prediction.labels) == set(example.labels or ()),
             "probabilities": dict(zip(task.labels, prediction.probabilities, strict=True)),
         }
+
+    def breakdown(
+        self, task: TaskDefinition, examples: Sequence[MultiLabelExample], predictions: Sequence[LabelsPrediction]
+    ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """`classes`: the scores of each label, each a choice of its own."""
+        rows = []
+        for label in task.labels:
+            predicted = [label in prediction.labels for prediction in predictions]
+            gold = [label in (example.labels or ()) for example in examples]
+            rows.append({"label": label, **asdict(class_scores(confusion_matrix(predicted, gold, 2))[1])})
+        return {"classes": rows}
 
     def decisions(self, prediction: LabelsPrediction) -> Sequence[object]:
         """The set of labels, as one."""

@@ -5,10 +5,10 @@ example follow one another.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays, Windows
 from orchestrator.tasks.options import TaskOptions
+from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.tabular_columns import label_text
 from orchestrator.tasks.text_examples import read_texts
@@ -26,7 +27,6 @@ from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.text_windows import build_text_windows
 from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
 from orchestrator.tasks.types.outputs import check_length, softmax
-from orchestrator.tasks.types.readers import Reader
 from orchestrator.tasks.types.requests import Request
 from orchestrator.tasks.types.text import check_text_columns
 
@@ -110,6 +110,11 @@ class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArr
     options_type = TaskOptions
     spec_fields = frozenset({"text_columns", "choice_columns", "label_column"})
     request_keys = ("text", "choices")
+    list_keys = frozenset({"choices"})
+    example_request: ClassVar[Mapping[str, Any]] = {
+        "text": "She opened the umbrella because",
+        "choices": ["it rained.", "it was noon."],
+    }
 
     def check_spec(self, spec: TaskSpec) -> None:
         """Check that the spec names columns of text and of choices. Raises: SpecError."""
@@ -194,3 +199,7 @@ class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArr
     def answer(self, task: TaskDefinition, prediction: ChoicePrediction) -> dict[str, Any]:
         """The place, and the probabilities in the choices' order."""
         return {"choice": prediction.choice, "probabilities": list(prediction.probabilities)}
+
+    def brief_answer(self, task: TaskDefinition, prediction: ChoicePrediction) -> tuple[object, float | None]:
+        """The place and its probability."""
+        return prediction.choice, max(prediction.probabilities)

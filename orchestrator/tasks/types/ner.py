@@ -3,28 +3,35 @@
 The model's outputs are tag logits (T, C), or tag numbers (T,), of which those on words' first sub-tokens count.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bert_core.metrics import ner_f1, ner_f1_by_type
+from bert_core.metrics.ner import entity_spans
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
 from orchestrator.specs.recipe import Context
 from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
+from orchestrator.storage.text_lines import stream_lines
 from orchestrator.tasks.bio_tags import complete_tag_set, is_bio
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import Features, Windows
 from orchestrator.tasks.options import TaskOptions
+from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.text_files import plain_name
 from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
-from orchestrator.tasks.types.conll import ConllReader, NerExample, NerTable
+from orchestrator.tasks.types.conll import ConllReader, NerExample, NerTable, has_tag_columns
 from orchestrator.tasks.types.ner_windows import NerArrays, build_ner_windows
 from orchestrator.tasks.types.outputs import check_length
-from orchestrator.tasks.types.readers import Reader
 from orchestrator.tasks.types.requests import Request
+
+_NUM_LINES_LOOKED_AT = 20
+"""Lines of a file that tell whether it has CoNLL columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,9 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
     spec_fields = frozenset({"text_columns", "label_column", "labels"})
     recipe_fields = frozenset({"token_decoder", "num_lstm_layers", "lstm_hidden_size", "context"})
     request_keys = ("words",)
+    list_keys = frozenset({"words"})
+    example_request: ClassVar[Mapping[str, Any]] = {"words": ["Ada", "Lovelace", "lived", "in", "London", "."]}
+    usual_text_columns = ("tokens",)
     splits_long_examples = True
 
     def reader(
@@ -61,13 +71,21 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
         """A table where all files are; its columns are `tokens` and `tags` unless named. Else CoNLL columns."""
         is_table = all(plain_name(path).endswith((".jsonl", ".ndjson", ".parquet")) for path in spec.files.values())
         if known is None and is_table:
-            tokens = spec.text_columns[0] if spec.text_columns else "tokens"
+            (tokens,) = spec.text_columns[:1] or self.usual_text_columns
             return NerTable(tokens, spec.label_column or "tags", labels)
         return ConllReader(labels)
+
+    def unlabeled_reader(self, path: str) -> ConllReader | None:
+        """The reader of CoNLL columns, where the first lines have tags."""
+        return ConllReader(labeled=False) if has_tag_columns(islice(stream_lines(path), _NUM_LINES_LOOKED_AT)) else None
 
     def has_labels(self, objective: EmbeddingObjectiveName | None) -> bool:
         """True: outputs stand for tags."""
         return True
+
+    def labels_problem(self, spec: TaskSpec, labels: Sequence[str]) -> str | None:
+        """Refuse labels without a name: there is nothing to find."""
+        return None if labels else "every tag is O; tag the names with B-TYPE and I-TYPE"
 
     def find_labels(self, examples: Iterable[NerExample]) -> tuple[str, ...]:
         """`O`, then `B-` and `I-` of every type that occurs."""
@@ -125,6 +143,19 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
             "gold": list(example.tags),
             "correct": prediction.tags == example.tags,
         }
+
+    def wrongness(self, task: TaskDefinition, example: NerExample, prediction: TagsPrediction) -> float:
+        """Number of words with a wrong tag."""
+        return float(sum(tag != gold for tag, gold in zip(prediction.tags, example.tags, strict=True)))
+
+    def breakdown(
+        self, task: TaskDefinition, examples: Sequence[NerExample], predictions: Sequence[TagsPrediction]
+    ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """`entities`: the scores of each type, with the number of gold entities."""
+        gold = [example.tags for example in examples]
+        support = Counter(kind for tags in gold for _, _, kind in entity_spans(tags))
+        by_type = ner_f1_by_type([prediction.tags for prediction in predictions], gold)
+        return {"entities": [{"entity": kind, **by_type[kind], "support": support[kind]} for kind in by_type]}
 
     def decisions(self, prediction: TagsPrediction) -> Sequence[object]:
         """List the predicted tag of each word."""

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 
+from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_examples import TextExample
 from orchestrator.tasks.text_files import BadRecords
-from orchestrator.tasks.types.readers import Reader
 from orchestrator.tasks.types.regression import RegressionTable
 
 

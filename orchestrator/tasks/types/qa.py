@@ -3,10 +3,10 @@
 The model's outputs are start and end logits (T, 2).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from statistics import median
-from typing import Any
+from statistics import fmean, median
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,10 +14,13 @@ from bert_core.answer_spans import decode_spans, tune_null_threshold
 from bert_core.errors import DataError
 from bert_core.metrics import answer_scores, squad_scores
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.errors import TaskDataError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import Features, Windows
 from orchestrator.tasks.options import TaskOptions
+from orchestrator.tasks.table_files import table_name
+from orchestrator.tasks.text_files import plain_name
 from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
 from orchestrator.tasks.types.qa_windows import QaArrays, build_qa_windows
 from orchestrator.tasks.types.requests import Request
@@ -75,16 +78,39 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
     spec_fields = frozenset()
     recipe_fields = frozenset({"doc_stride", "max_query_length", "max_answer_length"})
     request_keys = ("question", "context")
+    example_request: ClassVar[Mapping[str, Any]] = {
+        "question": "Where did she live?",
+        "context": "Ada Lovelace lived in London.",
+    }
     splits_long_examples = True
     usual_max_seq_length = 384
+
+    def check_spec(self, spec: TaskSpec) -> None:
+        """Check that no file is a table. Raises: TaskDataError."""
+        for split, path in spec.files.items():
+            kind = table_name(path)
+            if kind is not None:
+                raise TaskDataError(
+                    f"task.files.{split}: {path} is a {kind} table, and a qa task reads SQuAD's JSON: an object with a "
+                    'list "data" of articles, their paragraphs and questions. Convert it, or set task.head to '
+                    "classification if each row has one label"
+                )
 
     def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> SquadReader:
         """Return a reader of SQuAD's JSON."""
         return SquadReader()
 
+    def unlabeled_reader(self, path: str) -> SquadReader | None:
+        """The reader of SQuAD's JSON, by the file's ending."""
+        return SquadReader().without_labels() if plain_name(path).endswith(".json") else None
+
     def has_unanswerable(self, examples: Iterable[QaExample]) -> bool:
         """Whether some question has no answer."""
         return any(not example.answers for example in examples)
+
+    def split_text(self, example: QaExample) -> str:
+        """The passage: questions on the same one are answered from what was learned of it."""
+        return example.context
 
     def windows(
         self, task: TaskDefinition, examples: Sequence[QaExample], tokenizer: Tokenizer, options: QaOptions
@@ -153,6 +179,32 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
             "candidates": [{"text": c.text, "start": c.start, "score": c.score} for c in prediction.candidates],
             "null_margin": prediction.null_margin,
         }
+
+    def wrongness(self, task: TaskDefinition, example: QaExample, prediction: AnswerPrediction) -> float:
+        """Difference of the answer's F1 from 1."""
+        return 1.0 - answer_scores(prediction.text, _gold_texts(example), unanswerable=task.unanswerable)[1]
+
+    def breakdown(
+        self, task: TaskDefinition, examples: Sequence[QaExample], predictions: Sequence[AnswerPrediction]
+    ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """`questions`: those with and those without an answer, and how many of them were answered, rightly or not."""
+        rows = []
+        for kind, is_answerable in (("with an answer", True), ("without an answer", False)):
+            chosen = [
+                pair for pair in zip(examples, predictions, strict=True) if bool(pair[0].answers) == is_answerable
+            ]
+            scores = [answer_scores(p.text, _gold_texts(e), unanswerable=task.unanswerable) for e, p in chosen]
+            if chosen:
+                rows.append(
+                    {
+                        "questions": kind,
+                        "number": len(chosen),
+                        "answered": sum(bool(prediction.text) for _, prediction in chosen),
+                        "exact_match": fmean(exact for exact, _ in scores),
+                        "f1": fmean(f1 for _, f1 in scores),
+                    }
+                )
+        return {"questions": rows}
 
     def decisions(self, prediction: AnswerPrediction) -> Sequence[object]:
         """List the text of the predicted answer alone."""

@@ -109,6 +109,10 @@ class Regression(TextType[RegressionExample, ValuePrediction]):
         error = prediction.value - (example.value or 0.0)
         return {"prediction": prediction.value, "gold": example.value, "error": error}
 
+    def wrongness(self, task: TaskDefinition, example: RegressionExample, prediction: ValuePrediction) -> float:
+        """Distance of the predicted value from the right one."""
+        return abs(prediction.value - (example.value or 0.0))
+
     def decisions(self, prediction: ValuePrediction) -> Sequence[object]:
         """List the predicted value alone."""
         return [prediction.value]

@@ -18,9 +18,9 @@ from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import Features, HeadArrays, Windows
 from orchestrator.tasks.options import TaskOptions
+from orchestrator.tasks.readers import Example
 from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
 from orchestrator.tasks.types.beir import RetrievalReader, find_collection, find_judgments
-from orchestrator.tasks.types.readers import Example
 from orchestrator.tasks.types.requests import Request
 
 RANK_CUTOFFS = (10, 100)

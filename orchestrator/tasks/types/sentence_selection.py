@@ -12,7 +12,7 @@ Shapes: T tokens, K sentences of all documents.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +24,13 @@ from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import PER_TOKEN, Features, HeadArrays, Windows
 from orchestrator.tasks.options import TaskOptions
+from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.token_windows import cumulative, fill_windows
 from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
 from orchestrator.tasks.types.outputs import check_length
-from orchestrator.tasks.types.readers import Reader
 from orchestrator.tasks.types.requests import Request
 
 
@@ -140,6 +140,9 @@ class SentenceSelection(TaskType[SentencesExample, SentencesPrediction, Sentence
     recipe_fields = frozenset({"max_query_length"})
     options_type = SentenceOptions
     request_keys = ("sentences", "query")
+    optional_keys = frozenset({"query"})
+    list_keys = frozenset({"sentences"})
+    example_request: ClassVar[Mapping[str, Any]] = {"sentences": ["It rained.", "The bridge fell at noon."]}
     splits_long_examples = True
     usual_max_seq_length = 512
 

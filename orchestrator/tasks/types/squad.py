@@ -7,8 +7,8 @@ from typing import Any, Self
 
 from orchestrator.errors import TaskDataError
 from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair
-from orchestrator.tasks.text_files import BadRecords, read_decompressed
-from orchestrator.tasks.types.readers import Reader
+from orchestrator.tasks.readers import Reader
+from orchestrator.tasks.text_files import BadRecords, plain_name, read_decompressed
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,8 @@ def _questions(path: str, bad: BadRecords) -> Iterator[tuple[str, str, dict[str,
     except UnicodeDecodeError as error:
         raise TaskDataError(f"{path}: byte {error.start + 1} is not UTF-8; fetch the file again") from error
     except json.JSONDecodeError as error:
-        raise TaskDataError(f"{path}, line {error.lineno}: not JSON ({error.msg}); fetch the file again") from error
+        remedy = "fetch the file again" if plain_name(path).endswith(".json") else "a qa task reads SQuAD's JSON"
+        raise TaskDataError(f"{path}, line {error.lineno}: not JSON ({error.msg}); {remedy}") from error
     if not isinstance(content, dict) or not isinstance(content.get("data"), list):
         raise TaskDataError(f'{path} is not laid out as SQuAD: it must be an object with a list "data"')
     for i, article in enumerate(content["data"]):

@@ -4,7 +4,7 @@ Shapes: N examples, C classes, E numbers of a person's own columns.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -41,6 +41,8 @@ class TextType(TaskType[T, P, TextArrays, TaskOptions], Generic[T, P]):
     options_type = TaskOptions
     spec_fields = frozenset({"text_columns", "label_column", "numerical_columns", "categorical_columns"})
     request_keys = ("text", "text_pair")
+    optional_keys = frozenset({"text_pair"})
+    example_request: ClassVar[Mapping[str, Any]] = {"text": "A charming film."}
     example_type: ClassVar[type[Any]]
     """Class of the examples."""
 
@@ -88,6 +90,17 @@ def check_text_columns(spec: TaskSpec) -> None:
     """Check that the spec names columns of text. Raises: SpecError."""
     if not spec.text_columns:
         raise SpecError("task.text_columns: name the one or two columns that hold the text")
+
+
+def one_label_problem(spec: TaskSpec, labels: Sequence[str]) -> str | None:
+    """The problem of a column with fewer than two labels."""
+    if len(labels) > 1:
+        return None
+    only = labels[0] if labels else ""
+    return (
+        f"the column {spec.label_column!r} has one label only ({only[:60]!r}); a model has nothing to tell apart: add "
+        "rows with other labels, or name another column with --label COLUMN"
+    )
 
 
 def table_columns(spec: TaskSpec) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command printed, and its exit status."""
+    """Output of a command, and its exit status."""
 
     status: int
     out: str

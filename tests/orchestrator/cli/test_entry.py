@@ -16,7 +16,6 @@ import click
 import pytest
 
 from bert_core.errors import CheckpointError
-from orchestrator.cli import entry
 from orchestrator.cli.entry import Interrupted, cli, run_command_line
 from orchestrator.cli.frame import GlobalOptionsCommand
 from orchestrator.errors import (
@@ -231,6 +230,12 @@ def test_a_signal_unwinds_and_ends_with_its_status(name: str, status: int) -> No
     assert done.stderr.strip().splitlines() == [f"Interrupted by {name}"]
 
 
+def test_a_signal_is_answered_at_once_while_a_run_is_at_work() -> None:
+    at_work = "from orchestrator.cli.last_words import last_words\nrun = last_words('go on with: …')\nrun.__enter__()\n"
+    done = run_python(at_work + SLEEPER, "wait", "SIGINT")
+    assert done.stderr.splitlines() == ["stopping; Ctrl-C again leaves at once", "Interrupted by SIGINT"]
+
+
 @pytest.mark.parametrize("name", ["SIGHUP", "SIGINT"])
 def test_a_signal_that_was_ignored_at_the_start_stays_so(name: str) -> None:
     """`nohup` ignores SIGHUP, and a script's `&` SIGINT, for what they start."""
@@ -271,14 +276,13 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     [
         ({"_ORCHESTRATOR_COMPLETE": "zsh_source"}, "#compdef orchestrator"),
         (
-            {"_ORCHESTRATOR_COMPLETE": "bash_complete", "COMP_WORDS": "orchestrator run", "COMP_CWORD": "1"},
+            {"_ORCHESTRATOR_COMPLETE": "bash_complete", "COMP_LINE": "orchestrator run"},
             "plain,run\nplain,runs\n",
         ),
         (
             {
                 "_ORCHESTRATOR_COMPLETE": "bash_complete",
-                "COMP_WORDS": "orchestrator runs list --for",
-                "COMP_CWORD": "3",
+                "COMP_LINE": "orchestrator runs list --for",
             },
             "plain,--format\n",
         ),
@@ -294,5 +298,14 @@ def test_a_shell_completes_commands_and_options(variables: dict[str, str], out: 
 def test_the_installed_command_is_this_one() -> None:
     import importlib.metadata
 
+    import orchestrator.cli
+
     (script,) = importlib.metadata.entry_points(group="console_scripts", name="orchestrator")
-    assert script.load() is entry.main
+    assert script.load() is orchestrator.cli.main
+
+
+def test_the_package_runs_as_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "orchestrator", "--help"], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
+    assert done.stdout.startswith("Usage: orchestrator ")

@@ -61,7 +61,7 @@ def spec(home: Path, tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     "words",
     [
-        "runs list --limit 5 --trials -f csv",
+        "runs list --trials -f csv --limit 5",
         "runs show -- 7f3a",
         "runs trials -- 7f3a",
         "runs metrics -- 7f3a mlm_loss",
@@ -96,7 +96,7 @@ def test_a_command_goes_to_the_head_in_the_words_that_were_typed(command: Comman
 def test_the_variable_of_the_dashboard_is_enough(command: Command, head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_API_SERVER_ADDRESS", ADDRESS)
     assert command("runs", "list", "--debug").status == 0
-    assert head.words == "runs list --debug --limit 30"
+    assert head.words == "runs list --debug --limit 30 --offset 0"
 
 
 def test_a_registry_that_was_given_is_read_from_here(command: Command, head: Head, home: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_local_registry_of_the_environment_gives_way_to_a_dashboard(
 ) -> None:
     monkeypatch.setenv("ORCHESTRATOR_REGISTRY", str(home / "registry.sqlite"))
     assert command("runs", "list", "--address", ADDRESS).status == 0
-    assert head.words == "runs list --limit 30"
+    assert head.words == "runs list --limit 30 --offset 0"
 
 
 def test_on_a_cluster_the_registry_is_read_where_the_command_is(
@@ -142,9 +142,9 @@ def test_what_needs_no_registry_does_not_care_about_a_dashboard(command: Command
 @pytest.mark.parametrize(
     ("words", "sent"),
     [
-        ("runs list -o {}/runs.csv", "runs list --limit 30 -o runs.csv"),
-        ("runs plot 7f3a {}/runs.csv", "runs plot -- 7f3a runs.csv"),
-        ("runs export {}/runs.csv --where x", "runs export --where x -- runs.csv"),
+        ("runs list -o {}/runs.csv", "runs list -o runs.csv --limit 30 --offset 0"),
+        ("runs plot 7f3a {}/runs.csv", "runs plot -o runs.csv -- 7f3a"),
+        ("runs export {}/runs.csv --where x", "runs export --where x -o runs.csv"),
     ],
 )
 def test_a_file_is_written_here(command: Command, head: Head, tmp_path: Path, words: str, sent: str) -> None:
@@ -173,7 +173,7 @@ def test_a_plan_on_the_head_is_the_heads(command: Command, cluster: JobCluster, 
     done = command("plan", spec, "--address", ADDRESS, "-o", str(tmp_path / "plan.csv"))
     assert (done.status, done.out) == (0, ""), done.err
     assert "tokenizer" in (tmp_path / "plan.csv").read_text()
-    assert done.err == "wrote plan.csv\n"
+    assert done.err == "checking what the spec names\nwrote plan.csv\n"
 
 
 def test_a_submitted_run_is_known_by_its_id_at_once(
@@ -201,7 +201,7 @@ def test_what_the_head_refuses_is_not_submitted(
     (tmp_path / "text.txt").unlink()
     outcome = command("submit", spec, "--address", ADDRESS)
     assert (outcome.status, outcome.out, cluster.runs) == (2, "", {})
-    assert outcome.err.startswith("Error: ")
+    assert outcome.err.startswith("reading the spec words.yaml\nchecking what the spec names\nError: ")
     assert "text.txt" in outcome.err
     assert outcome.err.endswith("nothing was submitted\n")
 

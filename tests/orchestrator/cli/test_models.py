@@ -243,6 +243,29 @@ def test_predict_refuses_bytes_that_are_not_utf8(command: Command, classifier: s
     assert "lines.txt: line 2 is not UTF-8" in outcome.err
 
 
+def test_evaluate_shows_classes_confusions_and_the_worst_mistakes(
+    command: Command, classifier: str, tmp_path: Path
+) -> None:
+    (tmp_path / "dev.csv").write_text("text,label\ncats rest,positive\nrain falls,negative\nrain rests,negative\n")
+    task = [
+        "own",
+        "head=classification",
+        "files.validation=dev.csv",
+        "text_columns=[text]",
+        "labels=[negative, positive]",
+    ]
+    outcome = command("evaluate", classifier, *task, "--errors", "2", "-o", "p.jsonl")
+    assert outcome.status == 0, outcome.err
+    shown = outcome.out
+    assert "\nclasses\nlabel     precision" in shown
+    assert "confusions: gold in rows, predicted in columns\ngold      negative  positive\n" in shown
+    assert "the worst first\n" in shown
+    record = json.loads(command("evaluate", classifier, *task, "--errors", "2", "-f", "json").out)
+    assert [row["support"] for row in record["classes"]] == [2, 1]
+    assert all(row["prediction"] != row["gold"] for row in record["mistakes"])
+    assert json.loads((tmp_path / "p.jsonl").read_text().splitlines()[0])["text"] == "cats rest"
+
+
 def test_evaluate_scores_a_folder_on_a_task(command: Command, classifier: str, tmp_path: Path) -> None:
     (tmp_path / "SST-2").mkdir()
     for split in ("train", "dev"):
@@ -311,7 +334,7 @@ def test_a_run_that_made_the_same_weights_again_has_its_own_model(recorded_sweep
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        ("nothing", r"is no registered model, run or folder \(the latest are: first@1\); run the spec that makes it"),
+        ("nothing", r"is no registered model, run or folder \(the latest: first@1\); run the spec that makes it"),
         ("first@9", "is no registered model, run or folder"),
         ("models", r"run or folder with a config\.json"),
         ("./nothing", r"there is no folder \./nothing"),

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 from rich.text import Text
 
-from orchestrator.cli.output import cell, printable, show_lines, show_record, show_rows, write_output
+from orchestrator.cells import cell, printable
+from orchestrator.cli.output import show_lines, show_record, show_rows, write_output
 from orchestrator.errors import InputError
 from orchestrator.progress import is_terminal
 from tests.waiting import PATIENCE_S
@@ -73,6 +74,29 @@ def test_a_piped_table_is_plain_aligned_text(capsys: pytest.CaptureFixture[str])
     )
 
 
+def test_settings_keep_the_digits_that_were_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    rates = [0.00125, 1.234e-5, 4.0]
+    rows = [{"params.rate": rate, "score": 0.5} for rate in rates]
+    show_rows(rows, ["params.rate", "score"], None, None)
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["rate", "score"], ["0.00125", "0.5000"], ["1.234e-05", "0.5000"], ["4", "0.5000"],
+    ]  # fmt: skip
+    show_record({"spec.learning_rate": 0.00125, "recipe.warmup_ratio": 0.1, "accuracy": 0.00125}, None, None)
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["0.00125", "0.1", "0.0013"]
+
+
+def test_each_measurement_has_its_own_number_of_decimals(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        {"name": "accuracy", "value": 0.52512},
+        {"name": "learning_rate", "value": 0.00001234},
+        {"name": "accuracy", "value": 0.5},
+        {"name": "tokens_per_s", "value": 1234.56},
+    ]
+    show_rows(rows, ["name", "value"], None, None, measurement=lambda row: str(row["name"]))
+    texts = [line.split()[1] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert texts == ["0.5251", "1.234e-05", "0.5000", "1234.6"]
+
+
 def test_a_columns_numbers_have_equally_many_decimals(capsys: pytest.CaptureFixture[str]) -> None:
     show_rows([{"f1": 0.9}, {"f1": 0.91234}, {"f1": 1.0}], ["f1"], None, None)
     assert capsys.readouterr().out.split() == ["f1", "0.9000", "0.9123", "1.0000"]
@@ -94,6 +118,11 @@ def test_csv_is_read_back_by_the_standard_reader(capsys: pytest.CaptureFixture[s
     show_rows([{"a": 'x,"y"\nz', "b": None}, {"a": [1], "b": 0.1}], ["a", "b"], "csv", None)
     rows = list(csv.DictReader(capsys.readouterr().out.splitlines(keepends=True)))
     assert rows == [{"a": 'x,"y"\nz', "b": ""}, {"a": "[1]", "b": "0.1"}]
+
+
+def test_csv_quotes_a_carriage_return_and_ends_lines_with_a_line_feed(capsys: pytest.CaptureFixture[str]) -> None:
+    show_rows([{"a": "x\ry", "b": 1}], ["a", "b"], "csv", None)
+    assert capsys.readouterr().out == 'a,b\n"x\ry",1\n'
 
 
 def test_a_files_ending_sets_the_format_and_the_option_wins(
@@ -182,3 +211,12 @@ def test_an_output_that_is_a_link_a_pipe_or_a_folder(tmp_path: Path) -> None:
     os.close(reader)
     with pytest.raises(InputError, match="is a folder; name a file in it"):
         write_output(str(tmp_path), b"3")
+
+
+def test_a_file_that_may_not_be_written_is_told_by_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str, data: bytes) -> str:
+        raise PermissionError(13, "Permission denied", "nowhere/.out.json.ee42ebbb.tmp")
+
+    monkeypatch.setattr("orchestrator.storage.write_bytes", refuse)
+    with pytest.raises(InputError, match=r"^nowhere/out\.json cannot be written: permission denied; name another"):
+        write_output("nowhere/out.json", b"{}")

@@ -45,7 +45,9 @@ def test_a_command_of_the_readme_is_understood(text: str, tmp_path: Path, monkey
     with understood(text) as context:
         given = context.params
         assert context.command.name in text.split()
-        if given.get("spec_path") and not given.get("resumed"):
+        if given.get("spec_path") == "reviews.yaml":
+            assert "init reviews.csv" in README, "nothing writes reviews.yaml"
+        elif given.get("spec_path") and not given.get("resumed"):
             load_spec(ROOT / given["spec_path"], given["overrides"])
         elif "task" in given and "overrides" in given:
             load_task_spec(given["task"], given["overrides"])

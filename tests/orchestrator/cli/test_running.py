@@ -1,6 +1,6 @@
 """`run` and `resume` around the driver. Alone: pytest tests/orchestrator/cli/test_running.py"""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from orchestrator.errors import RunFailedError
 from orchestrator.kinds.tokenizer import TokenizerKind
 from orchestrator.results import TokenizerResult
 from orchestrator.specs import Spec
-from tests.orchestrator.cli.laboratory import Command
+from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 
 SPEC = "kind: tokenizer\ncorpus: {files: [text.txt]}\n"
 
@@ -28,7 +28,13 @@ def driver(error: BaseException | None) -> Callable[..., None]:
     """Stands for the driver: records a run, then ends."""
 
     def run_spec(
-        spec: Spec, *, settings: object, run_id: str | None, priority: int, on_started: Callable[[str], None]
+        spec: Spec,
+        *,
+        settings: object,
+        run_id: str | None,
+        priority: int,
+        on_started: Callable[[str], None],
+        overrides: Sequence[str],
     ) -> None:
         on_started(run_id or f"id-of-{spec.name}")
         if error is not None:
@@ -70,6 +76,22 @@ def test_an_interrupted_resume_is_gone_on_with_as_it_was_begun(
 def test_a_completed_run_says_where_to_look(command: Command, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orchestrator.execution.runner, "run_spec", driver(None))
     assert "completed; look at it with: orchestrator runs show id-of-words" in command("run", spec).err
+
+
+def test_a_completed_run_gives_commands_to_go_on_with(
+    command: Command, recorded_sweep: RecordedSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def resume_run(run_id: str, *arguments: object, on_started: Callable[[str], None], **options: object) -> None:
+        on_started(run_id)
+
+    monkeypatch.setattr(orchestrator.execution.runner, "resume_run", resume_run)
+    lines = command("resume", recorded_sweep.run_id).err.splitlines()
+    assert lines[-4] == f"completed; look at it with: orchestrator runs show {recorded_sweep.run_id}"
+    assert lines[-3].startswith("its files: ")
+    assert lines[-2:] == [
+        'use its model: echo "A text of your own." | orchestrator predict first@1',
+        "take it along: orchestrator models export first@1 first-1",
+    ]
 
 
 def test_a_name_is_the_specs_name(command: Command, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,11 @@ from pathlib import Path
 import pandas
 import pytest
 
+from orchestrator.models.resolve import resolve_model
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
 from orchestrator.results import DatasetResult, FileCount, MetricEvent, WorkersEvent
+from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 
@@ -35,6 +37,12 @@ def test_an_empty_registry_is_no_error(command: Command, arguments: list[str]) -
     assert (outcome.status, outcome.out) == (0, "")
     assert outcome.err
     assert json.loads(command(*arguments, "-f", "json").out) == []
+
+
+def test_a_registry_without_runs_is_named_so_that_a_slip_shows(command: Command) -> None:
+    err = command("runs", "list").err
+    assert f"no runs yet in {Registry(Settings.from_options().registry).place}: " in err
+    assert "orchestrator init FILE" in err
 
 
 @pytest.mark.parametrize(
@@ -70,7 +78,7 @@ def test_a_run_is_shown_by_the_beginning_of_its_id(command: Command, recorded_sw
     assert record["models"] == ["first@1"]
     assert record["metrics.test.accuracy"] == 0.8
     assert record["spec"]["space"] == {"learning_rate": [1e-4, 3e-4]}
-    assert "params.task.id" in command("runs", "show", recorded_sweep.run_id).out
+    assert "params.task.id" in command("runs", "show", recorded_sweep.run_id, "--all").out
 
 
 def test_a_runs_attempts_are_shown_with_their_jobs(command: Command, recorded_sweep: RecordedSweep) -> None:
@@ -136,7 +144,7 @@ def test_trials_show_what_changed_while_they_trained(command: Command, recorded_
         registry.metrics.record(recorded_sweep.trial_ids[0], [changed])
     table = command("runs", "trials", recorded_sweep.run_id).out.splitlines()
     assert table[0].split()[4:7] == ["learning_rate", "recipe.learning_rate", "accuracy"]
-    assert table[1].split()[5:7] == ["0.0020", "0.7000"]
+    assert table[1].split()[5:7] == ["0.002", "0.7000"]
 
 
 def test_metrics_over_steps_can_be_one_of_them(command: Command, recorded_sweep: RecordedSweep) -> None:
@@ -200,6 +208,14 @@ def test_a_query_filters_sorts_and_shows_what_it_names(command: Command, recorde
     assert len(command(*arguments, "--limit", "1").out.splitlines()) == 2
 
 
+def test_what_varies_between_trials_is_shown_beside_their_sweep_as_well(
+    command: Command, recorded_sweep: RecordedSweep
+) -> None:
+    header, *lines = command("query", "metrics.accuracy > 0.72").out.splitlines()
+    assert "learning_rate" in header.split()
+    assert recorded_sweep.run_id in [line.split()[0] for line in lines]
+
+
 def test_a_broken_query_points_at_what_is_wrong(command: Command, recorded_sweep: RecordedSweep) -> None:
     outcome = command("query", "metrics.accuracy >")
     assert (outcome.status, outcome.out) == (2, "")
@@ -246,3 +262,126 @@ def test_db_current_and_upgrade_say_the_revision(command: Command) -> None:
     revision = command("db", "upgrade").out
     assert revision.strip()
     assert json.loads(command("db", "current", "-f", "json").out) == {"revision": revision.strip()}
+
+
+def test_a_sweep_is_shown_with_its_best_trials_settings_and_the_way_on(
+    command: Command, recorded_sweep: RecordedSweep
+) -> None:
+    shown = command("runs", "show", recorded_sweep.run_id).out
+    assert "accuracy                  0.8500 (baseline 0.5000)\n" in shown
+    assert f"{recorded_sweep.trial_ids[3]} (number 3, seed 1)\n" in shown
+    assert "best learning_rate        0.0003\n" in shown
+    assert f"  orchestrator runs trials {recorded_sweep.run_id}\n" in shown
+
+
+def test_a_run_is_shown_by_what_its_spec_changes(command: Command, recorded_sweep: RecordedSweep) -> None:
+    shown = command("runs", "show", recorded_sweep.run_id).out
+    assert "spec.recipe.tokenizer     words\n" in shown
+    assert "max_seq_length" not in shown
+    assert "recipe.max_seq_length" in command("runs", "show", recorded_sweep.run_id, "--all").out
+
+
+def test_a_failed_run_is_shown_with_the_command_that_goes_on(command: Command, recorded_sweep: RecordedSweep) -> None:
+    with Registry(Settings.from_options().registry) as registry:
+        run = Recorder(registry).start({"kind": "pretrain", "name": "words"}, "f", run_id="7f3a90b1c2d4")
+        registry.lifecycle.finish(run.id, RunState.FAILED, error="no luck")
+    assert "next\n  orchestrator resume 7f3a90b1c2d4\n" in command("runs", "show", "7f3a").out
+
+
+@pytest.mark.parametrize("place", [["out.csv"], ["-o", "out.csv"]])
+def test_a_file_is_named_by_an_option_or_as_of_old_by_the_last_argument(
+    command: Command, recorded_sweep: RecordedSweep, place: list[str], tmp_path: Path
+) -> None:
+    assert command("runs", "export", *place).status == 0
+    assert (tmp_path / "out.csv").read_text().startswith("id,")
+
+
+def test_a_file_is_named_once(command: Command, recorded_sweep: RecordedSweep) -> None:
+    assert "-o FILE is missing; name one FILE to write" in command("runs", "export").err
+    assert "a.csv and b.csv are two places" in command("runs", "export", "a.csv", "-o", "b.csv").err
+
+
+def test_a_pipeline_is_shown_by_its_stages_and_stands_for_the_last_model_of_one(
+    command: Command, recorded_sweep: RecordedSweep
+) -> None:
+    settings = Settings.from_options()
+    with Registry(settings.registry) as registry:
+        whole = registry.lifecycle.create(
+            kind="pipeline", name="whole", fingerprint="f" * 64, spec={"kind": "pipeline"}
+        )
+        registry.tag(recorded_sweep.run_id, f"pipeline:{whole}")
+        model_folder = registry.run(recorded_sweep.run_id).model_folder
+    shown = command("runs", "show", whole).out
+    assert f"{recorded_sweep.run_id} sweep COMPLETED, accuracy 0.8500" in shown
+    assert "runs plot" not in shown
+    assert f"its stages have them: {recorded_sweep.run_id}" in command("runs", "trials", whole).err
+    assert f"its stages have them: {recorded_sweep.run_id}" in command("runs", "metrics", whole).err
+    assert resolve_model(whole, settings) == model_folder
+
+
+def test_a_run_is_shown_by_its_name(command: Command, recorded_sweep: RecordedSweep) -> None:
+    shown = command("runs", "show", "first")
+    assert shown.out == command("runs", "show", recorded_sweep.run_id).out
+    assert "this is the newest" not in shown.err
+    for words in (["runs", "trials"], ["runs", "metrics"], ["runs", "logs"]):
+        by_name, by_id = (command(*words, run) for run in ("first", recorded_sweep.run_id))
+        assert (by_name.status, by_name.out) == (by_id.status, by_id.out)
+
+
+def test_of_several_runs_of_a_name_the_newest_is_shown_and_an_id_goes_first(
+    command: Command, recorded_sweep: RecordedSweep
+) -> None:
+    with Registry(Settings.from_options().registry) as registry:
+        recorder = Recorder(registry)
+        recorder.start({"kind": "sweep", "name": "first"}, "f", run_id="a" * 12)
+        recorder.start({"kind": "sweep", "name": "a" * 12}, "f", run_id="b" * 12)
+    shown = command("runs", "show", "first", "-f", "json")
+    assert json.loads(shown.out)["id"] == "a" * 12
+    assert f"2 runs are called first; this is the newest, {'a' * 12}" in shown.err
+    assert json.loads(command("runs", "show", "a" * 12, "-f", "json").out)["id"] == "a" * 12
+
+
+def test_a_trial_is_found_by_the_name_it_is_listed_by(command: Command, recorded_sweep: RecordedSweep) -> None:
+    trial_id = recorded_sweep.trial_ids[1]
+    (row,) = json.loads(command("query", f"id = '{trial_id}'", "--columns", "id,name", "-f", "json").out)
+    by_name, by_id = (command("runs", "show", run, "-f", "json") for run in (row["name"], trial_id))
+    assert by_name.status == 0
+    assert by_name.out == by_id.out
+
+
+def test_groups_are_named_by_a_run_and_what_is_no_name_is_told(command: Command, recorded_sweep: RecordedSweep) -> None:
+    shown = command("groups", "show", "first")
+    assert shown.status == 2
+    assert f"{recorded_sweep.run_id} has 2 groups of trials" in shown.err
+    first, other = (
+        json.loads(command("runs", "show", run, "-f", "json").out)["name"]
+        for run in (recorded_sweep.trial_ids[0], recorded_sweep.trial_ids[3])
+    )
+    assert command("groups", "show", first).out == command("groups", "show", recorded_sweep.trial_ids[0]).out
+    by_name, by_id = (
+        command("groups", "compare", *names, "-f", "json")
+        for names in ((first, other), (recorded_sweep.trial_ids[0], recorded_sweep.trial_ids[3]))
+    )
+    assert (by_name.status, by_name.out) == (by_id.status, by_id.out) != (0, "")
+    assert command("groups", "show", "frist").err.strip().endswith("; did you mean first?")
+
+
+def test_a_name_in_capitals_and_a_model_are_answered_with_what_there_is(
+    command: Command, recorded_sweep: RecordedSweep
+) -> None:
+    assert command("runs", "show", "FIRST").err.strip().endswith("; did you mean first?")
+    model = f"{json.loads(command('models', 'list', '-f', 'json').out)[0]['name']}@1"
+    outcome = command("runs", "show", model)
+    assert outcome.status == 3
+    assert outcome.err.strip().endswith(f"; {model} is a model: `orchestrator models show {model}`")
+
+
+def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(
+    command: Command, recorded_sweep: RecordedSweep
+) -> None:
+    outcome = command("runs", "show", "frist")
+    assert outcome.status == 3
+    assert outcome.err.strip().endswith("; did you mean first?")
+    outcome = command("runs", "show", "it's")
+    assert outcome.status == 3
+    assert "none is called so" in outcome.err

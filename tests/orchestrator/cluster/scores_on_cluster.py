@@ -15,7 +15,8 @@ from orchestrator.cluster.capacity import decide_gpus
 from orchestrator.cluster.remote_call import call_on_device
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import evaluate_model
-from orchestrator.finetuning.model_folder import record_of, save_model_folder
+from orchestrator.finetuning.model_folder import save_model_folder
+from orchestrator.finetuning.model_record import record_of
 from orchestrator.tasks import Task, load_task
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.tasks.definitions import options_of

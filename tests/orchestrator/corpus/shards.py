@@ -4,7 +4,8 @@ from typing import Any
 
 import pyarrow.parquet
 
-from orchestrator.corpus.token_store import ShardInfo, TokenStore
+from orchestrator.corpus.manifest import ShardInfo
+from orchestrator.corpus.token_store import TokenStore
 
 
 def document_ids(store: TokenStore, shard: ShardInfo) -> list[Any]:

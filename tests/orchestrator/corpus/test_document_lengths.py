@@ -14,8 +14,9 @@ from orchestrator import storage
 from orchestrator.corpus import held_out, token_store
 from orchestrator.corpus.document_lengths import DocumentLengths
 from orchestrator.corpus.held_out import ChosenShards, choose_shards
+from orchestrator.corpus.manifest import Manifest, ShardInfo
 from orchestrator.corpus.stream import SplitShards
-from orchestrator.corpus.token_store import Manifest, ShardInfo, TokenStore
+from orchestrator.corpus.token_store import TokenStore
 from tests.orchestrator.corpus.batch_digests import digests
 from tests.orchestrator.pretraining import small_run
 

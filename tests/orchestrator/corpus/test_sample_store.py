@@ -55,9 +55,10 @@ def test_the_whole_text_is_a_store_that_is_gone_afterwards(open_sample: Open, tm
 @pytest.mark.parametrize("sample_bytes", [1, SHARD_BYTES, 2 * SHARD_BYTES])
 def test_of_more_text_only_the_first_is_read(open_sample: Open, sample_bytes: int) -> None:
     with open_sample() as whole, open_sample(sample_bytes=sample_bytes) as part:
-        assert part.origin == "first_text"
+        assert (whole.share, part.origin) == (1.0, "first_text")
         num_documents = part.store.manifest.counts()["num_documents"]
         assert 0 < num_documents < len(TEXTS)
+        assert part.share == pytest.approx(num_documents / len(TEXTS), abs=0.1)
         if sample_bytes >= SHARD_BYTES:
             shards = part.store.manifest.shards
             assert [shard.sha256 for shard in shards] == [s.sha256 for s in whole.store.manifest.shards[: len(shards)]]

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from orchestrator.corpus.manifest import MANIFEST, Manifest, ShardInfo
 from orchestrator.corpus.stream import SplitShards
-from orchestrator.corpus.token_store import MANIFEST, Manifest, ShardInfo, TokenStore, write_shard
+from orchestrator.corpus.token_store import TokenStore, write_shard
 from orchestrator.errors import ClusterError, CorpusError
 from orchestrator.results import FileCount
 from tests.orchestrator.corpus.shards import document_ids

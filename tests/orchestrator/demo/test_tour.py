@@ -7,7 +7,16 @@ import pytest
 from rich.console import Console
 
 from orchestrator.demo.demo_data import DemoData
-from orchestrator.demo.tour import HEAD_TITLES, comparison, comparison_table, demo_spec, run_demo
+from orchestrator.demo.tour import (
+    HEAD_TITLES,
+    PICTURE,
+    STAGES,
+    comparison,
+    comparison_table,
+    demo_spec,
+    opening,
+    run_demo,
+)
 from orchestrator.registry import Registry
 from orchestrator.results import TrialResult
 from orchestrator.run_states import RunState
@@ -55,6 +64,15 @@ def test_the_comparison_fits_80_columns(tmp_path: Path) -> None:
     assert "0.734" in out.getvalue()
 
 
+def test_the_opening_has_a_line_for_each_stage_of_the_pipeline(data: DemoData) -> None:
+    assert list(STAGES) == list(demo_spec(data).stages)  # type: ignore[attr-defined]
+    lines = opening(Path("home/demo") / PICTURE).splitlines()
+    for stage, (duration, what) in STAGES.items():
+        assert [duration in line for line in lines if line.split()[:1] == [stage] and line.endswith(what)] == [True]
+    assert max(len(line) for line in lines) <= 80
+    assert f"  home/demo/{PICTURE}" in lines
+
+
 @pytest.mark.slow
 @pytest.mark.ray
 def test_pretraining_helps_every_head_of_the_demo(
@@ -66,4 +84,5 @@ def test_pretraining_helps_every_head_of_the_demo(
         sweeps = registry.runs("kind = 'sweep'")
         tasks = dict(zip(sweeps["task"], sweeps["id"], strict=True))
         assert (comparison(registry, tasks)["gain"] > 0.1).all()
+    assert (tmp_path / "demo" / PICTURE).read_bytes().startswith(b"\x89PNG")
     assert "What pretraining brought" in capsys.readouterr().out

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,8 @@ def main() -> None:
     from contextlib import nullcontext
 
     from orchestrator.cli import entry
-    from orchestrator.cluster.run_queue import Place, RunQueue, Ticket
+    from orchestrator.cluster.queue_places import Place, Ticket
+    from orchestrator.cluster.run_queue import RunQueue
     from orchestrator.execution import session
     from orchestrator.kinds.tokenizer import TokenizerKind
     from orchestrator.registry.recorder import RunOutcome
@@ -134,11 +136,12 @@ def main() -> None:
     changed: Any = session
     changed.connect = lambda settings, **options: nullcontext()
     changed.check_connected_room = lambda *arguments: None
+    changed.metered = partial(session.metered, interval_s=0.05)
     if work is stay_queued:
-        behind = Place(False, (Ticket("r1", {"GPU": 2.0}, 0.0, is_at_work=True),))
+        behind = Place(False, (Ticket("r1", 1, {"GPU": 2.0}, 0.0, is_at_work=True),))
         changed.names_no_cluster = lambda settings: False
         changed.cluster_resources = dict
-        changed.connected_queue = lambda priority: RunQueue(priority, lambda *word: behind, lambda run_id: None, dict)
+        changed.connected_queue = lambda priority: RunQueue(priority, lambda *word: behind, lambda *word: None, dict)
     entry.main()
 
 

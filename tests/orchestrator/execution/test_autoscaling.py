@@ -15,6 +15,7 @@ from tests.waiting import PATIENCE_S
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 @pytest.mark.runs
 def test_a_run_goes_from_no_worker_to_its_end(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.orchestrator.execution.run_from_zero", str(tmp_path)]

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from bert_core.checkpoints.atomic_files import atomic_folder
 from orchestrator.cli.entry import run_command_line
@@ -15,8 +16,9 @@ from orchestrator.errors import RunFailedError
 from orchestrator.execution import garbage
 from orchestrator.execution.garbage import delete_garbage, find_garbage
 from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.registry.tables import RunRow
 from orchestrator.registry.trials import trial_id
-from orchestrator.results import DatasetResult, ModelResult, TrialResult
+from orchestrator.results import DatasetResult, MetricEvent, ModelResult, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 
@@ -84,6 +86,42 @@ def test_weights_are_kept_that_are_registered_best_of_their_group_or_a_start(
     recorder.complete("next", RunOutcome())
     weights = {path for what, path in found(settings) if what == "trial weights"}
     assert weights == {"home/storage/runs/sweep/trials/worse/model"}
+
+
+def test_weights_are_kept_that_the_leaderboard_shows_for_each_code_and_score(
+    settings: Settings, recorder: Recorder
+) -> None:
+    runs = {"a": {"k": 0.9}, "b": {"k": 0.8}, "c": {"k": float("inf"), "equal": 0.9, "tested": 0.5}}
+    for run_id, scores in runs.items():
+        folder = start(recorder, settings, run_id)
+        results = [
+            TrialResult(key, seed, {"learning_rate": 1e-4}, RunState.COMPLETED, seed=seed, metrics={"accuracy": score})
+            for seed, (key, score) in enumerate(scores.items())
+        ]
+        recorder.record_trials(run_id, results)
+        for key in scores:
+            write(folder / "trials" / key / "model" / "w")
+        recorder.complete(run_id, RunOutcome())
+    registry = recorder.registry
+    registry.metrics.record(trial_id("c", "tested"), [MetricEvent(0, "test", {"accuracy": 0.6})], final=True)
+    with registry._database.session(writing=True) as session:
+        other_code = update(RunRow).where(RunRow.parent_id == "b").values(code_version="other")
+        session.execute(other_code)
+    shown = {run.id for group in registry.groups() for run in (group.best, group.tested) if run}
+    assert shown == {trial_id("c", "equal"), trial_id("b", "k"), trial_id("c", "tested")}
+    weights = {path.removeprefix("home/storage/runs/") for what, path in found(settings) if what == "trial weights"}
+    assert weights == {"a/trials/k/model", "c/trials/k/model"}
+
+
+def test_the_best_weights_here_stay_although_a_pulled_run_is_better(settings: Settings, recorder: Recorder) -> None:
+    for run_id, score in (("own", 0.8), ("pulled", 0.9)):
+        folder = start(recorder, settings, run_id)
+        result = TrialResult("k", 0, {"learning_rate": 1e-4}, RunState.COMPLETED, seed=0, metrics={"accuracy": score})
+        recorder.record_trials(run_id, [result])
+        write(folder / "trials" / "k" / "model" / "w")
+        recorder.complete(run_id, RunOutcome())
+    recorder.registry.tag("pulled", "pulled:head")
+    assert not [path for what, path in found(settings) if what == "trial weights"]
 
 
 def test_shared_data_goes_when_nobody_has_used_it_of_late(settings: Settings, recorder: Recorder) -> None:
@@ -176,14 +214,14 @@ def test_the_command_shows_bytes_and_deletes_only_when_told(
     shown = capsys.readouterr()
     assert shown.out.splitlines()[0] == "what,num_bytes,path,why"
     assert f"scratch,7,{folder}/ray,the run is COMPLETED" in shown.out
-    assert shown.err == "4 items, 0.0 MB would be deleted\n"
+    assert shown.err.splitlines()[-1] == "4 items, 0.0 MB would be deleted"
     assert run_command_line(["gc"]) == 2
     assert "give --yes, or --dry-run" in capsys.readouterr().err
     assert (folder / "ray").is_dir()
     assert run_command_line(["gc", "--yes"]) == 0
-    assert capsys.readouterr().err == "deleted 4 items, 0.0 MB\n"
+    assert capsys.readouterr().err.endswith("\ndeleted 4 items, 0.0 MB\n")
     assert run_command_line(["gc", "--older-than", "soon"]) == 2
-    assert "such as 30d or 12h" in capsys.readouterr().err
+    assert "such as 30d, 12h" in capsys.readouterr().err
 
 
 def test_an_age_that_no_calendar_has_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

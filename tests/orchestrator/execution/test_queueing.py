@@ -13,19 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cluster.run_queue import SILENT_S
+from orchestrator.cluster.queue_places import SILENT_S
 from tests.orchestrator.execution.job_cluster import ROOT
 from tests.orchestrator.execution.ray_head import RayHead
 from tests.waiting import PATIENCE_S, wait_until
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
 HOLDER = """
 import sys, time
 import ray
 from orchestrator.cluster.run_queue import connected_queue
 
 ray.init(address=sys.argv[1], namespace="orchestrator", log_to_driver=False)
-with connected_queue().place("holder", {"CPU": 4.0}, print):
+with connected_queue().place("holder", 1, {"CPU": 4.0}, print):
     print("at work", flush=True)
     time.sleep(3600)
 """

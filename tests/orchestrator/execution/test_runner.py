@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import pytest
 
 from bert_core.config import BertConfig
 from bert_core.errors import ConfigError
-from orchestrator.errors import CorpusError, InputError, RunFailedError, SpecError
+from orchestrator.costs.usage import Usage
+from orchestrator.errors import BudgetReached, CorpusError, InputError, RunFailedError, SpecError
+from orchestrator.execution import metering, session
 from orchestrator.execution.refusals import check_places
 from orchestrator.execution.room import check_room
 from orchestrator.execution.runner import plan_spec, resume_run, run_spec
@@ -26,8 +29,10 @@ from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import PretrainResult
 from orchestrator.settings import Settings
 from orchestrator.specs import PretrainSpec
+from orchestrator.specs.fields import BudgetSpec
 from orchestrator.specs.loading import load_spec
 from orchestrator.storage import digest_file
+from orchestrator.training.checkpoints import Checkpoints
 from tests.waiting import wait_until
 
 SEED = 20261120
@@ -105,6 +110,9 @@ def test_a_pipeline_runs_is_recorded_and_is_not_done_twice(
         assert registry.models.get("small/model").head == "pretraining"
         assert registry.models.get("small/task").head == "classification"
     assert "mlm" in (Path(settings.storage) / "runs" / pretraining(settings).id / "log.txt").read_text()
+    log = (Path(settings.storage) / "runs" / record.id / "log.txt").read_text()
+    assert "model: 20 steps in" in log
+    assert "task: accuracy" in log
 
     with Registry(settings.registry) as registry:
         recorder, stage = Recorder(registry), pretraining(settings).id
@@ -182,6 +190,50 @@ def test_a_killed_driver_resumes_in_mid_epoch_to_the_same_weights(
     with Registry(killed.registry) as registry:
         history = registry.metrics.history(resumed.id, "mlm_loss")
     assert history[history["split"] == "train"]["step"].tolist() == list(range(5, 301, 5))
+
+
+@pytest.mark.ray
+def test_a_run_stopped_by_its_budget_goes_on_to_the_same_weights(
+    ray_cluster: None, laboratory: tuple[Path, Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, settings = laboratory
+    spec = load_spec(path)
+    model = spec.stages["model"].model_copy(update={"tokenizer": str(_tokenizer(spec, settings))})
+    straight = run_spec(model.named("straight"), settings=settings)
+
+    def is_spent(budget: BudgetSpec, usage: Usage, prices: None) -> str | None:
+        """A small budget is spent as soon as there is a checkpoint: whatever this machine's speed, in mid-run."""
+        folders = [str(Path(settings.storage) / "runs" / run_id) for run_id in started]
+        saved = any(Checkpoints(folder).newest_first() for folder in folders)
+        return "hours" if saved and budget.limits["hours"] < 1 else None
+
+    monkeypatch.setattr(metering, "reached_limit", is_spent)
+    monkeypatch.setattr(session, "metered", partial(metering.metered, interval_s=0.05))
+    started: list[str] = []
+    limited = model.model_copy(update={"budget": BudgetSpec(hours=0.5)})
+    with pytest.raises(
+        BudgetReached, match=r"its budget of 0.5 hours is spent: .* resume \w+ budget.hours=1$"
+    ) as reached:
+        run_spec(limited.named("limited"), settings=settings, on_started=started.append)
+    with Registry(settings.registry) as registry:
+        stopped = registry.run(started[0])
+    assert (stopped.state, stopped.error) == ("STOPPED", str(reached.value))
+    assert reached.value.step is not None
+    assert 0 < reached.value.step < 300
+
+    with pytest.raises(InputError, match=f"run {stopped.id} cannot go on: its budget of 0.5 hours is spent"):
+        resume_run(stopped.id, settings=settings)
+    resumed = resume_run(stopped.id, ["budget.hours=2"], settings=settings)
+    assert (resumed.state, resumed.attempt) == ("COMPLETED", 2)
+    assert resumed.fingerprint == straight.fingerprint
+    weights = [digest_file(f"{record.model_folder}/model.safetensors") for record in (straight, resumed)]
+    assert weights[0] == weights[1]
+    with Registry(settings.registry) as registry:
+        one, two = (registry.metrics.history(run.id, "mlm_loss") for run in (straight, resumed))
+        costs = registry.costs.of_runs([resumed.id])
+    assert one[["step", "split", "value"]].equals(two[["step", "split", "value"]])
+    assert [cost.number for cost in costs] == [1, 2]
+    assert all(cost.seconds > 0 and cost.cpu_seconds > 0 for cost in costs)
 
 
 def _tokenizer(spec: Any, settings: Settings) -> str:
@@ -282,7 +334,7 @@ def test_a_plan_tells_steps_trials_sizes_and_resources(laboratory: tuple[Path, S
     assert rows["model", "memory of a worker"] == "0.6 MB and activations"
     assert "of checkpoints" in rows["model", "disk"]
     assert rows["model", "resources"] == "2 CPU, and 1 GPU if available"
-    assert rows["task", "trials"] == "8 (8 points × 1 seeds)"
+    assert rows["task", "trials"] == "8 (8 points × 1 seed)"
     assert rows["task", "steps of a trial"] == "2 to 16"
     assert rows["task", "parameters"] == "504,704, and a small head"
     assert rows["task", "memory of a trial"] == "8.1 MB and activations"
@@ -301,7 +353,7 @@ def test_a_plan_has_each_variant_of_a_stage(laboratory: tuple[Path, Settings]) -
     rows = {(row.stage, row.what): row.value for row in plan_spec(spec, resolved_inputs(spec, settings))}
     assert rows["model.one", "parameters"] == "38,058"
     assert rows["model.two", "parameters"] == "50,762"
-    assert rows["task", "trials"] == "3 (3 points × 1 seeds)"
+    assert rows["task", "trials"] == "3 (3 points × 1 seed)"
 
 
 def test_a_plan_knows_the_size_of_a_model_to_continue(laboratory: tuple[Path, Settings], tmp_path: Path) -> None:

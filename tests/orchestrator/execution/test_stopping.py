@@ -21,8 +21,9 @@ from orchestrator.execution.refusals import is_alive
 from orchestrator.execution.stopping import STOP_FILE, StopRequest, StopWatch, stop_run, where_it_stopped
 from orchestrator.execution.waiting import wait_for_run
 from orchestrator.registry import Registry
-from orchestrator.registry.recorder import Recorder
+from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
+from orchestrator.results import TrialResult, TrialStart
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from tests.orchestrator.execution.below_ray import command_of, environment_of, running, write_inputs
@@ -70,7 +71,7 @@ def test_a_queued_run_is_listed_as_such_and_taken_out_by_a_stop(tmp_path: Path, 
         assert orchestrator(tmp_path, "stop", run_id).returncode == 0
         _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
-    assert "waiting for run r1 (2 GPUs), before it in the queue; position 2" in said
+    assert "waiting for run r1 (2 GPUs), before it in the queue; position 1" in said
     record = record_of(settings, run_id)
     assert (record.state, record.seconds) == (RunState.STOPPED, 0.0)
 
@@ -282,4 +283,16 @@ def test_where_a_run_stopped_is_told_as_far_as_it_is_known(
     entry = {"step": 50, "path": "p", "digest": "d", "num_bytes": 1}
     (tmp_path / "run" / "checkpoints.json").write_text(json.dumps({"attempt": 1, "checkpoints": [entry]}))
     assert where_it_stopped(run_id, KeyboardInterrupt(), settings) == "stopped; its newest checkpoint is of step 50"
+    recorder.complete(run_id, RunOutcome())
+    assert where_it_stopped(run_id, KeyboardInterrupt(), settings) == "interrupted after it had completed"
     assert where_it_stopped("unknown", KeyboardInterrupt(), settings) == "stopped"
+
+
+def test_where_a_sweep_stopped_is_told_by_its_trials(settings: Settings, recorder: Recorder) -> None:
+    pipeline = recorder.start({"kind": "pipeline", "name": "all"}, "f")
+    sweep = recorder.start({"kind": "sweep", "name": "all/films", "tags": [f"pipeline:{pipeline.id}"]}, "g")
+    recorder.record_trials(sweep.id, [TrialStart(key, 0, {"seed": 0}, 0) for key in "ab"])
+    recorder.record_trials(sweep.id, [TrialResult("a", 0, {"seed": 0}, RunState.COMPLETED, 0)])
+    for run_id in (sweep.id, pipeline.id):
+        said = where_it_stopped(run_id, KeyboardInterrupt(), settings)
+        assert said == "stopped in sweep all/films; 1 trial has ended and stands"

@@ -18,13 +18,9 @@ from bert_core.heads import BertForPreTraining, BertForQuestionAnswering, BertFo
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import evaluate_model, with_labels_of
-from orchestrator.finetuning.model_folder import (
-    RECORD_FILE,
-    load_fine_tuned,
-    record_of,
-    save_model_folder,
-)
-from orchestrator.inference.task_scores import evaluate
+from orchestrator.finetuning.model_folder import load_fine_tuned, save_model_folder
+from orchestrator.finetuning.model_record import RECORD_FILE, record_of
+from orchestrator.inference.task_scores import Scoring, evaluate
 from orchestrator.models.info import count_parameters
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks import Task, load_task
@@ -67,7 +63,7 @@ def test_labels_count_by_name_whatever_their_order(tmp_path: Path, task: Task, l
 
 def test_probabilities_go_by_the_models_own_order_of_labels(tmp_path: Path, task: Task) -> None:
     folder, path = save_model(tmp_path, task, ("yes", "no")), tmp_path / "predictions.jsonl"
-    evaluate(folder, task, "validation", str(tmp_path / "storage"), predictions=str(path))
+    evaluate(Scoring(folder, task, "validation", str(tmp_path / "storage"), predictions=str(path)))
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert {row["prediction"] for row in rows} == {"yes"}
     assert all(row["probabilities"]["yes"] > 0.99 for row in rows)
@@ -97,7 +93,7 @@ def test_a_model_is_moved_to_the_device_that_is_asked(
 ) -> None:
     asked: list[object] = []
     monkeypatch.setattr(torch.nn.Module, "to", lambda model, device: asked.append(device) or model)
-    evaluate(save_model(tmp_path, task), task, "validation", str(tmp_path / "storage"), device="cuda")
+    evaluate(Scoring(save_model(tmp_path, task), task, "validation", str(tmp_path / "storage")), device="cuda")
     assert asked == ["cuda"]
 
 

@@ -4,12 +4,13 @@ Alone: pytest tests/orchestrator/finetuning/test_model_folder.py
 """
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from orchestrator.finetuning.heads import HEADS
-from orchestrator.finetuning.model_folder import FineTuningRecord, record_of
+from orchestrator.finetuning.model_record import FineTuningRecord, record_of
 from orchestrator.specs.task import Head
 from orchestrator.tasks.tabular_columns import CategoricalColumn, NumericalColumn, TabularColumns
 from tests.orchestrator.tasks.definitions import define, options_of
@@ -34,7 +35,7 @@ EARLIER: dict[str, Any] = {
 def test_a_record_is_read_as_it_was_written(head: Head) -> None:
     columns = TabularColumns((NumericalColumn("size", 1.0, 2.0),), (CategoricalColumn("colour", ("blue", "red")),))
     task = define(head, metric="f1", objective="cosine" if head == "embedding" else None, columns=columns)
-    record = record_of(task, options_of(head, max_seq_length=17))
+    record = record_of(replace(task, text_columns=("title", "body")), options_of(head, max_seq_length=17))
     values = json.loads(json.dumps(record.to_dict()))
     assert FineTuningRecord.from_dict(values) == record
     assert values["max_seq_length"] == 17

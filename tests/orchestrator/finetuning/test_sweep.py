@@ -24,7 +24,8 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import RunFailedError, SpecError, TaskDataError
 from orchestrator.finetuning import sweep as sweep_module
 from orchestrator.finetuning.building import build_model
-from orchestrator.finetuning.model_folder import record_of, save_model_folder
+from orchestrator.finetuning.model_folder import save_model_folder
+from orchestrator.finetuning.model_record import record_of
 from orchestrator.finetuning.population import POPULATION, Comparison
 from orchestrator.finetuning.search_space import TrialPlan, plan_trials
 from orchestrator.finetuning.sweep import run_sweep

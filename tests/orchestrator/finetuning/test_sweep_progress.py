@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.finetuning.running_trials import fixed_names
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress
 from orchestrator.finetuning.trial_queue import TrialQueue
+from orchestrator.progress.run_views import SweepView, TrialView
 from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.specs import SweepSpec
 
@@ -20,7 +22,7 @@ class Sweep:
     def __init__(self, **fields: object) -> None:
         task = {"id": "own", "head": "classification"}
         recipe = {"tokenizer": "words", "epochs": 4.0}
-        spec = SweepSpec.model_validate({"task": task, "recipe": recipe, "seeds": [0, 1, 2], **fields})
+        self.spec = spec = SweepSpec.model_validate({"task": task, "recipe": recipe, "seeds": [0, 1, 2], **fields})
         self.told: list[tuple[str, int]] = []
         self.progress = SweepProgress(
             queue=TrialQueue(spec, "f1", {}),
@@ -153,3 +155,93 @@ def test_a_trial_that_failed_keeps_its_checkpoints_for_the_next_attempt() -> Non
     sweep.progress.ended(plan, sweep.progress.died(plan, "its node is gone"))
     assert ("tidied", 0) not in sweep.told
     assert sweep.progress.standing() == "0 of 3 trials have ended and stand; resuming goes on with the others"
+
+
+def test_a_terminal_is_shown_running_trials_and_the_best_of_those_that_ended() -> None:
+    views: list[SweepView] = []
+    sweep = Sweep()
+    sweep.progress.listener = replace(sweep.progress.listener, on_view=views.append)
+    sweep.complete(0.6)
+    plan = sweep.start()
+    sweep.progress.reported(plan, [MetricEvent(10, "validation", {"f1": 0.7}, epoch=1.0)])
+    sweep.progress.reported(plan, [MetricEvent(20, "validation", {"f1": 0.65}, epoch=2.0)])
+    assert views[-1].running == (TrialView(1, {"seed": "1"}, 2.0, 4.0, last=0.65, best=0.7),)
+    assert (views[-1].num_ended, views[-1].num_waiting, views[-1].best) == (1, 1, "best f1 0.6000 (trial 0)")
+
+
+def test_a_line_tells_evaluations_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    lines: list[str] = []
+    monkeypatch.setattr("orchestrator.progress.times.time.monotonic", lambda: now)
+    sweep = Sweep()
+    sweep.progress.listener = replace(sweep.progress.listener, on_progress=lines.append)
+    plan = sweep.start()
+    for step in range(1, 5):
+        sweep.progress.reported(plan, [MetricEvent(step, "validation", {"f1": step / 10}, epoch=float(step))])
+        now += 40
+    assert lines == [
+        "trial 0 (seed 0): epoch 1.0/4, f1 0.1000, best 0.1000",
+        "trial 0 (seed 0): epoch 3.0/4, f1 0.3000, best 0.3000",
+    ]
+
+
+@pytest.mark.parametrize(("num_at_a_time", "minutes"), [(1, 7), (2, 3)])
+def test_time_left_counts_what_runs_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, num_at_a_time: int, minutes: int
+) -> None:
+    """Trials of a minute: one of eight has ended, the next ones begin at once."""
+    now = 100.0
+    monkeypatch.setattr("orchestrator.finetuning.sweep_progress.time.monotonic", lambda: now)
+    views: list[SweepView] = []
+    lines: list[str] = []
+    sweep = Sweep(seeds=list(range(8)))
+    sweep.progress.listener = replace(sweep.progress.listener, on_view=views.append, on_progress=lines.append)
+    running = [sweep.start() for _ in range(num_at_a_time)]
+    assert views[-1].left_s is None, "no trial has ended"
+    now += 60
+    for plan in running:
+        done = TrialResult(plan.key, plan.number, plan.parameters, "COMPLETED", 0, metrics={"f1": 0.5}, seconds=60.0)
+        sweep.progress.ended(plan, done)
+        sweep.start()
+    assert views[-1].left_s == 60.0 * minutes
+    assert lines[0].endswith(f"about {minutes}:00 min left")
+
+
+def test_the_time_of_an_earlier_attempt_is_not_this_ones() -> None:
+    sweep = Sweep()
+    sweep.complete(0.5)
+    views: list[SweepView] = []
+    again = replace(
+        sweep.progress,
+        results=dict(sweep.progress.results),
+        listener=replace(sweep.progress.listener, on_view=views.append),
+    )
+    plan = again.next()
+    assert plan is not None
+    again.started(plan)
+    assert views[-1].left_s is None
+
+
+def test_values_that_all_trials_share_are_not_shown() -> None:
+    space = {"learning_rate": [1e-3, 1e-4], "dropout": [0.1], "weight_decay": {"uniform": [0.0, 0.1]}}
+    sweep = Sweep(seeds=[3], space=space, search="random", trials=4)
+    views: list[SweepView] = []
+    sweep.progress = replace(
+        sweep.progress,
+        fixed=fixed_names(sweep.spec),
+        listener=replace(sweep.progress.listener, on_view=views.append),
+    )
+    sweep.start()
+    assert set(views[-1].running[0].varied) == {"learning_rate", "weight_decay"}
+
+
+def test_a_line_of_the_only_trial_names_no_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    sweep = Sweep(seeds=[3])
+    sweep.progress = replace(
+        sweep.progress,
+        fixed=fixed_names(sweep.spec),
+        listener=replace(sweep.progress.listener, on_progress=lines.append),
+    )
+    sweep.progress.reported(sweep.start(), [MetricEvent(1, "validation", {"f1": 0.5}, epoch=1.0)])
+    assert lines == ["trial 0: epoch 1.0/4, f1 0.5000, best 0.5000"]

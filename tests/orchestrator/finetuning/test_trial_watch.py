@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.errors import ClusterError
-from orchestrator.finetuning.trial_watch import TrialWatch, expect_trials
+from orchestrator.finetuning import trial_watch
+from orchestrator.finetuning.trial_watch import TrialWatch, expect_trials, find_trial_shortage
 from orchestrator.reminders import Shortage
 from orchestrator.specs.sweep import SweepExecutionSpec
 from orchestrator.training.worker_watch import WorkerWatch
@@ -53,6 +54,17 @@ def test_trials_without_a_place_are_told_within_a_minute_and_end_the_sweep_at_la
 def test_a_sweep_that_cannot_start_says_so_within_ten_seconds(bench: Bench) -> None:
     bench.shortage = replace(bench.shortage, is_waiting=True)
     assert bench.pass_time(100) == [10, 20, 40, 80]
+
+
+@pytest.mark.parametrize("one_is_starting", [True, False])
+def test_one_trial_more_than_there_is_room_for_is_no_trouble_while_another_is_starting(
+    one_is_starting: bool, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_watch, "find_shortage", lambda needed: replace(bench.shortage, is_waiting=True))
+    monkeypatch.setattr(trial_watch, "placed_trial", lambda execution: None)
+    monkeypatch.setattr(trial_watch, "holds_a_place", lambda: one_is_starting)
+    bench.shortage = find_trial_shortage(SweepExecutionSpec())
+    assert bench.pass_time(20) == ([] if one_is_starting else [10, 20])
 
 
 def test_nothing_is_said_while_any_trial_runs(bench: Bench) -> None:

@@ -30,6 +30,7 @@ from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress
 from orchestrator.finetuning.trial_checkpoint import Report
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.finetuning.trial_watch import watch_trials
+from orchestrator.finetuning.tune_callback import PLAN
 from orchestrator.finetuning.tune_run import RunTrial, build_scheduler, run_with_tune
 from orchestrator.results import MetricEvent, TrialResult, TrialStart
 from orchestrator.run_states import RunState
@@ -343,7 +344,7 @@ def test_error_that_comes_up_when_tune_ends_ends_the_sweep(tmp_path: Path, monke
     error_file.write_text("it died\n")
 
     def fit(config: tune.RunConfig) -> None:
-        died = Mock(status=Trial.ERROR, config={tune_run.PLAN: run.progress.next()}, error_file=str(error_file))
+        died = Mock(status=Trial.ERROR, config={PLAN: run.progress.next()}, error_file=str(error_file))
         for callback in config.callbacks:
             callback.on_experiment_end([died])
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import InputError
-from orchestrator.inference.request_lines import parse_request
+from orchestrator.inference.request_lines import make_request
+from orchestrator.storage.text_lines import parse_line
 from orchestrator.tasks import TabularColumns, TaskDefinition
 from orchestrator.tasks.tabular_columns import NO_COLUMNS, CategoricalColumn, NumericalColumn
 from orchestrator.tasks.types.classification import ClassificationExample
@@ -27,7 +28,7 @@ def make_task(head: Any, columns: TabularColumns = NO_COLUMNS) -> TaskDefinition
 
 def read(line: str | dict[str, Any], task: TaskDefinition) -> object:
     text = line if isinstance(line, str) else json.dumps(line)
-    return task.type.example_of(task, parse_request(text, 3, task))
+    return task.type.example_of(task, make_request(parse_line(text, 3), 3, task))
 
 
 def answer(task: TaskDefinition, prediction: object) -> dict[str, Any]:

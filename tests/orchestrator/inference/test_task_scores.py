@@ -11,8 +11,9 @@ import torch
 
 from orchestrator.errors import InputError
 from orchestrator.finetuning.building import build_model
-from orchestrator.finetuning.model_folder import record_of, save_model_folder
-from orchestrator.inference.task_scores import check_reranks, evaluate
+from orchestrator.finetuning.model_folder import load_task_definition, save_model_folder
+from orchestrator.finetuning.model_record import record_of
+from orchestrator.inference.task_scores import Scoring, check_reranks, evaluate
 from orchestrator.retrieval.reranking import Reranking
 from orchestrator.tasks import Task, load_task
 from tests.orchestrator.finetuning import tiny_tasks
@@ -37,7 +38,7 @@ def folder(tmp_path: Path, task: Task) -> str:
 
 def test_a_split_is_scored_and_its_predictions_are_kept(folder: str, task: Task, tmp_path: Path) -> None:
     path = str(tmp_path / "predictions.jsonl")
-    result = evaluate(folder, task, "validation", str(tmp_path / "storage"), predictions=path)
+    result = evaluate(Scoring(folder, task, "validation", str(tmp_path / "storage"), predictions=path))
     gold = [example.label for example in task.examples("validation")]
     assert result.metrics["accuracy"] == gold.count("no") / len(gold)
     assert (result.task, result.split, result.num_examples) == ("words", "validation", len(gold))
@@ -48,7 +49,7 @@ def test_a_split_is_scored_and_its_predictions_are_kept(folder: str, task: Task,
 
 def test_predictions_are_written_only_where_asked(folder: str, task: Task, tmp_path: Path) -> None:
     before = set(tmp_path.rglob("*.jsonl"))
-    evaluate(folder, task, "validation", str(tmp_path / "storage"))
+    evaluate(Scoring(folder, task, "validation", str(tmp_path / "storage")))
     assert set(tmp_path.rglob("*.jsonl")) == before
 
 
@@ -56,4 +57,9 @@ def test_a_task_without_hits_is_not_scored_again(folder: str, task: Task, tmp_pa
     with pytest.raises(InputError, match="task words is no retrieval: it has no hits to score again"):
         check_reranks(task)
     with pytest.raises(InputError, match="leave rerank out"):
-        evaluate(folder, task, "validation", str(tmp_path / "storage"), reranking=Reranking(folder))
+        evaluate(Scoring(folder, task, "validation", str(tmp_path / "storage"), reranking=Reranking(folder)))
+
+
+def test_a_models_folder_tells_which_columns_it_was_trained_on(folder: str, task: Task) -> None:
+    assert task.text_columns
+    assert load_task_definition(Path(folder)).text_columns == task.text_columns

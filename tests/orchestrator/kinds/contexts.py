@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from orchestrator.kinds.base import RunContext
 from orchestrator.progress import Progress
+from orchestrator.progress.run_views import RunView
 from orchestrator.registry.recorder import Recorder
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
@@ -13,15 +14,19 @@ from orchestrator.settings import Settings
 
 @dataclass
 class Notebook:
-    """Status lines that were shown, and calls of the recorder by method."""
+    """Status lines and views that were shown, and calls of the recorder by method."""
 
     shown: list[str] = field(default_factory=list)
+    views: list[RunView] = field(default_factory=list)
     recorded: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
     given_up: threading.Event = field(default_factory=threading.Event)
     known: dict[str, RunState] = field(default_factory=dict)
 
     def status(self, line: str) -> None:
         self.shown.append(line)
+
+    def show(self, view: RunView) -> None:
+        self.views.append(view)
 
     def trial_states(self, run_id: str) -> dict[str, RunState]:
         """States of a sweep's trials in a registry that has missed all of them but those `known`."""

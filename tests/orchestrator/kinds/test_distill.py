@@ -4,9 +4,11 @@ pytest tests/orchestrator/kinds/test_distill.py
 """
 
 import json
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
@@ -15,10 +17,13 @@ from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, ConfigError, TokenizerError
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.cluster.processes import Processes
+from orchestrator.distillation.progress_line import StudentStatus
 from orchestrator.errors import CorpusError, SpecError, TaskDataError
 from orchestrator.kinds.distill import DistillKind
 from orchestrator.kinds.pretrain import PretrainKind
+from orchestrator.kinds.students import _event_callback
 from orchestrator.registry.recorder import Recorder
+from orchestrator.results import MetricEvent
 from orchestrator.settings import Settings
 from orchestrator.specs import DistillSpec, PretrainSpec
 from orchestrator.storage import write_bytes
@@ -73,7 +78,9 @@ def test_an_embedding_teacher(settings: Settings) -> None:
     config = json.loads(Path("short/config.json").read_text())
     Path("short/config.json").write_text(json.dumps({**config, "architectures": ["BertModel"]}))
     Path("short/modules.json").write_text("[]")
-    cosine = {**PAIRS, "objective": "cosine", "score_range": [0, 1]}
+    Path("scored.csv").write_text("text,other,label\na cat,a dog,0.5\n")
+    files = {"train": "scored.csv", "validation": "scored.csv"}
+    cosine = {**PAIRS, "files": files, "objective": "cosine", "score_range": [0, 1]}
     cosine.pop("labels")
     check(settings, student={**DISTILL, "task": cosine})
     with pytest.raises(
@@ -204,3 +211,17 @@ def test_a_student_of_a_pretrained_teacher_is_recorded_as_a_pretraining(recorder
     complete(recorder, run.id, "distill", SAMPLES["pretrain"].result)
     assert recorder.registry.metrics.latest(run.id)["perplexity"] == 12.2
     assert recorder.registry.models.get("small").head == "pretraining"
+
+
+def test_what_a_students_process_reports_is_recorded_shown_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    context = Mock()
+    report = _event_callback(context, StudentStatus(num_steps=20, epochs=2.0, batch_size=8))
+    train = MetricEvent(10, "train", {"loss": 0.5, "examples_per_s": 8.0}, 1.0)
+    scores = MetricEvent(10, "validation", {"accuracy": 0.75}, 1.0)
+    for event in (train, scores):
+        report(event)
+    assert [call.args[0] for call in context.record_events.call_args_list] == [[train], [scores]]
+    (shown,) = context.progress.show.call_args.args
+    assert (shown.step, shown.num_steps, shown.left_s) == (10, 20, 10.0)
+    assert caplog.messages == ["step 10  accuracy 0.7500"]

@@ -3,6 +3,7 @@
 pytest tests/orchestrator/kinds/test_evaluate.py
 """
 
+import hashlib
 import json
 import os
 import pickle
@@ -74,6 +75,16 @@ def test_an_evaluation_reranks_as_its_spec_says(
     )
     assert [json.loads(row)["prediction"] for row in rows] == reranked
     assert plain != reranked
+
+
+def test_an_evaluation_records_which_data_and_weights_its_score_is_of(
+    encoder: str, collection: TaskSpec, tmp_path: Path
+) -> None:
+    book = Notebook()
+    evaluate(EvaluateSpec(model=encoder, task=collection, gpus=0), tmp_path, book)
+    ((_, digests),) = [arguments for method, arguments in book.recorded if method == "record_trial_data"]
+    weights = hashlib.sha256((Path(encoder) / "model.safetensors").read_bytes()).hexdigest()
+    assert digests == {"validation": load_task(collection).fingerprint("validation")[:16], "model": weights[:16]}
 
 
 def test_an_evaluation_on_a_gpu_travels_and_scores_as_here(

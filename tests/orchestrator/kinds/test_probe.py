@@ -197,4 +197,4 @@ def test_a_pretraining_is_followed_by_its_score_on_a_task(
         plot_run(registry, run_id, "curve.svg")
     assert Path("curve.svg").read_text().rstrip().endswith("</svg>")
     log = (Path(settings.storage) / "runs" / run_id / "log.txt").read_text()
-    assert [line.split()[2] for line in log.splitlines()[-4:-1]] == ["step", "0", "10"]
+    assert [line.split()[2] for line in log.splitlines()[-5:-2]] == ["step", "0", "10"]

@@ -82,9 +82,11 @@ def test_a_plan_of_a_sweep(settings: Settings) -> None:
     assert rows == {
         "kind": "sweep",
         "task": "own (classification), ranked by accuracy",
+        "positive class": "b: f1 is its score, as it is the second label (task.labels says their order)",
         "data": "2 training examples; splits: train, validation",
         "trials": "12 (6 points × 2 seeds)",
         "steps of a trial": "1 to 2",
+        "note": "the shortest trials have 1 step only; raise recipe.epochs or lower recipe.batch_size",
         "memory of a trial": "7.7 MB and activations",
         "trials at a time": "at most 2",
         "disk": "30.8 MB of checkpoints, 5.8 MB of models",
@@ -222,3 +224,13 @@ def test_trials_take_a_gpu_where_there_is_one() -> None:
     assert asked.on({"CPU": 4.0, "GPU": 1.0}).total == {"CPU": 1.0, "GPU": 1.0}
     on_cpus = SweepSpec.model_validate({**SWEEP, "execution": {"gpus_per_trial": 0}})
     assert kind.resources(on_cpus).on({"CPU": 4.0, "GPU": 1.0}).total == {"CPU": 1.0}
+
+
+def test_a_plan_says_whose_f1_two_classes_have_by_the_order_of_labels(settings: Settings) -> None:
+    for labels in (["a", "b"], ["b", "a"]):
+        lines = plan(settings, {**SWEEP, "task": {**SWEEP["task"], "labels": labels}})
+        assert lines["positive class"].startswith(f"{labels[1]}: f1 is its score")
+
+
+def test_of_three_classes_none_is_the_positive_one(settings: Settings) -> None:
+    assert "positive class" not in plan(settings, {**SWEEP, "task": {**SWEEP["task"], "labels": ["a", "b", "c"]}})

@@ -1,4 +1,4 @@
-"""Data of a sweep's trials, from their files to the leaderboard's rankings.
+"""Data of trials and students, from their files to the leaderboard's rankings.
 
 pytest tests/orchestrator/kinds/test_trial_data.py
 """
@@ -9,22 +9,26 @@ from typing import Any
 
 import pytest
 
+from orchestrator.distillation import launch
 from orchestrator.finetuning import sweep as sweep_module
 from orchestrator.kinds import resolved_inputs
+from orchestrator.kinds.distill import DistillKind
 from orchestrator.kinds.sweep import SweepKind
 from orchestrator.registry.recorder import Recorder
-from orchestrator.results import SweepResult
+from orchestrator.results import DistillResult, SweepResult
 from orchestrator.settings import Settings
-from orchestrator.specs import SweepSpec
+from orchestrator.specs import DistillSpec, SweepSpec
 from orchestrator.specs.loading import spec_values
 from tests.orchestrator.kinds.contexts import Notebook, context_of
 from tests.orchestrator.kinds.samples import TRIALS
-from tests.orchestrator.small_specs import SWEEP
+from tests.orchestrator.registry.samples import model_result
+from tests.orchestrator.small_specs import DISTILL, SWEEP
 
 
-def carry_out(settings: Settings, recorder: Recorder) -> str:
+def carry_out(settings: Settings, recorder: Recorder, **files: str) -> str:
     """Record a sweep of two trials on the files as they are now; returns its id."""
-    spec = SweepSpec.model_validate(SWEEP)
+    task = {**SWEEP["task"], "files": {**SWEEP["task"]["files"], **files}}
+    spec = SweepSpec.model_validate({**SWEEP, "task": task})
     run = recorder.start(spec_values(spec), "f", metric="accuracy")
     context = dataclasses.replace(
         context_of(settings, Notebook()),
@@ -54,3 +58,46 @@ def test_a_row_more_to_be_scored_on_is_another_ranking(
     assert list(board["rank"]) == [1, 2, 1, 2]
     assert list(board["data"].iloc[:2]) != list(board["data"].iloc[2:])
     assert board["data"].notna().all()
+
+
+def test_the_test_data_of_a_sweep_are_no_part_of_a_group_and_tell_whether_their_score_may_be_shown(
+    settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_sweep(spec: SweepSpec, **arguments: Any) -> SweepResult:
+        return SweepResult("own", "accuracy", TRIALS, TRIALS[1], {"accuracy": 0.7})
+
+    monkeypatch.setattr(sweep_module, "run_sweep", run_sweep)
+    Path("unseen.csv").write_text("text,label\na cow,b\n")
+    for test in ("unseen.csv", "task.csv"):
+        carry_out(settings, recorder, test=test)
+        first = recorder.registry.leaderboard_table().records[0]
+        assert (first["test"] is None) == (test == "task.csv"), test
+    assert "test score refused: the test data are those that the model was chosen on" in first["notes"]
+    assert (first["n"], first["completed"]) == (1, 2), "one seed, in both sweeps"
+
+
+def test_a_student_is_ranked_with_the_trials_on_the_same_data(
+    settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_sweep(spec: SweepSpec, **arguments: Any) -> SweepResult:
+        return SweepResult("own", "accuracy", TRIALS, TRIALS[1])
+
+    def run_distillation(spec: DistillSpec, **arguments: Any) -> DistillResult:
+        scores = {"accuracy": 0.85, "teacher.accuracy": 0.9, "agreement": 0.9, "baseline.accuracy": 0.5}
+        sizes = dict.fromkeys(("num_parameters", "examples_per_s", "parameter_ratio", "speed_ratio"), 1.0)
+        sizes |= {"teacher.num_parameters": 2.0, "teacher.examples_per_s": 1.0}
+        return DistillResult("own", "accuracy", model_result("student"), 3, scores | sizes)
+
+    monkeypatch.setattr(sweep_module, "run_sweep", run_sweep)
+    monkeypatch.setattr(launch, "run_distillation", run_distillation)
+    carry_out(settings, recorder)
+    spec = DistillSpec.model_validate(DISTILL)
+    run = recorder.start(spec_values(spec), "f", metric="accuracy")
+    context = dataclasses.replace(context_of(settings, Notebook()), run_id=run.id, recorder=recorder)
+    result = DistillKind().run(spec, resolved_inputs(spec, settings), context)
+    recorder.complete(run.id, DistillKind().record(result, run.id, recorder))
+    board = recorder.registry.leaderboard_table().records
+    assert [(row["rank"], row["kind"], row["mean"]) for row in board] == [
+        (1, "sweep", 0.9), (2, "distill", 0.85), (3, "sweep", 0.8)
+    ]  # fmt: skip
+    assert len({row["data"] for row in board}) == 1

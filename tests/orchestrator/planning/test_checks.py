@@ -3,12 +3,13 @@
 Alone: pytest tests/orchestrator/planning/test_checks.py
 """
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bert_core.errors import ConfigError
-from orchestrator.errors import NotFoundError, SpecError, TaskDataError
+from orchestrator.errors import CorpusError, NotFoundError, SpecError, TaskDataError
 from orchestrator.kinds import resolved_inputs
 from orchestrator.planning.plan import plan_rows
 from orchestrator.registry import Registry
@@ -19,11 +20,13 @@ from tests.orchestrator.small_specs import (
     CORPUS,
     DISTILL,
     PRETRAIN,
+    STORE,
     SWEEP,
     TASK,
     TOKENIZER,
     check,
     pipeline,
+    plan,
 )
 
 
@@ -138,3 +141,54 @@ def test_a_registered_model_whose_folder_is_gone(settings: Settings) -> None:
         registry.models.register("base", ModelResult("/gone/model", "d" * 64, 1, "pretraining"), run)
     with pytest.raises(NotFoundError, match="init_from: the folder of base, /gone/model, is gone"):
         check(settings, model={**PRETRAIN, "init_from": "base"})
+
+
+@pytest.mark.parametrize("stage", [SWEEP, DISTILL, {"kind": "evaluate", "model": "short", "split": "validation"}])
+def test_a_label_of_the_validation_split_that_the_task_does_not_know(
+    settings: Settings, tmp_path: Path, stage: dict[str, Any]
+) -> None:
+    (tmp_path / "dev.csv").write_text("text,label\na cat,a\na cow,c\n")
+    task = {**TASK, "files": {"train": "task.csv", "validation": "dev.csv"}}
+    with pytest.raises(TaskDataError, match=r"dev\.csv, line 3: label 'c' is none of the labels a, b"):
+        check(settings, stage={**stage, "task": task})
+
+
+@pytest.mark.parametrize("stage", [TOKENIZER, STORE, PRETRAIN])
+def test_files_without_a_document(settings: Settings, tmp_path: Path, stage: dict[str, Any]) -> None:
+    (tmp_path / "empty.txt").write_text("\n\n")
+    with pytest.raises(CorpusError, match=r"empty\.txt holds no document with text$"):
+        check(settings, stage={**stage, "corpus": {"files": ["empty.txt"]}})
+
+
+def test_files_of_bad_records_alone(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "latin.txt").write_bytes("caf\u00e9\n".encode("latin-1"))
+    corpus = {"files": ["latin.txt"], "on_bad_record": "skip"}
+    with pytest.raises(CorpusError, match=r"latin\.txt holds no document .*on_bad_record is skip.* corpus inspect"):
+        check(settings, stage={**PRETRAIN, "corpus": corpus})
+
+
+def test_a_batch_larger_than_the_data_is_noted(settings: Settings) -> None:
+    rows = plan(settings, {**SWEEP, "recipe": {"tokenizer": "words", "batch_size": 1000}})
+    assert rows["note"].startswith("a trial has 3 steps only, since recipe.batch_size 1,000 is more than the 2 ")
+
+
+def test_a_leak_between_splits_is_told_once_by_plan_and_by_run(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both splits of the small sweep are the same file of two rows; two stages have the same task."""
+    check(settings, first=SWEEP, second={**SWEEP, "name": "again"})
+    (told,) = (message for message in caplog.messages if "training split as well" in message)
+    assert "task own: 2 of 2 validation examples have a text" in told
+    assert told.endswith("; task.csv is both")
+
+
+def test_splits_that_share_no_text_are_not_spoken_of(
+    settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = {"train": "task.csv", "validation": "dev.csv"}
+    (tmp_path / "dev.csv").write_text("text,label\na bird,a\n")
+    check(settings, alone={**SWEEP, "task": {**SWEEP["task"], "files": files}})
+    assert not caplog.messages
+    (tmp_path / "dev.csv").write_text("text,label\na cat,a\n")
+    check(settings, alone={**SWEEP, "task": {**SWEEP["task"], "files": files}})
+    assert caplog.messages[0].endswith("; take them out of dev.csv or of task.csv")

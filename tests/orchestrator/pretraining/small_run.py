@@ -11,8 +11,9 @@ import numpy as np
 
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
+from orchestrator.corpus.manifest import Manifest
 from orchestrator.corpus.stream import SplitShards
-from orchestrator.corpus.token_store import Manifest, TokenStore, write_shard
+from orchestrator.corpus.token_store import TokenStore, write_shard
 from orchestrator.pretraining.batch_trace import traced
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import Emit, PretrainJob

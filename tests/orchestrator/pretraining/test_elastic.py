@@ -11,6 +11,7 @@ import ray
 import ray.train
 from ray.train.v2._internal.execution.scaling_policy import ResizeDecision
 
+from orchestrator.cluster.free_room import FreeRoom
 from orchestrator.cluster.nodes import Node
 from orchestrator.pretraining import elastic
 from orchestrator.pretraining.elastic import SETTLING_S, RoomPolicy
@@ -29,16 +30,15 @@ class Bench:
         monkeypatch.setattr(ray, "get", lambda value: value)
         monkeypatch.setattr(RoomPolicy, "_maybe_send_resource_request", lambda policy: None)
         monkeypatch.setattr(RoomPolicy, "_get_reserved_resources", lambda policy: {})
-        monkeypatch.setattr(elastic, "free_nodes", self.free_nodes)
-        monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 8.0})
+        monkeypatch.setattr(elastic, "find_free_room", self.find_free_room)
         monkeypatch.setattr(elastic.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(elastic.time, "sleep", self.pass_time)
         monkeypatch.setattr("ray.train.v2._internal.execution.scaling_policy.elastic.time_monotonic", lambda: self.now)
 
-    def free_nodes(self) -> list[Node]:
+    def find_free_room(self) -> FreeRoom:
         if self.free_cpus < 0:
             raise TimeoutError("the head does not answer")
-        return [Node({"CPU": self.free_cpus})]
+        return FreeRoom([Node({"CPU": self.free_cpus})], 8.0)
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds

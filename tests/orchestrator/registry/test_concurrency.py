@@ -14,7 +14,17 @@ from orchestrator.errors import RegistryError
 from orchestrator.registry import Registry, revisions
 from orchestrator.registry.revisions import MIGRATIONS, NEWEST_REVISION
 from tests.orchestrator.registry.samples import new_run
-from tests.orchestrator.registry.writers import NUM_ROUNDS, create, kill_writers, migrate, run_together, write
+from tests.orchestrator.registry.writers import (
+    NUM_ROUNDS,
+    WRITING_S,
+    begin_run,
+    create,
+    kill_writers,
+    migrate,
+    run_together,
+    write,
+    write_for_a_while,
+)
 
 NUM_PROCESSES = 16
 
@@ -24,6 +34,25 @@ def test_processes_that_meet_at_an_empty_database_make_its_tables_once(location:
     assert {revision for _, revision in lines} == {NEWEST_REVISION}
     with Registry(location) as registry:
         assert set(registry.runs().id) == {run_id for run_id, _ in lines}
+
+
+def test_runs_that_begin_at_once_in_a_new_registry_wait_for_one_another(location: str) -> None:
+    """However short a time each waits for the others before it tries anew."""
+    run_ids = run_together(begin_run, location, "", NUM_PROCESSES)
+    with Registry(location) as registry:
+        assert set(registry.runs().id) == set(run_ids)
+        assert all([attempt.number for attempt in registry.attempts(run_id)] == [1] for run_id in run_ids)
+
+
+def test_no_writer_starves(tmp_path: Path) -> None:
+    """SQLite gives its lock to whoever asks at the right moment: without a queue some wait for most of the time."""
+    location = str(tmp_path / "registry.sqlite")
+    with Registry(location) as registry:
+        registry.upgrade()
+    taken = [answer.split() for answer in run_together(write_for_a_while, location, "", NUM_PROCESSES)]
+    numbers, longest = [int(number) for number, _ in taken], [float(seconds) for _, seconds in taken]
+    assert min(numbers) > sum(numbers) / NUM_PROCESSES / 4
+    assert max(longest) < WRITING_S / 2
 
 
 def test_sixteen_writers_lose_nothing(location: str) -> None:
@@ -61,8 +90,9 @@ def next_revision(tmp_path: Path) -> Path:
     """Migrations with one more revision, which makes a table: doing so twice is an error."""
     folder = tmp_path / "migrations"
     shutil.copytree(MIGRATIONS, folder)
-    (folder / "versions" / "0004_marks.py").write_text(
-        "import sqlalchemy as sa\nfrom alembic import op\n\nrevision = '0004'\ndown_revision = '0003'\n\n\n"
+    (folder / "versions" / "9999_marks.py").write_text(
+        "import sqlalchemy as sa\nfrom alembic import op\n\n"
+        f"revision = '9999'\ndown_revision = '{revisions.NEWEST_REVISION}'\n\n\n"
         "def upgrade() -> None:\n    op.create_table('marks', sa.Column('mark', sa.Text()))\n"
     )
     return folder
@@ -71,10 +101,10 @@ def next_revision(tmp_path: Path) -> Path:
 def test_of_processes_that_migrate_at_once_one_does_the_work(location: str, next_revision: Path) -> None:
     with Registry(location) as registry:
         run_id = new_run(registry)
-    assert set(run_together(migrate, location, str(next_revision), 4)) == {"0004"}
+    assert set(run_together(migrate, location, str(next_revision), 4)) == {"9999"}
     with Registry(location, read_only=True) as registry:
-        assert registry.current_revision() == "0004"
-        with pytest.raises(RegistryError, match="revision 0004, newer than this version knows; upgrade"):
+        assert registry.current_revision() == "9999"
+        with pytest.raises(RegistryError, match="revision 9999, newer than this version knows; upgrade"):
             registry.run(run_id)
 
 
@@ -84,15 +114,16 @@ def test_an_older_schema_waits_for_a_person_and_keeps_its_runs(
     with Registry(location) as registry:
         run_id = new_run(registry)
     monkeypatch.setattr(revisions, "MIGRATIONS", next_revision)
-    monkeypatch.setattr(revisions, "NEWEST_REVISION", "0004")
+    newest = revisions.NEWEST_REVISION
+    monkeypatch.setattr(revisions, "NEWEST_REVISION", "9999")
     for read_only in (True, False):
         with (
             Registry(location, read_only=read_only) as registry,
             pytest.raises(
-                RegistryError, match=r"older revision \(0003\); back it up, then run: orchestrator db upgrade"
+                RegistryError, match=rf"older revision \({newest}\); back it up, then run: orchestrator db upgrade"
             ),
         ):
             registry.run(run_id)
     with Registry(location) as registry:
-        assert registry.upgrade() == "0004"
+        assert registry.upgrade() == "9999"
         assert registry.run(run_id).id == run_id

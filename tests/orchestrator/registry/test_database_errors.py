@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import create_engine, make_url, text, update
 
 from orchestrator.errors import RegistryError, RegistryUnavailableError
-from orchestrator.registry import Registry, sqlite_engine
+from orchestrator.registry import Registry, write_queue
 from orchestrator.registry.tables import RunRow
 from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.samples import new_run
@@ -67,8 +67,8 @@ def test_errors_hide_the_values_of_a_statement(registry: Registry) -> None:
 def test_a_lock_that_another_process_holds_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(sqlite_engine, "BUSY_TIMEOUT_S", 0.02)
-    monkeypatch.setattr(sqlite_engine, "SAY_AFTER_S", 0.01)
+    monkeypatch.setattr(write_queue, "BUSY_TIMEOUT_S", 0.02)
+    monkeypatch.setattr(write_queue, "SAY_AFTER_S", 0.01)
     path = tmp_path / "registry.sqlite"
     with Registry(str(path)) as registry:
         run_id = new_run(registry)
@@ -85,7 +85,7 @@ def test_a_lock_that_another_process_holds_is_waited_for(
 
 def test_a_person_is_told_of_a_wait_before_it_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other process lets go as soon as that is told."""
-    monkeypatch.setattr(sqlite_engine, "SAY_AFTER_S", 0.01)
+    monkeypatch.setattr(write_queue, "SAY_AFTER_S", 0.01)
     path = tmp_path / "registry.sqlite"
     with Registry(str(path)) as registry:
         run_id = new_run(registry)
@@ -97,7 +97,7 @@ def test_a_person_is_told_of_a_wait_before_it_is_over(tmp_path: Path, monkeypatc
             told.append(line)
             other.execute("ROLLBACK")
 
-        monkeypatch.setattr(sqlite_engine.logger, "warning", let_go)
+        monkeypatch.setattr(write_queue.logger, "warning", let_go)
         measure(registry, run_id)
         assert len(told) == 1
         other.close()
@@ -106,8 +106,8 @@ def test_a_person_is_told_of_a_wait_before_it_is_over(tmp_path: Path, monkeypatc
 def test_a_full_disk_is_not_waited_for(tmp_path: Path) -> None:
     with Registry(str(tmp_path / "registry.sqlite")) as registry:
         run_id = new_run(registry)
-        with registry._database.session(writing=True) as session:
-            session.execute(text("PRAGMA max_page_count = 1"))  # SQLite makes it as many as there are
+        with registry._database.transaction() as transaction:
+            transaction._cursor.execute("PRAGMA max_page_count = 1")  # SQLite makes it as many as there are
         many = [MetricEvent(step, "train", {"loss" * 100: 0.5}) for step in range(1000)]
         with pytest.raises(RegistryError, match="the disk is full; free some space and resume") as caught:
             registry.metrics.record(run_id, many)

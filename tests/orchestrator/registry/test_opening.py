@@ -83,7 +83,7 @@ def test_a_place_that_cannot_be_written_says_so(what: str) -> None:
     program = (
         "import os, sys\n"
         "from orchestrator.registry import Registry\n"
-        "import orchestrator.registry.registry, alembic.script\n"
+        "import orchestrator.registry.registry, orchestrator.specs.recipe, alembic.script\n"
         "if os.geteuid() == 0: os.setgid(65534); os.setuid(65534)\n"
         "try: Registry(sys.argv[1]).lifecycle.create(kind='corpus', name='x', fingerprint='f', spec={})\n"
         "except Exception as error: print(type(error).__name__, error)\n"
@@ -134,7 +134,7 @@ def test_reading_where_no_registry_is_finds_nothing_and_leaves_nothing(location:
 READ_AS_NOBODY = """
 import os, sys
 from orchestrator.registry import Registry
-import orchestrator.registry.registry, orchestrator.registry.run_frames, pandas
+import orchestrator.registry.registry, orchestrator.registry.run_listing, pandas
 if os.geteuid() == 0: os.setgid(65534); os.setuid(65534)
 try: print(*Registry(sys.argv[1], read_only=True).runs()["name"])
 except Exception as error: print(type(error).__name__, error)

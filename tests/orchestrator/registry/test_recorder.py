@@ -20,13 +20,15 @@ from orchestrator.registry.patience import retry_while_unavailable
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import (
     CheckpointEvent,
+    DatasetResult,
     Event,
     MessageEvent,
     MetricEvent,
+    TrialStart,
     WorkersEvent,
 )
 from tests.orchestrator.postgres_server import find_binaries, running_server
-from tests.orchestrator.registry.samples import everything
+from tests.orchestrator.registry.samples import everything, made_with
 from tests.waiting import PATIENCE_S
 
 SWEEP = {
@@ -63,6 +65,72 @@ def test_an_attempt_has_the_job_of_its_driver(recorder: Recorder) -> None:
     run = recorder.start({"kind": "pretrain"}, "f")
     Recorder(recorder.registry, "7f3a-2").resume(run.id)
     assert [attempt.job_id for attempt in recorder.registry.attempts(run.id)] == [None, "7f3a-2"]
+
+
+def test_an_attempt_has_what_it_was_made_with(registry: Registry) -> None:
+    run = Recorder(registry, made_with=made_with("a" * 40, "+x = 1")).start({"kind": "pretrain"}, "f")
+    assert run.code_version == "0.1.0+gaaaaaaaaaaaa.dxxxxxxxx"
+    again = Recorder(registry, made_with=made_with("b" * 40)).resume(run.id)
+    assert again.code_version == "0.1.0+gbbbbbbbbbbbb"
+    first, second = registry.attempts(run.id)
+    assert first.code is not None
+    assert (first.code["commit"], first.code["changed_files"]) == ("a" * 40, ["bert_core/a.py"])
+    assert (first.command, first.overrides) == ("orchestrator run a.yaml", ["seed=1"])
+    assert first.environment == {"hostname": "a", "versions": {"python": "3.11"}}
+    assert "diff" not in first.code
+    assert (registry.code_diff(run.id, 1), registry.code_diff(run.id, 2)) == ("+x = 1", None)
+    assert second.diff_digest is None
+
+
+def test_changes_of_code_are_kept_once(registry: Registry) -> None:
+    recorder = Recorder(registry, made_with=made_with("a" * 40, "+x = 1"))
+    for _ in range(3):
+        recorder.start({"kind": "pretrain"}, "f")
+    assert len(everything(registry)["code_diffs"]) == 1
+
+
+def test_an_attempt_of_an_unknown_make_leaves_it_open(recorder: Recorder) -> None:
+    run = recorder.start({"kind": "pretrain"}, "f")
+    (attempt,) = recorder.registry.attempts(run.id)
+    assert (run.code_version, attempt.code, attempt.command, attempt.environment) == (None, None, None, None)
+
+
+def test_trials_have_the_code_and_the_host_of_their_sweep(registry: Registry) -> None:
+    recorder = Recorder(registry, made_with=made_with("a" * 40))
+    sweep = recorder.start(SWEEP, "f")
+    (trial,) = recorder.record_trials(sweep.id, [TrialStart("k0", 0, {}, 0)])
+    later = Recorder(registry, made_with=made_with("b" * 40))
+    later.resume(sweep.id)
+    versions = {
+        key: later.read_run(later.record_trials(sweep.id, [TrialStart(key, 0, {}, 0)])[0]).code_version
+        for key in ("k0", "k1")
+    }
+    assert registry.run(trial).host == sweep.host
+    assert versions == {"k0": "0.1.0+gbbbbbbbbbbbb", "k1": "0.1.0+gbbbbbbbbbbbb"}, "k0 began again"
+
+
+def test_trials_have_the_tags_and_the_data_of_their_sweep(registry: Registry) -> None:
+    recorder = Recorder(registry)
+    sweep = recorder.start(SWEEP | {"tags": ["paper", "pipeline:x", "inputs:y", "reproduces:z"]}, "f")
+    recorder.record_dataset(sweep.id, DatasetResult("early", "task", "1" * 64, "p", {}))
+    (trial,) = recorder.record_trials(sweep.id, [TrialStart("k0", 0, {}, 0)])
+    assert registry.tags(trial) == ["paper"]
+    recorder.record_dataset(sweep.id, DatasetResult("late", "task", "2" * 64, "p", {}))
+    registry.tag(sweep.id, "afterwards", "pipeline:z")
+    assert registry.tags(trial) == ["afterwards", "paper"]
+    assert list(registry.runs("tag = 'paper' and kind = 'trial'")["id"]) == [trial]
+    assert [row["name"] for row in registry.datasets.table(trial).records] == ["early", "late"]
+    registry.tag(trial, "mine")
+    assert "mine" not in registry.tags(sweep.id)
+
+
+def test_workers_elsewhere_have_their_machine(registry: Registry) -> None:
+    recorder = Recorder(registry, made_with=made_with("a" * 40))
+    run = recorder.start({"kind": "pretrain"}, "f")
+    here, there = {"hostname": "a"}, {"hostname": "b", "gpus": ["NVIDIA H200"]}
+    recorder.record_events(run.id, [WorkersEvent(0, ["a"], here), WorkersEvent(9, ["b"], there)])
+    (attempt,) = registry.attempts(run.id)
+    assert attempt.workers == [{"first_step": 0, "hosts": ["a"]}, {"first_step": 9, "hosts": ["b"], "machine": there}]
 
 
 def test_an_attempt_has_its_workers_by_the_steps_that_they_left(recorder: Recorder) -> None:

@@ -34,6 +34,12 @@ def test_weights_that_are_made_again_are_found_in_their_newest_folder(registry: 
     assert registry.models.get("bert").folder == "runs/second/model"
 
 
+def test_a_pipelines_model_is_named_for_who_says_the_pipeline_alone(registry: Registry) -> None:
+    registry.models.register("reviews/finetuning", model_result())
+    with pytest.raises(NotFoundError, match=r"did you mean reviews/finetuning\?"):
+        registry.models.get("reviews")
+
+
 def test_a_model_that_is_not_there_is_named_with_candidates(registry: Registry) -> None:
     with pytest.raises(NotFoundError, match="there is none yet"):
         registry.models.get("bert")
@@ -41,3 +47,9 @@ def test_a_model_that_is_not_there_is_named_with_candidates(registry: Registry) 
     for name in ("brt", "bert@2", "bert@", "bert@99999999999999999999"):
         with pytest.raises(NotFoundError, match="bert@1"):
             registry.models.get(name)
+
+
+def test_a_model_with_another_spelling_is_asked_for(registry: Registry) -> None:
+    registry.models.register("complaints", model_result())
+    with pytest.raises(NotFoundError, match="did you mean complaints"):
+        registry.models.get("complaint")

@@ -6,6 +6,7 @@ pytest tests/orchestrator/registry/test_run_transfers.py
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from orchestrator.errors import InputError, RegistryError
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.registry_copy import bring_up_to_date, copy_registry, keep_runs
+from orchestrator.registry.run_transfers import is_same_record
 from orchestrator.results import CheckpointEvent, DatasetResult, MetricEvent
 from tests.orchestrator.registry.samples import everything, model_result, new_run, trial_result
 
@@ -41,6 +43,11 @@ def fill(registry: Registry, run_id: str = "aaaaaaaaaaaa") -> str:
     recorder.record_model(run_id, model_result())
     recorder.complete(run_id, RunOutcome(model_folder="/srv/lab/m"))
     return run_id
+
+
+def trials_of(registry: Registry, run_id: str) -> list[str]:
+    """Ids of a sweep's trials."""
+    return sorted(str(trial_id) for trial_id in registry.trials.frame(run_id)["id"])
 
 
 def without_ids_of_experiments(rows: dict[str, list[tuple[object, ...]]]) -> dict[str, list[tuple[object, ...]]]:
@@ -83,6 +90,19 @@ def test_a_run_that_went_on_is_brought_up_to_date_and_keeps_its_tags_here(regist
     assert [(one.host, one.job_id) for one in here.attempts(run_id)] == [("a", None), ("b", f"{run_id}-2")]
     assert here.metrics.latest(run_id) == {"train.loss": 1.5}
     assert here.tags(run_id) == ["mine", "pulled:head-1"]
+
+
+def test_tags_that_are_given_there_come_later_and_those_of_trials_stay(registry: Registry, here: Registry) -> None:
+    run_id = fill(registry)
+    here.transfers.bring(run_id, registry.transfers, ORIGIN)
+    there_before, trial_id = registry.transfers.digest(run_id), trials_of(registry, run_id)[0]
+    here.tag(trial_id, "looked at")
+    registry.tag(trial_id, "odd")
+    assert is_same_record(registry.transfers.digest(run_id), there_before)
+    assert registry.transfers.digest(run_id) != there_before
+    assert here.transfers.bring(run_id, registry.transfers, ORIGIN).change == "updated"
+    assert here.tags(trial_id) == ["looked at", "odd", "tried"]  # the last one is its sweep's
+    assert here.tags(run_id) == ["pulled:head-1", "tried"]
 
 
 def test_a_run_of_ones_own_is_never_replaced(registry: Registry, here: Registry) -> None:
@@ -136,6 +156,20 @@ def test_a_version_that_other_weights_have_here_becomes_another_one(registry: Re
     assert here.transfers.bring(run_id, registry.transfers, ORIGIN).renamed == {"first@1": "first@2"}
     assert (here.models.get("first@2").digest, here.models.get("first@2").run_id) == ("d" * 64, run_id)
     assert here.transfers.bring(run_id, registry.transfers, ORIGIN).change == "unchanged"
+
+
+def test_a_models_name_alone_means_one_of_this_registry_before_a_pulled_one(registry: Registry, here: Registry) -> None:
+    run_id = fill(registry)
+    here.transfers.bring(run_id, registry.transfers, ORIGIN)
+    (pulled,) = here.models.of_run(run_id)
+    assert here.models.get(pulled.name) == pulled
+    own_run = new_run(here)
+    older = replace(model_result(), digest="0" * 64, folder="/home/me/model")
+    for digest in ("0" * 64, "1" * 64):
+        here.models.register(pulled.name, replace(older, digest=digest), own_run)
+    assert here.models.get(pulled.name).run_id == own_run
+    assert here.models.get(pulled.name).version == pulled.version + 2
+    assert here.models.get(pulled.label) == pulled
 
 
 def test_a_copy_holds_all_rows_and_the_registry_is_only_read(registry: Registry, location: str, tmp_path: Path) -> None:

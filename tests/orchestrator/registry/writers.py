@@ -2,6 +2,7 @@
 
 import contextlib
 import multiprocessing
+import time
 from collections.abc import Callable, Mapping
 from itertools import count
 from multiprocessing.connection import Connection
@@ -10,12 +11,14 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
-from orchestrator.registry import revisions
+from orchestrator.registry import patience, revisions, sqlite_engine, write_queue
+from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.registry import Registry
 from orchestrator.results import MetricEvent, ModelResult
 from tests.waiting import PATIENCE_S
 
 NUM_ROUNDS = 12
+WRITING_S = 3.0
 
 
 def run_together(work: Callable[[str, str, int], str], location: str, shared: str, num_processes: int) -> list[str]:
@@ -75,9 +78,30 @@ def write(location: str, shared: str, number: int) -> str:
     return own
 
 
+def begin_run(location: str, shared: str, number: int) -> str:
+    """Record the start of a run as its driver does, in a registry that never waits long for another process."""
+    write_queue.BUSY_TIMEOUT_S = sqlite_engine.BUSY_TIMEOUT_S = patience.RETRY_S = 0.02
+    with Registry(location) as registry:
+        return Recorder(registry).start({"kind": "corpus", "name": str(number)}, "f").id
+
+
+def write_for_a_while(location: str, shared: str, number: int) -> str:
+    """Measure again and again for WRITING_S; returns how often, and the longest time that one measurement took."""
+    with Registry(location) as registry:
+        own = registry.lifecycle.create(kind="pretrain", name=str(number), fingerprint="f", spec={})
+        begun = time.monotonic()
+        end, longest, step = begun, 0.0, 0
+        while end - begun < WRITING_S:
+            start, step = end, step + 1
+            registry.metrics.record(own, [MetricEvent(step, "train", {"loss": 0.5})])
+            end = time.monotonic()
+            longest = max(longest, end - start)
+    return f"{step} {longest}"
+
+
 def migrate(location: str, shared: str, number: int) -> str:
-    """Upgrade to the revision `0004` of the folder `shared`, and return the revision that is reached."""
-    revisions.MIGRATIONS, revisions.NEWEST_REVISION = Path(shared), "0004"
+    """Upgrade to the revision `9999` of the folder `shared`, and return the revision that is reached."""
+    revisions.MIGRATIONS, revisions.NEWEST_REVISION = Path(shared), "9999"
     with Registry(location) as registry:
         return registry.upgrade()
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import SpecError
 from orchestrator.specs import PipelineSpec, PretrainSpec, SweepSpec
-from orchestrator.specs.loading import load_spec, parse_spec, spec_values
+from orchestrator.specs.loading import load_spec, load_task_spec, parse_spec, spec_values
 
 PRETRAIN = "kind: pretrain\ncorpus:\n  files: [a.txt]\ntokenizer: tok\nsteps: 10\n"
 SWEEP = "kind: sweep\ntask: {id: sst2, folder: data}\nrecipe:\n  init_from: pretrained\nspace:\n  batch_size: [8, 16]\n"
@@ -134,6 +134,16 @@ def test_a_missing_file_names_its_neighbor(tmp_path: Path) -> None:
         load_spec(tmp_path)
     with pytest.raises(SpecError, match="there is no folder"):
         load_spec(tmp_path / "none" / "s.yaml")
+
+
+def test_the_one_task_of_a_pipelines_stages_is_the_pipelines(tmp_path: Path) -> None:
+    sweep = "{kind: sweep, task: {id: TASK}, recipe: {tokenizer: words}, space: {learning_rate: [1.0e-3]}}"
+    one = f"kind: pipeline\nstages:\n  tuning: {sweep.replace('TASK', 'sst2')}\n"
+    (tmp_path / "one.yaml").write_text(one)
+    (tmp_path / "two.yaml").write_text(f"{one}  more: {sweep.replace('TASK', 'mrpc')}\n")
+    assert load_task_spec(str(tmp_path / "one.yaml"), ["folder=glue"]).folder == "glue"
+    with pytest.raises(SpecError, match="of kind pipeline, which has no task, or several"):
+        load_task_spec(str(tmp_path / "two.yaml"))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from orchestrator.errors import TaskDataError
+from orchestrator.tasks.table_files import column_names, has_columns, read_rows
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.classification import ClassificationExample, ClassificationTable
 from orchestrator.tasks.types.conll import NerExample, NerTable
@@ -183,3 +184,44 @@ def test_a_broken_ner_record_is_named_or_counted(tmp_path: Path, record: dict, m
     with pytest.raises(TaskDataError, match=f"line 1: {message}"):
         read(NER, path)
     assert read(NER, path, "skip")[1].count == 1
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_the_delimiter_of_a_csv_file_is_found_by_its_columns(tmp_path: Path, delimiter: str) -> None:
+    text = f'text{delimiter}label\n"so, so{delimiter} or not"{delimiter}yes\n'
+    examples, _ = read(ClassificationTable(("text",), "label"), write(tmp_path / "a.csv", text))
+    assert [(e.text, e.label) for e in examples] == [(f"so, so{delimiter} or not", "yes")]
+
+
+def test_a_comma_goes_before_other_delimiters(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "text,label;sure\ngood,yes\n")
+    assert read(ClassificationTable(("text",), "label;sure"), path)[0][0].label == "yes"
+
+
+def test_columns_of_a_semicolon_file_are_listed_one_by_one(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "review;class\ngood;yes\n")
+    with pytest.raises(TaskDataError, match="no column 'text', it has 'review', 'class'"):
+        read(ClassificationTable(("text",), "label"), path)
+
+
+def test_a_tsv_file_with_semicolons_is_to_be_named_csv(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "text;label\ngood;yes\n")
+    with pytest.raises(TaskDataError, match=r"no tab in its first line.*end in \.csv"):
+        read(ClassificationTable(("text",), "label"), path)
+
+
+def test_the_first_broken_record_is_remembered(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "text,label\ngood,yes\nbad\nworse\n")
+    _, bad = read(ClassificationTable(("text",), "label"), path, "skip")
+    assert (bad.count, bad.first_problem) == (2, "line 3: 1 fields where the first line has 2")
+
+
+def test_a_spreadsheets_line_that_says_the_delimiter_is_no_row(tmp_path: Path) -> None:
+    path = tmp_path / "excel.csv"
+    path.write_bytes(b'\xef\xbb\xbfsep=;\r\ntext;label\r\na,b;x\r\n"c\nd";y\r\nonly one\r\n')
+    bad = BadRecords(str(path), "skip")
+    assert column_names(str(path), bad) == ("text", "label")
+    assert has_columns(str(path), ("text", "label"), header=True)
+    rows = list(read_rows(str(path), ("label", "text"), bad))
+    assert rows == [("line 3", ("x", "a,b")), ("line 4", ("y", "c\nd"))]
+    assert bad.first_problem == "line 6: 1 fields where the first line has 2"

@@ -81,8 +81,14 @@ def test_broken_records_are_counted_when_skipped(tmp_path: Path) -> None:
 
 def test_a_split_without_an_example_is_named(tmp_path: Path) -> None:
     write(tmp_path, dev__tsv="sentence\tlabel\nwhat\t7\n")
-    with pytest.raises(TaskDataError, match=r"dev\.tsv gives no example for task sst2; 1 records"):
+    with pytest.raises(TaskDataError, match=r"dev\.tsv gives no example for task sst2: 1 record was left out"):
         load(id="sst2", folder=str(tmp_path), on_bad_record="skip").examples("validation")
+
+
+def test_a_file_of_a_header_alone_has_no_record(tmp_path: Path) -> None:
+    write(tmp_path, dev__tsv="sentence\tlabel\n")
+    with pytest.raises(TaskDataError, match=r"dev\.tsv gives no example for task sst2: it has no record"):
+        load(id="sst2", folder=str(tmp_path)).examples("validation")
 
 
 def test_own_labels_are_those_of_the_whole_training_split_sorted(tmp_path: Path) -> None:
@@ -297,3 +303,12 @@ def test_a_split_that_is_not_there_is_named(tmp_path: Path) -> None:
         TaskDataError, match=r"task sst2 has no labeled test split, only validation; .*task\.files\.test"
     ):
         load(id="sst2", folder=str(tmp_path)).examples("test")
+
+
+@pytest.mark.parametrize(
+    ("head", "reads"), [("ner", "is a CSV table, and a ner task reads CoNLL"), ("qa", "a qa task reads SQuAD's JSON")]
+)
+def test_a_table_for_another_kind_of_task_is_told_what_that_reads(tmp_path: Path, head: str, reads: str) -> None:
+    path = str(write(tmp_path, a__csv="text,label\ngood,yes\n") / "a.csv")
+    with pytest.raises(TaskDataError, match=reads):
+        load(id="own", head=head, files={"train": path, "validation": path})

@@ -4,6 +4,8 @@ Alone: pytest tests/orchestrator/tasks/test_text_examples.py
 """
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from orchestrator.errors import TaskDataError
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.classification import ClassificationExample, ClassificationTable
 from orchestrator.tasks.types.regression import RegressionTable
+from tests.waiting import PATIENCE_S
 
 SIZES = ClassificationTable(("text",), "label", numerical_columns=("size",), categorical_columns=("color",))
 
@@ -57,3 +60,10 @@ def test_a_broken_column_is_named_or_left_out(tmp_path: Path, change: dict[str, 
         read(SIZES, path)
     regression = RegressionTable(("text",), "label", numerical_columns=("size",), categorical_columns=("color",))
     assert [(example.numbers, example.value) for example in read(regression, path, "skip")] == [((1.0,), 1.5)]
+
+
+@pytest.mark.parametrize("module", ["text_examples", "types", "types.conll", "table_files"])
+def test_a_module_of_tasks_can_be_the_first_that_is_imported(module: str) -> None:
+    command = [sys.executable, "-c", f"import orchestrator.tasks.{module}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stderr

@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 from orchestrator.errors import SpecError
 from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
 from orchestrator.tasks.features import Array
+from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.text_examples import TextExample
 from orchestrator.tasks.text_windows import TextWindows
 from orchestrator.tasks.types.base import AnyTaskType, TaskDefinition
-from orchestrator.tasks.types.readers import Reader
 
 
 class EmbeddingObjective(ABC):

@@ -15,7 +15,7 @@ from orchestrator.specs import TaskSpec
 from orchestrator.tasks import load_task
 from orchestrator.tasks.bio_tags import complete_tag_set, to_bio
 from orchestrator.tasks.text_files import BadRecords
-from orchestrator.tasks.types.conll import ConllReader
+from orchestrator.tasks.types.conll import ConllReader, has_tag_columns
 from tests.shared_data import shared_file
 
 TAGS = st.lists(st.sampled_from(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]))
@@ -60,6 +60,23 @@ def test_conll2003_has_its_published_numbers_of_documents() -> None:
     documents = {split: {example.document for example in task.examples(split)} for split in task.splits}
     expected = {"train": 946, "validation": 216, "test": 231}
     assert documents == {split: set(range(count)) for split, count in expected.items()}
+
+
+@pytest.mark.parametrize(
+    ("lines", "are_tagged"),
+    [
+        (["Ann B-PER\n", "\n", "runs O\n"], True),
+        (["New York\tB-LOC\r\n"], True),
+        (["-DOCSTART-\n", "\n", "Ann\n"], True),
+        (["Ann B-PER\n"] * 19 + ["runs\n"], True),
+        (["Ann B-PER\n"] * 9 + ["runs\n"], False),
+        (["I am O\n", "and you are not\n"], False),
+        (['{"words": ["Ann"]}\n'], False),
+        (["\n"], False),
+    ],
+)
+def test_tag_columns_are_told_from_prose(lines: list[str], are_tagged: bool) -> None:
+    assert has_tag_columns(lines) == are_tagged
 
 
 def test_tabs_part_columns_where_there_are_any(tmp_path: Path) -> None:

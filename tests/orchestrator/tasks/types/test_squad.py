@@ -109,3 +109,9 @@ def test_bytes_that_are_no_text_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b'{"data": "\xff"}')
     with pytest.raises(TaskDataError, match="byte 11 is not UTF-8"):
         list(SquadReader().read(str(tmp_path / "a.json"), BadRecords("a.json", "skip")))
+
+
+def test_a_file_that_is_no_json_by_its_name_is_told_what_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Who wrote it?\n")
+    with pytest.raises(TaskDataError, match=r"line 1: not JSON .*a qa task reads SQuAD's JSON"):
+        list(SquadReader().read(str(tmp_path / "a.txt"), BadRecords(str(tmp_path / "a.txt"), "error")))

@@ -1,0 +1,76 @@
+"""Several runs side by side: their scores, the settings in which they differ, and their curves over one another."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.progress import duration
+from orchestrator.registry.varying_paths import varying_paths
+from orchestrator.reports.blocks import Block, Page, Section, Table
+from orchestrator.reports.charts import learning_curves
+from orchestrator.results import is_of_the_machine, short_value
+
+if TYPE_CHECKING:
+    from orchestrator.registry.records import RunRecord
+    from orchestrator.registry.registry import Registry
+
+MAX_RUNS = 20
+"""Runs side by side at most: more lines cannot be told apart."""
+_OF_EXECUTION = ("execution.", "name", "tags")
+
+
+def comparing_page(registry: "Registry", runs: Sequence["RunRecord"]) -> Page:
+    """Make the page of some runs; names that are not unique get their ids."""
+    names = [run.name for run in runs]
+    labels = [run.name if names.count(run.name) == 1 else f"{run.name} ({run.id[:6]})" for run in runs]
+    return Page(
+        f"{len(runs)} runs side by side",
+        ", ".join(run.id for run in runs),
+        [
+            Section("Scores", [_scores(registry, runs, labels)]),
+            Section("What differs", [_differences(registry, runs, labels)]),
+            Section("Curves", _curves(registry, runs, labels)),
+        ],
+    )
+
+
+def _scores(registry: "Registry", runs: Sequence["RunRecord"], labels: Sequence[str]) -> Table:
+    rows = []
+    for run, label in zip(runs, labels, strict=True):
+        values = registry.metrics.latest(run.id)
+        took = None if run.seconds is None else duration(run.seconds)
+        rows.append({"run": label, "state": str(run.state), "task": run.task, "took": took, **values})
+    measured = sorted({name for row in rows for name in row} - {"run", "state", "task", "took"}, key=_machine_last)
+    return Table(("run", "state", "task", *measured, "took"), rows)
+
+
+def _machine_last(name: str) -> tuple[bool, str]:
+    return is_of_the_machine(name), name
+
+
+def _differences(registry: "Registry", runs: Sequence["RunRecord"], labels: Sequence[str]) -> Table:
+    """Settings that are not the same in all runs, a row each."""
+    settings = [registry.parameters(run.id) for run in runs]
+    paths = sorted(path for path in varying_paths(settings) if not path.startswith(_OF_EXECUTION))
+
+    def text(values: dict[str, Any], path: str) -> str | None:
+        return short_value(values[path]) if path in values else None
+
+    rows = [
+        {"setting": path, **{label: text(values, path) for label, values in zip(labels, settings, strict=True)}}
+        for path in paths
+    ]
+    return Table(("setting", *labels), rows)
+
+
+def _curves(registry: "Registry", runs: Sequence["RunRecord"], labels: Sequence[str]) -> list[Block]:
+    """Each measurement that several of the runs have over their steps, a line for each run and split."""
+    lines: dict[str, dict[str, list[tuple[int, float | None]]]] = defaultdict(lambda: defaultdict(list))
+    for run, label in zip(runs, labels, strict=True):
+        for row in registry.metrics.history_table(run.id).records:
+            lines[row["name"]][f"{label}, {row['split']}"].append((row["step"], row["value"]))
+    return [
+        learning_curves(name, lines[name])
+        for name in sorted(lines, key=_machine_last)
+        if any(len(points) > 1 for points in lines[name].values())
+    ]

@@ -1,0 +1,113 @@
+"""Cells of tables: a value as a short text for people, and as a plain value for JSON and CSV."""
+
+import json
+import math
+import unicodedata
+from collections.abc import Mapping
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+MISSING = "–"
+"""Text of a cell without a value."""
+_SETTINGS = ("params.", "spec.")
+"""Beginnings of the names of settings, but for those of a recipe."""
+
+
+def printable(text: str, *, keep_lines: bool = True) -> str:
+    """Replace control characters, so that no data can send commands to a terminal."""
+    kept = "\n\t" if keep_lines else ""
+    return "".join(
+        c if c in kept or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co") else " " if c in "\n\r\t" else "�"
+        for c in text
+    )
+
+
+def cell(value: Any) -> str:
+    """Text of a value in a table: short numbers, times to the minute, a dash for an empty one."""
+    if hasattr(value, "item"):  # a NumPy scalar
+        value = value.item()
+    if value is None or value in ("", [], {}) or (isinstance(value, float) and math.isnan(value)):
+        return MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return _number(value, _decimals([value]) if math.isfinite(value) else None)
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M}" if value == value else MISSING  # NaT is not equal to itself
+    plain = plain_value(value)
+    text = ", ".join(map(str, plain)) if isinstance(plain, list) else plain
+    return printable(json.dumps(text, ensure_ascii=False) if isinstance(text, dict) else str(text), keep_lines=False)
+
+
+def is_setting(name: str) -> bool:
+    """Whether a field or measurement of that name is a value that was chosen, not measured: no table may round it.
+
+    >>> [is_setting(name) for name in ("params.epochs", "metrics.recipe.size", "train.learning_rate", "metrics.f1")]
+    [True, True, True, False]
+    """
+    return name.startswith(_SETTINGS) or ".recipe." in f".{name}" or name.rpartition(".")[2] == "learning_rate"
+
+
+def setting_cell(value: Any) -> str:
+    """Text of a setting: numbers with six digits, as they would be typed.
+
+    >>> setting_cell(0.00125), setting_cell(4.0), setting_cell(1.234e-5)
+    ('0.00125', '4', '1.234e-05')
+    """
+    if isinstance(value, float) and math.isfinite(value):
+        return str(int(value)) if value == int(value) and abs(value) < 1e15 else f"{value:.6g}"
+    return cell(value)
+
+
+def field_cell(name: str, value: Any) -> str:
+    """Text of a field's value: of a setting as it was chosen, of anything else as of a measurement."""
+    return setting_cell(value) if is_setting(name) else cell(value)
+
+
+def column_cells(values: list[Any], name: str = "") -> list[str]:
+    """Texts of a column's values; all its fractions have the same number of decimals, unless they are settings."""
+    if is_setting(name):
+        return [setting_cell(value) for value in values]
+    fractions = [value for value in values if isinstance(value, float) and math.isfinite(value)]
+    decimals = _decimals(fractions)
+    return [
+        _number(value, decimals) if isinstance(value, float) and math.isfinite(value) else cell(value)
+        for value in values
+    ]
+
+
+def _decimals(values: list[float]) -> int | None:
+    """Number of decimals that suits all of some numbers; None: too large or too small for a fixed number of them."""
+    sizes = [abs(value) for value in values if value]
+    if all(value == int(value) and abs(value) < 1e15 for value in values):
+        return 0
+    if min(sizes) < 1e-3 or max(sizes) >= 1e6:
+        return None
+    return 1 if max(sizes) >= 100 else 2 if max(sizes) >= 10 else 4
+
+
+def _number(value: float, decimals: int | None) -> str:
+    return f"{value:.3g}" if decimals is None else f"{value:.{decimals}f}"
+
+
+def plain_value(value: Any) -> Any:
+    """Value that JSON can hold: null for NaN and infinities, ISO 8601 in UTC for times."""
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="seconds") if value == value else None  # NaT is not equal to itself
+    if isinstance(value, date | Path):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_value(item) for item in value]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return plain_value(value.item()) if hasattr(value, "item") else str(value)
+
+
+def heading(column: str) -> str:
+    """Heading of a column: its name without the prefixes and suffixes that the values make plain."""
+    return column.removeprefix("metrics.").removeprefix("params.").removesuffix("_at")

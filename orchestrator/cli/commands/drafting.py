@@ -1,0 +1,106 @@
+"""`init`: from files of data to a spec that can be run."""
+
+import shlex
+import sys
+import textwrap
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, given_options
+from orchestrator.cli.output import notify, show_text
+from orchestrator.cli.output_option import output_option
+from orchestrator.drafting.request import DRAFT_KINDS, DraftRequest
+from orchestrator.progress import is_terminal
+
+if TYPE_CHECKING:
+    from orchestrator.drafting.draft_parts import Draft
+
+_WIDTH = 80
+_TOPIC = 10
+
+
+@click.command(cls=GlobalOptionsCommand, example="orchestrator init reviews.csv\norchestrator run reviews.yaml")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@output_option("The spec to write; by the data's name when left out")
+@click.option("--force", is_flag=True, help="Write over files that are there.")
+@click.option("--model", metavar="NAME", help="Model to start from: a folder, or a registered name.")
+@click.option("--kind", type=click.Choice(DRAFT_KINDS), help="Kind of task, where the data leaves it open.")
+@click.option("--text", "texts", metavar="COLUMN", multiple=True, help="Column of text; twice for pairs.")
+@click.option("--label", metavar="COLUMN", help="Column of the label.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0.5),
+    default=10.0,
+    show_default=True,
+    help="Time that the run may take on this machine.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Decides what is kept for validation.")
+def init(
+    files: tuple[str, ...],
+    output: str | None,
+    force: bool,
+    model: str | None,
+    kind: str | None,
+    texts: tuple[str, ...],
+    label: str | None,
+    minutes: float,
+    seed: int,
+) -> None:
+    """Write a spec for your files of data.
+
+    FILE: CSV, TSV, JSONL, Parquet, CoNLL columns, SQuAD's JSON or plain text, also packed. Of several labeled files the
+    names say which is for what (train, dev, test); without one for validation, some examples are kept for it, in files
+    beside the spec. FILE itself is never changed. In a pipe the spec's path goes to stdout.
+    """
+    notify(f"looking at {', '.join(files)}")
+    from orchestrator.cluster.capacity import logical_cpus
+    from orchestrator.drafting.draft import draft_spec
+    from orchestrator.drafting.writing import check_targets, write_draft
+    from orchestrator.errors import InputError
+
+    if len(texts) > 2:
+        raise InputError(f"--text {' --text '.join(texts)}: a task reads one column of text or two")
+    request = DraftRequest(
+        files=files,
+        output=output,
+        kind=kind,  # type: ignore[arg-type]  # one of the choices
+        text_columns=texts,
+        label_column=label,
+        model=model,
+        minutes=minutes,
+        seed=seed,
+        num_cores=logical_cpus(0),
+        settings=current_settings(),
+    )
+    draft = draft_spec(request)
+    check_targets(draft, files, force=force)
+    written = write_draft(draft)
+    for line in _summary(draft, written):
+        notify(line)
+    if not is_terminal(sys.stdout):
+        show_text(draft.spec_path)
+
+
+def _summary(draft: "Draft", written: Iterable[str]) -> Iterable[str]:
+    """The findings, what was written, and the next commands."""
+    for finding in draft.findings:
+        yield _folded(finding.topic, finding.text)
+    yield _folded("wrote", ", ".join(written))
+    yield "next:"
+    for verb in ("plan", "run"):
+        yield f"  orchestrator{given_options()} {shlex.join((verb, draft.spec_path))}"
+
+
+def _folded(topic: str, text: str) -> str:
+    """A line with its topic in front, folded at spaces to the width of a terminal."""
+    indent = " " * _TOPIC
+    return textwrap.fill(
+        text,
+        _WIDTH,
+        initial_indent=f"{topic:<{_TOPIC}}",
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,83 @@
+"""Command `help`: the help of a command, or a text about a topic; and both as man pages."""
+
+import sys
+
+import click
+
+from orchestrator.cli.frame import GlobalOptionsCommand
+from orchestrator.cli.output import notify, show_rows, show_text
+from orchestrator.cli.topics import Topic, load_topics
+from orchestrator.progress import is_terminal
+
+_MAX_WIDTH = 100
+"""Width in characters of text on a wide terminal."""
+
+
+@click.command("help", cls=GlobalOptionsCommand, example="orchestrator help exit-status\norchestrator help runs show")
+@click.argument("words", metavar="[TOPIC|COMMAND ...]", nargs=-1)
+@click.option("--man", "folder", metavar="DIR", help="Write a man page for each command there.")
+def show_help(words: tuple[str, ...], folder: str | None) -> None:
+    """Explain a command or a topic; without either, list topics.
+
+    `man -l DIR/orchestrator-run.1` shows a page that --man wrote; `man orchestrator-run` does, where DIR is the folder
+    man1 of a manual (~/.local/share/man/man1).
+    """
+    root = click.get_current_context().find_root().command
+    assert isinstance(root, click.Group)
+    if folder is not None:
+        from orchestrator.cli.man_pages import write_man_pages
+
+        names = write_man_pages(root, folder)
+        notify(f"wrote {len(names)} pages into {folder}; look at one with: man -l {folder}/{names[0]}")
+        return
+    topics = load_topics()
+    if not words:
+        rows = [{"topic": topic.name, "about": topic.title} for topic in topics.values()]
+        show_rows(rows, ["topic", "about"], None, None)
+        notify("\nsee one with: orchestrator help TOPIC; a command with: orchestrator help COMMAND")
+        return
+    context = _context_of(root, words)
+    topic = topics.get("-".join(words).lower())
+    if context is None and topic is None:
+        raise click.UsageError(_unknown(" ".join(words), [*topics, *root.commands]), click.get_current_context())
+    if context is not None:
+        show_text(context.get_help())
+    if context is not None and topic is not None:
+        show_text("\n")
+    if topic is not None:
+        _show_topic(topic)
+
+
+def _context_of(root: click.Group, words: tuple[str, ...]) -> click.Context | None:
+    """The context of a command's help; None where the words name no command."""
+    context = click.Context(root, info_name="orchestrator", **root.context_settings)
+    for word in words:
+        group = context.command
+        command = group.get_command(context, word) if isinstance(group, click.Group) else None
+        if command is None:
+            return None
+        context = click.Context(command, info_name=word, parent=context)
+    return context
+
+
+def _unknown(words: str, known: list[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(words, known, n=1, cutoff=0.6)
+    hint = (
+        f"did you mean {close[0]}?" if close else "`orchestrator help` lists the topics, `orchestrator -h` the commands"
+    )
+    return f"there is no topic or command {words!r}; {hint}"
+
+
+def _show_topic(topic: Topic) -> None:
+    """Show a topic with its styles on a terminal, and as it is written in a pipe."""
+    if not is_terminal(sys.stdout):
+        show_text(topic.text)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+    from rich.theme import Theme
+
+    console = Console(file=sys.stdout, theme=Theme({"markdown.code": "cyan", "markdown.code_block": "cyan"}))
+    console.print(Markdown(topic.text, code_theme="bw"), width=min(console.width, _MAX_WIDTH))

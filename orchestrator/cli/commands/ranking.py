@@ -1,0 +1,119 @@
+"""Command `leaderboard`: groups of runs that differ only in their seed, ranked by what they show."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from orchestrator.cli.commands.registry_reading import no_runs, open_registry
+from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
+from orchestrator.cli.output import notify, show_rows, shows_briefly
+from orchestrator.cli.reading import output_options
+
+NO_TRIALS = "no fine-tuned trials yet; run a sweep: `orchestrator run experiments/sweep_sst2.yaml`"
+"""Said in place of a board without groups."""
+_TIE = "≈"
+_BY = {
+    "mean": "ranked by the mean, however few seeds it is of",
+    "median": "ranked by the median, however few seeds it is of",
+    "best": "ranked by each group's best seed, the luckiest of n: more seeds alone raise it",
+}
+
+
+@click.command(cls=GlobalOptionsCommand, example="orchestrator leaderboard sst2", at_dashboard=AtDashboard.SENT)
+@click.argument("task", required=False)
+@click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="Number of places for each task.")
+@click.option(
+    "--by",
+    type=click.Choice(["lower", "mean", "median", "best"]),
+    default="lower",
+    show_default=True,
+    help="Number that ranks; `lower` is the worse end of the mean's 95 % interval.",
+)
+@output_options
+def leaderboard(task: str | None, limit: int, by: Any, form: str | None, output: str | None) -> None:
+    """The best of each task, by what their seeds show.
+
+    A group is what differs only in its seed: other data, task fields, threads or code are another group. One seed is
+    ranked after all groups of several, unless --by says otherwise, and scores on other data are ranked apart. Trials,
+    students (distill) and evaluated models are ranked together. `≈`: not distinguishable from the one above.
+    """
+    from orchestrator.errors import NotFoundError
+
+    with open_registry() as registry:
+        table = registry.leaderboard_table(task, by=by)
+        known = set() if table.records or task is None else set(registry.leaderboard_table().values("task"))
+        empty = NO_TRIALS if registry.run_table(limit=1).records else no_runs(registry)
+    if task is not None and not table.records:
+        raise NotFoundError(f"no finished trial of task {task}; there are: {', '.join(sorted(known)) or 'none yet'}")
+    rows = [row for row in table.records if row["rank"] <= limit]
+    if not shows_briefly(form, output):
+        show_rows(rows, list(table.columns), form, output, empty=empty)
+        return
+    _show_briefly(rows, empty, by, several_tasks=task is None)
+    if rows and by in _BY:
+        notify(_BY[by])
+    _tell_of(rows, table.records)
+
+
+def _show_briefly(rows: list[dict[str, Any]], empty: str, by: str, *, several_tasks: bool) -> None:
+    """Show the places with the columns that tell them apart, in 80 characters where that is possible."""
+    from orchestrator.registry.group_records import group_label
+
+    for row in rows:
+        row["#"] = f"{row['rank']}{f' {_TIE}' if row['tie'] else ''}"
+        row["95 % of mean"] = None if row["low"] is None else f"{row['low']:.3f}–{row['high']:.3f}"
+        row["seeds"] = _seeds_text(row)
+        row["group"] = group_label(row["group"])
+        row["best of n"] = row["best"]
+    columns = ["#", "mean", {"best": "best of n", "median": "median"}.get(by, "95 % of mean"), "seeds"]
+    columns += ["test"] if any(row["test"] is not None for row in rows) else []
+    columns += [name for name in ("init_from", "size") if len({row[name] for row in rows}) > 1]
+    columns += ["recipe"] if any(row["recipe"] for row in rows) else []
+    for name in ("kind", "metric", "split", "data"):
+        if len({(row["task"], row[name]) for row in rows}) > len({row["task"] for row in rows}):
+            columns.insert(1, name)
+    if several_tasks:
+        columns.insert(0, "task")
+    columns += ["model"] if any(row["model"] for row in rows) else []
+    alike = ["task"] if len({row["task"] for row in rows}) == 1 else []  # which then tells nothing apart
+    spare = ["size", "kind", "metric", "group", *alike, "model"]
+    show_rows(rows, [*columns, "group"], None, None, empty=empty, spare=spare)
+
+
+def _seeds_text(row: dict[str, Any]) -> str:
+    """Number of seeds that have a score, and of runs there were, where these are more."""
+    num_runs = sum(row[name] for name in ("completed", "failed", "pruned", "unfinished"))
+    return str(row["n"]) if num_runs == row["n"] else f"{row['n']} of {num_runs}"
+
+
+def _tell_of(rows: list[dict[str, Any]], everything: list[dict[str, Any]] | Any) -> None:
+    """Say what the table's numbers hide: ties, doubts of single places, what the first place was chosen from."""
+    if not rows:
+        return
+    if any(row["tie"] for row in rows):
+        notify(f"{_TIE} not distinguishable from the one above (Welch's test over seeds)")
+    rankings = {(row["task"], row["metric"], row["split"], row["data"]) for row in rows}
+    if len(rankings) > len({row["task"] for row in rows}):
+        notify("scores on other data, splits or by other names are ranked apart: each has its own first place")
+    if any(row["origin"] == "chosen" and row["kind"] != "evaluate" for row in rows):
+        most = max(row["rank"] for row in everything)
+        of_many = f"; the first place was chosen on them, too: the best of {most} groups" if most > 1 else ""
+        tested = "; no step was chosen on `test`" if any(row["test"] is not None for row in rows) else ""
+        notify(f"scores are on the validation data on which the best step of each trial was chosen{of_many}{tested}")
+    for line in _note_lines(rows):
+        notify(line)
+
+
+def _note_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield each note once, with the places that it is about: `2, 3: one seed: noise not known`."""
+    several_tasks = len({row["task"] for row in rows}) > 1
+    places: dict[str, list[str]] = {}
+    for row in rows:
+        for note in filter(None, row["notes"].split("; ")):
+            places.setdefault(note, []).append(f"{row['task']} {row['rank']}" if several_tasks else str(row["rank"]))
+    for note, named in places.items():
+        which = f"all {len(rows)}" if len(named) == len(rows) > 1 else ", ".join(named)
+        yield f"{which}: {note}"
+    if any(row["collapsed"] for row in rows):
+        yield "collapsed: no better than the majority class"

@@ -1,0 +1,144 @@
+"""Commands of `runs` by which people add to what is recorded: `note`, `tag`, `pin`, `archive`, and their opposites."""
+
+import getpass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orchestrator.cli.commands.registry_reading import find_run, open_registry
+from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
+from orchestrator.cli.output import notify, show_rows
+from orchestrator.cli.reading import reading_options
+
+if TYPE_CHECKING:
+    from orchestrator.registry import Registry
+    from orchestrator.registry.run_annotations import Flag
+
+_run_argument = click.argument("run_id", metavar="RUN")
+_runs_argument = click.argument("run_ids", metavar="RUN...", nargs=-1, required=True)
+_tags_argument = click.argument("tags", metavar="TAG...", nargs=-1, required=True)
+
+
+def _open_for_writing() -> "Registry":
+    """Open the registry of the command's options, which must be there: nothing is noted in a new one."""
+    from orchestrator.registry import Registry
+
+    open_registry().close()
+    return Registry(current_settings().registry)
+
+
+@click.command(
+    cls=GlobalOptionsCommand,
+    example='orchestrator runs note 7f3a "the learning rate was too high"\norchestrator runs note 7f3a',
+    at_dashboard=AtDashboard.SENT,
+)
+@_run_argument
+@click.argument("text", required=False)
+@click.option("--rm", "number", type=click.IntRange(1), metavar="N", help="Remove the Nth note.")
+@reading_options
+def note(run_id: str, text: str | None, number: int | None, form: str | None, output: str | None) -> None:
+    """Note something on a run, or show its notes.
+
+    The same text is one note, however often it is written.
+    """
+    if text is not None and number is not None:
+        raise click.UsageError("either a text to note, or --rm N")
+    if text is None and number is None:
+        _show_notes(run_id, form, output)
+        return
+    with _open_for_writing() as registry:
+        run = find_run(registry, run_id)
+        if text is not None:
+            registry.annotations.note(run.id, text, _user())
+            notify(f"noted on {run.kind} {run.id} ({run.name})")
+        elif number is not None:
+            notify(f"removed from {run.id}: {registry.annotations.remove_note(run.id, number).text}")
+
+
+def _show_notes(run_id: str, form: str | None, output: str | None) -> None:
+    with open_registry() as registry:
+        run = find_run(registry, run_id)
+        notes = registry.annotations.notes(run.id)
+    rows = [{"note": number, **vars(one)} for number, one in enumerate(notes, 1)]
+    empty = f'no notes on run {run.id}; orchestrator runs note {run.id} "TEXT" writes one'
+    show_rows(rows, ["note", "written_at", "author", "text"], form, output, empty=empty)
+
+
+def note_lines(registry: "Registry", run_id: str) -> dict[str, Any]:
+    """Fields of a record for the notes on a run: `note.1: 2026-11-23 ann: looks good`."""
+    lines = {}
+    for number, one in enumerate(registry.annotations.notes(run_id), 1):
+        who = f"{one.written_at:%Y-%m-%d}" + (f" {one.author}" if one.author else "")
+        lines[f"note.{number}"] = f"{who}: {one.text}"
+    return lines
+
+
+def _user() -> str | None:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's user without a name
+        return None
+
+
+@click.command(
+    cls=GlobalOptionsCommand, example="orchestrator runs tag 7f3a paper baseline", at_dashboard=AtDashboard.SENT
+)
+@_run_argument
+@_tags_argument
+def tag(run_id: str, tags: tuple[str, ...]) -> None:
+    """Add tags to a run; queries find it by them: tag = 'paper'."""
+    with _open_for_writing() as registry:
+        run = find_run(registry, run_id)
+        registry.annotations.tag(run.id, tags)
+        notify(f"tags of {run.id}: {', '.join(registry.tags(run.id))}")
+
+
+@click.command(cls=GlobalOptionsCommand, example="orchestrator runs untag 7f3a paper", at_dashboard=AtDashboard.SENT)
+@_run_argument
+@_tags_argument
+def untag(run_id: str, tags: tuple[str, ...]) -> None:
+    """Take tags from a run."""
+    with _open_for_writing() as registry:
+        run = find_run(registry, run_id)
+        gone = registry.annotations.untag(run.id, tags)
+        for missing in sorted(set(tags) - set(gone)):
+            notify(f"run {run.id} has no tag {missing!r}")
+        notify(f"tags of {run.id}: {', '.join(registry.tags(run.id)) or 'none'}")
+
+
+def _flag_command(name: str, flag: "Flag", *, sets: bool, says: str, about: str) -> click.Command:
+    """Make a command that sets or clears a flag of runs."""
+
+    def run(run_ids: tuple[str, ...]) -> None:
+        with _open_for_writing() as registry:
+            for one in [find_run(registry, run_id) for run_id in run_ids]:
+                change = registry.annotations.set_flag if sets else registry.annotations.clear_flag
+                change(one.id, flag)
+                notify(f"{says} {one.kind} {one.id} ({one.name})")
+
+    made = click.command(
+        name, cls=GlobalOptionsCommand, example=f"orchestrator runs {name} 7f3a", at_dashboard=AtDashboard.SENT
+    )(_runs_argument(run))
+    made.help = about
+    return made
+
+
+pin = _flag_command(
+    "pin",
+    "pinned",
+    sets=True,
+    says="pinned",
+    about="Keep all files of runs.\n\n`gc` and `runs rm` leave them alone, and the data that they have used.",
+)
+unpin = _flag_command("unpin", "pinned", sets=False, says="unpinned", about="Let `gc` treat runs as any other.")
+archive = _flag_command(
+    "archive",
+    "archived",
+    sets=True,
+    says="archived",
+    about="Put runs away.\n\nLists and queries show them, and their trials, only with --archived. Nothing is deleted, "
+    "and their results stay on the leaderboard.",
+)
+unarchive = _flag_command(
+    "unarchive", "archived", sets=False, says="back in lists:", about="Show archived runs in lists again."
+)

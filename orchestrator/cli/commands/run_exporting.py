@@ -1,0 +1,112 @@
+"""`runs export`: runs as a table in a file, or for another tracker."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.cli.commands.registry_reading import find_run, open_registry
+from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
+from orchestrator.cli.output import notify, say_now, show_rows, status_line, write_output
+from orchestrator.cli.output_option import check_output
+from orchestrator.cli.reading import raw_option
+from orchestrator.errors import InputError
+from orchestrator.progress import counted
+from orchestrator.settings import ASKED_AT_VARIABLE
+
+if TYPE_CHECKING:
+    from orchestrator.registry import Registry
+
+_ENDINGS = (".csv", ".json", ".parquet")
+_TRACKERS = ("tensorboard", "mlflow", "wandb")
+
+
+class _ExportCommand(GlobalOptionsCommand):
+    """Command whose last argument is the file to write where `-o` names none, as of old."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line."""
+        rest = super().parse_args(ctx, args)
+        run_ids, output = ctx.params.get("run_ids") or (), ctx.params.get("output")
+        if ctx.resilient_parsing:
+            return rest
+        if output is None:
+            if not run_ids:
+                raise click.UsageError("-o FILE is missing; name one FILE to write, or one FOLDER with --tracker", ctx)
+            *others, ctx.params["output"] = run_ids
+            ctx.params["run_ids"] = tuple(others)
+        elif files := [word for word in run_ids if word.endswith(_ENDINGS)]:
+            raise click.UsageError(f"{files[0]} and {output} are two places; name one FILE to write, by -o", ctx)
+        return rest
+
+
+@click.command(
+    cls=_ExportCommand,
+    example="orchestrator runs export -o runs.csv --where \"task = 'sst2'\"\n"
+    "orchestrator runs export 7f3a --tracker tensorboard -o events/",
+    at_dashboard=AtDashboard.SENT,
+)
+@click.argument("run_ids", metavar="[RUN...]", nargs=-1)
+@click.option("--tracker", type=click.Choice(_TRACKERS), help="Write for another tracker, by its own library.")
+@click.option("--where", default="", help="A query, as `orchestrator query` takes it; all runs when left out.")
+@click.option("-o", "--output", metavar="FILE|FOLDER", help="File (.csv, .json, .parquet), or folder for --tracker.")
+@raw_option
+def export(run_ids: tuple[str, ...], tracker: str | None, output: str, where: str) -> None:
+    """Write runs and trials to a file, or for another tracker.
+
+    A file has a row for each run, and a column for each metric and parameter. --tracker writes TensorBoard's event
+    files, MLflow's store or offline runs of W&B into a folder: parameters, measurements step by step, tags and notes;
+    models stay where they are. RUNs come with their trials.
+    """
+    if run_ids and where:
+        raise click.UsageError("either RUNs or --where")
+    if tracker is not None:
+        _write_for(tracker, run_ids, where, output)
+    else:
+        check_output(output)
+        _write_table(run_ids, where, output)
+
+
+def _write_table(run_ids: tuple[str, ...], where: str, output: str) -> None:
+    ending = Path(output).suffix
+    if ending not in _ENDINGS:
+        raise InputError(f"{output} should end in .csv, .json or .parquet, which says what is written")
+    with open_registry() as registry:
+        table = registry.run_table(_query(registry, run_ids) or where)
+    if ending == ".parquet":
+        from io import BytesIO
+
+        buffer = BytesIO()
+        parameters = [column for column in table.columns if column.startswith("params.")]
+        table.frame().astype(dict.fromkeys(parameters, "string")).to_parquet(buffer, index=False)
+        write_output(output, buffer.getvalue())
+    else:
+        show_rows(table.records, table.columns, None, output)
+    notify(f"{len(table.records)} runs and trials")
+
+
+def _query(registry: "Registry", run_ids: tuple[str, ...]) -> str:
+    """Query for some runs and their trials; nothing where none are named. Raises: NotFoundError."""
+    ids = ", ".join(f"'{find_run(registry, run_id).id}'" for run_id in run_ids)
+    return f"id in ({ids}) or parent in ({ids})" if ids else ""
+
+
+def _write_for(tracker: str, run_ids: tuple[str, ...], where: str, output: str) -> None:
+    if ASKED_AT_VARIABLE in os.environ:
+        raise InputError(
+            "--tracker writes a folder of this machine; bring the runs here first: orchestrator cluster pull"
+        )
+    folder = Path(output).expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{output} is a file; name a folder")
+    say_now(f"writing for {tracker}")
+    from orchestrator.registry.tracker_exports import TRACKERS, write_runs
+    from orchestrator.registry.tracker_exports.exported_run import load_runs
+
+    with open_registry() as registry:
+        runs = load_runs(registry, run_ids, where=where)
+    with status_line() as show:
+        write_runs(tracker, runs, folder, on_run=lambda run: show(f"writing {run.title[:60]} for {tracker}"))
+    look = TRACKERS[tracker].look.replace("FOLDER", output.rstrip("/"))
+    notify(f"wrote {counted(len(runs), 'run')} and trials into {output}; look: {look}")

@@ -1,0 +1,215 @@
+"""Command group `groups`: runs that differ only in their seed, listed, shown and compared."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orchestrator.cells import setting_cell
+from orchestrator.cli.commands.ranking import NO_TRIALS
+from orchestrator.cli.commands.registry_reading import group_name, no_runs, open_registry
+from orchestrator.cli.frame import AtDashboard, GlobalOptionsGroup
+from orchestrator.cli.output import notify, show_paragraph, show_record, show_rows, show_table, show_text, shows_briefly
+from orchestrator.cli.reading import output_options, reading_options
+
+if TYPE_CHECKING:
+    from orchestrator.registry.group_comparison import Comparison
+    from orchestrator.registry.group_records import GroupRecord, GroupRun
+
+_DECIMALS = 12
+"""Decimals of a difference of scores; what comes after them is noise of the processor's arithmetic."""
+_PAGE = 30
+"""Groups on a terminal; `--limit` gives more of them."""
+
+
+@click.group(cls=GlobalOptionsGroup)
+def groups() -> None:
+    """Groups of runs that differ only in their seed."""
+
+
+@groups.command("list", example="orchestrator groups list sst2", at_dashboard=AtDashboard.SENT)
+@click.argument("task", required=False)
+@reading_options
+def list_groups(task: str | None, form: str | None, output: str | None) -> None:
+    """Groups of a task, or of all, in the order of the leaderboard."""
+    from orchestrator.errors import NotFoundError
+
+    with open_registry() as registry:
+        table = registry.leaderboard_table(task)
+        empty = NO_TRIALS if registry.run_table(limit=1).records else no_runs(registry)
+        if task is not None and not table.records:
+            known = sorted(set(registry.leaderboard_table().values("task")))
+            raise NotFoundError(f"no group of task {task}; there are: {', '.join(known) or 'none yet'}")
+    columns = list(table.columns)
+    if shows_briefly(form, output):
+        from orchestrator.registry.group_records import group_label
+
+        columns = ["group", "task", "kind", "metric", "n", "mean", "sd", "recipe", "notes"]
+        for row in table.records:
+            row["group"] = group_label(row["group"])
+    show_rows(table.records, columns, form, output, empty=empty, spare=["kind", "metric", "sd"], page=_PAGE)
+
+
+@groups.command("show", example="orchestrator groups show 3f2a", at_dashboard=AtDashboard.SENT)
+@click.argument("group")
+@output_options
+def show_group(group: str, form: str | None, output: str | None) -> None:
+    """One group: what its seeds show, and each of its runs.
+
+    GROUP is the beginning of a group's digest, or a run or trial of it, by id or name.
+    """
+    with open_registry() as registry:
+        found = registry.group(group_name(registry, group))
+    runs = sorted((_run_row(found, run) for run in found.runs), key=lambda row: (row["seed"] is None, row["seed"]))
+    record = _group_row(found)
+    if not shows_briefly(form, output):
+        show_record({**record, "parameters": dict(found.parameters), "runs": runs}, form, output)
+        return
+    show_record({**record, **{path: setting_cell(value) for path, value in found.parameters.items()}}, form, output)
+    show_text("\n")
+    columns = ["seed", "run", "of", "state", "score"]
+    columns += [name for name in ("test", "collapsed") if any(row[name] for row in runs)]
+    show_table(runs, [*columns, "finished_at"])
+
+
+def _group_row(group: "GroupRecord") -> dict[str, Any]:
+    from orchestrator.registry.group_notes import group_notes
+
+    summary, best = group.summary, group.best
+    interval = summary.interval if summary else None
+    return {
+        "group": group.key,
+        "task": group.task,
+        "kind": group.kind,
+        "metric": group.metric + (" (smaller is better)" if group.is_better_lower else ""),
+        "split": group.split,
+        "data": group.data,
+        "code": group.code_version,
+        "n": summary.n if summary else 0,
+        "mean": summary.mean if summary else None,
+        "sd": summary.sd if summary else None,
+        "low": interval.low if interval else None,
+        "high": interval.high if interval else None,
+        "median": summary.median if summary else None,
+        "best": best.score if best else None,
+        "best_run": best.id if best else None,
+        "test": group.tested.test if group.tested else None,
+        "notes": "; ".join(group_notes(group)),
+    }
+
+
+def _run_row(group: "GroupRecord", run: "GroupRun") -> dict[str, Any]:
+    return {
+        "seed": run.seed,
+        "run": run.id,
+        "of": run.parent_id,
+        "state": run.state,
+        "score": None if group.refusal else run.score,
+        "test": None if group.test_refusal else run.test,
+        "collapsed": run.is_collapsed,
+        "finished_at": run.finished_at,
+    }
+
+
+@groups.command("compare", example="orchestrator groups compare 3f2a 77c0", at_dashboard=AtDashboard.SENT)
+@click.argument("names", metavar="A B [C …]", nargs=-1, required=True)
+@output_options
+def compare(names: tuple[str, ...], form: str | None, output: str | None) -> None:
+    """Whether the difference of groups is more than luck.
+
+    Each is the beginning of a group's digest, a trial, or a run, by id or name. Six seeds in common are compared in
+    pairs, by a permutation test; fewer, of two groups with two seeds at least, by Welch's test; predictions of the same
+    examples by McNemar's test and a bootstrap. Several comparisons are corrected by Holm's method.
+    """
+    with open_registry() as registry:
+        found = registry.compare(*[group_name(registry, name) for name in names])
+    rows = [_comparison_row(comparison) for comparison in found]
+    if not shows_briefly(form, output):
+        show_rows(rows, list(rows[0]), form, output)
+        return
+    for number, comparison in enumerate(found):
+        show_text("\n" if number else "")
+        _show_comparison(comparison)
+
+
+def _show_comparison(comparison: "Comparison") -> None:
+    from orchestrator.registry.group_records import group_label
+
+    first, second = comparison.first, comparison.second
+    show_paragraph(f"{first.label} beside {second.label}: {comparison.words}")
+    sides = [_group_row(group) for group in (first, second)]
+    for side in sides:
+        side["group"] = group_label(side["group"])
+    show_table(sides, ["group", "mean", "sd", "low", "high", "n", "best"])
+    show_text("\n")
+    tests = _test_rows(comparison)
+    show_table(tests, ["test", "difference", "low", "high", "p"])
+    if comparison.differs_in:
+        show_text("\n")
+        rows = [{"differs in": path, "first": one, "second": other} for path, (one, other) in _told(comparison)]
+        show_table(rows, ["differs in", "first", "second"])
+    for group in (first, second):
+        if notes := _group_row(group)["notes"]:
+            notify(f"{group.label}: {notes}")
+
+
+def _told(comparison: "Comparison") -> list[tuple[str, tuple[str, str]]]:
+    """Paths and both values as texts: a column of several settings has no number of decimals that suits them all."""
+    return [
+        (path.removeprefix("recipe."), (setting_cell(one), setting_cell(other)))
+        for path, (one, other) in comparison.differs_in.items()
+    ]
+
+
+def _test_rows(comparison: "Comparison") -> list[dict[str, Any]]:
+    """Every test that could be made, a row each; the first one speaks."""
+    seeds, examples = comparison.seeds, comparison.examples
+    rows = [_test_row("Welch, all seeds", seeds.welch.difference, seeds.welch.interval, seeds.welch.p_value)]
+    if seeds.paired is not None:
+        name = f"paired permutation, {seeds.num_common} common seeds"
+        paired = _test_row(name, seeds.paired.difference, seeds.paired.interval, seeds.paired.p_value)
+        rows.insert(0 if seeds.p_value == seeds.paired.p_value else 1, paired)
+    if seeds.bootstrap is not None:
+        rows.append(_test_row("bootstrap over seeds", seeds.difference, seeds.bootstrap, None))
+    if examples is not None and examples.score is not None:
+        name = f"paired bootstrap, {examples.num_examples:,} examples"
+        score = examples.score
+        rows.append(_test_row(name, score.difference, score.interval, score.p_value))
+    for answers in examples.answers if examples else ():
+        result = answers.result
+        name = f"McNemar, {answers.first_run[:6]} {result.only_first} : {result.only_second} {answers.second_run[:6]}"
+        rows.append(_test_row(name, result.difference, result.interval, answers.corrected_p_value))
+    return rows
+
+
+def _test_row(test: str, difference: float, interval: Any, p_value: float | None) -> dict[str, Any]:
+    low, high = (None, None) if interval is None else (_rounded(interval.low), _rounded(interval.high))
+    return {"test": test, "difference": _rounded(difference), "low": low, "high": high, "p": p_value}
+
+
+def _rounded(difference: float) -> float:
+    """The difference without the noise of floating-point sums, which would make 0 of two equal means a tiny number."""
+    return round(difference, _DECIMALS) + 0.0
+
+
+def _comparison_row(comparison: "Comparison") -> dict[str, Any]:
+    seeds, examples = comparison.seeds, comparison.examples
+    speaks = seeds if seeds.p_value is not None or examples is None else examples
+    return {
+        "answer": comparison.words,
+        "first": comparison.first.key,
+        "second": comparison.second.key,
+        "distinguishable": comparison.is_distinguishable,
+        "test": speaks.test,
+        "difference": speaks.difference,
+        "low": speaks.interval.low if speaks.interval else None,
+        "high": speaks.interval.high if speaks.interval else None,
+        "p_value": comparison.p_value,
+        "corrected_p_value": comparison.corrected_p_value,
+        "num_comparisons": comparison.num_comparisons,
+        "num_first": seeds.num_first,
+        "num_second": seeds.num_second,
+        "num_common": seeds.num_common,
+        "num_seeds_needed": seeds.num_seeds_needed,
+        "tests": _test_rows(comparison),
+        "differs_in": {path: list(values) for path, values in comparison.differs_in.items()},
+    }

@@ -1,0 +1,198 @@
+"""Completion of words in a shell: what may stand in the place of a parameter, by the name that the help gives it.
+
+click's `shell_completion` speaks with the shells and completes commands, options and choices. Here are the words that
+only this laboratory knows: ids of runs, models, tasks, measurements, kinds of specs, fields of a spec. A parameter gets
+them by its metavar (`MODEL`, `RUN`, `SPEC.yaml`), so that every command that takes a model completes models.
+
+Each completion reads only, loads nothing that takes long, and is silent: where something cannot be read, nothing is
+offered.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from orchestrator.cells import printable
+from orchestrator.cli.frame import settings_of
+
+Items = Iterable[CompletionItem[str]]
+Named = Iterable[tuple[str, str]]
+Complete = Callable[[click.Context, str], Items]
+
+_PLAIN = re.compile(r"[\w.,:@%+=/~-]+")
+"""Words that every shell takes as they stand; others are not offered, so that no recorded name can do anything."""
+
+
+class CompletedText(click.types.StringParamType):
+    """Text for which a shell is offered words."""
+
+    def __init__(self, complete: Complete) -> None:
+        self._complete = complete
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+        """The words that begin with what was typed; none where they cannot be found out."""
+        try:
+            return list(self._complete(ctx, incomplete))
+        except Exception:  # a person who presses Tab has asked for no message
+            return []
+
+
+def complete_words(command: click.Command) -> None:
+    """Give every parameter of a command, and of the commands below it, its completion."""
+    for parameter in command.params:
+        complete = _BY_METAVAR.get(_name_in_help(parameter))
+        if complete is not None and type(parameter.type) is click.types.StringParamType:
+            parameter.type = CompletedText(complete)
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        complete_words(below)
+
+
+def _name_in_help(parameter: click.Parameter) -> str:
+    """`RUN` for arguments and options that the help shows as RUN, [RUN] or [RUN ...]."""
+    return (parameter.metavar or parameter.human_readable_name).strip("[]").rstrip(" .").upper()
+
+
+def _offered(named: Named, incomplete: str) -> Iterator[CompletionItem[str]]:
+    for name, about in named:
+        if name.startswith(incomplete) and _PLAIN.fullmatch(name):
+            yield CompletionItem(name, help=printable(about, keep_lines=False) or None)
+
+
+def _names(context: click.Context) -> Any:
+    from orchestrator.registry.recorded_names import RecordedNames
+
+    return RecordedNames(settings_of(context).registry)
+
+
+def _runs(context: click.Context, incomplete: str) -> Items:
+    return _offered(_names(context).runs(incomplete), incomplete)
+
+
+def _models(context: click.Context, incomplete: str) -> Items:
+    """Registered models; the versions of one once its name is there; else folders."""
+    return list(_offered(_registered(context, incomplete), incomplete)) or _folders(context, incomplete)
+
+
+def _registered(context: click.Context, incomplete: str) -> Named:
+    return [model for model in _names(context).models() if ("@" in incomplete) == ("@" in model[0])]
+
+
+def _tags(context: click.Context, incomplete: str) -> Items:
+    """Tags: for `untag` those of the run that was named before."""
+    run_id = context.params.get("run_id") if context.info_name == "untag" else None
+    return _offered(_names(context).tags(run_id or ""), incomplete)
+
+
+def _aliases(context: click.Context, incomplete: str) -> Items:
+    return _offered(_names(context).aliases(), incomplete)
+
+
+def _removed(context: click.Context, incomplete: str) -> Items:
+    return _offered(_names(context).removed(), incomplete)
+
+
+def _results(context: click.Context, incomplete: str) -> Items:
+    """Tasks with trials, registered models, and runs."""
+    names = _names(context)
+    return _offered([*names.tasks(), *_registered(context, incomplete), *names.runs(incomplete)], incomplete)
+
+
+def _tasks(context: click.Context, incomplete: str) -> Items:
+    """The tasks of the command's kind: those with trials for ranked groups, else the known ones, and spec files."""
+    if context.info_name in ("leaderboard", "list"):
+        return _offered(_names(context).tasks(), incomplete)
+    from orchestrator.tasks.catalogue import KNOWN_TASKS
+
+    known = [(name, task.head) for name, task in KNOWN_TASKS.items()]
+    return list(_offered(known, incomplete)) or _files(context, incomplete)
+
+
+def _metrics(context: click.Context, incomplete: str) -> Items:
+    """Measurements of the run that was named before; the options called --name take words of a person's own."""
+    if context.info_name != "metrics":
+        return ()
+    return _offered(_names(context).metrics(context.params.get("run_id") or ""), incomplete)
+
+
+def _query_fields(context: click.Context, incomplete: str) -> Items:
+    """Fields of queries in the place of the last word, whatever stands before it."""
+    before, word = re.fullmatch(r"(.*?)(-?[\w.]*)", incomplete, re.DOTALL).groups()  # type: ignore[union-attr]
+    dash = "-" if word.startswith("-") else ""
+    names = _names(context)
+    fields: list[tuple[str, str]] = []
+    if word.lstrip("-").startswith("m") or not word.lstrip("-"):
+        fields += [(f"metrics.{name}", about) for name, about in names.metrics()]
+    if word.lstrip("-").startswith("p") or not word.lstrip("-"):
+        fields += [(f"params.{name}", about) for name, about in names.parameters()]
+    if not word.lstrip("-").startswith(("metrics.", "params.")):
+        from orchestrator.registry.query_fields import NAMES
+
+        fields += [(name, "field") for name in NAMES]
+    for item in _offered([(dash + name, about) for name, about in fields], word):
+        item.value = before + item.value
+        yield item
+
+
+def _spec_kinds(context: click.Context, incomplete: str) -> Items:
+    from orchestrator.specs.loading import SPEC_KINDS
+
+    return _offered(((name, cls.title) for name, cls in SPEC_KINDS.items()), incomplete)
+
+
+def _overrides(context: click.Context, incomplete: str) -> Items:
+    """`KEY=` for each field of the spec that was given before, and the values of a field that takes only some."""
+    from orchestrator.cli.spec_fields import override_fields
+
+    fields = override_fields(context)
+    key, equals, _ = incomplete.partition("=")
+    if not equals:
+        return _offered(((f"{field.key}=", field.about) for field in fields), incomplete)
+    values = [value for field in fields if field.key == key for value in field.values]
+    return _offered(((f"{key}={value}", "") for value in values), incomplete)
+
+
+def _help_words(context: click.Context, incomplete: str) -> Items:
+    """Topics and commands, or the commands of the group that was named."""
+    from orchestrator.cli.topics import load_topics
+
+    command = context.find_root().command
+    given = context.params.get("words") or ()
+    for word in given:
+        command = command.get_command(context, word) if isinstance(command, click.Group) else None  # type: ignore[assignment]
+    commands = command.commands if isinstance(command, click.Group) else {}
+    named = [(name, below.get_short_help_str()) for name, below in commands.items() if not below.hidden]
+    topics = (
+        [] if given else [(topic.name, topic.title) for topic in load_topics().values() if topic.name not in commands]
+    )
+    return _offered([*topics, *named], incomplete)
+
+
+def _files(context: click.Context, incomplete: str) -> Items:
+    return [CompletionItem(incomplete, type="file")]
+
+
+def _folders(context: click.Context, incomplete: str) -> Items:
+    return [CompletionItem(incomplete, type="dir")]
+
+
+_BY_METAVAR: Mapping[str, Complete] = {
+    "RUN": _runs,
+    "MODEL": _models,
+    "TAG": _tags,
+    "ALIAS": _aliases,
+    "REMOVED": _removed,
+    "TASK": _tasks,
+    "RUN|MODEL|TASK": _results,
+    "NAME": _metrics,
+    "QUERY": _query_fields,
+    "KIND": _spec_kinds,
+    "TOPIC|COMMAND": _help_words,
+    "KEY=VALUE": _overrides,
+    **dict.fromkeys(("SORT", "WHERE", "FIELD", "FIELD,…"), _query_fields),
+    **dict.fromkeys(("FILE", "SPEC.YAML", "CLUSTER.YAML", "URL", "TOKENIZER", "FILE|URL", "FILE|FOLDER"), _files),
+    **dict.fromkeys(("DIR", "FOLDER", "URI"), _folders),
+}
+"""Completion of each parameter, by the name that the help gives it, in capitals."""

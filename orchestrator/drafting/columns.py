@@ -1,0 +1,147 @@
+"""Columns of a table as its first rows show them: how many values, what they look like."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from statistics import fmean
+
+from orchestrator.errors import InputError
+from orchestrator.specs.problems import nearest
+from orchestrator.tasks.bio_tags import is_bio
+from orchestrator.tasks.table_files import column_names, csv_header, read_rows, table_name
+from orchestrator.tasks.tabular_columns import read_number
+from orchestrator.tasks.text_examples import are_texts
+from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
+
+SAMPLE_ROWS = 10_000
+"""First rows of a table by which its columns are told apart."""
+_HEADER_WORDS = 8
+"""More words than this are no column's name."""
+_DELIMITER_NAMES = {";": "semicolons", "\t": "tabs", "|": "bars"}
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """One column of the first rows."""
+
+    name: str
+    values: Sequence[object]
+    """Values that are not missing."""
+
+    @cached_property
+    def distinct(self) -> frozenset[str]:
+        """The different values, as text."""
+        return frozenset(map(str, self.values))
+
+    @property
+    def is_text(self) -> bool:
+        """Whether all values are text, and not numbers written as text."""
+        return bool(self.values) and all(isinstance(value, str) for value in self.values) and not self.is_number
+
+    @cached_property
+    def is_number(self) -> bool:
+        """Whether all values are numbers."""
+        return bool(self.values) and all(_is_number(value) for value in self.values)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all values are whole numbers."""
+        return self.is_number and all(float(str(value)).is_integer() for value in self.values)
+
+    @property
+    def is_list(self) -> bool:
+        """Whether values are lists of text, written out or not."""
+        return bool(self.values) and all(
+            are_texts(value) or (isinstance(value, str) and value.strip()[:1] == "[") for value in self.values
+        )
+
+    @property
+    def are_tags(self) -> bool:
+        """Whether values are lists of BIO tags."""
+        return bool(self.values) and all(are_texts(value) and all(map(is_bio, value)) for value in self.values)
+
+    @property
+    def mean_words(self) -> float:
+        """Words of a value on average."""
+        return fmean(len(str(value).split()) for value in self.values) if self.values else 0.0
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """The columns of a table, by its first rows."""
+
+    path: str
+    columns: Sequence[ColumnFacts]
+    num_rows: int
+    """Rows that were looked at."""
+    is_whole: bool
+    """Whether these are all."""
+    layout: str
+    """Kind of the table, for a person."""
+
+    def column(self, name: str) -> ColumnFacts:
+        """The column of that name. Raises: InputError where there is none."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        near = nearest(name, [column.name for column in self.columns])
+        raise InputError(f"{self.path} has no column {name!r}{near}")
+
+    @property
+    def names(self) -> str:
+        """The columns' names, for messages."""
+        return ", ".join(repr(column.name) for column in self.columns)
+
+
+def inspect_table(path: str) -> TableFacts:
+    """Look at the columns of a table's first rows. Raises: TaskDataError, InputError for a table without a header."""
+    bad = BadRecords(path, "skip")
+    names = column_names(path, bad)
+    if not names:
+        raise InputError(f"{path} has no column that every row has; {bad.first_problem or 'its rows share no key'}")
+    rows = [values for _, values in islice(read_rows(path, names, bad), SAMPLE_ROWS + 1)]
+    if not rows:
+        raise InputError(f"{path} has no row that can be read{_why(bad)}")
+    looked_at = rows[:SAMPLE_ROWS]
+    columns = tuple(
+        ColumnFacts(name, [row[place] for row in looked_at if row[place] not in (None, "")])
+        for place, name in enumerate(names)
+    )
+    facts = TableFacts(path, columns, len(looked_at), len(rows) <= SAMPLE_ROWS, _layout_text(path, bad))
+    if plain_name(path).endswith((".csv", ".tsv")):
+        _check_header(facts)
+    return facts
+
+
+def _why(bad: BadRecords) -> str:
+    """The first problem of a file without rows, and the remedy."""
+    if not bad.first_problem:
+        return "; its first line names the columns, write rows below it"
+    remedy = "save the file as UTF-8" if "UTF-8" in bad.first_problem else "mend the file"
+    return f", the first at {bad.first_problem}; {remedy}"
+
+
+def _layout_text(path: str, bad: BadRecords) -> str:
+    """Name of a table's kind, and of what stands between columns where that is no comma."""
+    name = str(table_name(path))
+    delimiter = csv_header((line for _, line in read_lines(path, bad)), None).delimiter if name == "CSV" else ","
+    return name if delimiter == "," else f"CSV with {_DELIMITER_NAMES[delimiter]}"
+
+
+def _check_header(facts: TableFacts) -> None:
+    """Check that the first line names columns. Raises: InputError where it looks like a row."""
+    for column in facts.columns:
+        few = len(column.distinct) <= 20 and len(column.values) > 20 and column.name in column.distinct
+        if few or _is_number(column.name) or len(column.name.split()) > _HEADER_WORDS:
+            raise InputError(
+                f"{facts.path} begins with a row, not with the names of its columns ({column.name[:60]!r}); write a "
+                "first line such as text,label above it"
+            )
+
+
+def _is_number(value: object) -> bool:
+    try:
+        return not isinstance(value, bool) and read_number(value) is not None
+    except ValueError:
+        return False

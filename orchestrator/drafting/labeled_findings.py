@@ -1,0 +1,131 @@
+"""Findings of a fine-tuning's draft, for a person: what its files hold and what is amiss, its split, model, sizes."""
+
+from collections.abc import Iterator, Mapping
+
+from orchestrator.drafting.columns import TableFacts
+from orchestrator.drafting.draft_parts import Finding, epochs_text, minutes_text, share_text
+from orchestrator.drafting.labeled_facts import SplitFacts, num_leaks
+from orchestrator.drafting.start_model import StartModel, registered_starts
+from orchestrator.drafting.task_choice import TaskChoice
+from orchestrator.drafting.task_sizes import TaskSizes
+from orchestrator.drafting.time_budget import TimeBudget
+from orchestrator.results import Split
+from orchestrator.settings import Settings
+from orchestrator.specs.task import Head
+from orchestrator.tasks import TASK_TYPES, TaskDefinition
+from orchestrator.tasks.task import SPLITS
+
+_LABELS_SHOWN = 6
+_TOPICS: Mapping[Split, str] = {"train": "data", "validation": "dev", "test": "test"}
+_IMBALANCE = 20
+"""Times that the commonest label may be as common as the rarest before it is worth a word."""
+
+
+def data_findings(
+    choice: TaskChoice, table: TableFacts | None, splits: Mapping[Split, SplitFacts], *, is_split_here: bool
+) -> Iterator[Finding]:
+    """Yield what the files hold, and what is amiss with them."""
+    layout = f"{table.layout}, " if table is not None else ""
+    for split in SPLITS:
+        if split in splits:
+            facts = splits[split]
+            yield Finding(_TOPICS[split], f"{facts.path}: {layout}{facts.num_examples:,} examples")
+    yield Finding("task", _task_text(choice, table))
+    for remark in choice.remarks:
+        yield Finding("", remark)
+    train = splits["train"]
+    if train.labels:
+        yield Finding("labels", _labels_text(train))
+    assert choice.kind != "pretraining", "labeled files are fine-tuned on"
+    positive = _positive_label(choice.kind, tuple(sorted(train.labels)))
+    if positive is not None:
+        yield Finding("", f"f1 is the score of {positive}, the second label; task.labels in the spec says their order")
+    yield Finding(
+        "length", f"{train.words_within(0.5):,} words in the middle, 19 of 20 within {train.words_within(0.95):,}"
+    )
+    for facts in splits.values():
+        yield from _problems(facts, is_split_here=is_split_here)
+    for split, facts in splits.items():
+        leaks = 0 if split == "train" else num_leaks(train, facts)
+        if leaks:
+            yield Finding(
+                "leak",
+                f"{leaks:,} of {facts.num_examples:,} examples of {facts.path} have a text that is in {train.path} as "
+                "well: scores will be too good",
+            )
+
+
+def split_finding(num_train: int, num_validation: int, seed: int, *, has_labels: bool) -> Finding:
+    """The finding of a split that is made here."""
+    shares = ", labels in the same shares" if has_labels else ""
+    counts = f"{num_train:,} for training, {num_validation:,} for validation"
+    return Finding("split", f"{counts} by seed {seed}; no text is in both{shares}")
+
+
+def model_findings(model: StartModel | None, settings: Settings) -> Iterator[Finding]:
+    """Yield which weights the fine-tuning starts from; without a model also those that are registered."""
+    if model is not None:
+        yield Finding("model", f"starts from {model.name}")
+        return
+    yield Finding(
+        "model",
+        "random weights (BERT-tiny) and a vocabulary of these texts: a baseline. Starting from a pretrained model "
+        "is far better: --model NAME_OR_FOLDER, a folder in Hugging Face's layout or a registered name",
+    )
+    names = registered_starts(settings)
+    if names:
+        yield Finding("", f"registered here: {', '.join(names)}")
+
+
+def size_finding(sizes: TaskSizes, budget: TimeBudget) -> Finding:
+    """The trials and epochs, their time by estimate, and what to do where it is not enough."""
+    rates, seeds = len(sizes.learning_rates), len(sizes.seeds)
+    trials = f"{rates} learning {'rate' if rates == 1 else 'rates'} × {seeds} {'seed' if seeds == 1 else 'seeds'}"
+    took = f"{trials}, {epochs_text(sizes.epochs)}: {minutes_text(sizes.minutes)} of training ({budget.text})"
+    if not sizes.fits:
+        took += f"; more than the {budget.minutes:g} asked for: give more --minutes or less data"
+    elif sizes.epochs < 1:
+        took += "; not all examples are read in this time: give more --minutes"
+    return Finding("sizes", took)
+
+
+def _task_text(choice: TaskChoice, table: TableFacts | None) -> str:
+    if table is None:
+        return {"ner": "ner: a BIO tag for each word", "qa": "qa: the answer is a part of the passage"}[choice.kind]
+    texts = " and ".join(choice.text_columns)
+    seen = "" if table.is_whole else f" (by the first {table.num_rows:,} rows)"
+    separator = f", several apart by {choice.label_separator!r}" if choice.label_separator else ""
+    return f"{choice.kind}: {choice.label_column} from {texts}{separator}{seen}"
+
+
+def _positive_label(kind: Head, labels: tuple[str, ...]) -> str | None:
+    """The class that `f1` of a person's own task is the score of; None where it is of all, or there is no such."""
+    task_type = TASK_TYPES[kind]
+    return task_type.positive_label(TaskDefinition(id="", type=task_type, labels=labels, metric=""))
+
+
+def _labels_text(train: SplitFacts) -> str:
+    total = train.labels.total()
+    common = train.labels.most_common()
+    shown = ", ".join(f"{label[:40]}: {share_text(count, total)}" for label, count in common[:_LABELS_SHOWN])
+    more = f", and {len(common) - _LABELS_SHOWN} more" if len(common) > _LABELS_SHOWN else ""
+    (_, most), (rarest, least) = common[0], common[-1]
+    note = f"; unbalanced: {rarest[:40]} has {least:,}" if most > _IMBALANCE * least else ""
+    return shown + more + note
+
+
+def _problems(facts: SplitFacts, *, is_split_here: bool) -> Iterator[Finding]:
+    if facts.num_bad_records:
+        yield Finding(
+            "left out", f"{facts.path}: {facts.num_bad_records:,} broken records, the first at {facts.first_problem}"
+        )
+    if facts.num_empty:
+        done = "left out" if is_split_here else "kept as they are"
+        yield Finding("empty", f"{facts.path}: {_examples(facts.num_empty)} without a word, {done}")
+    if facts.num_doubles > 0:
+        other = f", {facts.num_contradictions:,} of them with other labels" if facts.num_contradictions else ""
+        yield Finding("doubles", f"{facts.path}: {_examples(facts.num_doubles)} whose text stands there before{other}")
+
+
+def _examples(number: int) -> str:
+    return f"{number:,} example{'' if number == 1 else 's'}"

@@ -1,0 +1,54 @@
+"""Request for a draft: the files, and what a person says about them."""
+
+import shlex
+from dataclasses import dataclass, fields
+from typing import Literal, get_args
+
+from orchestrator.settings import Settings
+
+DraftKind = Literal["classification", "multi_label", "regression", "ner", "qa", "pretraining"]
+DRAFT_KINDS: tuple[DraftKind, ...] = get_args(DraftKind)
+"""Kinds of work that a draft can be of: heads of tasks, and pretraining on text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftRequest:
+    """Files of data, and what a person has decided; what is left out is found in the data."""
+
+    files: tuple[str, ...]
+    output: str | None = None
+    """Path of the spec; by the data's name in the current folder when left out."""
+    kind: DraftKind | None = None
+    text_columns: tuple[str, ...] = ()
+    label_column: str | None = None
+    model: str | None = None
+    """Model to start from: a folder, or a registered name."""
+    minutes: float = 10.0
+    """Time that the run may take on this machine."""
+    seed: int = 0
+    """Decides which rows are kept for validation."""
+    num_cores: int = 1
+    settings: Settings
+    """Settings by which registered models are looked up."""
+
+    @property
+    def command(self) -> str:
+        """The command that asks for this draft, to paste into a shell; options that say the default are left out."""
+        usual = {field.name: field.default for field in fields(self)}
+        options = (("--output", "output"), ("--kind", "kind"), ("--label", "label_column"), ("--model", "model"))
+        numbers = (("--minutes", "minutes"), ("--seed", "seed"))
+        words = [word for column in self.text_columns for word in ("--text", column)]
+        for option, name in (*options, *numbers):
+            value = getattr(self, name)
+            if value != usual[name]:
+                words += [option, f"{value:g}" if isinstance(value, float) else str(value)]
+        return orchestrator_command("init", *self.files, *words)
+
+
+def orchestrator_command(*words: str) -> str:
+    """A command of this project to paste into a shell.
+
+    >>> orchestrator_command("run", "my spec.yaml")
+    "orchestrator run 'my spec.yaml'"
+    """
+    return shlex.join(("orchestrator", *words))

@@ -1,0 +1,47 @@
+"""The model that a draft starts from, looked up by its name, and the registered ones that it could start from."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from bert_core.config import CONFIG_FILE, BertConfig
+from bert_core.text.tokenization import Tokenizer
+from orchestrator.drafting.task_sizes import TOKENS_PER_WORD
+from orchestrator.models.resolve import WEIGHTS_FILE, resolve_model
+from orchestrator.registry import Registry
+from orchestrator.settings import Settings
+from orchestrator.storage import join, local_copy, read_json
+
+_NAMES_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class StartModel:
+    """A model folder, whose weights are not read."""
+
+    name: str
+    folder: str
+
+    @classmethod
+    def find(cls, name: str, settings: Settings) -> "StartModel":
+        """Look a model up. Raises: NotFoundError."""
+        return cls(name, resolve_model(name, settings))
+
+    @cached_property
+    def config(self) -> BertConfig:
+        """The model's configuration. Raises: ConfigError."""
+        return BertConfig.from_dict(read_json(join(self.folder, CONFIG_FILE)))
+
+    def tokens_per_word(self, texts: list[str]) -> float:
+        """Tokens that the model's tokenizer makes of a word of these texts."""
+        tokenizer = Tokenizer.load(local_copy(self.folder, skip=(WEIGHTS_FILE,)))
+        num_words = sum(len(text.split()) for text in texts)
+        num_tokens = sum(map(len, tokenizer.encode_ids(texts)))
+        return num_tokens / num_words if num_words else TOKENS_PER_WORD
+
+
+def registered_starts(settings: Settings) -> tuple[str, ...]:
+    """Names of registered models that are pretrained and not fine-tuned, the newest first."""
+    with Registry(settings.registry, read_only=True) as registry:
+        models = registry.models.frame()
+    names = models[models["head"] == "pretraining"]["name"].tolist()
+    return tuple(dict.fromkeys(map(str, names)))[:_NAMES_SHOWN]

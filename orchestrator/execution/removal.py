@@ -1,0 +1,139 @@
+"""Removal of runs that a person names: their files and all that is recorded of them.
+
+What `garbage` keeps is refused: runs at work, pinned ones, and what registered models, groups of trials and other runs
+rest on. A removed run goes into the trash: its record into one row there, its files stay until the next garbage
+collection, and until then it can be restored. Removed at once, its files go first: where that is interrupted, the
+record is still there and doing so again removes the rest.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import NotFoundError
+from orchestrator.execution.garbage import best_of_groups, delete_atomically, named_in_specs, places_of
+from orchestrator.registry.inheritance import PIPELINE
+from orchestrator.registry.records import RunRecord
+from orchestrator.registry.registry import Registry
+from orchestrator.run_states import RunState
+from orchestrator.settings import Settings
+from orchestrator.storage import exists
+from orchestrator.storage.free_space import used_bytes
+from orchestrator.storage.uris import absolute
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True)
+class Removal:
+    """A run that is to be removed."""
+
+    run: RunRecord
+    num_trials: int
+    num_bytes: int
+    refusal: str
+    """Reason why it must stay, with what can be done; empty where it can be removed."""
+    force: bool = False
+    """Whether it may go although its model is registered, or a trial the best of its group."""
+
+
+def find_removals(prefixes: Sequence[str], settings: Settings, *, force: bool = False) -> list[Removal]:
+    """The runs whose ids begin so, and whether each can be removed.
+
+    Args:
+        force: whether runs may go whose models are registered, or whose trials are the best of their groups.
+
+    Raises: NotFoundError.
+    """
+    with Registry(settings.registry, read_only=True) as registry:
+        runs = {run.id: run for run in map(registry.run, prefixes)}
+        frame, best = registry.runs(), best_of_groups(registry.groups())
+        return [_removal(registry, run, frame, best, force=force) for run in runs.values()]
+
+
+def remove_runs(removals: Sequence[Removal], settings: Settings, *, at_once: bool = False) -> Iterator[Removal]:
+    """Remove runs, except one that has come to be needed in the meantime; yields what is gone.
+
+    Args:
+        at_once: whether files and record are deleted now, rather than put into the trash.
+    """
+    with Registry(settings.registry) as registry:
+        for removal in removals:
+            run = registry.run(removal.run.id)
+            frame = registry.runs()
+            trials = _trials_of(run, frame)
+            best = best_of_groups(registry.groups())
+            if _refusal(registry, run, trials, frame, best, force=removal.force):
+                continue
+            if not at_once:
+                if registry.trash.put(run.id, removal.num_bytes):
+                    yield removal
+                continue
+            registry.models.remove_of([run.id, *trials])  # before its files: who asks for a model finds whole ones
+            if run.storage_path is not None and exists(run.storage_path):
+                delete_atomically(run.storage_path)
+            registry.lifecycle.remove(run.id)
+            yield removal
+
+
+def _removal(registry: Registry, run: RunRecord, frame: "pandas.DataFrame", best: set[str], *, force: bool) -> Removal:
+    trials = _trials_of(run, frame)
+    folder = run.storage_path
+    num_bytes = used_bytes(folder) if folder is not None and exists(folder) else 0
+    return Removal(run, len(trials), num_bytes, _refusal(registry, run, trials, frame, best, force=force), force)
+
+
+def _unfinished_pipelines(registry: Registry, run: RunRecord) -> Iterator[RunRecord]:
+    """Yield the pipelines that a run is a stage of and that may use it: at work, or to be resumed."""
+    for tag in registry.tags(run.id):
+        if tag.startswith(PIPELINE):
+            with suppress(NotFoundError):
+                pipeline = registry.run(tag.removeprefix(PIPELINE))
+                if pipeline.state != RunState.COMPLETED:
+                    yield pipeline
+
+
+def _alias_labels(registry: Registry, labels: Sequence[str]) -> set[str]:
+    """Other names of some models, such as `name@production`."""
+    aliases = registry.models.aliases().items()
+    return {f"{name}@{alias}" for (name, version), of_it in aliases if f"{name}@{version}" in labels for alias in of_it}
+
+
+def _trials_of(run: RunRecord, frame: "pandas.DataFrame") -> set[str]:
+    return set(frame.loc[frame["parent"] == run.id, "id"])
+
+
+def _refusal(
+    registry: Registry, run: RunRecord, trials: set[str], frame: "pandas.DataFrame", best: set[str], *, force: bool
+) -> str:
+    """Reason why a run must stay; `best` are the runs whose scores stand for their groups on the leaderboard."""
+    if run.parent_id is not None:
+        return f"it is a trial of {run.parent_id}; remove that sweep"
+    if not run.state.is_final:
+        return f"it is {run.state}; end it first: orchestrator stop {run.id}"
+    if run.id in registry.transfers.pulled():
+        return "it was pulled from a cluster, which has its files; remove it there"
+    if run.storage_path is not None and run.storage_path.rstrip("/").rpartition("/")[2] != run.id:
+        return f"its folder, {run.storage_path}, has not its id and may hold more; remove it by hand"
+    pinned = sorted({run.id, *trials} & registry.annotations.flagged("pinned"))
+    if pinned:
+        which = run.id if run.id in pinned else pinned[0]
+        what = "it" if which == run.id else f"its trial {which}"
+        return f"{what} is pinned; orchestrator runs unpin {which}"
+    models = [model.label for one in (run.id, *sorted(trials)) for model in registry.models.of_run(one)]
+    for pipeline in _unfinished_pipelines(registry, run):
+        return f"it is a stage of {pipeline.id}, which is {pipeline.state} and may go on; remove that first"
+    own = {run.id, *trials}
+    named = named_in_specs(frame[~frame["id"].isin(own)])
+    if {*own, *models, *_alias_labels(registry, models)} & named or (
+        run.storage_path is not None and absolute(run.storage_path) in places_of(named)
+    ):
+        return "another run started from its model, or reads its files"
+    if models and not force:
+        return f"its model is registered: {', '.join(models)}; --force takes it out of the registry too"
+    leading = sorted(trials & best)
+    if leading and not force:
+        return f"its trial {leading[0]} is the best of its group on the leaderboard; --force removes it all the same"
+    return ""

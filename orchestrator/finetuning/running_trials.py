@@ -1,0 +1,75 @@
+"""The trials of a sweep that run now, as a person is shown them: each one's values, epoch, newest and best score."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from orchestrator.finetuning.search_space import TrialPlan, listed_values
+from orchestrator.progress import Pace
+from orchestrator.progress.run_views import SweepView, TrialView
+from orchestrator.results import MetricEvent, short_value
+from orchestrator.specs import SweepSpec
+
+_LINE_INTERVAL_S = 60.0
+"""Time between two lines about evaluations, of whatever trials."""
+
+
+class RunningTrials:
+    """Keeps a view of each trial that runs.
+
+    Args:
+        metric: the score that ranks trials.
+        fixed: names of values that no two trials differ in; they are left out.
+    """
+
+    def __init__(self, metric: str, fixed: Collection[str] = ()) -> None:
+        self._metric, self._fixed = metric, fixed
+        self._views: dict[str, TrialView] = {}
+        self._pace = Pace(_LINE_INTERVAL_S)
+
+    @property
+    def keys(self) -> Collection[str]:
+        """Keys of the trials that run."""
+        return self._views.keys()
+
+    def started(self, plan: TrialPlan) -> None:
+        """Take in a trial that begins, or begins again."""
+        values = {**plan.point, **(plan.legs[-1].values if plan.legs else {})}
+        texts = {name: short_value(value) for name, value in values.items()} | {"seed": str(plan.seed)}
+        varied = {name: text for name, text in texts.items() if name not in self._fixed}
+        self._views[plan.key] = TrialView(plan.number, varied, num_epochs=plan.recipe.epochs)
+
+    def measured(self, plan: TrialPlan, events: Sequence[MetricEvent]) -> str | None:
+        """Take in an evaluation; returns a line on it where one is due."""
+        view = self._views.get(plan.key)
+        scored = [event for event in events if self._metric in event.values]
+        if view is None or not scored:
+            return None
+        scores = [event.values[self._metric] for event in scored]
+        best = max(scores if view.best is None else [view.best, *scores])
+        epoch = view.epoch if scored[-1].epoch is None else scored[-1].epoch
+        self._views[plan.key] = view = replace(view, epoch=epoch, last=scores[-1], best=best)
+        return self._line(view) if self._pace.is_due() else None
+
+    def left(self, plan: TrialPlan) -> None:
+        """Take in that a trial runs no more: it has ended, or waits for others."""
+        self._views.pop(plan.key, None)
+
+    def view(self, num_ended: int, num_trials: int, best: str, left_s: float | None) -> SweepView:
+        """The view of the whole sweep."""
+        return SweepView(self._metric, tuple(self._views.values()), num_ended, num_trials, best, left_s)
+
+    def _line(self, view: TrialView) -> str:
+        score = f"{self._metric} {view.last:.4f}, best {view.best:.4f}"
+        values = f" ({values_text(view.varied)})" if view.varied else ""
+        return f"trial {view.number}{values}: epoch {view.epoch:.1f}/{view.num_epochs:g}, {score}"
+
+
+def fixed_names(spec: SweepSpec) -> frozenset[str]:
+    """Names of a sweep's axes that have one value, and `seed` where there is one."""
+    axes = {name for name in spec.axes if len(listed_values(spec, name)) == 1}
+    return frozenset(axes | ({"seed"} if len(spec.seeds) == 1 else set()))
+
+
+def values_text(values: Mapping[str, str]) -> str:
+    """Names and values in words: `learning_rate 3e-05, seed 1`."""
+    return ", ".join(f"{name} {value}" for name, value in values.items())

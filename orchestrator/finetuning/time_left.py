@@ -1,0 +1,26 @@
+"""Time until a sweep ends, estimated from the trials that have ended and from how many run at a time."""
+
+import heapq
+from collections.abc import Sequence
+
+
+def seconds_left(typical_s: float, running_s: Sequence[float], num_waiting: int, at_a_time: int) -> float:
+    """Seconds until the last trial ends, if each takes as long as a typical one and a waiting one begins at once.
+
+    Args:
+        typical_s: seconds of a trial.
+        running_s: seconds that each trial that runs has taken so far.
+        num_waiting: trials that have not begun, or wait for others.
+        at_a_time: trials that run at a time where enough are left.
+
+    >>> seconds_left(60.0, [0.0], 3, at_a_time=1), seconds_left(60.0, [30.0, 0.0], 2, at_a_time=2)
+    (240.0, 120.0)
+    >>> seconds_left(60.0, [90.0], 0, at_a_time=4)
+    0.0
+    """
+    ends = [max(0.0, typical_s - seconds) for seconds in running_s]
+    ends += [0.0] * (min(at_a_time, len(ends) + num_waiting) - len(ends))
+    heapq.heapify(ends)
+    for _ in range(num_waiting):
+        heapq.heapreplace(ends, ends[0] + typical_s)
+    return max(ends, default=0.0)

@@ -1,0 +1,171 @@
+"""Files that a fine-tuned model is asked about: what each record asks, whatever form the file has.
+
+    .csv .tsv .parquet     a request for each row, from the columns that the model reads; the others come back untouched
+    CoNLL columns          a sentence's words (ner)
+    .json                  SQuAD's questions and passages (qa)
+    anything else          a line is a text or a JSON object (`request_lines.py`)
+
+A record becomes a JSON line, so that lines are all that a model's workers read. Blank lines stand between them where
+the file has more lines than records, so that a message names the line of the file.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from orchestrator.errors import InputError
+from orchestrator.storage import exists
+from orchestrator.storage.text_lines import stream_lines
+from orchestrator.tasks.readers import Reader
+from orchestrator.tasks.table_files import column_names, declared_delimiter, fields_of, read_rows
+from orchestrator.tasks.text_files import BadRecords, plain_name
+from orchestrator.tasks.types.base import AnyTaskType, TaskDefinition
+
+ANSWER_COLUMNS = ("prediction", "score")
+"""Columns that a table gets."""
+_TABLES = (".csv", ".tsv", ".parquet")
+_FLAT_TABLES = (".csv", ".tsv")
+"""Tables whose cells are text alone."""
+
+
+@dataclass(frozen=True)
+class TableColumns:
+    """Columns of a table that a model is asked about."""
+
+    names: tuple[str, ...]
+    """Names of all columns, in the file's order."""
+    text: tuple[str, ...]
+    """Names of the columns that are the request's keys, in their order."""
+
+
+@dataclass(frozen=True)
+class RequestFile:
+    """Form of a file of requests."""
+
+    read: Callable[[str], Iterator[str]]
+    """Reads the file of a path as lines."""
+    table: TableColumns | None = None
+    """Columns, where the file is a table."""
+
+    def text_columns(self, task: TaskDefinition) -> Sequence[str]:
+        """Names that stand for the request's keys: those of the table, else those that a task's files have."""
+        return self.table.text if self.table else task.text_columns or task.type.usual_text_columns
+
+
+def look_at_requests(path: str, task: TaskDefinition, text_columns: Sequence[str] = ()) -> RequestFile:
+    """Find out which form a file has and which of its columns the model reads.
+
+    Args:
+        text_columns: columns that a person named; empty: those that the model was fine-tuned on, else `text` and
+            `text_pair`.
+
+    Raises: InputError for a file that is not there, a table without these columns, or of another kind of task.
+    """
+    check_there(path)
+    name = plain_name(path)
+    if name.endswith(_TABLES):
+        return RequestFile(_table_lines, _table_columns(path, task, text_columns))
+    if text_columns:
+        raise InputError(f"--text-column names a column of a table (.csv, .tsv, .parquet), and {path} is none")
+    reader = task.type.unlabeled_reader(path)
+    return RequestFile(stream_lines if reader is None else partial(_example_lines, reader=reader, task_type=task.type))
+
+
+def check_there(path: str) -> None:
+    """Check that there is a file. Raises: InputError."""
+    if not exists(path):
+        raise InputError(
+            f"there is no file {path}; check the path. One word to be answered goes to stdin: "
+            "echo word | orchestrator predict MODEL"
+        )
+
+
+def refuse_table(lines: Iterable[str], text_columns: Sequence[str]) -> Iterator[str]:
+    """Pass on the lines of stdin, which has no name that says what it is.
+
+    Args:
+        text_columns: columns that the model was fine-tuned on; `text` where that is not known.
+
+    Raises: InputError where the first line is a table's: its columns would be taken for text.
+    """
+    rest = iter(lines)
+    for first in islice(rest, 1):
+        if declared_delimiter(first) is not None:
+            raise InputError(
+                "stdin is a table, by its line sep=…; a table is read from a file: save it, and give its name"
+            )
+        names = fields_of(first)
+        if len(names) > 1 and set(text_columns or ("text",)) <= set(names):
+            raise InputError(
+                f"the first line of stdin names the columns {', '.join(map(repr, names))}; a table is read from a "
+                "file: save it, and give its name in place of stdin"
+            )
+        yield first
+    yield from rest
+
+
+def _table_columns(path: str, task: TaskDefinition, text_columns: Sequence[str]) -> TableColumns:
+    task_type = task.type
+    keys = task_type.request_keys
+    lists = [key for key in keys if key in task_type.list_keys]
+    if lists and plain_name(path).endswith(_FLAT_TABLES):
+        raise InputError(
+            f"{path} is a table; a model for {task.head} reads JSON lines with the keys {', '.join(keys)}, or Parquet: "
+            f"{' and '.join(lists)} are a list of texts"
+        )
+    names = column_names(path, _Records(path))
+    for name in ANSWER_COLUMNS:
+        if name in names:
+            raise InputError(f"{path} has a column {name!r} already, which the answer would replace; rename it")
+    needed = [key for key in keys if key not in task_type.optional_keys]
+    usual = tuple(key for key in keys if key in names) if set(needed) <= {*names} else ()
+    known = [columns for columns in (task.text_columns, task_type.usual_text_columns) if set(columns) <= {*names}]
+    chosen = tuple(text_columns) or next((columns for columns in known if columns), usual)
+    missing = [name for name in (*chosen, *task.columns.names) if name not in names]
+    missing += [] if chosen else task.text_columns or [key for key in needed if key not in names]
+    if missing:
+        raise InputError(
+            f"{path} has no column {' and '.join(map(repr, missing))}, it has {', '.join(map(repr, names))}; name the "
+            "text by --text-column"
+        )
+    if len(chosen) < len(needed):
+        raise InputError(
+            f"the model reads {' and '.join(needed)}; name the columns of all by --text-column, in this order"
+        )
+    if len(chosen) > len(keys):
+        raise InputError(f"the model reads at most {len(keys)} columns of text; leave --text-column {chosen[-1]} out")
+    return TableColumns(tuple(dict.fromkeys(names)), chosen)
+
+
+class _Records(BadRecords):
+    """Records of which a broken one ends the reading."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "error")
+
+    def found(self, place: str, problem: str, num_lines: int = 1) -> None:
+        """Raise InputError, naming the place."""
+        raise InputError(f"{self.path}, {place}: {problem}; correct it, or leave it out")
+
+
+def _table_lines(path: str) -> Iterator[str]:
+    bad = _Records(path)
+    names = tuple(dict.fromkeys(column_names(path, bad)))
+    at = 1
+    for place, values in read_rows(path, names, bad):
+        number = int(place.split()[-1])
+        yield from ("\n" for _ in range(at, number))
+        yield _json_line(dict(zip(names, values, strict=True)))
+        at = number + 1
+
+
+def _example_lines(path: str, reader: Reader[Any], task_type: AnyTaskType) -> Iterator[str]:
+    for example in reader.read(path, _Records(path)):
+        yield _json_line({"id": example.id, **task_type.said(example)})
+
+
+def _json_line(values: dict[str, Any]) -> str:
+    return json.dumps(values, ensure_ascii=False, default=str) + "\n"

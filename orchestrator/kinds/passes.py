@@ -1,0 +1,103 @@
+"""Passes of a pretraining over its text: how often each token is read, told before anything starts.
+
+Counted where the text is tokenized already, or short. Of a longer text the beginning is tokenized, and of a text whose
+tokenizer is not there yet the bytes are counted.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from bert_core.examples.chunks import count_chunks
+from bert_core.text.tokenization import Tokenizer
+from orchestrator.corpus.document_batches import read_corpus
+from orchestrator.corpus.input_files import find_files
+from orchestrator.corpus.sample_store import SampleStore, open_sample_store
+from orchestrator.corpus.stream import ExampleStream, SplitShards
+from orchestrator.errors import CorpusError
+from orchestrator.kinds.base import Fact
+from orchestrator.kinds.resolved import Resolved
+from orchestrator.pretraining.streams import build_stream
+from orchestrator.specs import PretrainSpec
+from orchestrator.specs.references import STAGE_MARK
+
+SAMPLE_BYTES = 1 << 20
+"""Text that is looked at where there is no token store: under a second of tokenizing."""
+MANY_PASSES = 100
+"""Passes from which on the plan says so. BERT read its text about 40 times (Devlin et al. 2019, appendix A.2)."""
+_BYTES_PER_TOKEN = 4.0
+_NUM_SPECIALS = 3
+
+
+def passes_facts(spec: PretrainSpec, inputs: Resolved) -> Iterator[Fact]:
+    """Yield how often a pretraining reads its text, and a note where that is very often.
+
+    Raises: CorpusError where the whole text has too few documents to train on, or too short ones.
+    """
+    passes, num_tokens, source = (
+        _without_tokenizer(spec) if spec.tokenizer.startswith(STAGE_MARK) else _with_tokenizer(spec, inputs)
+    )
+    about = "about " if source else ""
+    estimate = f", estimated from {source}" if source else ""
+    yield "passes over the text", f"{about}{_rounded(passes)} ({about}{num_tokens:,} tokens{estimate})"
+    if passes >= MANY_PASSES:
+        yield "note", "so many passes teach little; lower steps or add text (BERT's own took about 40)"
+
+
+def _with_tokenizer(spec: PretrainSpec, inputs: Resolved) -> tuple[float, int, str]:
+    """Passes, tokens to train on, and what was looked at where that is an estimate."""
+    tokenizer = inputs.tokenizer(spec.tokenizer)
+    try:
+        with open_first_text(spec, tokenizer, inputs.settings.storage) as (stream, sample):
+            num_tokens = round(sample.store.manifest.counts("train")["num_tokens"] / sample.share)
+            passes = stream.epoch_after(spec.steps) * sample.share
+            return passes, num_tokens, "" if sample.share == 1 else f"its first {SAMPLE_BYTES >> 20} MB"
+    except TextTooShortError:
+        return _without_tokenizer(spec)
+
+
+class TextTooShortError(CorpusError):
+    """The beginning of a text does not have the documents that a run needs; all of it may."""
+
+
+@contextmanager
+def open_first_text(
+    spec: PretrainSpec, tokenizer: Tokenizer, storage: str
+) -> Iterator[tuple[ExampleStream, SampleStore]]:
+    """Open the examples of a run, where its text is short or tokenized, else those of the beginning of its text.
+
+    Raises: CorpusError where the text has too few documents, or too short ones; TextTooShortError where its beginning
+        has.
+    """
+    how = spec.validation_fraction, spec.shard_bytes, storage
+    with open_sample_store(spec.corpus, tokenizer, *how, sample_bytes=SAMPLE_BYTES) as sample:
+        try:
+            stream = build_stream(spec, SplitShards(sample.store, "train"), tokenizer)
+        except CorpusError as error:
+            raise error if sample.share == 1 else TextTooShortError(str(error)) from error
+        yield stream, sample
+
+
+def _without_tokenizer(spec: PretrainSpec) -> tuple[float, int, str]:
+    """Estimate the same from the number of bytes of the first documents."""
+    total = sum(file.estimated_text_bytes for file in find_files(spec.corpus))
+    first: list[float] = [len(document.text.encode()) for document in read_corpus(spec.corpus, SAMPLE_BYTES)]
+    sizes = np.array(first or [total], np.float64)  # a document longer than what is looked at stands for all
+    share = min(1.0, float(sizes.sum()) / max(1.0, total))
+    lengths = np.maximum(1, sizes / _BYTES_PER_TOKEN).astype(np.int64)
+    train = 1 - spec.validation_fraction
+    passes = sum(
+        steps * spec.global_batch_size * share / (train * count_chunks(lengths, length - _NUM_SPECIALS).sum())
+        for length, steps in spec.phase_steps()
+    )
+    return float(passes), round(lengths.sum() * train / share), f"{_BYTES_PER_TOKEN:g} bytes of text a token"
+
+
+def _rounded(passes: float) -> str:
+    """Text of a number of passes: two digits of small ones, whole numbers from 10 on.
+
+    >>> _rounded(0.0314), _rounded(3.14), _rounded(431.4)
+    ('0.031', '3.1', '431')
+    """
+    return f"{passes:,.0f}" if passes >= 10 else f"{passes:.2g}"

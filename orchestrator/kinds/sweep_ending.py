@@ -1,0 +1,138 @@
+"""Words on a sweep that has completed: its groups of trials as a table, the best trial, and what it gained."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from bert_core.checkpoints.pretrained import WEIGHTS_FILE
+from bert_core.errors import BertCoreError
+from orchestrator.finetuning.model_record import read_saved_definition
+from orchestrator.finetuning.running_trials import values_text
+from orchestrator.kinds.seed_noise import compute_difference, compute_gain
+from orchestrator.progress import duration
+from orchestrator.registry.records import RunRecord
+from orchestrator.registry.registry import Registry
+from orchestrator.registry.scored_trials import scored_groups, scored_trials
+from orchestrator.registry.varying_paths import varied_parameters
+from orchestrator.results import short_value
+from orchestrator.significance.summary import summarize
+from orchestrator.specs.references import RANDOM
+from orchestrator.storage import local_copy
+
+_MOST_ROWS = 10
+_WIDTH = 80
+"""Characters of a line of the table at most."""
+_PARAMETER = "params."
+_START = "init_from"
+
+
+@dataclass(frozen=True)
+class TrialGroup:
+    """Completed trials that differ only in the seed."""
+
+    varied: Mapping[str, str]
+    """Values that set the group apart from others, as text, by field."""
+    scores: Sequence[float]
+    starts_at_random: bool
+
+    @property
+    def mean(self) -> float:
+        """Mean score."""
+        return fmean(self.scores)
+
+
+def sweep_ending(run: RunRecord, registry: Registry) -> Iterator[str]:
+    """Yield the result in one line, then the groups as a table, the best trial's values, and what they gain."""
+    trials = registry.trials.table(run.id).records
+    score = f"metrics.{run.metric}"
+    scored = scored_trials(trials, str(run.metric))
+    if not scored:
+        return
+    best = scored[0]
+    baseline = best.get(f"metrics.baseline.{run.metric}")
+    whose = "its trial" if len(trials) == 1 else f"the best of {len(trials)} trials"
+    beside = "" if baseline is None else f" (baseline {baseline:.4f})"
+    yield f"{run.metric} {best[score]:.4f} on {run.task} by {whose}{beside} after {duration(run.seconds or 0.0)}"
+    varied = [name.removeprefix(_PARAMETER) for name in varied_parameters(scored)]
+    groups = _groups(scored, varied, str(run.metric))
+    yield from _table(groups, varied, str(run.metric))
+    values = {name: short_value(best.get(_PARAMETER + name)) for name in varied} | {"seed": str(best["seed"])}
+    yield f"best: trial {best['number']} ({values_text(values)}), {run.metric} {best[score]:.4f}"
+    positive = _positive_label(run)
+    if positive is not None:
+        yield f"f1 is the score of {positive}, the second label"
+    yield from _gains(groups, baseline)
+
+
+def _positive_label(run: RunRecord) -> str | None:
+    """The class whose f1 ranks the trials, as the model that the run has left tells it; None where f1 is of all."""
+    if run.metric != "f1" or run.model_folder is None:
+        return None
+    with suppress(BertCoreError, OSError):  # a run is complete without it, whatever became of the folder
+        task = read_saved_definition(local_copy(run.model_folder, skip=(WEIGHTS_FILE,)))
+        return None if task is None else task.type.positive_label(task)
+    return None
+
+
+def _groups(rows: Sequence[Mapping[str, Any]], varied: Sequence[str], metric: str) -> list[TrialGroup]:
+    """The groups, the one with the best mean first."""
+    return [
+        TrialGroup(
+            {name: short_value(some[0].get(_PARAMETER + name)) for name in varied},
+            [row[f"metrics.{metric}"] for row in some],
+            some[0].get(_PARAMETER + _START) == RANDOM,
+        )
+        for some in scored_groups(rows, metric)
+    ]
+
+
+def _table(groups: Sequence[TrialGroup], varied: Sequence[str], metric: str) -> Iterator[str]:
+    """The groups as the lines of a table, the best ones; of what varies as many columns as fit."""
+    if len(groups) == 1 and len(groups[0].scores) == 1:
+        return
+    shown = groups[:_MOST_ROWS]
+    headings = (f"mean {metric}", "sd", "seeds")
+    numbers = [(f"{one.mean:.4f}", _spread(one.scores), str(len(one.scores))) for one in shown]
+    number_widths = [max(map(len, column)) for column in zip(headings, *numbers, strict=True)]
+    left = _WIDTH - sum(2 + width for width in number_widths)
+    widths: dict[str, int] = {}
+    for name in varied:
+        width = max(len(name), *(len(group.varied[name]) for group in shown))
+        if left >= 2 + width:
+            widths[name] = width
+            left -= 2 + width
+
+    def line(names: Mapping[str, str], cells: Sequence[str]) -> str:
+        texts = [f"{names[name]:<{width}}" for name, width in widths.items()]
+        return "  " + "  ".join(
+            [*texts, *(f"{cell:>{width}}" for cell, width in zip(cells, number_widths, strict=True))]
+        )
+
+    yield line({name: name for name in widths}, headings)
+    for group, cells in zip(shown, numbers, strict=True):
+        yield line(group.varied, cells)
+    if len(groups) > len(shown):
+        yield f"  and {len(groups) - len(shown)} more groups"
+    if len(widths) < len(varied):
+        yield f"  which differ in {', '.join(name for name in varied if name not in widths)} as well"
+
+
+def _spread(scores: Sequence[float]) -> str:
+    sd = summarize(scores).sd
+    return "–" if sd is None else f"{sd:.4f}"
+
+
+def _gains(groups: Sequence[TrialGroup], baseline: float | None) -> Iterator[str]:
+    """Lines on the best group's mean beside the majority baseline, random weights and the next group."""
+    best = groups[0]
+    if baseline is not None:
+        yield f"beside the majority baseline ({baseline:.4f}): {compute_gain(best.scores, baseline)}"
+    at_random = next((group for group in groups if group.starts_at_random), None)
+    if at_random is best and not all(group.starts_at_random for group in groups):
+        yield "random weights did best"
+    if at_random is not None and at_random is not best:
+        yield f"beside random weights ({at_random.mean:.4f}): {compute_difference(best.scores, at_random.scores)}"
+    if len(groups) > 1 and groups[1] is not at_random:
+        yield f"beside the next group ({groups[1].mean:.4f}): {compute_difference(best.scores, groups[1].scores)}"

@@ -1,0 +1,69 @@
+"""Time of a sweep's trials on this machine's CPU, from a few steps of one of them."""
+
+import math
+import os
+
+from bert_core.config import BertConfig
+from bert_core.text.tokenization import Tokenizer
+from orchestrator.finetuning.building import random_config
+from orchestrator.finetuning.measured_steps import measure_examples
+from orchestrator.finetuning.search_space import listed_values, value_bounds
+from orchestrator.kinds.base import MeasuredTime
+from orchestrator.kinds.resolved import Resolved
+from orchestrator.kinds.start_checks import trains_on_gpu
+from orchestrator.progress import counted
+from orchestrator.specs import RecipeSpec, SweepSpec
+from orchestrator.specs.references import RANDOM
+
+
+def measure_trials(spec: SweepSpec, inputs: Resolved, num_trials: int) -> MeasuredTime | None:
+    """Measure steps of the first point of a space, and return what all trials would take, as many at a time as fit.
+
+    Returns None where trials take GPUs, where only an earlier stage's run decides the model that the first point
+    begins with, and for models whose steps take long.
+    """
+    if trains_on_gpu(spec.execution.gpus_per_trial):
+        return None
+    recipe = first_recipe(spec)
+    start = start_of(recipe, inputs)
+    if start is None:
+        return None
+    config, tokenizer = start
+    task = inputs.task(spec.task)
+    train, num_validation = task.examples("train"), len(task.examples("validation"))
+    found = measure_examples(task, train, recipe, config, tokenizer, spec.threads_per_trial)
+    if found is None:
+        return None
+    at_a_time = max(1, int((os.cpu_count() or 1) / max(spec.execution.cpus_per_trial, spec.threads_per_trial)))
+    at_a_time = min(at_a_time, num_trials, spec.execution.max_concurrent_trials or num_trials)
+    of_what = f"{counted(num_trials, 'trial')}, {at_a_time:,} at a time"
+    frozen_s = found.frozen_s * (len(train) + num_validation)
+    each_s = found.training_s(recipe, len(train), num_validation)
+    return MeasuredTime(frozen_s + each_s * math.ceil(num_trials / at_a_time), of_what)
+
+
+def start_of(recipe: RecipeSpec, inputs: Resolved) -> tuple[BertConfig, Tokenizer] | None:
+    """Configuration and tokenizer that a recipe starts with, or those like them that a stage will make.
+
+    Returns None where only the run decides them.
+    """
+    name = first_tokenizer(recipe)
+    tokenizer = None if name is None else inputs.tokenizer_like(name)
+    if tokenizer is None:
+        return None
+    config = random_config(recipe, tokenizer) if recipe.init_from == RANDOM else inputs.config(recipe.init_from)
+    return None if config is None else (config, tokenizer)
+
+
+def first_tokenizer(recipe: RecipeSpec) -> str | None:
+    """Name of the tokenizer of a recipe, or of the model that has it; None where the recipe names none."""
+    return recipe.tokenizer if recipe.init_from == RANDOM else recipe.init_from
+
+
+def first_recipe(spec: SweepSpec) -> RecipeSpec:
+    """Return the recipe of the first point; of an axis that ranges the smallest value, and the mean length of all."""
+    values: dict[str, object] = {}
+    for name in spec.axes:
+        listed = listed_values(spec, name)
+        values[name] = listed[0] if listed else spec.axes[name].value_at(0.0)
+    return spec.recipe.model_copy(update=values | {"epochs": sum(value_bounds(spec, "epochs")) / 2})

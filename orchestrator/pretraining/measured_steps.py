@@ -1,0 +1,60 @@
+"""Time of a pretraining on this machine's CPU, from a few of its steps: a model with random weights, the run's batches.
+
+Nothing is written, and no worker is started. The time is that of one worker's part of a step; where several workers
+share the machine's CPUs, or wait for one another, it is more.
+"""
+
+import time
+
+from bert_core.config import BertConfig
+from bert_core.heads import BertForPreTraining
+from bert_core.objectives import active_objectives
+from bert_core.optimization import build_optimizer
+from orchestrator.corpus.stream import ExampleStream
+from orchestrator.pretraining.collectives import Worker
+from orchestrator.pretraining.loss import label_loss
+from orchestrator.pretraining.micro_batches import MicroBatches
+from orchestrator.pretraining.step import StepContext, training_step
+from orchestrator.specs import PretrainSpec
+from orchestrator.training.step_time import NUM_MEASURED_STEPS, num_measured_examples, on_threads, typical_seconds
+
+
+def measure_training(spec: PretrainSpec, config: BertConfig, stream: ExampleStream) -> float | None:
+    """Measure steps of each phase; returns the seconds of all steps, or None for a model too large to measure.
+
+    Args:
+        stream: the run's examples, or those of the beginning of its text.
+    """
+    share = -(-spec.global_batch_size // spec.execution.min_workers)
+    sizes = [num_measured_examples(config, length, share) for length, _ in spec.phase_steps()]
+    if not all(sizes):
+        return None
+    with on_threads(spec.threads_per_worker):
+        context = _step_context(spec, config)
+        seconds, first = 0.0, 0
+        for size, (_, steps) in zip(sizes, spec.phase_steps(), strict=True):
+            measured = range(first, first + min(steps, NUM_MEASURED_STEPS))
+            seconds += steps * _measure(context, stream, measured, size) * share
+            first += steps
+    return seconds
+
+
+def _step_context(spec: PretrainSpec, config: BertConfig) -> StepContext:
+    model = BertForPreTraining.from_config(config, seed=spec.seed)
+    model.train()
+    optimizer = build_optimizer(model, learning_rate=spec.learning_rate, weight_decay=spec.weight_decay)
+    worker = Worker()
+    micro_batches = MicroBatches(worker, spec.micro_batch_size, warn=lambda message: None)
+    objectives = active_objectives(spec.chosen_objectives, model.config)
+    return StepContext(model, optimizer, spec, worker, objectives, label_loss, micro_batches)
+
+
+def _measure(context: StepContext, stream: ExampleStream, steps: range, num_examples: int) -> float:
+    """Seconds of an example in these steps, of which about so many examples are taken."""
+    measured = []
+    num_parts = -(-context.spec.global_batch_size // num_examples)
+    for step, batch in stream.batches(steps, 0, num_parts):
+        begun_at = time.perf_counter()
+        training_step(context, step, batch, learning_rate=0.0)
+        measured.append((time.perf_counter() - begun_at) / batch.num_sequences)
+    return typical_seconds(measured)

@@ -1,0 +1,34 @@
+"""Progress of long work, on stderr: lines that stay, and on a terminal a status line and a view that are redrawn.
+
+    logger.info(…)                       a line that stays, from any module; a run's log gets it too
+    logger.warning(…)                    the same, with "warning: " before it
+    logger.info(…, extra=UNDER_WAY)      what is being done now: the terminal's status line; a line elsewhere
+    progress.status(…)                   the same, for lines that follow one another quickly
+    progress.show(view)                  the view of a run, below the status line; only on a terminal
+
+`terminal` is the handler, `run_views` are the values that it is shown, `drawing` alone makes a screen of them.
+"""
+
+from orchestrator.progress.log_lines import OWN_LOGGERS, UNDER_WAY, LineFormatter, attached
+from orchestrator.progress.streams import is_terminal, reader_may_leave, send_nowhere
+from orchestrator.progress.terminal import PLAIN_INTERVAL_S, Progress, clear_screen, say_interrupted, show_progress
+from orchestrator.progress.times import Pace, counted, duration, size_text
+
+__all__ = [
+    "OWN_LOGGERS",
+    "PLAIN_INTERVAL_S",
+    "UNDER_WAY",
+    "LineFormatter",
+    "Pace",
+    "Progress",
+    "attached",
+    "clear_screen",
+    "counted",
+    "duration",
+    "is_terminal",
+    "reader_may_leave",
+    "say_interrupted",
+    "send_nowhere",
+    "show_progress",
+    "size_text",
+]

@@ -1,0 +1,126 @@
+"""Drawing of what is shown over and over on a terminal: status line, stage, the view of a run. The one place for it.
+
+A frame is drawn anew several times a second, for the terminal's size of that moment; a line that is too long is cut.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.progress.run_views import RunView, StageView, SweepView, TrainingView, TrialView
+from orchestrator.progress.times import duration
+
+_ELAPSED_FROM_S = 1.0
+_BAR_WIDTH = 24
+_LINES_BESIDE_TRIALS = 6
+"""Lines of the terminal that a sweep's rows leave free."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """All that is shown at present."""
+
+    status: str = ""
+    since: float = field(default_factory=time.monotonic)
+    """Monotonic time at which the status, or without one the view, began."""
+    stage: StageView | None = None
+    view: RunView | None = None
+
+
+class Frame:
+    """Renderable of what `read` returns at each drawing."""
+
+    def __init__(self, read: Callable[[], Shown]) -> None:
+        self._read = read
+        self._spinner: Spinner | None = None
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw the present frame."""
+        if self._spinner is None:
+            self._spinner = Spinner("line" if options.ascii_only else "dots")
+        shown = self._read()
+        yield _row(self._spinner.render(console.get_time()), _head(shown))
+        if isinstance(shown.view, TrainingView):
+            yield from _training_lines(shown.view)
+        elif isinstance(shown.view, SweepView):
+            yield from _sweep_lines(shown.view, max(1, console.height - _LINES_BESIDE_TRIALS))
+
+
+def _head(shown: Shown) -> Text:
+    """The first line: the stage, what is being done, and for how long."""
+    parts = [f"stage {shown.stage.number} of {shown.stage.num_stages}, {shown.stage.name}"] if shown.stage else []
+    parts += [shown.status] if shown.status else []
+    parts += [_name(shown.view)] if shown.view and not shown.status else []
+    elapsed = time.monotonic() - shown.since
+    return _line("  ".join(parts) + (f"  {duration(elapsed)}" if elapsed >= _ELAPSED_FROM_S else ""))
+
+
+def _name(view: RunView) -> str:
+    if isinstance(view, TrainingView):
+        return "training"
+    ended = f"{view.num_ended} of {view.num_trials} trials ended"
+    return f"{ended}, {len(view.running)} running, {view.num_waiting} waiting"
+
+
+def _training_lines(view: TrainingView) -> Iterator[RenderableType]:
+    left = "" if view.left_s is None else f"  {duration(view.left_s)} left"
+    bar = ProgressBar(total=max(1, view.num_steps), completed=view.step, width=_BAR_WIDTH)
+    share = view.step / max(1, view.num_steps)
+    yield _row(bar, _line(f"step {view.step:,}/{view.num_steps:,}  {share:.0%}{left}"))
+    if view.measured:
+        yield _line("  ".join(view.measured))
+    if view.held_out:
+        yield _line(view.held_out)
+
+
+def _sweep_lines(view: SweepView, most_rows: int) -> Iterator[RenderableType]:
+    if view.running:
+        yield _trial_table(view.running[:most_rows], view.metric)
+    if len(view.running) > most_rows:
+        yield _line(f"and {len(view.running) - most_rows} more trials that run")
+    last = [view.best] if view.best else []
+    last += [] if view.left_s is None else [f"about {duration(view.left_s)} left"]
+    if last:
+        yield _line("  ".join(last))
+
+
+def _trial_table(trials: Sequence[TrialView], metric: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", expand=False)
+    varied = list(dict.fromkeys(name for trial in trials for name in trial.varied))
+    table.add_column("trial", justify="right", no_wrap=True)
+    for name in varied:
+        table.add_column(Text(name), no_wrap=True, overflow="ellipsis")
+    for name in ("epoch", metric, "best"):
+        table.add_column(Text(name), justify="right", no_wrap=True, min_width=len(name))
+    for trial in trials:
+        table.add_row(
+            str(trial.number),
+            *(Text(trial.varied.get(name, "")) for name in varied),
+            _epochs(trial),
+            *("–" if score is None else f"{score:.4f}" for score in (trial.last, trial.best)),
+        )
+    return table
+
+
+def _epochs(trial: TrialView) -> str:
+    return f"{trial.epoch:.1f}" + ("" if trial.num_epochs is None else f"/{trial.num_epochs:g}")
+
+
+def _line(text: str) -> Text:
+    return Text(text, no_wrap=True, overflow="ellipsis")
+
+
+def _row(*cells: RenderableType) -> Table:
+    """Cells beside one another on one line."""
+    row = Table.grid(padding=(0, 1, 0, 0))
+    for _ in cells[:-1]:
+        row.add_column(no_wrap=True)
+    row.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    row.add_row(*cells)
+    return row

@@ -1,0 +1,200 @@
+"""The handler that writes log lines to stderr, above a status line and the view of a run where that is a terminal.
+
+Whoever reads stderr may leave (`2>&1 | head`, a closed terminal): what is said later goes to the run's log alone.
+"""
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, TextIO
+
+from orchestrator.progress.log_lines import OWN_LOGGERS, UNDER_WAY, LineFormatter, attached, is_under_way
+from orchestrator.progress.run_views import RunView, StageView
+from orchestrator.progress.streams import is_terminal, send_nowhere
+from orchestrator.progress.times import Pace
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from orchestrator.progress.drawing import Shown
+
+PLAIN_INTERVAL_S = 10.0
+"""Time between two status lines where each is a line that stays."""
+_FRAMES_PER_S = 5
+_STDERR = 2
+logger = logging.getLogger(__name__)
+
+
+class Progress(logging.Handler):
+    """Handler that writes records to stderr as plain lines, above a status line.
+
+    `show_progress` makes the one of a process and shares it. Any thread may call it: what is redrawn changes under the
+    handler's lock, which `logging` holds around `emit`. Only `interrupted` does without: a signal's handler must not
+    wait for another thread.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        super().__init__()
+        self.setFormatter(LineFormatter())
+        self._stream: TextIO | None = stream or sys.stderr  # None where the shell closed it (`2>&-`)
+        self._can_overwrite = is_terminal(self._stream) and os.environ.get("TERM") != "dumb"
+        self._live: Live | None = None
+        self._shown: Shown | None = None
+        """State of all that is redrawn; None where there is nothing."""
+        self._stage: StageView | None = None
+        self._pace = Pace(PLAIN_INTERVAL_S)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the record's line, above all that is redrawn; what is under way becomes the status line."""
+        line = self.format(record)
+        if self._can_overwrite and is_under_way(record):
+            self._set_status(line)
+            return
+        with self._reader_may_leave():
+            if self._live is not None:
+                self._live.console.out(line, highlight=False)
+            elif self._stream is not None:
+                self._stream.write(line + "\n")
+                self._stream.flush()
+
+    def status(self, line: str) -> None:
+        """Replace the status line; from time to time it is a log line as well, wherever there is no terminal."""
+        with self._alone():
+            if self._can_overwrite:
+                self._set_status(line)
+            is_due = self._pace.is_due()
+        if is_due:  # without the lock, since other handlers have locks of their own
+            logger.info(line, extra=UNDER_WAY)
+
+    def show(self, view: RunView) -> None:
+        """Show the view of a run, in place of the one before. Where nothing can be written over, nothing is shown."""
+        with self._alone():
+            if not self._can_overwrite:
+                return
+            if self._shown is None or self._shown.view is None:
+                self._shown = self._new_shown(view=view)
+            else:
+                self._shown = replace(self._shown, view=view)
+            self._draw()
+
+    @contextmanager
+    def in_stage(self, stage: StageView) -> Iterator[None]:
+        """Say during the block which stage of a pipeline is at work."""
+        self._stage = stage
+        logger.info(f"stage {stage.number} of {stage.num_stages}: {stage.name}")
+        try:
+            yield
+        finally:
+            self._stage = None
+            self.clear()
+
+    def interrupted(self, line: str) -> bool:
+        """Have a line shown from within a signal's handler; False where no thread redraws the terminal."""
+        shown = self._shown  # which another thread may take away meanwhile
+        if self._live is None or shown is None:
+            return False
+        self._shown = replace(shown, status=line, since=time.monotonic())
+        return True
+
+    def _set_status(self, line: str) -> None:
+        if self._shown is None or self._shown.status != line:
+            self._shown = self._new_shown(status=line, view=self._shown.view if self._shown else None)
+        self._draw()
+
+    def _new_shown(self, *, status: str = "", view: RunView | None = None) -> "Shown":
+        from orchestrator.progress.drawing import Shown
+
+        return Shown(status=status, stage=self._stage, view=view)
+
+    def _draw(self) -> None:
+        """Draw what is shown; whoever calls holds the lock."""
+        with self._reader_may_leave():
+            if self._live is None:
+                self._live = self._start_live()
+            self._live.refresh()
+
+    def _start_live(self) -> "Live":
+        from rich.console import Console
+        from rich.live import Live
+
+        from orchestrator.progress.drawing import Frame, Shown
+
+        console = Console(file=self._stream, force_terminal=True)
+        live = Live(
+            Frame(lambda: self._shown or Shown()),
+            console=console,
+            transient=True,
+            refresh_per_second=_FRAMES_PER_S,
+            redirect_stdout=False,  # rich would send it to this console's stream; stdout is data
+            redirect_stderr=False,
+        )
+        live.start()
+        console.show_cursor(True)  # a process that is killed must not leave the terminal without one
+        return live
+
+    def clear(self) -> None:
+        """Remove all that is redrawn."""
+        with self._alone():
+            if self._live is not None:
+                with self._reader_may_leave():
+                    self._live.stop()  # which draws a last time
+                self._live = None
+            self._shown = None
+
+    def close(self) -> None:
+        """Remove all that is redrawn for good."""
+        self.clear()
+        super().close()
+
+    def _alone(self) -> AbstractContextManager[object]:
+        """The handler's lock, which a thread that holds it may take again."""
+        assert self.lock is not None  # made with the handler
+        return self.lock
+
+    @contextmanager
+    def _reader_may_leave(self) -> Iterator[None]:
+        """Go on where the stream cannot be written any more: from then on status lines are log lines."""
+        try:
+            yield
+        except OSError:
+            assert self._stream is not None
+            send_nowhere(self._stream)
+            self._live, self._stream, self._can_overwrite = None, None, False
+
+
+def _present() -> Progress | None:
+    """The process's handler, while a block shows progress."""
+    return next((handler for handler in OWN_LOGGERS[0].handlers if isinstance(handler, Progress)), None)
+
+
+@contextmanager
+def show_progress() -> Iterator[Progress]:
+    """Show the project's log lines on stderr during the block; inner blocks share the outer one's terminal."""
+    outer = _present()
+    if outer is None:
+        with closing(Progress()) as progress, attached(progress):
+            yield progress
+        return
+    try:
+        yield outer
+    finally:
+        outer.clear()
+
+
+def clear_screen() -> None:
+    """Remove what is redrawn, before something else is written to the terminal."""
+    progress = _present()
+    if progress is not None:
+        progress.clear()
+
+
+def say_interrupted(line: str) -> None:
+    """Say a line from within a signal's handler, which must not use Python's streams: at once, below what stands."""
+    progress = _present()
+    if progress is None or not progress.interrupted(line):
+        with suppress(OSError):
+            os.write(_STDERR, f"\n{line}\n".encode() if os.isatty(_STDERR) else f"{line}\n".encode())

@@ -1,0 +1,216 @@
+"""Groups of runs that differ only in their seed, as frozen values: what a group's runs came to, and what they show."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from orchestrator.results import is_better_lower
+from orchestrator.run_states import RunState
+from orchestrator.significance.summary import Summary, summarize
+
+_CODE_DIGITS = 8
+_SHOWN_DIGITS = 8
+
+
+class GroupRun(NamedTuple):
+    """One run or trial of a group."""
+
+    id: str
+    seed: int | None
+    state: RunState
+    score: float | None
+    """Score that ranks; None where there is none, or it is NaN."""
+    baseline: float | None
+    """The score of what needs no reading of the text."""
+    test: float | None
+    """The score on the test split, of one that was scored there too."""
+    is_collapsed: bool
+    """Whether it never left the baseline."""
+    model_folder: str | None
+    finished_at: datetime | None
+    parent_id: str | None
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether it completed with a score that is a finite number."""
+        return self.state == RunState.COMPLETED and self.score is not None and math.isfinite(self.score)
+
+
+class SeedScore(NamedTuple):
+    """Score of one seed: the mean of its runs, where it ran more than once."""
+
+    seed: int | None
+    score: float
+    runs: Sequence[GroupRun]
+
+    @property
+    def spread(self) -> float:
+        """Difference between the highest and the lowest of its runs: 0 where they repeat one another."""
+        scores = [run.score for run in self.runs if run.score is not None]
+        return max(scores) - min(scores)
+
+
+@dataclass(frozen=True)
+class GroupRecord:
+    """Runs that differ only in their seed: of one recipe and task, on the same data, with the same threads and code.
+
+    Nothing of a group is left out. A seed that ran again counts once in `n`, by the mean of its runs: the same bits are
+    no new evidence, and runs that differ although nothing else does are told in `repeats`.
+    """
+
+    key: str
+    """Digest of all that its runs have in common but the code, and after a dot that of the code, where it is known."""
+    kind: str
+    """Kind of its runs, or of the run whose trials they are: sweep, probe, distill, evaluate."""
+    task: str
+    metric: str
+    """Score that ranks."""
+    split: str
+    """Split that the score is of."""
+    runs: Sequence[GroupRun]
+    """Every run of the group that was asked for, those that have not ended first, then the oldest."""
+    data: str | None = None
+    """Digest of the data that were scored; None where it was not recorded."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters that its runs have in common, by dotted path."""
+    code_version: str | None = None
+    """Version of the code that ran; None where it was not recorded."""
+    origin: str | None = None
+    """Answer to where the score's data were used before: `chosen` where the model was chosen on them, `apart` where it
+    was not, None where that is not known."""
+    refusal: str | None = None
+    """Reason why its score is not shown, nor ranked; None where it may be."""
+    test_refusal: str | None = None
+    """Reason why the score on the test split is not shown; None where it may be."""
+
+    @property
+    def label(self) -> str:
+        """Short form of the key, which `groups show` and `groups compare` take."""
+        return group_label(self.key)
+
+    @property
+    def is_better_lower(self) -> bool:
+        """Whether a smaller score is better."""
+        return is_better_lower(self.metric)
+
+    @cached_property
+    def seeds(self) -> Sequence[SeedScore]:
+        """Score of each seed that has one, by seed."""
+        scored = sorted(self._scored_runs, key=_seed_order)
+        found = []
+        for _, of_seed in groupby(scored, key=_seed_order):
+            runs = tuple(of_seed)
+            found.append(SeedScore(runs[0].seed, sum(run.score or 0.0 for run in runs) / len(runs), runs))
+        return found
+
+    @cached_property
+    def summary(self) -> Summary | None:
+        """Statistics of the seeds' scores; None where no run completed with a score."""
+        return summarize(self.scores) if self.seeds else None
+
+    @property
+    def scores(self) -> list[float]:
+        """Score of each seed."""
+        return [seed.score for seed in self.seeds]
+
+    @property
+    def shows_noise(self) -> bool:
+        """Whether its seeds show how much seeds matter: not one alone, nor two that score the same.
+
+        Two seeds on a few hundred examples score the same every tenth time or so; an interval without width would rank
+        them above all that is known better.
+        """
+        return self.summary is not None and self.summary.interval is not None
+
+    @cached_property
+    def best(self) -> GroupRun | None:
+        """Run with the best score, the newest of equal ones, one with a model before others."""
+        sign = -1.0 if self.is_better_lower else 1.0
+        newest_first = reversed(self._scored_runs)
+        return max(
+            newest_first, key=lambda run: (sign * (run.score or 0.0), run.model_folder is not None), default=None
+        )
+
+    @property
+    def tested(self) -> GroupRun | None:
+        """Run whose score on the test split stands for the group: of those that have one, the best on validation.
+
+        Of equals it is the newest.
+        """
+        sign = -1.0 if self.is_better_lower else 1.0
+        tested = [run for run in self._scored_runs if run.test is not None and math.isfinite(run.test)]
+        if self.test_refusal:
+            return None
+        return max(reversed(tested), key=lambda run: sign * (run.score or 0.0), default=None)
+
+    @cached_property
+    def _scored_runs(self) -> list[GroupRun]:
+        return [] if self.refusal else [run for run in self.runs if run.is_scored]
+
+    @property
+    def repeats(self) -> Sequence[SeedScore]:
+        """Seeds that ran more than once."""
+        return [seed for seed in self.seeds if len(seed.runs) > 1]
+
+    @cached_property
+    def _num_in(self) -> Counter[RunState]:
+        return Counter(run.state for run in self.runs)
+
+    @property
+    def num_completed(self) -> int:
+        """Number of runs that completed, with whatever score."""
+        return self._num_in[RunState.COMPLETED]
+
+    @property
+    def num_failed(self) -> int:
+        """Number of runs that failed."""
+        return self._num_in[RunState.FAILED]
+
+    @property
+    def num_pruned(self) -> int:
+        """Number of trials that their scheduler ended."""
+        return self._num_in[RunState.PRUNED]
+
+    @property
+    def num_unfinished(self) -> int:
+        """Number of runs that have not ended, or were stopped."""
+        return len(self.runs) - self.num_completed - self.num_failed - self.num_pruned
+
+    @property
+    def num_collapsed(self) -> int:
+        """Number of completed runs that never left the baseline; their scores count."""
+        return sum(run.is_collapsed and run.state == RunState.COMPLETED for run in self.runs)
+
+    @property
+    def num_nan(self) -> int:
+        """Number of completed runs whose score is no finite number; it counts nowhere."""
+        return sum(run.state == RunState.COMPLETED and not run.is_scored for run in self.runs)
+
+
+def group_key(recipe_digest: str, code_version: str | None) -> str:
+    """Key of the group of runs with this digest of all but the code, and of this code."""
+    if code_version is None:
+        return recipe_digest
+    return f"{recipe_digest}.{hashlib.sha256(code_version.encode()).hexdigest()[:_CODE_DIGITS]}"
+
+
+def group_label(key: str) -> str:
+    """Short form of a group's key.
+
+    >>> group_label("3f2a77c0b1d2e3f4.1a2b3c4d"), group_label("3f2a77c0b1d2e3f4")
+    ('3f2a77c0.1a2b3c4d', '3f2a77c0')
+    """
+    recipe, dot, code = key.partition(".")
+    return f"{recipe[:_SHOWN_DIGITS]}{dot}{code}"
+
+
+def _seed_order(run: GroupRun) -> tuple[bool, int]:
+    return run.seed is None, run.seed or 0

@@ -1,0 +1,131 @@
+"""The tree of a query: comparisons, joined and negated; and errors about one place in its text."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from orchestrator.errors import InputError
+
+UNITS_S: Mapping[str, float] = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+"""Seconds of the units of an age."""
+_SHOWN_AROUND = 60
+"""Characters of a long line that a message shows before and after the place it is about."""
+
+
+def quoted(text: str) -> str:
+    """Write a text as a query has it: in single quotes, those in it doubled.
+
+    >>> quoted("it's")
+    "'it''s'"
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
+@dataclass(frozen=True)
+class Age:
+    """Length of time as a query writes it, `7d`. Compared with a time it stands for the moment so long ago."""
+
+    number: float
+    unit: str
+    """One of `UNITS_S`."""
+
+    @property
+    def seconds(self) -> float:
+        """Length in seconds."""
+        return self.number * UNITS_S[self.unit]
+
+    def __str__(self) -> str:
+        return f"{self.number:g}{self.unit}"
+
+
+Value = str | float | bool | None | Age
+
+
+@dataclass(frozen=True)
+class FieldName:
+    """Name of a field, as it stands in the text."""
+
+    name: str
+    place: int = field(default=0, compare=False)
+    """Position of the name in the text."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class HistoryValue:
+    """One value of a measurement's history: `best(metrics.f1)`, `at(metrics.loss, 1000)`."""
+
+    function: str
+    metric: FieldName
+    step: float | None = None
+    """Second argument of the function; None where there is none."""
+    place: int = field(default=0, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.function}({self.metric}" + (")" if self.step is None else f", {self.step:.15g})")
+
+
+Operand = FieldName | HistoryValue
+"""Part of a query that has a value of its own in each run."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Comparison `operand operator value`. A chain such as `0.7 < f1 < 0.9` is two of them."""
+
+    operand: Operand
+    operator: str
+    """One of = != < <= > >= in like between"""
+    values: tuple[Value | Operand, ...]
+
+
+@dataclass(frozen=True)
+class Not:
+    """Negation of a condition."""
+
+    part: "Condition"
+
+
+@dataclass(frozen=True)
+class Combination:
+    """Two or more conditions joined by `and` or by `or`."""
+
+    word: str
+    parts: tuple["Condition", ...]
+
+
+Condition = Comparison | Not | Combination
+
+
+def comparisons(condition: Condition) -> Iterator[Comparison]:
+    """Every comparison of a query, whether negated or not."""
+    if isinstance(condition, Comparison):
+        yield condition
+    else:
+        for part in condition.parts if isinstance(condition, Combination) else (condition.part,):
+            yield from comparisons(part)
+
+
+def error_at(text: str, place: int, message: str) -> InputError:
+    """Make an error about one place in the text: the message, the line, and a caret under the place.
+
+    Of a long line the part around the place is shown; characters that a terminal does not show are blank.
+    """
+    start = text.rfind("\n", 0, place) + 1
+    line, place = text[start:].split("\n", 1)[0], place - start
+    if len(line) > 2 * _SHOWN_AROUND:
+        begin = max(0, place - _SHOWN_AROUND)
+        shown = line[begin : place + _SHOWN_AROUND]
+        before = "…" if begin else ""
+        after = "…" if place + _SHOWN_AROUND < len(line) else ""
+        line, place = before + shown + after, place - begin + len(before)
+    visible = "".join(letter if letter.isprintable() else " " for letter in line)
+    return InputError(f"{message}\n  {visible}\n  {' ' * place}^")
+
+
+def shown_word(text: str, place: int) -> str:
+    """The word that stands at a place in the text, for a message; at least one character, at most 40."""
+    found = re.compile(r"[\w.:%@+/-]{1,40}").match(text, place)
+    return found[0] if found else text[place : place + 1]

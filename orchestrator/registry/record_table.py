@@ -1,0 +1,44 @@
+"""`RecordTable`: what a reading of the registry returned, as plain values; and the one place that makes it a DataFrame.
+
+Commands show the plain values. Pandas is imported where a person's own code asks for a DataFrame: importing it takes
+longer than reading the registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True)
+class RecordTable:
+    """Records with the same columns, in order; a value that is not there is None."""
+
+    columns: Sequence[str]
+    records: Sequence[dict[str, Any]]
+    """Plain values by column; times are in UTC. A record may lack a column, and then has no value there."""
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+    """Dtypes of a DataFrame's columns, where those do not follow from the values, as in a table without records."""
+
+    def values(self, column: str) -> list[Any]:
+        """Values of a column, one for each record."""
+        return [record.get(column) for record in self.records]
+
+    def frame(self) -> pandas.DataFrame:
+        """Make a DataFrame; columns whose names end in `_at` are timestamps in UTC, even without records."""
+        import pandas
+
+        frame = pandas.DataFrame.from_records(list(self.records), columns=list(self.columns))
+        for name in self.columns:
+            if name.endswith("_at"):
+                frame[name] = pandas.to_datetime(frame[name], utc=True)
+        return frame.astype(dict(self.dtypes))
+
+
+def record_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], **dtypes: str) -> RecordTable:
+    """Make a table of rows whose values stand in the order of the columns."""
+    return RecordTable(columns, [dict(zip(columns, row, strict=True)) for row in rows], dtypes)

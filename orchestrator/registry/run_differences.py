@@ -1,0 +1,152 @@
+"""Differences between two runs, whatever their kinds: settings, data, code, environment and scores, field by field.
+
+A trial is compared by its whole recipe; its code and environment are those of the attempt of its sweep that made it.
+Of any other run the newest attempt counts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator.provenance.source_code import SourceCode
+from orchestrator.registry.records import AttemptRecord, RunRecord
+from orchestrator.registry.registry import Registry
+from orchestrator.results import is_of_the_machine
+
+SECTIONS = ("run", "spec", "data", "code", "environment", "scores", "speed", "stages")
+_DATA_PARAMETERS = "data."
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One field in which two runs differ; None where a run has no such field."""
+
+    section: str
+    field: str
+    first: Any
+    second: Any
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """Two runs and all in which they differ."""
+
+    first: RunRecord
+    second: RunRecord
+    differences: list[Difference]
+    same: list[str]
+    """Sections that both have, without any difference."""
+    unknown: dict[str, list[str]] = field(default_factory=dict)
+    """Sections that were not recorded of a run, with the ids of the runs."""
+
+    def of(self, section: str) -> list[Difference]:
+        """Return the differences of a section."""
+        return [each for each in self.differences if each.section == section]
+
+
+def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
+    """Compare two runs, given by the beginnings of their ids. Raises: NotFoundError."""
+    runs = registry.run(first), registry.run(second)
+    one, other = (_sections(registry, run) for run in runs)
+    differences: list[Difference] = []
+    same, unknown = [], {}
+    for section in SECTIONS:
+        missing = [run.id for run, has in zip(runs, (one, other), strict=True) if has[section] is None]
+        if missing:
+            unknown[section] = missing
+        found = _differing(section, one[section] or {}, other[section] or {}) if not missing else []
+        differences += found
+        if not found and not missing and one[section]:
+            same.append(section)
+    return RunComparison(*runs, differences, same, unknown)
+
+
+def make_of(registry: Registry, run: RunRecord) -> AttemptRecord | None:
+    """Return the newest attempt of a run; None for a run that has none.
+
+    A trial was made by an attempt of its sweep: the newest one that ran its code, or else the newest one.
+    """
+    attempts = registry.attempts(run.parent_id or run.id)
+    of_its_code = [one for one in attempts if run.parent_id is not None and _code_version(one) == run.code_version]
+    newest = (of_its_code or attempts)[-1:]
+    return newest[0] if newest else None
+
+
+def _code_version(attempt: AttemptRecord) -> str | None:
+    return None if attempt.code is None else SourceCode(**attempt.code).code_version
+
+
+def _differing(section: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> list[Difference]:
+    names = [*one, *(name for name in other if name not in one)]
+    pairs = ((name, one.get(name), other.get(name)) for name in names)
+    return [Difference(section, name, a, b) for name, a, b in pairs if not _is_same(a, b)]
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two values are the same: 16 is 16.0, NaN is NaN, an empty list is no value, and 1 is not true."""
+    if one in (None, []) and other in (None, []):
+        return True
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    return bool(one == other) or (one != one and other != other)
+
+
+def _sections(registry: Registry, run: RunRecord) -> dict[str, dict[str, Any] | None]:
+    """Fields of a run by section; None for a section that was not recorded of it."""
+    parameters = registry.parameters(run.id)
+    attempt = make_of(registry, run)
+    metrics = registry.metrics.latest(run.id)
+    return {
+        "run": {"kind": run.kind, "task": run.task, "state": str(run.state), "error": run.error},
+        "spec": {path: value for path, value in parameters.items() if not path.startswith(_DATA_PARAMETERS)},
+        "data": _data(registry, run, parameters),
+        "code": _code(attempt),
+        "environment": _environment(attempt),
+        "scores": {name: value for name, value in metrics.items() if not is_of_the_machine(name)},
+        "speed": {
+            "seconds": run.seconds,
+            **{name: value for name, value in metrics.items() if is_of_the_machine(name)},
+        },
+        "stages": {stage.name.rpartition("/")[2]: stage.id for stage in reversed(registry.stages(run.id))},
+    }
+
+
+def _data(registry: Registry, run: RunRecord, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Digests and counts of a run's data, and the digests of the models and tokenizers that it began with."""
+    found: dict[str, Any] = {}
+    for row in registry.datasets.table(run.id).records:
+        name = f"{row['kind']} {row['name']}"
+        found[f"{name}.digest"] = row["fingerprint"]
+        found |= {f"{name}.{count}": number for count, number in row["counts"].items()}
+        found |= {f"{name}.{file['path']}.num_bytes": file["num_bytes"] for file in row["files"]}
+    found |= {path: value for path, value in parameters.items() if path.startswith(_DATA_PARAMETERS)}
+    return found
+
+
+def _code(attempt: AttemptRecord | None) -> dict[str, Any] | None:
+    """Code of an attempt; None where it was not recorded."""
+    if attempt is None or attempt.code is None:
+        return None
+    code = attempt.code
+    return {
+        "package": code["version"],
+        "commit": code["commit"],
+        "no commit": code["reason"],
+        "changes": code["diff_digest"],
+        "changed files": list(code["changed_files"]) or None,
+    }
+
+
+def _environment(attempt: AttemptRecord | None) -> dict[str, Any] | None:
+    """Command, versions and machine of an attempt; None where they were not recorded."""
+    if attempt is None or not attempt.environment:
+        return None
+    values = dict(attempt.environment)
+    versions = values.pop("versions", {})
+    return {
+        "command": attempt.command,
+        "overrides": list(attempt.overrides or []) or None,
+        **{name: list(value) if isinstance(value, tuple) else value for name, value in values.items()},
+        **dict(versions),
+        "worker hosts": sorted({host for group in attempt.workers or () for host in group["hosts"]}) or None,
+    }

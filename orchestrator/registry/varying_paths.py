@@ -1,0 +1,34 @@
+"""Paths in which recipes differ, and settings in which trials do: what tells them apart."""
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+
+def varying_paths(recipes: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Paths whose values differ between recipes; a path that a recipe lacks counts as None.
+
+    >>> sorted(varying_paths([{"size": "tiny", "epochs": 3}, {"size": "mini", "epochs": 3.0}, {"epochs": 3}]))
+    ['size']
+    """
+    values: dict[str, set[Hashable]] = defaultdict(set)
+    num_having: Counter[str] = Counter()
+    for recipe in recipes:
+        num_having.update(recipe.keys())
+        for path, value in recipe.items():
+            values[path].add(_hashable(value))
+    for path, number in num_having.items():
+        if number < len(recipes):
+            values[path].add(None)
+    return {path for path, found in values.items() if len(found) > 1}
+
+
+def varied_parameters(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The `params.…` columns in which rows differ, sorted, without the seed, which has a column of its own."""
+    recipes = [{name: value for name, value in row.items() if name.startswith("params.")} for row in rows]
+    return sorted(name for name in varying_paths(recipes) if name != "params.seed")
+
+
+def _hashable(value: Any) -> Hashable:
+    """Value, or a list's values as a tuple; equal where the values are."""
+    return tuple(map(_hashable, value)) if isinstance(value, list) else str(value) if isinstance(value, dict) else value

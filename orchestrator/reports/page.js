@@ -1,0 +1,90 @@
+"use strict";
+// Colors are the page's own, so that charts follow light, dark and paper.
+function theme() {
+  const style = getComputedStyle(document.documentElement);
+  const color = (name) => style.getPropertyValue(name).trim();
+  const axis = { gridcolor: color("--line"), zerolinecolor: color("--line"), linecolor: color("--line"), automargin: true,
+                 exponentformat: "power" };
+  return { paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: color("--text"), size: 13 },
+           margin: { l: 60, r: 20, t: 36, b: 50 },
+           modebar: { bgcolor: "rgba(0,0,0,0)", color: color("--dim"), activecolor: color("--text") }, xaxis: axis, yaxis: axis };
+}
+
+function merged(below, above) {
+  const result = { ...below };
+  for (const [name, value] of Object.entries(above)) {
+    const both = value && typeof value === "object" && !Array.isArray(value) && result[name];
+    result[name] = both ? merged(result[name], value) : value;
+  }
+  return result;
+}
+
+const OPTIONS = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
+
+function draw(place) {
+  const chart = JSON.parse(place.dataset.chart);
+  Plotly.react(place, chart.traces, merged(theme(), { ...chart.layout, height: chart.height }), OPTIONS);
+}
+
+function showCharts() {
+  for (const place of document.querySelectorAll(".chart:not([data-chart])")) {
+    place.dataset.chart = place.querySelector("script").textContent;
+    place.textContent = "";
+    draw(place);
+  }
+}
+const redraw = () => document.querySelectorAll(".chart").forEach(draw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+addEventListener("beforeprint", redraw);
+addEventListener("afterprint", redraw);
+
+function sortBy(heading) {
+  const row = heading.parentElement, body = row.closest("table").tBodies[0], column = heading.cellIndex;
+  const descends = heading.getAttribute("aria-sort") === "ascending";
+  for (const other of row.cells) other.removeAttribute("aria-sort");
+  heading.setAttribute("aria-sort", descends ? "descending" : "ascending");
+  const key = (line) => { const cell = line.cells[column]; return cell.dataset.sort ?? cell.textContent; };
+  const isNumber = heading.classList.contains("number");
+  const order = (a, b) => {
+    const [x, y] = [key(a), key(b)];
+    const [noX, noY] = [x === "–", y === "–"];
+    if (noX || noY) return noX - noY;  // empty cells stay last
+    const difference = isNumber ? x - y : x.localeCompare(y, undefined, { numeric: true });
+    return descends ? -difference : difference;
+  };
+  body.append(...[...body.rows].sort(order));
+}
+async function copy(button) {
+  const text = button.nextElementSibling;
+  try {
+    await navigator.clipboard.writeText(text.textContent);
+    button.textContent = "Copied";
+  } catch {  // a page from a file may be refused the clipboard: the text is marked instead
+    getSelection().selectAllChildren(text);
+    button.textContent = "Marked";
+  }
+}
+
+document.addEventListener("click", (event) => {
+  if (event.target.closest("th button")) sortBy(event.target.closest("th"));
+  if (event.target.matches(".copy")) copy(event.target);
+});
+
+// A run that is at work is looked at again and again; what has not changed stays as it is.
+let shown = document.querySelector("main").innerHTML;
+async function refresh() {
+  const response = await fetch(location.href).catch(() => null);
+  if (response === null || !response.ok) return;
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  const [header, main] = ["header", "main"].map((name) => page.querySelector(name));
+  if (shown !== main.innerHTML) {
+    document.querySelector("header").replaceWith(document.adoptNode(header));
+    shown = main.innerHTML;
+    document.querySelector("main").replaceWith(document.adoptNode(main));
+    showCharts();
+  }
+  if (!("refreshS" in page.body.dataset)) clearInterval(refreshing);
+}
+const refreshing = document.body.dataset.refreshS ? setInterval(refresh, 1000 * document.body.dataset.refreshS) : 0;
+
+showCharts();

@@ -1,0 +1,121 @@
+"""A page as HTML: one file that needs nothing else, with style, script and Plotly.js inside, or a page of a server.
+
+Every text is escaped; what a script reads is JSON, in which `<`, `>`, `&` and quotes are escaped too; the page's own
+Content-Security-Policy forbids it to load anything from anywhere, but from its server where it has one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from orchestrator.cells import column_cells, heading, plain_value
+from orchestrator.reports.blocks import Chart, Facts, Page, Section, Table, is_numeric
+
+_HERE = "orchestrator.reports"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A table's column as texts, and what its cells are sorted by."""
+
+    heading: str
+    texts: Sequence[str]
+    is_number: bool
+    sorts_by: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Served:
+    """Server that a page belongs to."""
+
+    library_url: str
+    """Address of Plotly.js."""
+    home_url: str
+    """Address of the page that leads to all others."""
+    refresh_s: float | None = None
+    """Time after which the page looks whether there is anything new; None: never."""
+
+
+def render(page: Page, served: Served | None = None) -> str:
+    """Render a page as HTML: a file, or a page of a server."""
+    sections = [section for section in map(_without_empty, page.sections) if section.blocks]
+    has_charts = any(isinstance(block, Chart) for section in sections for block in section.blocks)
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            page=page,
+            sections=sections,
+            draw=_draw,
+            has_charts=has_charts,
+            style=Markup(page_style()),
+            script=Markup(_file("page.js")),
+            plotly=Markup(plotly_source()) if has_charts and served is None else "",
+            served=served,
+        )
+    )
+
+
+@cache
+def plotly_source() -> str:
+    """Source of Plotly.js, from the package `plotly`."""
+    return files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
+
+
+def columns_of(table: Table) -> list[Column]:
+    """Columns of a table: all fractions of one have the same number of decimals, as in the terminal."""
+    columns = []
+    for name in table.columns:
+        values = [row.get(name) for row in table.rows]
+        known = [value for value in values if value is not None]
+        is_number = bool(known) and all(is_numeric(value) for value in known)
+        sorts_by = [value if is_number else None for value in values]
+        columns.append(Column(heading(name), column_cells(values, name), is_number, sorts_by))
+    return columns
+
+
+def chart_values(chart: Chart) -> Any:
+    """Values that the page's script draws a chart from, as JSON can hold them: null for NaN and infinities."""
+    return plain_value({"traces": chart.traces, "layout": chart.layout, "height": chart.height_px})
+
+
+def _without_empty(section: Section) -> Section:
+    def is_full(block: Any) -> bool:
+        content = {Facts: "values", Table: "rows", Chart: "traces"}.get(type(block), "text")
+        return bool(getattr(block, content))
+
+    return Section(section.heading, [block for block in section.blocks if is_full(block)])
+
+
+def _draw(block: Any) -> Markup:
+    macros = _environment().get_template("blocks.html").module
+    return Markup(getattr(macros, type(block).__name__.lower())(block))
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader(_HERE, package_path=""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {"columns_of": columns_of, "chart_values": chart_values}
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "allow_nan": False}
+    return environment
+
+
+def page_style() -> str:
+    """Style sheet of all pages."""
+    return _file("page.css")
+
+
+@cache
+def _file(name: str) -> str:
+    return files(_HERE).joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,98 @@
+"""Facts that are recorded of one run, as short lines of text: for `runs show` and for a report."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.cells import cell, field_cell
+from orchestrator.results import COLLAPSED
+
+if TYPE_CHECKING:
+    from orchestrator.registry import Registry
+    from orchestrator.registry.records import AttemptRecord, RunRecord
+
+_COUNTS_SHOWN = ("num_documents", "num_tokens", "num_bad_records")
+"""Counts of a corpus that are told; of other data all are."""
+_BASELINE = "baseline."
+BEST = "best "
+"""Beginning of the names of the best trial's settings."""
+_NUM_SCORES_SHOWN = 12
+
+
+def stage_line(registry: "Registry", stage: "RunRecord") -> str:
+    """One line on a stage of a pipeline: `5d22… sweep COMPLETED, accuracy 0.8400`."""
+    score = registry.metrics.latest(stage.id).get(str(stage.metric))
+    return f"{stage.id} {stage.kind} {stage.state}" + ("" if score is None else f", {stage.metric} {cell(score)}")
+
+
+def score_lines(values: Mapping[str, float], metric: str | None) -> dict[str, str]:
+    """Each score with its baseline, the one that ranks first: `accuracy: 0.8400 (baseline 0.5000)`."""
+    names = sorted((name for name in values if _BASELINE not in name), key=lambda name: (name != metric, name))
+    lines = {}
+    for name in names[:_NUM_SCORES_SHOWN]:
+        baseline = values.get(_BASELINE + name)
+        value = bool(values[name]) if name.rpartition(".")[2] == COLLAPSED else values[name]
+        lines[name] = field_cell(name, value) + ("" if baseline is None else f" (baseline {cell(baseline)})")
+    return lines
+
+
+def best_trial(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
+    """The trial with the best score of a sweep, and the settings that set it apart; empty without trials."""
+    from orchestrator.registry.scored_trials import scored_trials
+    from orchestrator.registry.varying_paths import varied_parameters
+
+    rows = registry.trials.table(run.id).records
+    scored = scored_trials(rows, str(run.metric))
+    if not scored:
+        return {}
+    best = scored[0]
+    settings = {f"{BEST}{name.removeprefix('params.')}": best.get(name) for name in varied_parameters(rows)}
+    return {
+        "trials": f"{len(rows)}, of which {len(scored)} have a score",
+        "best trial": f"{best['id']} (number {best['number']}, seed {best['seed']})",
+        **settings,
+    }
+
+
+def changed_fields(run: "RunRecord") -> dict[str, Any]:
+    """The fields of a run's spec that differ from their defaults, by dotted path; all of a spec that is not read."""
+    from orchestrator.registry.parameter_values import flatten
+
+    return {path: value for path, value in flatten(changed_spec(run)).items() if path not in ("kind", "name", "tags")}
+
+
+def changed_spec(run: "RunRecord") -> dict[str, Any]:
+    """A run's spec without the fields that have their defaults; the whole of one that this version does not read."""
+    from orchestrator.errors import SpecError
+    from orchestrator.specs.loading import parse_spec
+
+    try:
+        changed = parse_spec(dict(run.spec)).model_dump(mode="json", exclude_defaults=True)
+    except SpecError:  # a trial's, or one of another version
+        return dict(run.spec)
+    return {"kind": run.kind, **changed}
+
+
+def attempt_line(attempt: "AttemptRecord") -> str:
+    """One line on a start of a run: how it ended, where its driver worked, and what the cluster calls it."""
+    place = f"process {attempt.pid} on {attempt.host}" if attempt.host else "an unknown host"
+    job = f", job {attempt.job_id}" if attempt.job_id else ""
+    return f"{attempt.state}: {place}{job}; began {attempt.started_at:%Y-%m-%d %H:%M}{_workers_text(attempt)}"
+
+
+def _workers_text(attempt: "AttemptRecord") -> str:
+    """Training workers of an attempt by steps: `; steps 0-80: 4 workers on a, b; from step 80: 2 workers on a`."""
+    from orchestrator.results import WorkersEvent
+
+    groups = [WorkersEvent(**group) for group in attempt.workers or ()]
+    ends = [f"steps {one.first_step:,}-{after.first_step:,}" for one, after in pairwise(groups)]
+    ends += [f"from step {one.first_step:,}" for one in groups[-1:]]
+    return "".join(f"; {steps}: {group}" for steps, group in zip(ends, groups, strict=True))
+
+
+def data_line(row: Mapping[str, Any]) -> str:
+    """One line on data of a run: its name, how much of it there is, without zeros, and where it lies."""
+    counts = row["counts"]
+    names = [name for name in _COUNTS_SHOWN if name in counts] or [name for name in counts if counts[name]]
+    amounts = [f"{counts[name]:,} {name.removeprefix('num_').replace('_', ' ')}" for name in names]
+    return f"{row['name']}: {', '.join(amounts)}; at {row['path']}"

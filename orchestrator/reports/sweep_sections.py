@@ -1,0 +1,106 @@
+"""Sections of a page on a sweep's trials: which settings did best, which matter, and how much of it is luck."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.registry.scored_trials import scored_groups, scored_trials
+from orchestrator.registry.varying_paths import varied_parameters
+from orchestrator.reports.blocks import Block, Row, Section, Table, Words
+from orchestrator.reports.charts import Spread, learning_curves, seed_spread
+from orchestrator.reports.setting_charts import importances, parallel_coordinates, score_by_setting
+from orchestrator.reports.setting_importance import METHOD, MIN_TRIALS, setting_importances
+from orchestrator.results import best_first, is_better_lower, short_value
+from orchestrator.run_states import RunState
+from orchestrator.significance.summary import summarize
+
+if TYPE_CHECKING:
+    from orchestrator.registry.records import RunRecord
+    from orchestrator.registry.registry import Registry
+
+_MOST_CURVES = 30
+"""Lines of a chart of learning curves at most: the best trials'."""
+_MOST_GROUPS = 30
+_PARAMETER = "params."
+
+
+def sweep_sections(registry: "Registry", run: "RunRecord") -> list[Section]:
+    """Sections on the trials of a run; none of a run without trials."""
+    records = registry.trials.table(run.id).records
+    if not records:
+        return []
+    metric = str(run.metric)
+    settings = [name.removeprefix(_PARAMETER) for name in varied_parameters(records)]
+    rows = [_row(record, settings, metric) for record in records]
+    scored = [_row(record, settings, metric) for record in scored_trials(records, metric)]
+    columns = ("number", "state", "score", *settings, "seed", "seconds", "run")
+    return [
+        Section("Luck of the seeds", _spreads(records, settings, metric)),
+        Section("Settings", _settings(scored, settings, metric)),
+        Section("Learning curves of the trials", _curves(registry, scored, metric)),
+        Section("Trials", [Table(columns, sorted(rows, key=lambda row: best_first(metric, row["score"])))]),
+    ]
+
+
+def best_trial_of(registry: "Registry", run: "RunRecord") -> bool:
+    """Whether a run's scores are those of the best of several trials."""
+    states = registry.trials.states(run.id)
+    return sum(state == RunState.COMPLETED for state in states.values()) > 1
+
+
+def _row(record: Row, settings: Sequence[str], metric: str) -> dict[str, Any]:
+    values = {name: record.get(_PARAMETER + name) for name in settings}
+    return {
+        "trial": f"trial {record['number']}, seed {record['seed']}",
+        "run": record["id"],
+        "number": record["number"],
+        "state": str(record["state"]),
+        "score": record.get(f"metrics.{metric}"),
+        "seed": record["seed"],
+        "seconds": record["seconds"],
+        **{name: short_value(value) if isinstance(value, str | list) else value for name, value in values.items()},
+    }
+
+
+def _spreads(records: Sequence[Mapping[str, Any]], settings: Sequence[str], metric: str) -> list[Block]:
+    """The groups of trials that differ only in the seed, the best mean first."""
+    groups = scored_groups(records, metric)
+    shown = [_spread([_row(record, settings, metric) for record in group], settings) for group in groups[:_MOST_GROUPS]]
+    blocks: list[Block] = [seed_spread(shown, metric)] if shown else []
+    if len(groups) > len(shown):
+        blocks.append(Words(f"The best {len(shown)} of {len(groups)} groups."))
+    return blocks
+
+
+def _spread(group: Sequence[Row], settings: Sequence[str]) -> Spread:
+    scores = [row["score"] for row in group]
+    label = ", ".join(f"{name} {short_value(group[0][name])}" for name in settings) or "all trials"
+    summary = summarize(scores)
+    interval = None if summary.interval is None else (summary.interval.low, summary.interval.high)
+    return Spread(label, scores, summary.mean, interval)
+
+
+def _settings(rows: Sequence[Row], settings: Sequence[str], metric: str) -> list[Block]:
+    """Charts of the scores over the settings that were varied."""
+    if not settings or not rows:
+        return []
+    blocks: list[Block] = []
+    shares = setting_importances(rows, settings, larger_is_better=not is_better_lower(metric))
+    if shares:
+        blocks.append(importances(shares, METHOD))
+    elif len(rows) < MIN_TRIALS:
+        blocks.append(
+            Words(f"With fewer than {MIN_TRIALS} scored trials the importance of a setting is not estimated.")
+        )
+    if len(settings) > 1:
+        blocks.append(parallel_coordinates(rows, settings, metric))
+    return [*blocks, *(score_by_setting(rows, name, metric) for name in settings)]
+
+
+def _curves(registry: "Registry", rows: Sequence[Row], metric: str) -> list[Block]:
+    """The score of the best trials over their steps; the best trials stand first."""
+    lines = {}
+    for row in rows[:_MOST_CURVES]:
+        records = registry.metrics.history_table(row["run"], f"validation.{metric}").records
+        if len(records) > 1:
+            lines[row["trial"]] = [(record["step"], record["value"]) for record in records]
+    return [learning_curves(metric, lines)] if lines else []

@@ -1,0 +1,49 @@
+"""The page of a task: its groups of runs ranked by what their seeds show, for each score and each data."""
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.registry.group_notes import recipe_text
+from orchestrator.reports.blocks import Block, Page, Section, Table, Words
+from orchestrator.reports.charts import Spread, seed_spread
+
+if TYPE_CHECKING:
+    from orchestrator.registry.group_records import GroupRecord
+    from orchestrator.registry.registry import Registry
+
+_MOST_GROUPS = 30
+_COLUMNS = (
+    *("rank", "tie", "mean", "low", "high", "sd", "n", "best", "baseline", "test", "init_from", "size", "recipe"),
+    *("notes", "model", "run", "group"),
+)
+_ORDER = (
+    "Ranked by the worse end of the mean's 95 % interval; groups whose seeds show no noise come after all others. A "
+    "tie cannot be told from the group above it (Welch's test)."
+)
+
+
+def task_page(registry: "Registry", task: str) -> Page:
+    """Make the page of a task that has been tried."""
+    records = registry.leaderboard_table(task).records
+    groups = {group.key: group for group in registry.groups(task)}
+    sections = []
+    for (metric, split, data), some in groupby(records, key=lambda row: (row["metric"], row["split"], row["data"])):
+        ranking = [dict(row, tie="≈" if row["tie"] else "") for row in some]
+        on_data = f", data {data}" if data else ""
+        sections.append(Section(f"{metric} on {split}{on_data}", _blocks(ranking, groups, metric)))
+    return Page(f"Task {task}", f"{len(groups)} groups of runs that differ only in their seed", sections)
+
+
+def _blocks(ranking: list[dict[str, Any]], groups: "dict[str, GroupRecord]", metric: str) -> list[Block]:
+    """The spread of the best groups as a picture, then all of them as a table."""
+    scored = [row for row in ranking if row["mean"] is not None][:_MOST_GROUPS]
+    spreads = [_spread(groups[row["group"]], row) for row in scored]
+    chart: list[Block] = [seed_spread(spreads, metric)] if spreads else []
+    return [*chart, Words(_ORDER), Table(_COLUMNS, ranking)]
+
+
+def _spread(group: "GroupRecord", row: dict[str, Any]) -> Spread:
+    values = {name: row[name] for name in ("init_from", "size") if row[name] is not None}
+    label = f"{row['rank']}. {recipe_text(values)} {row['recipe'] or ''}".strip()
+    interval = None if row["low"] is None else (row["low"], row["high"])
+    return Spread(label, group.scores, row["mean"], interval)

@@ -1,0 +1,45 @@
+"""Ages and times as a person types them.
+
+Alone: pytest tests/orchestrator/cli/test_ages.py
+"""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from orchestrator.cli.ages import age_s, time_of
+from orchestrator.errors import InputError
+
+
+def test_an_age_is_hours_or_days() -> None:
+    assert (age_s("12h", "--since"), age_s("1.5d", "--since")) == (12 * 3600, 36 * 3600)
+    assert age_s("30s", "--since") == 30
+
+
+def test_a_day_that_the_calendar_has_not_and_what_is_no_time_are_told_of_days() -> None:
+    with pytest.raises(InputError, match="--since is 2026-13-40, which the calendar has not; give a day such as"):
+        time_of("2026-13-40", "--since")
+    with pytest.raises(InputError, match=r"--since is soon; give an age such as .*, or a day such as 2026-11-22"):
+        time_of("soon", "--since")
+
+
+@pytest.mark.parametrize("age", ["", "12", "d", "-3d", "3 d", "yesterday", "99999d"])
+def test_what_is_no_age_is_refused_by_the_options_name(age: str) -> None:
+    with pytest.raises(InputError, match=rf"--since is {age}; give"):
+        age_s(age, "--since")
+
+
+def test_a_time_is_an_age_ago() -> None:
+    found = time_of("7d", "--since")
+
+    assert found is not None
+    assert abs(datetime.now(UTC) - timedelta(days=7) - found) < timedelta(minutes=1)
+
+
+def test_a_day_begins_at_midnight_here_and_a_zone_is_kept() -> None:
+    assert time_of("2026-11-22", "--since") == datetime(2026, 11, 22).astimezone()
+    assert time_of("2026-11-22T10:00+00:00", "--since") == datetime(2026, 11, 22, 10, tzinfo=UTC)
+
+
+def test_no_time_is_none() -> None:
+    assert time_of(None, "--since") is None

@@ -1,0 +1,56 @@
+"""`init`, from files to a spec that runs. Alone: pytest tests/orchestrator/cli/test_drafting.py"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.orchestrator.cli.laboratory import Command
+from tests.orchestrator.drafting.made_files import write_reviews
+
+
+def test_init_says_what_it_found_and_what_comes_next(command: Command, tmp_path: Path) -> None:
+    write_reviews(tmp_path / "reviews.csv", delimiter=";")
+    outcome = command("init", "reviews.csv")
+    assert (outcome.status, outcome.out) == (0, "reviews.yaml\n")
+    assert "data      reviews.csv: CSV with semicolons, 60 examples" in outcome.err
+    assert "orchestrator run reviews.yaml" in outcome.err
+    assert max(map(len, outcome.err.splitlines())) <= 80
+    assert {path.name for path in tmp_path.iterdir()} >= {"reviews.yaml", "reviews.train.csv", "reviews.dev.csv"}
+
+
+def test_the_next_commands_are_quoted_for_the_shell(command: Command, tmp_path: Path) -> None:
+    write_reviews(tmp_path / "my reviews.csv")
+    assert "orchestrator run 'my reviews.yaml'" in command("init", "my reviews.csv", "-o", "my reviews.yaml").err
+
+
+def test_a_second_init_writes_over_when_asked_only(command: Command, tmp_path: Path) -> None:
+    write_reviews(tmp_path / "reviews.csv")
+    command("init", "reviews.csv")
+    again = command("init", "reviews.csv")
+    assert again.status == 2
+    assert "reviews.yaml are there already; write over with --force" in again.err
+    assert command("init", "reviews.csv", "--force").status == 0
+
+
+def test_what_cannot_be_read_leaves_nothing(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "empty.csv").touch()
+    outcome = command("init", "empty.csv")
+    assert (outcome.status, [path.name for path in tmp_path.iterdir()]) == (2, ["empty.csv"])
+    assert "empty.csv is empty; name a file that holds data" in outcome.err
+
+
+def test_three_columns_of_text_are_refused(command: Command, tmp_path: Path) -> None:
+    write_reviews(tmp_path / "a.csv")
+    assert "one column of text or two" in command("init", "a.csv", *["--text", "text"] * 3).err
+
+
+@pytest.mark.ray
+@pytest.mark.training
+@pytest.mark.runs
+def test_a_drafted_spec_is_planned_and_runs_as_it_stands(command: Command, tmp_path: Path) -> None:
+    write_reviews(tmp_path / "reviews.csv", 40)
+    assert command("init", "reviews.csv", "--minutes", "1").status == 0
+    assert command("plan", "reviews.yaml").status == 0
+    outcome = command("run", "reviews.yaml")
+    assert outcome.status == 0, outcome.err
+    assert "best of" in outcome.err

@@ -1,0 +1,103 @@
+"""Groups of runs at the command line: `--group-by`, `--agg`, `--pivot`, beside `--where`, `--since` and `--sort`.
+
+Alone: .venv/bin/pytest tests/orchestrator/cli/test_grouping.py
+"""
+
+import csv
+import io
+import json
+
+import pytest
+
+from tests.orchestrator.cli.laboratory import Command, RecordedSweep
+
+
+def _rows(command: Command, *words: str) -> list[dict[str, object]]:
+    outcome = command(*words, "-f", "json")
+    assert outcome.status == 0, outcome.err
+    rows: list[dict[str, object]] = json.loads(outcome.out)
+    return rows
+
+
+def test_trials_are_grouped_by_what_varied(command: Command, recorded_sweep: RecordedSweep) -> None:
+    for words in (["query", "kind = 'trial'"], ["runs", "list", "--trials", "--where", "kind = 'trial'"]):
+        rows = _rows(command, *words, "--group-by", "params.learning_rate", "--agg", "count,max", "--sort", "-max")
+        assert sum(int(str(row["count"])) for row in rows) == len(recorded_sweep.trial_ids)
+        scores = [row["max"] for row in rows if row["max"] is not None]
+        assert scores == sorted(scores, reverse=True)  # type: ignore[type-var]
+        assert scores[0] == 0.85
+
+
+def test_groups_are_a_table_and_csv_as_runs_are(command: Command, recorded_sweep: RecordedSweep) -> None:
+    words = ["query", "kind = 'trial'", "--group-by", "params.learning_rate", "--pivot", "seed"]
+    header, *lines = command(*words).out.splitlines()
+    assert header.split()[0] == "learning_rate"
+    rows = list(csv.DictReader(io.StringIO(command(*words, "-f", "csv").out)))
+    assert len(rows) == len(lines)
+    assert all(name.startswith("seed=") for name in list(rows[0])[1:])
+
+
+def test_a_limit_of_groups_says_how_many_more_there_are(command: Command, recorded_sweep: RecordedSweep) -> None:
+    words = ["runs", "list", "--trials", "--group-by", "id", "--agg", "count", "--limit", "1"]
+    outcome = command(*words)
+    assert len(outcome.out.splitlines()) == 2
+    assert "1 of 6 are shown" in outcome.err
+
+
+def test_groups_by_what_only_trials_have_say_so(command: Command, recorded_sweep: RecordedSweep) -> None:
+    assert "trials are left out; with them: --trials" in command("runs", "list", "--group-by", "number").err
+    assert "left out" not in command("runs", "list", "--trials", "--group-by", "number").err
+
+
+def test_an_option_of_groups_needs_groups(command: Command, recorded_sweep: RecordedSweep) -> None:
+    for option in (["--agg", "mean"], ["--pivot", "seed"]):
+        outcome = command("runs", "list", *option)
+        assert outcome.status == 2
+        assert f"{option[0]} is about groups" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--group-by", "tusk"], "nearest: task"),
+        (["--group-by", "task", "--agg", "avg"], "is no aggregate"),
+        (["--where", "kind = 'sweep') or (kind = 'trial'", "--task", "sst2"], "goes wrong at ')'"),
+        (["--where", "state = 'done'"], "no run is ever 'done'"),
+        (["--since", "soon"], "--since is soon; give"),
+    ],
+)
+def test_what_is_wrong_is_told(command: Command, recorded_sweep: RecordedSweep, words: list[str], message: str) -> None:
+    outcome = command("runs", "list", *words)
+    assert (outcome.status, outcome.out) == (2, "")
+    assert message in outcome.err
+
+
+def test_a_condition_joins_the_other_options(command: Command, recorded_sweep: RecordedSweep) -> None:
+    ids = [row["id"] for row in _rows(command, "runs", "list", "--trials", "--where", "score > 0.8 or seed = 77")]
+    assert recorded_sweep.trial_ids[3] in ids
+    narrowed = ["runs", "list", "--trials", "--where", "score > 0.8 or seed = 77", "--kind", "trial", "--since", "2w"]
+    assert [row["id"] for row in _rows(command, *narrowed)] == [i for i in ids if i in recorded_sweep.trial_ids]
+    assert _rows(command, "query", "kind = 'trial'", "--since", "2999-01-01") == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["query", "task = 'sst-2' or tag = 'none'"],
+        ["runs", "list", "--task", "sst-2"],
+        ["query", "task = 'sst-2'", "--group-by", "seed"],
+    ],
+)
+def test_a_query_that_finds_nothing_says_which_word_no_run_has(
+    command: Command, recorded_sweep: RecordedSweep, words: list[str]
+) -> None:
+    outcome = command(*words)
+    assert (outcome.status, outcome.out) == (0, "")
+    assert "no run is like that; no run has task = 'sst-2'; there are: 'sst2'" in outcome.err
+
+
+def test_runs_are_listed_in_another_order(command: Command, recorded_sweep: RecordedSweep) -> None:
+    rows = _rows(command, "runs", "list", "--trials", "--where", "score is not null", "--sort", "-score")
+    scores = [float(str(row["score"])) for row in rows]
+    assert scores == sorted(scores, reverse=True)
+    assert len(scores) > 1

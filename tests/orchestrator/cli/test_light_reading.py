@@ -1,0 +1,47 @@
+"""Commands that only read, in fresh processes: what they leave unloaded, so that they answer at once.
+
+Alone: .venv/bin/pytest tests/orchestrator/cli/test_light_reading.py
+"""
+
+from tests.contracts.walls import EVERYTHING_HEAVY
+from tests.orchestrator.cli.fresh_process import loaded_by_each
+from tests.orchestrator.cli.laboratory import RecordedSweep
+
+NOT_FOR_READING = {"pandas", "numpy", "ray", "torch", "alembic", "matplotlib", "pyarrow", "tokenizers", "fsspec"}
+
+
+def test_reading_the_registry_loads_nothing_heavy(recorded_sweep: RecordedSweep) -> None:
+    sweep, trial = recorded_sweep.run_id, recorded_sweep.trial_ids[3]
+    commands = [
+        ["runs", "list"],
+        ["runs", "list", "-f", "json"],
+        ["runs", "trials", sweep],
+        ["runs", "metrics", trial],
+        ["models", "list"],
+        ["leaderboard"],
+        ["query", "metrics.accuracy > 0.5"],
+    ]
+    for command, (status, loaded) in loaded_by_each(commands).items():
+        assert status == 0, command
+        assert not loaded & NOT_FOR_READING, command
+
+
+def test_a_run_is_shown_beside_the_defaults_of_its_spec_and_loads_no_more_than_specs(
+    recorded_sweep: RecordedSweep,
+) -> None:
+    ((status, loaded),) = loaded_by_each([["runs", "show", recorded_sweep.run_id]]).values()
+    assert status == 0
+    assert not loaded & (NOT_FOR_READING - {"numpy"})
+
+
+def test_a_list_of_runs_needs_neither_the_query_parser_nor_specs(recorded_sweep: RecordedSweep) -> None:
+    ((status, loaded),) = loaded_by_each([["runs", "list"]]).values()
+    assert status == 0
+    assert not loaded & {"lark", "pydantic"}
+
+
+def test_an_error_in_a_spec_is_told_before_anything_heavy_is_loaded(home: object) -> None:
+    commands = [["run", "nothere.yaml"], ["plan", "nothere.yaml"], ["run", "nothere.yaml", "--dry-run"]]
+    for command, (status, loaded) in loaded_by_each(commands).items():
+        assert status == 2, command
+        assert not loaded & EVERYTHING_HEAVY, command

@@ -1,0 +1,122 @@
+"""Commands to go on with, which a completed run and `runs show` say alike.
+
+Alone: .venv/bin/pytest tests/orchestrator/cli/test_next_steps.py
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import orchestrator.execution.runner
+import orchestrator.storage
+from orchestrator.cli.commands.next_steps import ASKED_BY_A_LINE
+from orchestrator.registry import Registry
+from orchestrator.registry.recorder import Recorder
+from orchestrator.results import MetricEvent, ModelResult, TrialResult
+from orchestrator.run_states import RunState
+from orchestrator.settings import Settings
+from orchestrator.tasks import TASK_TYPES
+from tests.orchestrator.cli.laboratory import Command, RecordedSweep
+
+RUN = "7f3a90b1c2d4"
+
+
+@pytest.fixture(autouse=True)
+def carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs complete at once."""
+
+    def resume_run(run_id: str, *arguments: object, on_started: Callable[[str], None], **options: object) -> None:
+        on_started(run_id)
+
+    monkeypatch.setattr(orchestrator.execution.runner, "resume_run", resume_run)
+
+
+def record_run(home: Path, kind: str, head: str = "", folder: str = "s3://bucket/model") -> None:
+    """Record a run, with a registered model if it has a head."""
+    home.mkdir(parents=True)
+    with Registry(Settings.from_options().registry) as registry:
+        Recorder(registry).start({"kind": kind, "name": "one"}, "f", run_id=RUN)
+        if head:
+            registry.models.register("one", ModelResult(folder, "d" * 64, 1, head), RUN)
+
+
+def following(shown: str) -> list[str]:
+    """Commands at the end of what `runs show` prints."""
+    return [line.strip() for line in shown.partition("next\n")[2].splitlines()]
+
+
+def test_the_heads_that_answer_a_line_are_those_of_the_task_types() -> None:
+    """`embed` is the command for vectors."""
+    heads = {head for head, task_type in TASK_TYPES.items() if task_type.reads_plain_text}
+    assert heads - {"embedding"} == ASKED_BY_A_LINE
+
+
+@pytest.mark.parametrize(
+    ("head", "use"),
+    [
+        ("embedding", 'echo "A text of your own." | orchestrator embed one@1'),
+        ("ner", 'echo "A text of your own." | orchestrator predict one@1'),
+        ("qa", "orchestrator predict one@1 FILE"),
+    ],
+)
+def test_a_completed_run_and_show_offer_the_same_use_of_a_model(
+    command: Command, home: Path, head: str, use: str
+) -> None:
+    record_run(home, "sweep", head)
+    export = "orchestrator models export one@1 one-1"
+    assert command("resume", RUN).err.splitlines()[-2:] == [f"use its model: {use}", f"take it along: {export}"]
+    assert following(command("runs", "show", RUN).out)[:2] == [use, export]
+
+
+def test_the_weights_are_not_downloaded_to_speak_of_a_model(
+    command: Command, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def local_copy(path: str, skip: tuple[str, ...] = ()) -> Path:
+        skipped.append(skip)
+        raise RuntimeError("the bucket is closed")
+
+    skipped: list[tuple[str, ...]] = []
+    monkeypatch.setattr(orchestrator.storage, "local_copy", local_copy)
+    record_run(home, "pretrain", "pretraining")
+    assert "orchestrator embed one@1" in following(command("runs", "show", RUN).out)[0]
+    assert command("resume", RUN).status == 0
+    assert skipped == [("model.safetensors",)] * 2
+
+
+def test_a_registry_that_breaks_does_not_change_the_status_of_a_completed_run(
+    command: Command, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(self: Registry, run_id: str) -> None:
+        raise RuntimeError("broken")
+
+    record_run(home, "pretrain")
+    monkeypatch.setattr(Registry, "run", run)
+    shown = command("resume", RUN)
+    assert (shown.status, shown.out) == (0, f"{RUN}\n")
+
+
+def test_a_trials_model_is_used_by_the_trials_id(command: Command, recorded_sweep: RecordedSweep) -> None:
+    best = recorded_sweep.trial_ids[3]
+    assert following(command("runs", "show", best).out)[0].endswith(f"orchestrator predict {best}")
+
+
+def test_plot_is_offered_where_something_can_be_drawn(command: Command, home: Path) -> None:
+    plot = f"orchestrator runs plot {RUN} -o {RUN}.png"
+    record_run(home, "tokenizer")
+    assert plot not in following(command("runs", "show", RUN).out)
+    with Registry(Settings.from_options().registry) as registry:
+        registry.metrics.record(RUN, [MetricEvent(1, "train", {"loss": 1.0})])
+    assert plot in following(command("runs", "show", RUN).out)
+
+
+def test_plot_of_a_sweep_is_offered_where_a_trial_has_the_score_that_ranks(
+    command: Command, recorded_sweep: RecordedSweep
+) -> None:
+    assert "runs plot" in command("runs", "show", recorded_sweep.run_id).out
+    failed = TrialResult("bad", 0, {}, RunState.FAILED, 0, error="diverged")
+    with Registry(Settings.from_options().registry) as registry:
+        recorder = Recorder(registry)
+        recorder.start({"kind": "sweep", "name": "one"}, "f", run_id=RUN, metric="accuracy")
+        recorder.record_trials(RUN, [failed])
+    assert "runs plot" not in command("runs", "show", RUN).out

@@ -1,0 +1,135 @@
+"""The options that every command has which shows rows: `--columns`, `--wide`, `--limit`.
+
+Alone: .venv/bin/pytest tests/orchestrator/cli/test_reading.py
+"""
+
+import csv
+import json
+from collections.abc import Iterable, Iterator
+
+import click
+import pytest
+
+from orchestrator.cli.commands import ALL
+from orchestrator.cli.output import show_rows
+from tests.orchestrator.cli.laboratory import Command, RecordedSweep
+
+ROWS = [{"id": f"{number:012x}", "name": "n" * 30, "score": number / 7} for number in range(40)]
+
+
+@pytest.fixture
+def narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stdout that says it is a terminal of 30 columns."""
+    monkeypatch.setattr("orchestrator.cli.output.is_terminal", lambda stream: True)
+    monkeypatch.setenv("COLUMNS", "30")
+
+
+def test_columns_are_shown_in_the_order_asked_for(command: Command, recorded_sweep: RecordedSweep) -> None:
+    out = command("runs", "list", "--columns", "score,id").out
+    assert out.split() == ["score", "id", "0.8500", recorded_sweep.run_id]
+
+
+def test_columns_may_be_some_that_the_command_does_not_show_by_itself(
+    command: Command, recorded_sweep: RecordedSweep
+) -> None:
+    rows = list(csv.DictReader(command("runs", "list", "--columns", "id,experiment", "-f", "csv").out.splitlines()))
+    assert rows == [{"id": recorded_sweep.run_id, "experiment": "first"}]
+
+
+def test_a_columns_heading_names_it_too(command: Command, recorded_sweep: RecordedSweep) -> None:
+    (row,) = json.loads(command("runs", "list", "--columns", "accuracy", "-f", "json").out)
+    assert row == {"metrics.accuracy": 0.85}
+
+
+def test_the_columns_asked_for_are_the_header_where_there_are_no_rows(
+    command: Command, recorded_sweep: RecordedSweep
+) -> None:
+    nothing = ("runs", "list", "--state", "failed", "-f", "csv")
+    assert command(*nothing, "--columns", "id").out == "id\n"
+    assert command(*nothing, "--columns", "experiment,id").out == "experiment,id\n"
+
+
+def test_an_unknown_column_is_answered_with_the_nearest(command: Command, recorded_sweep: RecordedSweep) -> None:
+    outcome = command("runs", "list", "--columns", "scoer")
+    assert (outcome.status, outcome.out) == (2, "")
+    assert "--columns: there is no column 'scoer' here; did you mean score?" in outcome.err
+    assert command("runs", "list", "--columns", "ID").out == command("runs", "list", "--columns", "id").out
+    far = command("runs", "show", recorded_sweep.trial_ids[0], "--all", "--columns", "zzzz").err
+    named = far.partition("there are: ")[2].strip().split(", ")
+    assert len(named) == 21, "twenty, and an ellipsis for the others"
+    assert named[:-1] == sorted(named[:-1])
+    listed = command("runs", "list", "--columns", "zzzz").err
+    assert "there are: id, name, kind, state" in listed, "the command's own come first"
+
+
+def test_a_narrow_query_does_first_without_what_is_the_same_in_every_row(
+    command: Command, recorded_sweep: RecordedSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.cli.output._terminal_width", lambda output: 56)
+    trials = command("query", "kind = 'trial' and state = 'completed'")
+    assert trials.out.split()[:2] == ["id", "name"]
+    left_out = trials.err.partition("left out: ")[2].partition(";")[0].split(", ")
+    assert {"kind", "state"} <= set(left_out)
+    assert f"--columns {','.join(left_out)} shows these" in trials.err
+    monkeypatch.setattr("orchestrator.cli.output._terminal_width", lambda output: 40)
+    assert "name" not in command("query", "", "--sort", "id").out.split()
+    assert "name" in command("query", "", "--sort", "-name").out.split()
+
+
+def test_a_records_fields_are_columns(command: Command, recorded_sweep: RecordedSweep) -> None:
+    out = command("runs", "show", recorded_sweep.run_id, "--columns", "kind,state").out
+    assert out == "kind   sweep\nstate  COMPLETED\n"
+
+
+def test_a_limit_is_obeyed_by_commands_without_one_of_their_own(
+    command: Command, recorded_sweep: RecordedSweep
+) -> None:
+    assert len(json.loads(command("runs", "trials", recorded_sweep.run_id, "--limit", "2", "-f", "json").out)) == 2
+
+
+@pytest.mark.usefixtures("narrow_terminal")
+def test_a_page_on_a_terminal_says_how_many_more_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    show_rows(ROWS, ["id"], None, None, page=3)
+    captured = capsys.readouterr()
+    assert len(captured.out.splitlines()) == 4
+    assert captured.err == "3 of 40 are shown; all of them: --limit 40\n"
+
+
+def test_a_pipe_gets_every_row_and_column(capsys: pytest.CaptureFixture[str]) -> None:
+    show_rows(ROWS, ["id", "name", "score"], None, None, spare=["name"], page=3)
+    captured = capsys.readouterr()
+    assert len(captured.out.splitlines()) == 41
+    assert captured.out.splitlines()[1].split()[1] == "n" * 30
+    assert captured.err == ""
+
+
+@pytest.mark.usefixtures("narrow_terminal")
+def test_a_narrow_terminal_is_told_what_it_does_not_show(capsys: pytest.CaptureFixture[str]) -> None:
+    show_rows(ROWS[:1], ["id", "name", "score"], None, None, spare=["name"])
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[1].split() == ["000000000000", "0"]
+    assert captured.err == "left out: name; --columns name shows these, --wide all\n"
+
+
+@pytest.mark.usefixtures("narrow_terminal")
+def test_wide_shows_everything_on_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with click.Context(click.Command("any")) as context:
+        context.meta["orchestrator.reading"] = {"wide": True}
+        show_rows(ROWS[:1], ["id", "name", "score"], None, None, spare=["name"])
+    assert capsys.readouterr().out.splitlines()[1].split() == ["000000000000", "n" * 30, "0"]
+
+
+def _leaves(commands: Iterable[click.Command], path: str = "") -> Iterator[tuple[str, click.Command]]:
+    for command in commands:
+        if isinstance(command, click.Group):
+            yield from _leaves(command.commands.values(), f"{path}{command.name} ")
+        else:
+            yield f"{path}{command.name}", command
+
+
+@pytest.mark.parametrize(("path", "command"), list(_leaves(ALL)))
+def test_a_command_with_a_format_has_all_options_of_reading(path: str, command: click.Command) -> None:
+    options = {option for parameter in command.params for option in parameter.opts}
+    forms = [parameter.type for parameter in command.params if parameter.name == "form"]
+    shows_tables = any(isinstance(form, click.Choice) and "table" in form.choices for form in forms)
+    assert not shows_tables or options >= {"--columns", "--wide", "--output"}, path

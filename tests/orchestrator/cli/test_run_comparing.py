@@ -1,0 +1,146 @@
+"""`runs diff`, and what `runs show` tells of what a run was made with.
+
+Alone: .venv/bin/pytest tests/orchestrator/cli/test_run_comparing.py
+"""
+
+import csv
+import io
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from orchestrator.provenance.made_with import MadeWith
+from orchestrator.registry import Registry
+from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.reports.make_facts import code_line, machine_line
+from orchestrator.results import DatasetResult, MetricEvent
+from orchestrator.settings import Settings
+from tests.orchestrator.cli.laboratory import Command, RecordedSweep
+from tests.orchestrator.registry.samples import made_with
+
+FIRST, SECOND = "7f3a90b1c2d4", "9c2190b1c2d4"
+MACHINE = {
+    "hostname": "node-1", "user": "lab", "processor": "AMD EPYC", "num_cores": 64, "memory_bytes": 2**38,
+    "gpus": ["NVIDIA H200", "NVIDIA H200"], "gpu_driver": "570.1",
+    "versions": {"python": "3.11.7", "torch": "2.13.0", "cuda": "12.8", "ray": "2.60.0", "numpy": "2.4.6"},
+}  # fmt: skip
+
+
+def record(run_id: str, make: MadeWith, spec: dict[str, Any], loss: float, digest: str) -> None:
+    with Registry(Settings.from_options().registry) as registry:
+        recorder = Recorder(registry, made_with=make)
+        recorder.start({"kind": "pretrain", "name": "words", **spec}, "f", run_id=run_id)
+        data = DatasetResult("text", "corpus", digest, "/c", {"num_tokens": 5})
+        recorder.record_dataset(run_id, data)
+        recorder.record_events(run_id, [MetricEvent(10, "validation", {"mlm_loss": loss})])
+        recorder.complete(run_id, RunOutcome())
+
+
+@pytest.fixture
+def two_runs(recorded_sweep: RecordedSweep) -> None:
+    make = replace(made_with("a" * 40), environment=MACHINE)
+    other = replace(made_with("b" * 40, "+x = 1"), command="orchestrator run " + "long/" * 30 + "name.yaml")
+    record(FIRST, make, {"steps": 10, "files": "data/" + "x" * 60}, 2.0, "1" * 64)
+    record(SECOND, other, {"steps": 20, "files": "data/" + "y" * 60}, 1.5, "2" * 64)
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_two_runs_are_compared_in_sections(command: Command) -> None:
+    out = command("runs", "diff", "7f3a", "9c21").out
+    lines = out.splitlines()
+    assert lines[0].startswith(f"first   {FIRST}  pretrain words, COMPLETED, 20")
+    assert lines[1].startswith(f"second  {SECOND}  pretrain words, COMPLETED, 20")
+    titles = [line for line in lines[2:] if line and not line.startswith(" ")]
+    assert titles[:5] == ["Spec", "Data", "Code", "Environment", "Scores"]
+    assert titles[-1] == "The same in both: kind, task and state."
+    assert "  steps: 10 → 20" in lines
+    assert "  corpus text: 111111111111 → 222222222222" in lines
+    assert "  commit: aaaaaaaaaaaa → bbbbbbbbbbbb" in lines
+    assert "  see: git diff aaaaaaaaaaaa bbbbbbbbbbbb" in lines
+    assert "  mlm_loss: 2 → 1.5000 (-0.5)" in lines
+    assert "  python: 3.11.7 → 3.11" in lines
+    assert "    first   data/" + "x" * 60 in lines
+    assert all(len(line) <= 80 or "long/" in line for line in lines)
+
+
+def test_what_has_no_value_is_told_in_one_word(command: Command, recorded_sweep: RecordedSweep) -> None:
+    make = made_with("a" * 40)
+    record(FIRST, make, {"steps": 10, "scheduler": None, "columns": [], "rate": 0.00125}, 2.0, "1" * 64)
+    record(SECOND, make, {"steps": 10, "scheduler": "none", "share": 1.5, "rate": 0.001251}, 2.0, "1" * 64)
+    lines = command("runs", "diff", FIRST, SECOND).out.splitlines()
+    assert lines[-1] == "The same in both: kind, task and state, data, code, environment, scores."
+    assert "  scheduler: not set → none" in lines
+    assert "  share: not set → 1.5" in lines
+    assert "  rate: 0.00125 → 0.001251" in lines
+    assert not any("columns" in line for line in lines), "an empty list is no value"
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_a_comparison_as_json_has_every_value(command: Command) -> None:
+    found = json.loads(command("runs", "diff", "7f3a", "9c21", "-f", "json").out)
+    assert (found["first"]["id"], found["second"]["id"]) == (FIRST, SECOND)
+    assert found["differences"]["spec"]["steps"] == {"first": 10, "second": 20}
+    assert found["differences"]["data"]["corpus text.digest"]["first"] == "1" * 64
+    assert found["differences"]["code"]["changed files"] == {"first": None, "second": ["bert_core/a.py"]}
+    assert found["same"] == ["run"]
+    rows = list(csv.DictReader(io.StringIO(command("runs", "diff", "7f3a", "9c21", "-f", "csv").out)))
+    assert {"section": "spec", "field": "steps", "first": "10", "second": "20"} in rows
+
+
+def test_trials_are_compared_and_what_is_unknown_is_said(command: Command, recorded_sweep: RecordedSweep) -> None:
+    out = command("runs", "diff", *recorded_sweep.trial_ids[1:3]).out
+    assert "Spec\n  recipe.learning_rate: 0.0001 → 0.0003\n  recipe.seed: 1 → 0\n" in out
+    assert "  accuracy: 0.7500 → 0.8000 (+0.05)" in out
+    for trial in recorded_sweep.trial_ids[1:3]:
+        assert f"Not recorded of {trial}: code, environment." in out
+
+
+@pytest.mark.usefixtures("recorded_sweep")
+def test_values_that_a_table_would_round_to_the_same_are_told_apart(command: Command) -> None:
+    record(FIRST, made_with("a" * 40), {"x": 0.5, "y": 1}, 0.123456789, "1" * 64)
+    record(SECOND, made_with("a" * 40), {"x": 0.50000001, "y": "1"}, 0.123456780, "1" * 64)
+    lines = command("runs", "diff", FIRST, SECOND).out.splitlines()
+    assert "  x: 0.5 → 0.50000001" in lines
+    assert '  y: 1 → "1"' in lines
+    assert "  mlm_loss: 0.123456789 → 0.12345678 (-9e-09)" in lines
+
+
+def test_a_hostile_name_cannot_command_the_terminal(command: Command, recorded_sweep: RecordedSweep) -> None:
+    make = made_with("a" * 40)
+    record(FIRST, make, {"name": "a\x1b[31m\nb", "x": "\x1b]0;owned\x07"}, 1.0, "1" * 64)
+    record(SECOND, make, {"x": "plain"}, 1.0, "1" * 64)
+    out = command("runs", "diff", FIRST, SECOND).out
+    assert "\x1b" not in out
+    assert "\x07" not in out
+
+
+def test_unknown_runs_are_not_found(command: Command, recorded_sweep: RecordedSweep) -> None:
+    outcome = command("runs", "diff", "zzzz", recorded_sweep.run_id)
+    assert (outcome.status, outcome.out) == (3, "")
+
+
+@pytest.mark.usefixtures("two_runs")
+def test_a_run_is_shown_with_its_code_command_and_machine(command: Command) -> None:
+    brief = command("runs", "show", "9c21").out
+    assert "0.1.0, commit bbbbbbbbbbbb and uncommitted changes of 1 file (bert_core/a.py)" in brief
+    assert "long/name.yaml" in brief
+    assert "2 × NVIDIA H200, driver 570.1" in command("runs", "show", "7f3a").out
+    whole = command("runs", "show", "7f3a", "--all").out
+    assert "made_with.versions.numpy" in whole
+    assert "made_with.code.commit" in whole
+    (start,) = json.loads(command("runs", "show", "7f3a", "-f", "json").out)["starts"]
+    assert start["environment"]["versions"]["numpy"] == "2.4.6"
+
+
+def test_code_and_machines_are_told_in_a_line() -> None:
+    code = {"version": "0.1.0", "commit": "a" * 40, "diff_digest": None, "changed_files": []}
+    assert code_line(code) == "0.1.0, commit aaaaaaaaaaaa"
+    many = code | {"diff_digest": "1" * 64, "changed_files": list("abcd")}
+    assert code_line(many) == "0.1.0, commit aaaaaaaaaaaa and uncommitted changes of 4 files (a, b, c, …)"
+    assert machine_line({}) is None
+    assert machine_line(MACHINE) == (
+        "AMD EPYC, 64 cores, 256 GiB, 2 × NVIDIA H200, driver 570.1, lab on node-1, python 3.11.7, torch 2.13.0, "
+        "cuda 12.8, ray 2.60.0"
+    )

@@ -1,0 +1,228 @@
+"""`runs note`, `tag`, `pin`, `archive`, `rm`, `trash`, `restore`, and aliases and cards of models.
+
+pytest tests/orchestrator/cli/test_run_keeping.py
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.entry import run_command_line
+from orchestrator.models.resolve import resolve_model
+from orchestrator.registry import Registry
+from orchestrator.registry.recorder import Recorder
+from orchestrator.run_states import RunState
+from orchestrator.settings import Settings
+from tests.orchestrator.cli.laboratory import Command, RecordedSweep
+
+
+def test_a_note_is_written_shown_and_removed(command: Command, recorded_sweep: RecordedSweep) -> None:
+    run_id = recorded_sweep.run_id
+    assert f"no notes on run {run_id}" in command("runs", "note", run_id).err
+    assert command("runs", "note", run_id[:6], "too high").status == 0
+    assert command("runs", "note", run_id, "too\x1b[31m low").status == 0
+    shown = command("runs", "note", run_id).out
+    assert "too high" in shown
+    assert "\x1b" not in shown
+    whole = command("runs", "show", run_id, "--all").out
+    assert "written_at" not in whole
+    assert any(line.startswith("note.1 ") and line.endswith("too high") for line in whole.splitlines())
+    assert "too high" in command("runs", "show", run_id).out
+    whole = json.loads(command("runs", "show", run_id, "-f", "json").out)
+    assert [note["text"] for note in whole["notes"]] == ["too high", "too\x1b[31m low"]
+    assert "removed from" in command("runs", "note", run_id, "--rm", "1").err
+    assert command("runs", "note", run_id, "--rm", "2").status == 3
+
+
+def test_tags_are_added_and_taken(command: Command, recorded_sweep: RecordedSweep) -> None:
+    run_id = recorded_sweep.run_id
+    assert f"tags of {run_id}: paper, tried" in command("runs", "tag", run_id, "paper").err
+    assert run_id in command("query", "tag = 'paper'", "-f", "json").out
+    outcome = command("runs", "untag", run_id, "tried", "never")
+    assert f"tags of {run_id}: paper" in outcome.err
+    assert "has no tag 'never'" in outcome.err
+    assert command("runs", "tag", run_id, "pulled:x").status == 2
+
+
+def test_an_archived_run_is_not_listed_and_that_is_said(command: Command, recorded_sweep: RecordedSweep) -> None:
+    run_id = recorded_sweep.run_id
+    assert "archived sweep" in command("runs", "archive", run_id).err
+    for arguments in (("runs", "list"), ("query", "task = 'sst2'")):
+        hidden = command(*arguments)
+        assert run_id not in hidden.out
+        assert "not shown; --archived shows them" in hidden.err
+        assert run_id in command(*arguments, "--archived").out
+    assert "sst2" in command("leaderboard").out
+    assert command("runs", "unarchive", run_id).status == 0
+    assert run_id in command("runs", "list").out
+
+
+def test_a_pinned_run_is_left_alone_by_gc_and_rm(command: Command, recorded_sweep: RecordedSweep, home: Path) -> None:
+    run_id = recorded_sweep.run_id
+    left = home / "storage" / "runs" / "r" / "checkpoints"
+    left.mkdir()
+    assert str(left) in command("gc", "--dry-run").out
+    command("runs", "pin", run_id)
+    assert str(left) not in command("gc", "--dry-run").out
+    command("gc", "--yes")
+    assert left.exists()
+    with Registry(Settings.from_options().registry) as registry, registry._database.session(writing=True) as session:
+        session.connection().exec_driver_sql(f"UPDATE runs SET storage_path = '/lab/{run_id}' WHERE id = '{run_id}'")
+    assert f"is pinned; orchestrator runs unpin {run_id}" in command("runs", "rm", run_id, "--yes", "--force").err
+    command("runs", "unpin", run_id)
+    assert command("runs", "rm", run_id, "--yes", "--force").status == 0
+
+
+@pytest.fixture
+def removable(recorded_sweep: RecordedSweep, home: Path) -> Path:
+    """Folder of the recorded sweep, under its id, with a file of 100 kB."""
+    folder = home / "storage" / "runs" / recorded_sweep.run_id
+    (home / "storage" / "runs" / "r").rename(folder)
+    (folder / "log.txt").write_bytes(b"1" * 100_000)
+    with Registry(Settings.from_options().registry) as registry, registry._database.session(writing=True) as session:
+        session.connection().exec_driver_sql(f"UPDATE runs SET storage_path = '{folder}' WHERE parent_id IS NULL")
+    return folder
+
+
+def test_a_removed_run_is_restored_as_it_was(command: Command, recorded_sweep: RecordedSweep, removable: Path) -> None:
+    run_id = recorded_sweep.run_id
+    before = command("runs", "show", run_id, "-f", "json").out, command("models", "list", "-f", "json").out
+    outcome = command("runs", "rm", run_id, "--yes", "--force")
+    assert outcome.status == 0
+    assert "1 run in the trash now; `orchestrator gc` frees 0.1 MB" in outcome.err
+    assert f"runs restore {run_id}" in outcome.err
+    assert command("runs", "show", run_id).status == 3
+    trash = command("runs", "trash")
+    assert run_id in trash.out
+    assert "1 run, 0.1 MB; `orchestrator gc` deletes them for good" in trash.err
+    assert "restored sweep" in command("runs", "restore", run_id[:5]).err
+    assert (command("runs", "show", run_id, "-f", "json").out, command("models", "list", "-f", "json").out) == before
+    assert "the trash is empty" in command("runs", "trash").err
+
+
+def test_a_run_is_removed_and_restored_by_its_name(
+    command: Command, recorded_sweep: RecordedSweep, removable: Path
+) -> None:
+    assert "1 run in the trash now" in command("runs", "rm", "first", "--yes", "--force").err
+    assert f"restored sweep {recorded_sweep.run_id} (first)" in command("runs", "restore", "first").err
+    with Registry(Settings.from_options().registry) as registry:
+        Recorder(registry).start({"kind": "sweep", "name": "first"}, "f", run_id="a" * 12)
+    outcome = command("runs", "rm", "first", "--yes", "--force")
+    assert outcome.status == 3
+    assert f"2 runs are called first; give the id of one: {'a' * 12}, {recorded_sweep.run_id}" in outcome.err
+    assert command("runs", "trash").out == ""
+
+
+def test_gc_empties_the_trash(command: Command, recorded_sweep: RecordedSweep, removable: Path) -> None:
+    command("runs", "rm", recorded_sweep.run_id, "--yes", "--force")
+    assert removable.exists()
+    assert str(removable) in command("gc", "--dry-run").out
+    assert command("gc", "--yes").status == 0
+    assert not removable.exists()
+    assert command("runs", "restore", recorded_sweep.run_id).status == 3
+
+
+def test_a_run_is_removed_for_good_where_asked(
+    command: Command, recorded_sweep: RecordedSweep, removable: Path
+) -> None:
+    assert "removed 1 run, 0.1 MB" in command("runs", "rm", recorded_sweep.run_id, "--yes", "--force", "--now").err
+    assert not removable.exists()
+    assert "the trash is empty" in command("runs", "trash").err
+
+
+def model_name() -> str:
+    """Name of the recorded sweep's model."""
+    with Registry(Settings.from_options().registry, read_only=True) as registry:
+        return str(registry.models.table().records[0]["name"])
+
+
+def test_an_alias_means_a_version_wherever_a_model_is_named(command: Command, recorded_sweep: RecordedSweep) -> None:
+    name = model_name()
+    assert f"{name}@production is {name}@1" in command("models", "alias", name, "production").err
+    shown = json.loads(command("models", "show", f"{name}@production", "-f", "json").out)
+    assert (shown["version"], shown["aliases"]) == (1, ["production"])
+    assert "production" in command("models", "list").out
+    settings = Settings.from_options()
+    assert resolve_model(f"{name}@production", settings) == resolve_model(f"{name}@1", settings)
+    outcome = command("models", "show", f"{name}@staging")
+    assert outcome.status == 3
+    assert f"{name} has the aliases production" in outcome.err
+    for wrong in ("3", "a b", "-x", "a" * 61):
+        assert command("models", "alias", "--", name, wrong).status == 2
+    assert command("models", "unalias", f"{name}@production").status == 0
+    assert command("models", "unalias", f"{name}@production").status == 3
+
+
+def test_an_alias_is_moved_and_says_so(command: Command, recorded_sweep: RecordedSweep) -> None:
+    from tests.orchestrator.registry.samples import model_result
+
+    name = model_name()
+    with Registry(Settings.from_options().registry) as registry:
+        registry.models.register(name, model_result("e" * 64))
+    command("models", "alias", f"{name}@1", "production")
+    assert f"is {name}@2, before {name}@1" in command("models", "alias", f"{name}@2", "production").err
+
+
+def test_a_card_says_what_is_known_and_what_is_not(
+    command: Command, recorded_sweep: RecordedSweep, tmp_path: Path
+) -> None:
+    outcome = command("models", "card", model_name(), "-o", "README.md")
+    card = (tmp_path / "README.md").read_text()
+    assert (outcome.status, outcome.out) == (0, "")
+    assert f"# {model_name()}@1" in card
+    assert "| accuracy | 0.8500 | 0.5000 |" in card
+    assert "Over 2 seeds of this recipe accuracy has the mean 0.8250" in card
+    assert "95 % interval 0.5073 to 1.1427" in card  # 0.825 ± 12.706 · 0.0354 / √2
+    assert "| test.accuracy | 0.8000 |" in card
+    assert "| recipe.learning_rate | 0.0003 |" in card
+    assert not any(word in card for word in ("None", "True", "False", "['")), "words of Python"
+    assert "No score on a test split" not in card
+    assert "Which data it was trained on is not recorded" in card
+    assert command("models", "card", "nobody").status == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("orchestrator runs tag ", "RUN"),
+        ("orchestrator runs untag RUN ", "tried"),
+        ("orchestrator runs restore ", "REMOVED"),
+        ("orchestrator runs pin ", "RUN"),
+        ("orchestrator models card MODEL@", "MODEL@production"),
+        ("orchestrator models alias MODEL ", "production"),
+    ],
+)
+def test_a_shell_is_offered_what_there_is(
+    command: Command,
+    recorded_sweep: RecordedSweep,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    offered: str,
+) -> None:
+    from orchestrator.cli.entry import cli
+    from tests.orchestrator.registry.samples import new_run
+
+    name = model_name()
+    command("models", "alias", name, "production")
+    with Registry(Settings.from_options().registry) as registry:
+        thrown = new_run(registry)
+        registry.lifecycle.start_attempt(thrown)
+        registry.lifecycle.finish(thrown, RunState.FAILED)
+        assert registry.trash.put(thrown, 0)
+    known = {"RUN": recorded_sweep.run_id, "MODEL": name, "REMOVED": thrown}
+    for word, value in known.items():
+        words = words.replace(word, value)
+        offered = offered.replace(word, value)
+    from click.shell_completion import BashComplete
+
+    typed = words.split()
+    incomplete = "" if words.endswith(" ") else typed.pop()
+    found = [item.value for item in BashComplete(cli, {}, "orchestrator", "X").get_completions(typed[1:], incomplete)]
+    assert offered in found
+
+
+def test_nothing_is_noted_in_a_registry_that_is_not_there(command: Command, home: Path, tmp_path: Path) -> None:
+    assert run_command_line(["runs", "note", "7f3a", "x", "--registry", "typo.sqlite"]) == 4
+    assert list(tmp_path.iterdir()) == []

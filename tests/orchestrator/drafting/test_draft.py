@@ -1,0 +1,271 @@
+"""Whole drafts: the spec, the files beside it, what is told.
+
+Alone: pytest tests/orchestrator/drafting/test_draft.py
+"""
+
+import csv
+import io
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+import yaml
+
+from orchestrator.drafting.draft import draft_spec
+from orchestrator.drafting.draft_parts import Draft
+from orchestrator.drafting.writing import check_targets, write_draft
+from orchestrator.errors import InputError
+from orchestrator.kinds import resolved_inputs
+from orchestrator.planning.checks import check_inputs
+from orchestrator.settings import Settings
+from orchestrator.specs.loading import load_spec
+from orchestrator.tasks.table_files import read_rows
+from orchestrator.tasks.text_files import BadRecords
+from tests.orchestrator.drafting.made_files import (
+    request_for,
+    review,
+    write,
+    write_questions,
+    write_reviews,
+    write_sentences,
+    write_text,
+)
+from tests.orchestrator.tiny_models import save_encoder
+
+
+def draft(folder: Path, *files: Path, **fields: Any) -> Draft:
+    return draft_spec(request_for(folder, *files, **fields))
+
+
+def written(folder: Path, *files: Path, **fields: Any) -> dict[str, Any]:
+    """The values of the spec that is written, which must be one that a run begins with."""
+    made = draft(folder, *files, **fields)
+    write_draft(made)
+    spec = load_spec(made.spec_path)
+    check_inputs(spec, resolved_inputs(spec, Settings.from_options(home=str(folder / "home"), environ={})))
+    values: dict[str, Any] = yaml.safe_load(Path(made.spec_path).read_text(encoding="utf-8"))
+    return values
+
+
+def told(made: Draft) -> str:
+    return "\n".join(f"{finding.topic}: {finding.text}" for finding in made.findings)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";"])
+def test_a_csv_becomes_a_split_and_a_baseline(tmp_path: Path, delimiter: str) -> None:
+    path = write_reviews(tmp_path / "reviews.csv", 90, delimiter)
+    before = path.read_bytes()
+    stages = written(tmp_path, path)["stages"]
+    train, dev = (
+        [
+            (row["text"], row["label"])
+            for row in csv.DictReader(io.StringIO((tmp_path / f"drafted.{part}.csv").read_text()))
+        ]
+        for part in ("train", "dev")
+    )
+    assert sorted(train + dev) == sorted(map(review, range(90)))
+    assert (len(train), len(dev)) == (72, 18)
+    assert stages["finetuning"]["recipe"]["tokenizer"] == "@tokenizer"
+    assert (tmp_path / "drafted.texts.txt").read_text().count("\n\n") == 72
+    assert path.read_bytes() == before
+
+
+def test_given_splits_are_used_as_they_are(tmp_path: Path) -> None:
+    train, dev = write_reviews(tmp_path / "train.csv"), write_reviews(tmp_path / "dev.csv", 20, first=50)
+    made = draft(tmp_path, dev, train)
+    files = yaml.safe_load(made.spec_text)["stages"]["finetuning"]["task"]["files"]
+    assert files == {"train": str(train), "validation": str(dev)}
+    assert "leak: 10 of 20 examples" in told(made)
+
+
+def test_a_test_file_without_labels_is_left_out(tmp_path: Path) -> None:
+    train = write_reviews(tmp_path / "train.csv")
+    made = draft(tmp_path, train, write(tmp_path / "test.csv", "id,text\n1,a film\n"))
+    assert "test" not in yaml.safe_load(made.spec_text)["stages"]["finetuning"]["task"]["files"]
+    assert "has no column 'label', so it is left out" in told(made)
+
+
+def test_a_model_to_start_from_makes_a_plain_sweep(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    encoder = save_encoder(tmp_path_factory.mktemp("encoder"), seed=0)
+    values = written(tmp_path, write_reviews(tmp_path / "reviews.csv"), model=encoder)
+    assert values["kind"] == "sweep"
+    assert values["recipe"]["init_from"] == encoder
+    assert not (tmp_path / "drafted.texts.txt").exists()
+
+
+def test_jsonl_and_parquet_are_split_in_their_layout(tmp_path: Path) -> None:
+    records = [
+        {"text": text, "label": label, "year": 2000 + n} for n, (text, label) in enumerate(map(review, range(40)))
+    ]
+    jsonl = write(tmp_path / "a.jsonl", "".join(json.dumps(record) + "\n" for record in records))
+    written(tmp_path, jsonl)
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), tmp_path / "a.parquet")
+    written(tmp_path, tmp_path / "a.parquet")
+    from_jsonl = [json.loads(line) for line in (tmp_path / "drafted.dev.jsonl").read_text().splitlines()]
+    from_parquet = pyarrow.parquet.read_table(tmp_path / "drafted.dev.parquet").to_pylist()
+    assert from_jsonl == from_parquet
+    assert all(record in records for record in from_jsonl)
+
+
+def test_tagged_sentences_and_questions_are_split(tmp_path: Path) -> None:
+    ner = written(tmp_path, write_sentences(tmp_path / "names.conll"))["stages"]["finetuning"]
+    assert (ner["task"]["head"], ner["task"]["files"]["validation"]) == ("ner", str(tmp_path / "drafted.dev.conll"))
+    qa = written(tmp_path, write_questions(tmp_path / "questions.json"))["stages"]["finetuning"]
+    parts = [json.loads((tmp_path / f"drafted.{part}.json").read_text()) for part in ("train", "dev")]
+    contexts = [{p["context"] for article in part["data"] for p in article["paragraphs"]} for part in parts]
+    assert qa["task"]["head"] == "qa"
+    assert [len(some) for some in contexts] == [16, 4]
+    assert not contexts[0] & contexts[1]
+
+
+def test_broken_rows_are_left_out_and_told(tmp_path: Path) -> None:
+    path = write_reviews(tmp_path / "reviews.csv")
+    path.write_text(path.read_text() + "no label\n")
+    made = draft(tmp_path, path)
+    assert "1 broken records, the first at line 62: 1 fields where the first line has 2" in told(made)
+
+
+def test_a_record_broken_in_another_column_keeps_its_place_in_the_split(tmp_path: Path) -> None:
+    records = [{"text": review(n)[0], "label": review(n)[1], "note": f"note {n}"} for n in range(40)]
+    whole = write(tmp_path / "whole.jsonl", "".join(json.dumps(record) + "\n" for record in records))
+    written(tmp_path, whole, output=str(tmp_path / "whole.yaml"))
+    records[3]["note"] = "\ud800"
+    broken = write(tmp_path / "broken.jsonl", "".join(json.dumps(record) + "\n" for record in records))
+    written(tmp_path, broken, output=str(tmp_path / "broken.yaml"))
+    for part in ("train", "dev"):
+        expected, got = (
+            [json.loads(line)["text"] for line in (tmp_path / f"{name}.{part}.jsonl").read_text().splitlines()]
+            for name in ("whole", "broken")
+        )
+        assert got == expected
+
+
+def test_a_carriage_return_in_a_text_is_read_again_from_the_split(tmp_path: Path) -> None:
+    rows = "".join(f'"film {n}\rwas {review(n)[1]}",{review(n)[1]}\n' for n in range(40))
+    (tmp_path / "reviews.csv").write_bytes(f"text,label\n{rows}".encode())
+    written(tmp_path, tmp_path / "reviews.csv")
+    parts = [str(tmp_path / f"drafted.{part}.csv") for part in ("train", "dev")]
+    again = [values for path in parts for _, values in read_rows(path, ("text",), BadRecords(path, "error"))]
+    assert sorted(again) == sorted((f"film {n}\rwas {review(n)[1]}",) for n in range(40))
+
+
+def test_text_becomes_a_pipeline_that_the_text_can_bear(tmp_path: Path) -> None:
+    stages = written(tmp_path, write_text(tmp_path / "films.txt"))["stages"]
+    assert list(stages) == ["tokenizer", "pretraining"]
+    assert stages["pretraining"]["validation_fraction"] > 0
+    assert stages["pretraining"]["steps"] <= 200
+
+
+def test_text_of_one_document_holds_nothing_out(tmp_path: Path) -> None:
+    stages = written(tmp_path, write(tmp_path / "book.md", "A sentence of the book stands here.\n" * 100))["stages"]
+    assert (stages["pretraining"]["validation_fraction"], stages["tokenizer"]["corpus"]["format"]) == (0.0, "text")
+
+
+def test_text_for_validation_by_its_name_is_left_out(tmp_path: Path) -> None:
+    files = write_text(tmp_path / "wiki.train.txt"), write_text(tmp_path / "wiki.valid.txt", 10)
+    made = draft(tmp_path, *files)
+    assert yaml.safe_load(made.spec_text)["stages"]["tokenizer"]["corpus"]["files"] == [str(files[0])]
+    assert f"left out: {files[1]}" in told(made)
+
+
+def test_records_of_text_are_read_by_their_field(tmp_path: Path) -> None:
+    records = "".join(json.dumps({"body": f"The film {n} was long and nobody left."}) + "\n" for n in range(60))
+    stages = written(tmp_path, write(tmp_path / "films.jsonl", records))["stages"]
+    assert stages["pretraining"]["corpus"]["text_field"] == "body"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("a.txt", "few words\n", "2 words are too few to learn a language from"),
+        ("a.csv", "text,label\n" + "good,pos\n" * 20, "has one label only"),
+        ("a.csv", "text\n" + "good\n" * 20, "no column that looks like a label"),
+        ("a.csv", "text,label\ngood,pos\nbad,neg\n", "2 labeled examples with text; at least 10"),
+    ],
+)
+def test_data_that_is_not_enough_writes_nothing(tmp_path: Path, name: str, text: str, problem: str) -> None:
+    path = write(tmp_path / name, text)
+    with pytest.raises(InputError, match=problem):
+        draft(tmp_path, path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_options_that_do_not_fit_the_file_are_refused(tmp_path: Path) -> None:
+    text, tagged, table = write_text(tmp_path / "a.txt"), write_sentences(tmp_path / "a.conll"), tmp_path / "a.csv"
+    write_reviews(table)
+    with pytest.raises(InputError, match=r"--label: .* has no named columns"):
+        draft(tmp_path, text, label_column="label")
+    with pytest.raises(InputError, match="is plain text without labels, and --kind qa needs labels"):
+        draft(tmp_path, text, kind="qa")
+    with pytest.raises(InputError, match="is laid out for a ner task; leave --kind qa out"):
+        draft(tmp_path, tagged, kind="qa")
+    with pytest.raises(InputError, match="are laid out differently"):
+        draft(tmp_path, text, table)
+    with pytest.raises(InputError, match=r"pretraining reads plain text, JSONL and Parquet; save the column 'text'"):
+        draft(tmp_path, table, kind="pretraining")
+    with pytest.raises(InputError, match=r"a spec's name ends in \.yaml"):
+        draft(tmp_path, table, output="spec.txt")
+
+
+def test_files_in_the_way_are_not_written_over(tmp_path: Path) -> None:
+    made = draft(tmp_path, write_reviews(tmp_path / "reviews.csv"))
+    (tmp_path / "drafted.dev.csv").write_text("mine")
+    with pytest.raises(InputError, match=r"drafted\.dev\.csv is there already; write over with --force"):
+        check_targets(made, (), force=False)
+    check_targets(made, (), force=True)
+
+
+def test_the_data_itself_is_never_written_over(tmp_path: Path) -> None:
+    path = write_reviews(tmp_path / "drafted.train.csv")
+    with pytest.raises(InputError, match="and it is the data itself"):
+        check_targets(draft(tmp_path, path), (str(path),), force=True)
+
+
+@pytest.mark.parametrize("name", ["my reviews.csv", "films.txt"])
+def test_the_commands_in_a_spec_can_be_pasted(tmp_path: Path, name: str) -> None:
+    path = (write_reviews if name.endswith(".csv") else write_text)(tmp_path / name)
+    options: dict[str, Any] = {"minutes": 2.5, "seed": 3, "output": str(tmp_path / "my spec.yaml")}
+    if name.endswith(".csv"):
+        options |= {"kind": "classification", "text_columns": ("text",), "label_column": "label"}
+    made = draft(tmp_path, path, **options)
+    lines = [line.strip("# ") for line in made.spec_text.splitlines() if line.lstrip().startswith("#   orch")]
+    init, plan, run, *_ = map(shlex.split, lines)
+    said = ["--text", "text"] if name.endswith(".csv") else []
+    kind = ["--kind", "classification", "--label", "label"] if said else []
+    assert init[:3] == ["orchestrator", "init", str(path)]
+    assert init[3:] == [*said, "--output", made.spec_path, *kind, "--minutes", "2.5", "--seed", "3"]
+    assert (plan, run) == (["orchestrator", "plan", made.spec_path], ["orchestrator", "run", made.spec_path])
+
+
+def test_a_known_tasks_name_is_not_taken(tmp_path: Path) -> None:
+    made = draft(tmp_path, write_reviews(tmp_path / "sst2.csv"))
+    assert yaml.safe_load(made.spec_text)["stages"]["finetuning"]["task"]["id"] == "sst2_own"
+
+
+def test_text_and_a_model_go_on_with_its_pretraining(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    encoder = save_encoder(tmp_path_factory.mktemp("encoder"), seed=0)
+    values = written(tmp_path, write_text(tmp_path / "films.txt"), model=encoder)
+    assert (values["kind"], values["init_from"], values["tokenizer"]) == ("pretrain", encoder, encoder)
+
+
+@pytest.mark.parametrize(("load", "is_told"), [(1.0, False), (12.3, True)])
+def test_a_busy_machine_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load: float, is_told: bool) -> None:
+    monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0))
+    made = draft(tmp_path, write_reviews(tmp_path / "reviews.csv"))
+    assert ("this machine is busy (load 12 on 2 cores)" in told(made)) == is_told
+
+
+def test_registered_models_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.drafting.labeled_findings.registered_starts", lambda settings: ("minilm", "wiki"))
+    assert "registered here: minilm, wiki" in told(draft(tmp_path, write_reviews(tmp_path / "reviews.csv")))
+
+
+def test_the_class_that_f1_is_of_is_told(tmp_path: Path) -> None:
+    made = draft_spec(request_for(tmp_path, write_reviews(tmp_path / "reviews.csv")))
+    assert "f1 is the score of pos, the second label; task.labels in the spec says their order" in [
+        finding.text for finding in made.findings
+    ]

@@ -1,0 +1,68 @@
+"""Layouts of files, and what is said of files that nothing reads.
+
+Alone: pytest tests/orchestrator/drafting/test_input_layout.py
+"""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.drafting.input_layout import Layout, detect_layout
+from orchestrator.errors import InputError
+from tests.orchestrator.drafting.made_files import write, write_questions, write_reviews, write_sentences, write_text
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "layout"),
+    [
+        ("a.csv", write_reviews, "table"),
+        ("a.train", write_sentences, "tagged"),
+        ("a.json", write_questions, "questions"),
+        ("a.txt", write_text, "text"),
+        ("notes.md", write_text, "text"),
+    ],
+)
+def test_a_layout_is_found_by_ending_and_content(
+    tmp_path: Path, name: str, make: Callable[[Path], Path], layout: Layout
+) -> None:
+    path = make(tmp_path / name)
+    assert detect_layout(str(path)) == layout
+    packed = tmp_path / f"{name}.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert detect_layout(str(packed)) == layout
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("a.csv", b"", r"a\.csv is empty"),
+        ("a.csv", b"PK\x03\x04sheet", "Excel sheet; save the sheet as CSV"),
+        ("a.txt", b"\xff\xfeh\0i\0", "is UTF-16; save it as UTF-8"),
+        ("a.txt", b"abc\0def", "is a binary file, byte 4 is 0"),
+        ("a.csv", gzip.compress(b"text,label\n", mtime=0), r"holds gz data; rename it to .*a\.csv\.gz"),
+        ("a.csv.gz", b"text,label\n", r"is not compressed; rename it to .*a\.csv$"),
+        ("a.json", b'[{"text": "a"}]', r"not laid out as SQuAD.*end.* in \.jsonl"),
+    ],
+)
+def test_a_file_that_is_not_read_is_told_why(tmp_path: Path, name: str, content: bytes, problem: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=problem):
+        detect_layout(str(tmp_path / name))
+
+
+def test_a_folder_and_a_missing_file_are_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"is a folder; name its files"):
+        detect_layout(str(tmp_path))
+    with pytest.raises(InputError, match="there is no file"):
+        detect_layout(str(tmp_path / "a.csv"))
+
+
+def test_prose_with_capitals_is_no_tagged_text(tmp_path: Path) -> None:
+    assert detect_layout(str(write(tmp_path / "a.txt", "I am O\nand you are not\nhere\n"))) == "text"
+
+
+def test_lines_with_tabs_in_a_text_file_are_a_table_by_another_name(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"columns with tabs between them; let its name end in \.tsv"):
+        detect_layout(str(write(tmp_path / "a.txt", "text\tlabel\n" + "good\tpos\n" * 10)))

@@ -1,0 +1,84 @@
+"""Sizes that suit data and time.
+
+Alone: pytest tests/orchestrator/drafting/test_sizes.py
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from bert_core.config import BertConfig
+from orchestrator.drafting import pretraining_sizes, task_sizes
+from orchestrator.drafting.pretraining_sizes import MAX_PASSES
+from orchestrator.drafting.task_sizes import TaskNumbers
+from orchestrator.drafting.time_budget import TimeBudget
+
+FEW = TaskNumbers(
+    num_train=200,
+    num_validation=50,
+    mean_tokens=20,
+    long_tokens=40,
+    is_pretrained=False,
+    config=BertConfig.from_size("tiny", vocab_size=1000),
+    splits_long_examples=False,
+)
+TEN = TimeBudget(10, num_cores=2)
+
+
+def test_few_examples_are_read_many_times_by_several_trials() -> None:
+    sizes = task_sizes.choose_sizes(FEW, TEN)
+    assert (sizes.num_trials, sizes.max_seq_length, sizes.batch_size) == (4, 64, 16)
+    assert sizes.epochs >= 20
+
+
+def test_more_examples_get_fewer_trials_and_epochs_within_the_time() -> None:
+    many = task_sizes.choose_sizes(replace(FEW, num_train=100_000), TEN)
+    assert many.fits
+    assert many.minutes <= 9
+    assert many.num_trials < 4
+    assert task_sizes.choose_sizes(replace(FEW, num_train=100_000), TimeBudget(60, num_cores=2)).epochs > many.epochs
+
+
+def test_a_short_time_leaves_a_trial_its_hundred_steps() -> None:
+    sizes = task_sizes.choose_sizes(FEW, TimeBudget(0.5, num_cores=1))
+    assert sizes.epochs * FEW.num_train / sizes.batch_size >= 100
+
+
+def test_what_cannot_fit_is_said() -> None:
+    base = BertConfig.from_size("base", vocab_size=30_000)
+    assert not task_sizes.choose_sizes(replace(FEW, num_train=1_000_000, config=base), TEN).fits
+
+
+def test_a_pretrained_wide_model_takes_small_learning_rates() -> None:
+    base = BertConfig.from_size("base", vocab_size=30_000)
+    assert max(task_sizes.choose_sizes(replace(FEW, config=base, is_pretrained=True), TEN).learning_rates) <= 5e-5
+
+
+def test_a_window_is_no_longer_than_the_model_reads() -> None:
+    short = replace(FEW.config, max_position_embeddings=32)
+    assert task_sizes.choose_sizes(replace(FEW, config=short), TEN).max_seq_length == 32
+
+
+@pytest.mark.parametrize("num_words", [1_000, 160_000, 5_000_000])
+def test_pretraining_passes_over_the_text_a_bearable_number_of_times(num_words: int) -> None:
+    sizes = pretraining_sizes.choose_sizes(num_words, 300, 2000, TimeBudget(600, num_cores=2))
+    assert sizes.num_passes <= MAX_PASSES
+    assert sizes.minutes <= 600
+
+
+def test_short_steps_are_counted_with_their_own_time() -> None:
+    budget = TimeBudget(2, num_cores=1)
+    sizes = pretraining_sizes.choose_sizes(5_000_000, 300, 30_000, budget)
+    assert (sizes.batch_size, sizes.limit) == (8, "the time")
+    assert 0.9 <= sizes.minutes * 60 / budget.seconds <= 1
+
+
+def test_more_text_and_time_get_a_larger_model() -> None:
+    small = pretraining_sizes.choose_sizes(160_000, 300, 3000, TEN)
+    large = pretraining_sizes.choose_sizes(1e9, 300, 30_000, TimeBudget(60_000, num_cores=16))
+    assert (small.size, large.size) == ("tiny", "base")
+
+
+def test_sequences_are_as_long_as_documents() -> None:
+    assert pretraining_sizes.choose_sizes(160_000, 20, 3000, TEN).phases == ((32, 1.0),)
+    assert [length for length, _ in pretraining_sizes.choose_sizes(160_000, 300, 3000, TEN).phases] == [64, 128]

@@ -1,0 +1,146 @@
+"""Columns and kind of task, chosen by names and values.
+
+Alone: pytest tests/orchestrator/drafting/test_task_choice.py
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.drafting.columns import inspect_table
+from orchestrator.drafting.task_choice import TaskChoice, choose_task
+from orchestrator.errors import InputError
+from tests.orchestrator.drafting.made_files import request_for, write, write_reviews
+
+
+def choose(path: Path, **fields: Any) -> TaskChoice:
+    return choose_task(inspect_table(str(path)), request_for(path.parent, path, **fields))
+
+
+def table(folder: Path, header: str, row: Callable[[int], str]) -> Path:
+    """A TSV file of forty rows, each made of its number."""
+    return write(folder / "a.tsv", "\n".join([header, *map(row, range(40))]) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "kind", "texts", "label"),
+    [
+        ("text\tlabel", lambda n: f"a word {n}\t{n % 2}", "classification", ("text",), "label"),
+        ("id\treview\tstars", lambda n: f"{n}\tit was {n}\t{n % 5}", "classification", ("review",), "stars"),
+        (
+            "premise\thypothesis\tlabel",
+            lambda n: f"a {n}\tb {n}\t{n % 3}",
+            "classification",
+            ("premise", "hypothesis"),
+            "label",
+        ),
+        (
+            "genre\tsentence1\tsentence2\tscore",
+            lambda n: f"g\ta {n}\tb {n}\t{n / 7}",
+            "regression",
+            ("sentence1", "sentence2"),
+            "score",
+        ),
+        ("what\twhich", lambda n: f"some words stand here {n}\tx{n % 4}", "classification", ("what",), "which"),
+        ("text\ttags", lambda n: f"a word {n}\tx|y{n % 3}", "multi_label", ("text",), "tags"),
+        ("text\tmeasured", lambda n: f"a word {n}\t{n}.5", "regression", ("text",), "measured"),
+    ],
+)
+def test_columns_and_kind_are_found(
+    tmp_path: Path, header: str, row: Callable[[int], str], kind: str, texts: tuple[str, ...], label: str
+) -> None:
+    choice = choose(table(tmp_path, header, row))
+    assert (choice.kind, choice.text_columns, choice.label_column) == (kind, texts, label)
+
+
+def test_a_person_decides_otherwise(tmp_path: Path) -> None:
+    path = table(tmp_path, "title\tbody\trating\ttopic", lambda n: f"t {n}\tthe body of {n}\t{n % 5}\tx{n % 2}")
+    choice = choose(path, text_columns=("title",), label_column="rating", kind="regression")
+    assert (choice.kind, choice.text_columns, choice.label_column) == ("regression", ("title",), "rating")
+
+
+def test_lists_of_words_and_tags_are_ner(tmp_path: Path) -> None:
+    record = json.dumps({"tokens": ["Ada", "wrote"], "tags": ["B-PER", "O"]})
+    choice = choose(write(tmp_path / "a.jsonl", f"{record}\n" * 20))
+    assert (choice.kind, choice.text_columns, choice.label_column) == ("ner", ("tokens",), "tags")
+
+
+def test_records_without_a_label_are_for_pretraining(tmp_path: Path) -> None:
+    choice = choose(write(tmp_path / "a.jsonl", "".join(f'{{"id": "{n}", "body": "words {n}"}}\n' for n in range(30))))
+    assert (choice.kind, choice.text_columns) == ("pretraining", ("body",))
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "problem"),
+    [
+        ("text", lambda n: f"some words {n}", "no column that looks like a label.*--label COLUMN"),
+        (
+            "text\tlabel",
+            lambda n: f"some words {n}\tx{n}",
+            r"differs in nearly every row \(40 values in 40 rows\): an id or a text",
+        ),
+        ("count\tlabel", lambda n: f"{n}\t{n % 2}", "no column of text.*--text COLUMN"),
+        ("film 1 was good\tpos", lambda n: f"film {n}\tpos", "begins with a row, not with the names of its columns"),
+        ("text\tscore", lambda n: f"a word {n}\t{n},5", "differs in nearly every row"),
+    ],
+)
+def test_a_table_with_nothing_to_learn_is_refused(
+    tmp_path: Path, header: str, row: Callable[[int], str], problem: str
+) -> None:
+    with pytest.raises(InputError, match=problem):
+        choose(table(tmp_path, header, row))
+
+
+def test_a_column_that_is_not_there_is_told(tmp_path: Path) -> None:
+    path = write_reviews(tmp_path / "a.csv")
+    with pytest.raises(InputError, match="no column 'stars'; known: text, label"):
+        choose(path, label_column="stars")
+    with pytest.raises(InputError, match="a ner task reads CoNLL"):
+        choose(path, kind="ner")
+    with pytest.raises(InputError, match="cannot be text and label"):
+        choose(path, text_columns=("label",), label_column="label")
+    with pytest.raises(InputError, match="is to be a number and has 'neg'"):
+        choose(path, kind="regression")
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"text,label\n", "no row that can be read; its first line names the columns"),
+        (b"text,label\ncaf\xe9,a\n", "no row that can be read, the first at line 2: .*save the file as UTF-8"),
+    ],
+)
+def test_a_table_without_a_row_is_told_why(tmp_path: Path, content: bytes, problem: str) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(InputError, match=problem):
+        inspect_table(str(tmp_path / "a.csv"))
+
+
+def test_a_number_that_is_always_the_same_is_nothing_to_learn(tmp_path: Path) -> None:
+    path = table(tmp_path, "text\tscore", lambda n: f"a word {n}\t0.5")
+    with pytest.raises(InputError, match=r"one label only \('0\.5'\)"):
+        choose(path)
+
+
+def test_of_two_columns_that_fit_the_one_behind_the_text_is_the_label_and_the_other_is_told(tmp_path: Path) -> None:
+    path = table(tmp_path, "channel\tcomment\tverdict", lambda n: f"c{n % 2}\tsome words stand here {n}\tv{n % 2}")
+    choice = choose(path)
+    assert choice.label_column == "verdict"
+    assert "channel could be the label as well: --label channel" in choice.remarks
+
+
+def test_labels_that_differ_in_case_or_blanks_alone_are_told(tmp_path: Path) -> None:
+    choice = choose(table(tmp_path, "text\tlabel", lambda n: f"some words {n}\t{('pos', 'Pos ', 'neg')[n % 3]}"))
+    assert (
+        "labels 'Pos ' and 'pos' differ in case or blanks alone and are two classes; make them one?" in choice.remarks
+    )
+
+
+def test_many_fractions_are_no_classes(tmp_path: Path) -> None:
+    path = table(tmp_path, "text\tlabel", lambda n: f"some words stand {n}\t{n / 8}")
+    path.write_text(path.read_text() + path.read_text().partition("\n")[2] * 4)
+    with pytest.raises(InputError, match="different numbers, which are no classes; --kind regression"):
+        choose(path, kind="classification")

@@ -1,0 +1,197 @@
+"""Removal of runs: what is refused and why, and that files and record go together.
+
+Alone: .venv/bin/pytest tests/orchestrator/execution/test_removal.py
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from orchestrator.cli.entry import run_command_line
+from orchestrator.errors import NotFoundError, RunFailedError
+from orchestrator.execution.removal import Removal, find_removals, remove_runs
+from orchestrator.registry import Registry
+from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.registry.tables import RunRow
+from orchestrator.registry.trials import trial_id
+from orchestrator.results import ModelResult, TrialResult
+from orchestrator.run_states import RunState
+from orchestrator.settings import Settings
+
+SWEEP = {"kind": "sweep", "name": "first", "task": {"id": "sst2", "metric": "accuracy"}}
+
+
+def _run(recorder: Recorder, settings: Settings, run_id: str, spec: dict[str, object] = SWEEP) -> Path:
+    folder = Path(settings.storage) / "runs" / run_id
+    recorder.start(spec, "f" * 64, metric="accuracy", storage_path=str(folder), run_id=run_id)
+    folder.mkdir(parents=True)
+    (folder / "log.txt").write_bytes(b"7 bytes")
+    return folder
+
+
+def _trial(recorder: Recorder, run_id: str, score: float, rate: float = 1e-4) -> None:
+    metrics = {"accuracy": score}
+    recorder.record_trials(
+        run_id, [TrialResult("a", 0, {"learning_rate": rate}, RunState.COMPLETED, seed=0, metrics=metrics)]
+    )
+
+
+def _refusal(settings: Settings, run_id: str) -> str:
+    (removal,) = find_removals([run_id], settings)
+    return removal.refusal
+
+
+def test_a_failed_run_goes_with_its_files_and_its_record(settings: Settings, recorder: Recorder) -> None:
+    folder = _run(recorder, settings, "failed")
+    recorder.fail("failed", RunFailedError("no luck"))
+    (removal,) = find_removals(["fail"], settings)
+    assert (removal.refusal, removal.num_bytes) == ("", 7)
+    assert [gone.run.id for gone in remove_runs([removal], settings, at_once=True)] == ["failed"]
+    assert not folder.exists()
+    with Registry(settings.registry) as registry, pytest.raises(NotFoundError):
+        registry.run("failed")
+
+
+def test_a_run_at_work_stays(settings: Settings, recorder: Recorder) -> None:
+    _run(recorder, settings, "working")
+    assert _refusal(settings, "working") == "it is RUNNING; end it first: orchestrator stop working"
+
+
+def test_a_run_that_starts_again_in_the_meantime_stays(settings: Settings, recorder: Recorder) -> None:
+    folder = _run(recorder, settings, "again")
+    recorder.fail("again", RunFailedError("no luck"))
+    removals = find_removals(["again"], settings)
+    with Registry(settings.registry) as registry:
+        registry.lifecycle.start_attempt("again", host="h", pid=1)
+    assert list(remove_runs(removals, settings)) == []
+    assert folder.exists()
+
+
+def test_a_run_whose_model_is_registered_stays(settings: Settings, recorder: Recorder) -> None:
+    folder = _run(recorder, settings, "registered")
+    recorder.record_model("registered", ModelResult(str(folder / "model"), "d" * 64, 1, "classification"))
+    recorder.complete("registered", RunOutcome())
+    assert (
+        _refusal(settings, "registered") == "its model is registered: first@1; --force takes it out of the registry too"
+    )
+
+
+def test_the_best_of_a_group_stays_and_another_goes(settings: Settings, recorder: Recorder) -> None:
+    for run_id, score in (("best", 0.9), ("worse", 0.8)):
+        _run(recorder, settings, run_id)
+        _trial(recorder, run_id, score)
+        recorder.complete(run_id, RunOutcome())
+    assert "is the best of its group" in _refusal(settings, "best")
+    assert _refusal(settings, "worse") == ""
+
+
+def test_the_best_of_each_code_stays(settings: Settings, recorder: Recorder) -> None:
+    for run_id, score in (("first", 0.9), ("other", 0.8)):
+        _run(recorder, settings, run_id)
+        _trial(recorder, run_id, score)
+        recorder.complete(run_id, RunOutcome())
+    with recorder.registry._database.session(writing=True) as session:
+        session.execute(update(RunRow).where(RunRow.parent_id == "other").values(code_version="other"))
+    assert "is the best of its group" in _refusal(settings, "first")
+    assert "is the best of its group" in _refusal(settings, "other")
+
+
+def test_the_start_of_another_run_stays(settings: Settings, recorder: Recorder) -> None:
+    for run_id, score in (("best", 0.9), ("start", 0.8)):
+        _run(recorder, settings, run_id)
+        _trial(recorder, run_id, score)
+        recorder.complete(run_id, RunOutcome())
+    _run(recorder, settings, "next", {"kind": "pretrain", "name": "n", "init_from": trial_id("start", "a")})
+    assert _refusal(settings, "start") == "another run started from its model, or reads its files"
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"init_from": "FOLDER/model/"},
+        {"init_from": "FOLDER/snapshots/step-10"},
+        {"model": "FOLDER/trials/k1/model"},
+        {"tokenizer": "FOLDER"},
+        {"space": {"init_from": ["random", "FOLDER/model"]}},
+    ],
+)
+def test_a_run_whose_files_another_one_names_stays(
+    named: dict[str, object], settings: Settings, recorder: Recorder
+) -> None:
+    folder = _run(recorder, settings, "start")
+    recorder.complete("start", RunOutcome())
+    assert _refusal(settings, "start") == ""
+    spec = json.loads(json.dumps({"kind": "sweep", "name": "n", **named}).replace("FOLDER", str(folder)))
+    _run(recorder, settings, "next", spec)
+    assert _refusal(settings, "start") == "another run started from its model, or reads its files"
+
+
+def test_a_stage_of_a_pipeline_that_may_go_on_stays(settings: Settings, recorder: Recorder) -> None:
+    _run(recorder, settings, "whole", {"kind": "pipeline", "name": "p"})
+    _run(recorder, settings, "stage", {"kind": "tokenizer", "name": "p/words", "tags": ["pipeline:whole"]})
+    recorder.complete("stage", RunOutcome())
+    for state in ("RUNNING", "FAILED"):
+        told = f"it is a stage of whole, which is {state} and may go on; remove that first"
+        assert _refusal(settings, "stage") == told
+        recorder.fail("whole", RunFailedError("no luck"))
+    assert len(list(remove_runs(find_removals(["whole"], settings), settings))) == 1
+    assert _refusal(settings, "stage") == ""
+
+
+def test_a_run_that_is_needed_in_the_meantime_stays(settings: Settings, recorder: Recorder) -> None:
+    folder = _run(recorder, settings, "start")
+    recorder.complete("start", RunOutcome())
+    removals = find_removals(["start"], settings)
+    _run(recorder, settings, "next", {"kind": "pretrain", "name": "n", "init_from": f"{folder}/model"})
+    assert list(remove_runs(removals, settings)) == []
+    assert folder.exists()
+
+
+def test_what_is_registered_and_best_goes_by_force_and_what_others_start_from_stays(
+    settings: Settings, recorder: Recorder
+) -> None:
+    folder = _run(recorder, settings, "best")
+    recorder.record_model("best", ModelResult(str(folder / "model"), "d" * 64, 1, "classification"))
+    _trial(recorder, "best", 0.9)
+    recorder.complete("best", RunOutcome())
+    _run(recorder, settings, "next", {"kind": "pretrain", "name": "n", "init_from": "first@1"})
+    (kept,) = find_removals(["best"], settings, force=True)
+    assert kept.refusal == "another run started from its model, or reads its files"
+    recorder.fail("next", RunFailedError("no luck"))
+    gone = [removal for run_id in ("next", "best") for removal in _removed(run_id, settings)]
+    assert [removal.run.id for removal in gone] == ["next", "best"]
+    with Registry(settings.registry) as registry:
+        assert registry.models.table().records == []
+
+
+def _removed(run_id: str, settings: Settings) -> list[Removal]:
+    return list(remove_runs(find_removals([run_id], settings, force=True), settings, at_once=True))
+
+
+def test_a_folder_that_may_hold_more_than_the_run_stays(settings: Settings, recorder: Recorder) -> None:
+    recorder.start(SWEEP, "f" * 64, storage_path=settings.storage, run_id="odd")
+    recorder.fail("odd", RunFailedError("no luck"))
+    assert _refusal(settings, "odd").endswith("has not its id and may hold more; remove it by hand")
+
+
+def test_a_trial_goes_with_its_sweep_alone(settings: Settings, recorder: Recorder) -> None:
+    _run(recorder, settings, "sweep")
+    _trial(recorder, "sweep", 0.5)
+    assert _refusal(settings, trial_id("sweep", "a")) == "it is a trial of sweep; remove that sweep"
+
+
+def test_the_command_removes_all_or_none(
+    settings: Settings, recorder: Recorder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for run_id in ("failed", "working"):
+        _run(recorder, settings, run_id)
+    recorder.fail("failed", RunFailedError("no luck"))
+    home = ["--home", str(settings.home)]
+    assert run_command_line(["runs", "rm", "failed", "working", "--yes", *home]) == 2
+    assert "run working (first) stays: it is RUNNING" in capsys.readouterr().err
+    assert run_command_line(["runs", "rm", "failed", *home]) == 2
+    assert "1 run, 0.0 MB would be removed, and nobody can be asked here; give --yes" in capsys.readouterr().err
+    assert run_command_line(["runs", "rm", "failed", "--yes", "--now", *home]) == 0
+    assert "removed 1 run, 0.0 MB" in capsys.readouterr().err

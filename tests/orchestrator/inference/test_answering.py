@@ -1,0 +1,79 @@
+"""Any model's folder behind one interface: what it can do, and the same answers as by its own command.
+
+Alone: .venv/bin/pytest tests/orchestrator/inference/test_answering.py
+"""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from bert_core import BertConfig, BertForPreTraining, BertForTokenClassification
+from bert_core.errors import CheckpointError
+from bert_core.text.tokenizer_training import train_wordpiece
+from orchestrator.errors import InputError
+from orchestrator.inference import predict
+from orchestrator.inference.answering import load_answering
+from orchestrator.inference.pretraining_heads import fill_mask
+from tests.orchestrator.tiny_models import CONFIG, WORDS, save_encoder, save_pair_model
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("models") / "pretrained"
+    tokenizer = train_wordpiece([WORDS] * 3, vocab_size=200, min_frequency=1)
+    config = BertConfig(vocab_size=tokenizer.vocab_size, **CONFIG)
+    BertForPreTraining.from_config(config, seed=0).save_pretrained(folder)
+    tokenizer.save(folder)
+    return str(folder)
+
+
+def test_a_pretrained_model_fills_masks(pretrained: str) -> None:
+    answering = load_answering(pretrained)
+    assert answering.abilities.head == "fill_mask"
+    (answer,) = answering.answer(["cats [MASK] on the mat"])
+    assert answer == {
+        "text": "cats [MASK] on the mat",
+        "guesses": [asdict(guess) for guess in fill_mask(pretrained, "cats [MASK] on the mat")],
+    }
+    with pytest.raises(InputError, match=r"line 2: the text has no \[MASK\] to fill"):
+        answering.answer([answering.abilities.example, "cats"])
+
+
+def test_a_tagger_reads_words(pretrained: str, tmp_path: Path) -> None:
+    from bert_core.text.tokenization import Tokenizer
+
+    config = BertConfig.from_pretrained(pretrained).with_labels(["O", "B-PER", "I-PER"])
+    BertForTokenClassification.from_config(config, seed=1).save_pretrained(tmp_path)
+    Tokenizer.load(pretrained).save(tmp_path)
+    answering = load_answering(str(tmp_path))
+    assert (answering.abilities.head, answering.abilities.keys) == ("ner", ("words",))
+    (answer,) = answering.answer([answering.abilities.example])
+    assert len(answer["tags"]) == len(answer["words"])
+    assert answering.answer(["cats rest"]) == list(predict(str(tmp_path), ["cats rest"]))
+
+
+@pytest.mark.parametrize(
+    ("labels", "head"), [(["no", "yes"], "classification"), (["LABEL_0"], "regression")], ids=lambda value: str(value)
+)
+def test_a_models_example_can_be_answered(tmp_path: Path, labels: list[str], head: str) -> None:
+    answering = load_answering(save_pair_model(tmp_path / "m", labels))
+    assert answering.abilities.head == head
+    assert answering.abilities.takes_text
+    assert answering.answer([answering.abilities.example])[0]["text"] == answering.abilities.example["text"]
+
+
+def test_an_encoder_gives_vectors(tmp_path: Path) -> None:
+    answering = load_answering(save_encoder(tmp_path / "m", 0))
+    assert answering.abilities.head == "embedding"
+    assert len(answering.answer(["cats"])[0]["embedding"]) == CONFIG["hidden_size"]
+
+
+def test_a_folder_without_any_head_says_so(pretrained: str, tmp_path: Path) -> None:
+    from bert_core import BertModel
+    from bert_core.text.tokenization import Tokenizer
+
+    BertModel.from_pretrained(pretrained).save_pretrained(tmp_path)
+    Tokenizer.load(pretrained).save(tmp_path)
+    with pytest.raises(CheckpointError, match="has no head for masked tokens"):
+        load_answering(str(tmp_path))

@@ -1,0 +1,106 @@
+"""Files of requests: which form they have, and which columns of a table are read.
+
+Alone: pytest tests/orchestrator/inference/test_request_files.py
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from orchestrator.errors import InputError
+from orchestrator.inference.request_files import RequestFile, look_at_requests
+from orchestrator.inference.request_lines import make_request
+from tests.orchestrator.tasks.definitions import define
+
+
+def _read(path: Path, head: Any = "classification", **known: Any) -> list[dict[str, Any]]:
+    task = replace(define(head, ("a", "b")), **known)
+    return [json.loads(line) for line in look_at_requests(str(path), task).read(str(path)) if line.strip()]
+
+
+def test_the_columns_that_a_model_was_trained_on_are_read_first(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("title,text\nx,y\n")
+    task = replace(define("classification", ("a", "b")), text_columns=("title",))
+    table = look_at_requests(str(tmp_path / "a.csv"), task).table
+    assert table is not None
+    assert (table.names, table.text) == (("title", "text"), ("title",))
+
+
+def test_parquet_rows_are_requests(tmp_path: Path) -> None:
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["x", "y"], "n": [1, 2]}), tmp_path / "a.parquet")
+    assert _read(tmp_path / "a.parquet") == [{"text": "x", "n": 1}, {"text": "y", "n": 2}]
+
+
+def test_conll_columns_are_sentences_without_their_tags(tmp_path: Path) -> None:
+    (tmp_path / "a.conll").write_text("Ann B-PER\nruns O\n\nBob B-PER\n")
+    assert [row["words"] for row in _read(tmp_path / "a.conll", "ner")] == [["Ann", "runs"], ["Bob"]]
+
+
+def test_a_line_without_a_tag_leaves_the_others_their_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.conll").write_text("Ann B-PER\n" * 19 + "runs\n")
+    assert [row["words"] for row in _read(tmp_path / "a.conll", "ner")] == [["Ann"] * 19 + ["runs"]]
+
+
+def test_plain_sentences_stay_lines_for_a_tagger(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Ann runs\n")
+    task = define("ner", ("O", "B-PER", "I-PER"))
+    assert list(look_at_requests(str(tmp_path / "a.txt"), task).read(str(tmp_path / "a.txt"))) == ["Ann runs\n"]
+
+
+def test_squad_questions_are_requests(tmp_path: Path) -> None:
+    qas = [{"id": "q", "question": "Who?", "answers": [{"text": "Ann", "answer_start": 0}]}]
+    (tmp_path / "a.json").write_text(json.dumps({"data": [{"paragraphs": [{"context": "Ann runs.", "qas": qas}]}]}))
+    assert _read(tmp_path / "a.json", "qa") == [{"id": "q", "question": "Who?", "context": "Ann runs."}]
+
+
+def test_a_table_for_a_tagger_is_refused_with_what_it_reads(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text\nx\n")
+    with pytest.raises(InputError, match="is a table; a model for ner reads JSON lines with the keys words"):
+        _read(tmp_path / "a.csv", "ner")
+
+
+def test_lines_of_a_table_keep_the_numbers_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('text\n"x\ny"\n\nz\n')
+    lines = list(
+        look_at_requests(str(tmp_path / "a.csv"), define("classification", ("a", "b"))).read(str(tmp_path / "a.csv"))
+    )
+    assert [number for number, line in enumerate(lines, start=1) if line.strip()] == [2, 5]
+
+
+@pytest.mark.parametrize(("name", "columns"), [("spoken", ("spoken",)), ("tokens", ()), ("words", ())])
+def test_a_table_with_lists_of_words_is_read_by_a_tagger(name: str, columns: tuple[str, ...], tmp_path: Path) -> None:
+    """The column that a task reads, the one that tables have unless a task says more, and the request's own key."""
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({name: [["Ann", "runs"]], "n": [1]}), path)
+    found = look_at_requests(str(path), replace(define("ner", ("O", "B-PER")), text_columns=columns))
+    assert found.table is not None
+    assert found.table.text == (name,)
+    assert _read(path, "ner", text_columns=columns) == [{name: ["Ann", "runs"], "n": 1}]
+
+
+def test_questions_and_passages_are_columns_of_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id,question,context\nq,Who?,Ann runs.\n")
+    assert _read(path, "qa") == [{"id": "q", "question": "Who?", "context": "Ann runs."}]
+    with pytest.raises(InputError, match="the model reads question and context; name the columns of all"):
+        look_at_requests(str(path), define("qa"), ("question",))
+    path.write_text("question\nWho?\n")
+    with pytest.raises(InputError, match="has no column 'context', it has 'question'"):
+        _read(path, "qa")
+
+
+def test_lines_with_the_column_of_tables_are_read_by_a_tagger() -> None:
+    task = define("ner", ("O", "B-PER"))
+    request = make_request({"tokens": ["Ann"]}, 1, task, RequestFile(iter).text_columns(task))
+    assert request.values["words"] == ["Ann"]
+
+
+def test_a_second_text_alone_is_not_the_first(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text_pair\nx\n")
+    with pytest.raises(InputError, match="has no column 'text'"):
+        _read(tmp_path / "a.csv")

@@ -1,0 +1,122 @@
+"""Endings of completed runs: the lines that tell a result. Alone: pytest tests/orchestrator/kinds/test_endings.py"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from bert_core.config import BertConfig
+from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord
+from orchestrator.kinds.pretrain import PretrainKind
+from orchestrator.kinds.sweep import SweepKind
+from orchestrator.kinds.tokenizer import TokenizerKind
+from orchestrator.registry.recorder import Recorder
+from orchestrator.registry.records import RunRecord
+from orchestrator.results import MetricEvent, TrialResult
+from orchestrator.run_states import RunState
+from orchestrator.tasks.options import TaskOptions
+from tests.orchestrator.small_specs import SWEEP
+
+
+def sweep_of(
+    recorder: Recorder, scores: Mapping[tuple[str, float, int], float], model_folder: Path | None = None
+) -> list[str]:
+    """Lines on a sweep with these scores by start, learning rate and seed."""
+    run = recorder.start({**SWEEP, "name": "own sweep", "task": {"id": "own"}}, "f", metric="f1")
+    trials = [
+        TrialResult(
+            str(number),
+            number,
+            {"init_from": start, "learning_rate": rate, "seed": seed},
+            RunState.COMPLETED,
+            seed,
+            metrics={"f1": score, "baseline.f1": 0.25},
+        )
+        for number, ((start, rate, seed), score) in enumerate(scores.items())
+    ]
+    recorder.record_ranking(run.id, "own", "f1")
+    recorder.record_trials(run.id, trials)
+    ended = dataclasses.replace(took(recorder.registry.run(run.id)), model_folder=model_folder and str(model_folder))
+    return list(SweepKind().ending(ended, recorder.registry))
+
+
+def took(run: RunRecord) -> RunRecord:
+    return dataclasses.replace(run, seconds=75.0)
+
+
+def test_a_sweep_ends_with_its_groups_its_best_trial_and_what_it_gained(recorder: Recorder) -> None:
+    means = {("minilm", 1e-3): 0.8, ("minilm", 1e-5): 0.7, ("random", 1e-3): 0.4}
+    scores = {(*group, seed): mean + seed / 100 for group, mean in means.items() for seed in (0, 1, 2)}
+    assert sweep_of(recorder, scores) == [
+        "f1 0.8200 on own by the best of 9 trials (baseline 0.2500) after 1:15 min",
+        "  init_from  learning_rate  mean f1      sd  seeds",
+        "  minilm     0.001           0.8100  0.0100      3",
+        "  minilm     1e-05           0.7100  0.0100      3",
+        "  random     0.001           0.4100  0.0100      3",
+        "best: trial 2 (init_from minilm, learning_rate 0.001, seed 2), f1 0.8200",
+        "beside the majority baseline (0.2500): +0.5600 ± 0.0248 (95 %), more than seed noise",
+        "beside random weights (0.4100): +0.4000 ± 0.0227 (95 %), more than seed noise",
+        "beside the next group (0.7100): +0.1000 ± 0.0227 (95 %), more than seed noise",
+    ]
+
+
+def test_with_one_seed_the_noise_is_not_known(recorder: Recorder) -> None:
+    lines = sweep_of(recorder, {("minilm", 1e-3, 0): 0.8, ("random", 1e-3, 0): 0.9})
+    assert "random weights did best" in lines
+    assert lines[-1].endswith("+0.1000; one seed: seed noise not known")
+
+
+def test_a_sweep_of_one_trial_has_no_table(recorder: Recorder) -> None:
+    assert sweep_of(recorder, {("minilm", 1e-3, 0): 0.8}) == [
+        "f1 0.8000 on own by its trial (baseline 0.2500) after 1:15 min",
+        "best: trial 0 (seed 0), f1 0.8000",
+        "beside the majority baseline (0.2500): +0.5500; one seed: seed noise not known",
+    ]
+
+
+def test_no_line_of_the_table_is_wider_than_a_terminal(recorder: Recorder) -> None:
+    folders = [f"/home/somebody/laboratory/storage/runs/{name * 12}/model" for name in "ab"]
+    lines = sweep_of(recorder, {(folder, rate, 0): 0.5 for folder in folders for rate in (1e-3, 1e-4)})
+    assert max(map(len, lines[:5])) <= 80
+
+
+def test_a_pretraining_ends_with_its_held_out_losses_from_first_to_last(recorder: Recorder) -> None:
+    run = recorder.start({"kind": "pretrain", "name": "small"}, "f")
+    for step, loss in ((50, 9.0), (100, 7.5)):
+        events = [MetricEvent(step, "train", {"tokens_per_s": 10.0 * step})]
+        recorder.record_events(run.id, [*events, MetricEvent(step, "validation", {"mlm_loss": loss})])
+    assert list(PretrainKind().ending(took(recorder.registry.run(run.id)), recorder.registry)) == [
+        "100 steps in 1:15 min, 750 tokens/s; held out mlm 7.500",
+        "held-out mlm loss: 9.000 after step 50, 7.500 after step 100",
+    ]
+
+
+def test_any_other_run_says_that_it_completed(recorder: Recorder) -> None:
+    run = recorder.start({"kind": "tokenizer", "name": "words"}, "f")
+    ending = TokenizerKind().ending(took(run), recorder.registry)
+    assert list(ending) == ["completed after 1:15 min"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        (["no", "yes"], ["f1 is the score of yes, the second label"]),
+        (["yes", "no"], ["f1 is the score of no, the second label"]),
+    ],
+)
+def test_a_sweep_ranked_by_f1_ends_with_whose_it_is(
+    recorder: Recorder, tmp_path: Path, labels: list[str], told: list[str]
+) -> None:
+    config = BertConfig.from_size("tiny", vocab_size=50).with_labels(labels, "single_label_classification")
+    record = FineTuningRecord("own", "classification", "f1", TaskOptions(max_seq_length=16))
+    (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))
+    (tmp_path / RECORD_FILE).write_text(json.dumps(record.to_dict()))
+    lines = sweep_of(recorder, {("minilm", 1e-3, 0): 0.8}, tmp_path)
+    assert [line for line in lines if line.startswith("f1 is")] == told
+
+
+def test_a_model_that_is_gone_costs_the_line_alone(recorder: Recorder, tmp_path: Path) -> None:
+    lines = sweep_of(recorder, {("minilm", 1e-3, 0): 0.8}, tmp_path / "gone")
+    assert lines == sweep_of(recorder, {("minilm", 1e-3, 0): 0.8})

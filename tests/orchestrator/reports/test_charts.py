@@ -1,0 +1,79 @@
+"""Charts as values. Alone: pytest tests/orchestrator/reports/test_charts.py"""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.reports.charts import (
+    MAX_POINTS,
+    Spread,
+    count_matrix,
+    learning_curves,
+    predicted_values,
+    seed_spread,
+    thinned,
+)
+from orchestrator.reports.setting_charts import parallel_coordinates, score_by_setting
+
+ROWS = [
+    {"trial": f"trial {number}", "score": score, "learning_rate": rate, "start": start}
+    for number, (rate, start, score) in enumerate([(1e-5, "tiny", 0.7), (1e-4, "mini", 0.9), (1e-3, "tiny", 0.8)])
+]
+
+
+@given(st.integers(1, 3000))
+def test_a_thinned_line_keeps_its_ends_and_its_order(num_points: int) -> None:
+    points = [(step, float(step)) for step in range(num_points)]
+    kept = thinned(points)
+    assert (kept[0], kept[-1]) == (points[0], points[-1])
+    assert len(kept) == min(num_points, MAX_POINTS)
+    assert kept == sorted(set(kept))
+
+
+def test_a_curve_tells_its_last_value_in_figures() -> None:
+    chart = learning_curves("loss", {"train": [(0, 3.0), (10, 1.5)], "validation": [(10, 2.0)]})
+    assert [trace["name"] for trace in chart.traces] == ["train", "validation"]
+    assert chart.table is not None
+    assert chart.table.rows[0] == {"line": "train", "last step": 10, "last value": 1.5}
+
+
+def test_few_values_stand_in_order_at_even_distances() -> None:
+    chart = score_by_setting(ROWS, "learning_rate", "f1")
+    assert chart.traces[0]["x"] == [0.0, 1.0, 2.0]
+    assert chart.layout["xaxis"]["ticktext"] == ["1e-05", "0.0001", "0.001"]
+    assert score_by_setting(ROWS, "start", "f1").traces[0]["x"] == [1.0, 0.0, 1.0]
+
+
+def test_many_numbers_far_apart_stand_by_their_logarithms() -> None:
+    rows = [{"trial": "t", "score": 0.5, "rate": 10.0**-power} for power in range(10)]
+    assert score_by_setting(rows, "rate", "f1").traces[0]["x"] == pytest.approx([-power for power in range(10)])
+
+
+def test_each_trial_is_a_line_through_all_axes_and_the_best_is_drawn_last() -> None:
+    chart = parallel_coordinates(ROWS, ["learning_rate", "start"], "f1")
+    assert [trace["y"] for trace in chart.traces] == [[0.0, 1.0, 0.0], [1.0, 1.0, pytest.approx(0.5)], [0.5, 0.0, 1.0]]
+    assert chart.traces[-1]["text"] == ["learning_rate 0.0001", "start mini", "f1 0.9000"]
+
+
+def test_trials_with_one_score_are_drawn_too() -> None:
+    chart = parallel_coordinates([{**row, "score": 0.5} for row in ROWS], ["start"], "f1")
+    assert {trace["y"][-1] for trace in chart.traces} == {0.5}
+
+
+def test_a_group_of_one_seed_has_no_interval() -> None:
+    chart = seed_spread([Spread("a", [0.8, 0.9], 0.85, (0.2, 1.5)), Spread("b", [0.7], 0.7)], "f1")
+    bars = chart.traces[1]["error_x"]
+    assert bars["array"] == [pytest.approx(0.65), 0.0]
+    assert bars["arrayminus"] == [pytest.approx(0.65), 0.0]
+
+
+def test_a_matrix_is_shaded_by_rows_and_tells_counts() -> None:
+    chart = count_matrix("errors", ["yes", "no"], [[3, 1], [0, 0]])
+    assert chart.traces[0]["z"] == [[0.75, 0.25], [0.0, 0.0]]
+    assert chart.traces[0]["text"] == [["3", "1"], ["0", "0"]]
+
+
+def test_equal_values_lie_on_the_dotted_line() -> None:
+    points, line = predicted_values([1.0, 5.0], [2.0, 4.0]).traces
+    assert (points["x"], points["y"]) == ([1.0, 5.0], [2.0, 4.0])
+    assert line["x"] == line["y"] == [1.0, 5.0]

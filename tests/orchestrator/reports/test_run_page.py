@@ -1,0 +1,142 @@
+"""Pages of runs: which sections they have, and what these say.
+
+Alone: pytest tests/orchestrator/reports/test_run_page.py
+"""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from orchestrator.registry import Registry
+from orchestrator.registry.lineage_edges import LineageNode
+from orchestrator.registry.lineage_trees import LineageTree
+from orchestrator.reports.blocks import Chart, Code, Page, Section, Table, Words
+from orchestrator.reports.lineage_chart import lineage_chart
+from orchestrator.reports.prediction_charts import prediction_blocks
+from orchestrator.reports.run_page import run_page
+from orchestrator.reports.setting_importance import setting_importances
+from orchestrator.specs.loading import parse_spec
+from tests.orchestrator.kinds.samples import SAMPLES
+from tests.orchestrator.reports.samples import add_pretraining, add_sweep
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Registry:
+    with Registry(str(tmp_path / "registry.sqlite")) as opened:
+        yield opened
+
+
+def section(page: Page, heading: str) -> Section:
+    return next(section for section in page.sections if section.heading == heading)
+
+
+def charts(page: Page, heading: str) -> list[Chart]:
+    return [block for block in section(page, heading).blocks if isinstance(block, Chart)]
+
+
+def test_a_pretraining_shows_both_splits_of_a_loss_in_one_chart(registry: Registry) -> None:
+    page = run_page(registry, registry.run(add_pretraining(registry)))
+    loss, speed = charts(page, "How it learned")
+    assert (loss.title, [trace["name"] for trace in loss.traces]) == ("mlm_loss", ["validation", "train"])
+    assert speed.title == "tokens_per_s"
+
+
+def test_a_sweep_shows_its_groups_settings_and_trials(registry: Registry, tmp_path: Path) -> None:
+    page = run_page(registry, registry.run(add_sweep(registry, tmp_path)))
+    (spread,) = charts(page, "Luck of the seeds")
+    assert spread.traces[1]["y"][0] == "batch_size 32, learning_rate 0.0001"
+    assert [chart.title for chart in charts(page, "Settings")] == [
+        "Which settings matter",
+        "All settings together",
+        "accuracy by batch_size",
+        "accuracy by learning_rate",
+    ]
+    (table,) = section(page, "Trials").blocks
+    assert isinstance(table, Table)
+    assert len(table.rows) == 18
+    assert [row["state"] for row in table.rows].count("FAILED") == 1
+    assert any(
+        "a little flattering" in block.text for block in section(page, "Result").blocks if isinstance(block, Words)
+    )
+
+
+def test_kept_predictions_become_a_matrix_and_scores_by_class(registry: Registry, tmp_path: Path) -> None:
+    page = run_page(registry, registry.run(add_sweep(registry, tmp_path)))
+    (matrix,) = charts(page, "Where it errs")
+    assert sum(int(text) for row in matrix.traces[0]["text"] for text in row) == 90
+    scores = next(block for block in section(page, "Where it errs").blocks if isinstance(block, Table))
+    assert [row["recall"] for row in scores.rows] == [pytest.approx(0.8)] * 3
+
+
+@pytest.mark.parametrize(
+    ("line", "columns"),
+    [
+        (
+            '{"id": "1", "words": ["Anna", "ran"], "prediction": ["O", "O"], "gold": ["B-PER", "O"], "correct": false}',
+            "entity",
+        ),
+        ('{"id": "1", "prediction": "no", "gold": ["yes"], "exact_match": 0.0, "f1": 0.0}', "questions"),
+    ],
+)
+def test_each_form_of_prediction_has_its_table(tmp_path: Path, line: str, columns: str) -> None:
+    path = tmp_path / "predictions.jsonl"
+    path.write_text(line + "\n")
+    scores, words, mistakes = prediction_blocks(str(path))
+    assert isinstance(scores, Table)
+    assert scores.columns[0] == columns
+    assert isinstance(words, Words)
+    assert words.text == "1 of 1 examples are predicted wrongly:"
+    assert isinstance(mistakes, Table)
+
+
+def test_values_become_a_scatter(tmp_path: Path) -> None:
+    path = tmp_path / "predictions.jsonl"
+    path.write_text('{"prediction": 1.5, "gold": 2.0}\n')
+    (chart,) = prediction_blocks(str(path))
+    assert isinstance(chart, Chart)
+
+
+@pytest.mark.parametrize("content", [None, "{broken"])
+def test_predictions_that_cannot_be_read_are_told(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "predictions.jsonl"
+    if content is not None:
+        path.write_text(content)
+    (words,) = prediction_blocks(str(path))
+    assert isinstance(words, Words)
+    assert words.text.startswith(f"The predictions at {path} cannot be read")
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_the_spec_to_copy_has_the_same_fingerprint(registry: Registry, kind: str) -> None:
+    spec = parse_spec(SAMPLES[kind].spec)
+    run_id = registry.lifecycle.create(
+        kind=kind, name=kind, fingerprint=spec.fingerprint(), spec=spec.model_dump(mode="json")
+    )
+    short, _, whole = (
+        b for b in section(run_page(registry, registry.run(run_id)), "Make it again").blocks if isinstance(b, Code)
+    )
+    for text in (short.text, whole.text):
+        assert parse_spec(yaml.safe_load(text)).fingerprint() == spec.fingerprint()
+
+
+def test_importance_finds_the_setting_that_matters() -> None:
+    rows = [{"score": rate / 10, "rate": rate, "batch": batch} for rate in range(8) for batch in (16, 32)]
+    shares = setting_importances(rows, ["rate", "batch"])
+    assert shares["rate"] > 0.9
+    assert setting_importances(rows[:7], ["rate", "batch"]) == {}
+    assert setting_importances([{**row, "score": 0.5} for row in rows], ["rate", "batch"]) == {}
+
+
+def test_the_way_to_a_model_is_drawn_once_for_each_part() -> None:
+    text, tokenizer = LineageNode("t" * 64, "file", "notes.txt"), LineageNode("k" * 64, "tokenizer", "tokenizers/notes")
+    model = LineageNode("m" * 64, "model", "wiki@1")
+    made_of_text = LineageTree(tokenizer, "tokenizer", branches=(LineageTree(text, "text"),))
+    chart = lineage_chart(LineageTree(model, branches=(made_of_text, LineageTree(text, "text"))))
+    link = chart.traces[0]["link"]
+    assert chart.traces[0]["node"]["label"] == ["model wiki@1", "tokenizer tokenizers/notes", "file notes.txt"]
+    assert list(zip(link["source"], link["target"], link["label"], strict=True)) == [
+        (1, 0, "tokenizer"),
+        (2, 1, "text"),
+        (2, 0, "text"),
+    ]

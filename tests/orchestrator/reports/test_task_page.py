@@ -1,0 +1,26 @@
+"""The page of a task: groups by what their seeds show, apart for each score.
+
+Alone: pytest tests/orchestrator/reports/test_task_page.py
+"""
+
+from pathlib import Path
+
+from orchestrator.registry import Registry
+from orchestrator.reports.blocks import Chart, Table
+from orchestrator.reports.task_page import task_page
+from tests.orchestrator.reports.samples import add_sweep
+
+
+def test_groups_stand_in_the_order_of_the_leaderboard_with_their_seeds(tmp_path: Path) -> None:
+    with Registry(str(tmp_path / "registry.sqlite")) as registry:
+        add_sweep(registry, tmp_path)
+        page = task_page(registry, "own")
+        board = registry.leaderboard_table("own").records
+    (section,) = page.sections
+    assert section.heading.startswith("accuracy on validation")
+    chart, _, table = section.blocks
+    assert isinstance(chart, Chart)
+    assert isinstance(table, Table)
+    assert [row["group"] for row in table.rows] == [row["group"] for row in board]
+    assert len(chart.traces[0]["x"]) == 17  # of 18 trials one has failed
+    assert list(chart.traces[1]["x"]) == [row["mean"] for row in board]

@@ -1,0 +1,182 @@
+"""The HTTP application without Ray: answers, refusals that name the field, token, sizes, the page.
+
+Alone: .venv/bin/pytest tests/orchestrator/serving/test_app.py
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from starlette.testclient import TestClient
+
+from orchestrator.errors import InputError
+from orchestrator.inference import predict
+from orchestrator.inference.answering import Answering, Read, load_answering
+from orchestrator.serving.app import MAX_INPUTS, build_app
+from orchestrator.serving.refusals import RefusedError
+from orchestrator.web.guard import MAX_BODY_BYTES
+from tests.orchestrator.tiny_models import save_encoder, save_pair_model
+
+TOKEN = "0123456789abcdef"
+CALLER = {"base_url": "http://127.0.0.1:8000", "raise_server_exceptions": False}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return save_pair_model(tmp_path_factory.mktemp("models") / "m", ["no", "yes"])
+
+
+def app_of(answering: Answering, **settings: Any) -> Any:
+    async def ask(inputs: Sequence[Read]) -> list[dict[str, Any]]:
+        try:
+            return answering.answer(inputs)
+        except InputError as error:
+            raise RefusedError.of_input(error) from None
+
+    return build_app("tiny", answering.abilities, ask, settings.get("token"), settings.get("hosts", ()))
+
+
+@pytest.fixture(scope="module")
+def client(folder: str) -> TestClient:
+    return TestClient(app_of(load_answering(folder)), **CALLER)
+
+
+def error(response: Any) -> tuple[int, str, str]:
+    """Status, field and message of a refusal."""
+    problem = response.json()["error"]
+    return response.status_code, problem["field"], problem["message"]
+
+
+def test_answers_are_those_of_predict_to_the_bit(client: TestClient, folder: str) -> None:
+    inputs = ["cats rest", {"text": "a cold river", "text_pair": "rain falls", "id": 7}, "old stones\tnear planes"]
+    lines = [read if isinstance(read, str) else json.dumps(read) for read in inputs]
+    response = client.post("/v1/answers", json={"inputs": inputs})
+    assert response.status_code == 200
+    assert response.json() == {"answers": list(predict(folder, lines))}
+
+
+def test_a_text_may_begin_with_a_brace(client: TestClient) -> None:
+    (answer,) = client.post("/v1/answers", json={"inputs": ["{cats"]}).json()["answers"]
+    assert answer["text"] == "{cats"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "field", "says"),
+    [
+        ("{", 400, "body", "the body is not JSON"),
+        ("[]", 422, "body", 'send JSON like {"inputs"'),
+        ("{}", 422, "inputs", "Field required"),
+        ('{"inputs": []}', 422, "inputs", "at least 1 item"),
+        ('{"inputs": ["a"], "input": 1}', 422, "input", "Extra inputs are not permitted"),
+        ('{"inputs": ["a", 3]}', 422, "inputs[1]", "must be a text, or an object"),
+        ('{"inputs": ["a", {"txt": "b"}]}', 422, "inputs[1]", "no key 'text'; it has: txt"),
+        ('{"inputs": [{"text": 3}]}', 422, "inputs[0]", "text must be text"),
+        ('{"inputs": ["\\ud800"]}', 422, "inputs[0]", "half a surrogate pair"),
+        (json.dumps({"inputs": ["a"] * (MAX_INPUTS + 1)}), 422, "inputs", f"at most {MAX_INPUTS} items"),
+        (json.dumps({"inputs": ["a" * MAX_BODY_BYTES]}), 413, "body", "send fewer inputs"),
+    ],
+)
+def test_a_wrong_request_is_refused_with_its_field(
+    client: TestClient, body: str, status: int, field: str, says: str
+) -> None:
+    found = error(client.post("/v1/answers", content=body, headers={"Content-Type": "application/json"}))
+    assert found[:2] == (status, field)
+    assert says in found[2]
+
+
+def test_a_body_without_a_length_is_held_to_the_limit(client: TestClient) -> None:
+    pieces = (b"x" * 65536 for _ in range(MAX_BODY_BYTES // 65536 + 1))
+    assert error(client.post("/v1/answers", content=pieces))[:2] == (413, "body")
+
+
+def test_another_content_type_is_refused(client: TestClient) -> None:
+    response = client.post("/v1/answers", content='{"inputs": ["a"]}', headers={"Content-Type": "text/plain"})
+    assert error(response)[:2] == (422, "body")
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/nowhere", 404), ("GET", "/v1/answers", 405)])
+def test_another_path_or_method_is_refused_with_what_there_is(
+    client: TestClient, method: str, path: str, status: int
+) -> None:
+    found = error(client.request(method, path))
+    assert found[0] == status
+    assert "/v1/answers (POST)" in found[2]
+
+
+@pytest.mark.parametrize(
+    "header", [None, "Bearer wrong-wrong-wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer", "Bearer ü"]
+)
+@pytest.mark.parametrize("path", ["/v1/model", "/v1/answers", "/openapi.json", "/nowhere"])
+def test_without_the_right_token_nothing_is_answered(folder: str, path: str, header: str | None) -> None:
+    client = TestClient(app_of(load_answering(folder), token=TOKEN), **CALLER)
+    headers = {} if header is None else {"Authorization": header.encode("latin-1")}
+    status, field, message = error(client.post(path, headers=headers, json={"inputs": ["a"]}))
+    assert (status, field) == (401, "Authorization")
+    assert TOKEN not in message
+
+
+def test_with_the_token_answers_come(folder: str) -> None:
+    client = TestClient(app_of(load_answering(folder), token=TOKEN), **CALLER)
+    response = client.post("/v1/answers", headers={"Authorization": f"Bearer {TOKEN}"}, json={"inputs": ["a"]})
+    assert response.status_code == 200
+    assert client.get("/health").json() == {"status": "ok"}
+    assert "tiny" not in client.get("/").text
+
+
+def test_a_page_of_another_name_does_not_reach_this_machine(folder: str) -> None:
+    app = app_of(load_answering(folder), hosts=("localhost", "127.0.0.1", "[::1]"))
+    status, field, message = error(TestClient(app, base_url="http://evil.example").get("/v1/model"))
+    assert (status, field) == (400, "Host")
+    assert "answers to localhost, 127.0.0.1, [::1] alone" in message
+    assert TestClient(app, base_url="http://localhost:8000").get("/v1/model").status_code == 200
+    assert TestClient(app, base_url="http://[::1]:8000").get("/v1/model").status_code == 200
+
+
+def test_the_interface_describes_itself(client: TestClient) -> None:
+    described = client.get("/openapi.json").json()
+    assert described["openapi"].startswith("3.")
+    assert set(described["paths"]) == {"/health", "/v1/model", "/v1/answers"}
+    body = described["paths"]["/v1/answers"]["post"]["requestBody"]["content"]["application/json"]
+    schema = {**body["schema"], "components": described["components"]}
+    jsonschema.validate(body["example"], schema)
+    assert client.post("/v1/answers", json=body["example"]).status_code == 200
+
+
+def test_the_page_loads_nothing_and_never_makes_markup_of_data(client: TestClient) -> None:
+    response = client.get("/")
+    assert response.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in response.headers["content-security-policy"]
+    assert not [
+        word
+        for word in ("http://", "https://", "innerHTML", "outerHTML", "insertAdjacent", "document.write")
+        if word in response.text
+    ]
+    assert 'name="viewport"' in response.text
+    assert "prefers-color-scheme: dark" in response.text
+
+
+def test_a_failing_replica_is_503_with_a_message(folder: str) -> None:
+    async def ask(inputs: Sequence[Read]) -> list[dict[str, Any]]:
+        raise RefusedError(503, "inputs", "no replica could answer; ask again")
+
+    client = TestClient(build_app("tiny", load_answering(folder).abilities, ask, None), **CALLER)
+    assert error(client.post("/v1/answers", json={"inputs": ["a"]})) == (
+        503,
+        "inputs",
+        "no replica could answer; ask again",
+    )
+
+
+def test_an_embedding_model_answers_with_vectors(tmp_path: Path) -> None:
+    from orchestrator.inference import embed
+
+    folder = save_encoder(tmp_path / "encoder", 1)
+    client = TestClient(app_of(load_answering(folder)), **CALLER)
+    assert client.get("/v1/model").json()["head"] == "embedding"
+    (answer,) = client.post("/v1/answers", json={"inputs": ["cats rest"]}).json()["answers"]
+    ((_, vector),) = embed(folder, ["cats rest"])
+    assert answer == {"text": "cats rest", "embedding": vector.tolist()}
+    assert error(client.post("/v1/answers", json={"inputs": ["cats", ""]}))[1] == "inputs[1]"

@@ -1,0 +1,97 @@
+"""Summaries, Student's t and Welch's test beside scipy's.
+
+Alone: pytest tests/orchestrator/significance/test_intervals.py
+"""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from orchestrator.significance.distributions import normal_p_value, normal_quantile, t_p_value, t_quantile
+from orchestrator.significance.summary import mean_interval, summarize
+from orchestrator.significance.welch import compare_means, is_more_than_noise
+
+SCORES = st.lists(st.integers(0, 10_000).map(lambda number: number / 10_000), min_size=2, max_size=12)
+
+
+@pytest.mark.parametrize("degrees_of_freedom", [1, 1.4, 2, 5, 30, 500, 1e5])
+@pytest.mark.parametrize("t", [0.0, 0.1, -1.0, 2.5, 10.0, 50.0])
+def test_p_values_of_students_t_are_those_of_scipy(t: float, degrees_of_freedom: float) -> None:
+    assert t_p_value(t, degrees_of_freedom) == pytest.approx(2 * stats.t.sf(abs(t), degrees_of_freedom), rel=1e-9)
+
+
+@pytest.mark.parametrize("degrees_of_freedom", [1, 1.4, 2, 5, 30, 500, 1e5])
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+def test_quantiles_of_students_t_are_those_of_scipy(level: float, degrees_of_freedom: float) -> None:
+    found = t_quantile(level, degrees_of_freedom)
+    assert found == pytest.approx(stats.t.ppf((1 + level) / 2, degrees_of_freedom), rel=1e-9)
+
+
+def test_students_t_becomes_the_normal_distribution_without_a_step() -> None:
+    assert t_p_value(2.0, 2e6) == pytest.approx(t_p_value(2.0, 9.9e5), rel=1e-5)
+    assert t_p_value(math.inf, 3) == 0.0
+
+
+def test_the_normal_distribution_is_scipys() -> None:
+    assert normal_p_value(-1.7) == pytest.approx(2 * stats.norm.sf(1.7))
+    assert normal_quantile(0.95) == pytest.approx(stats.norm.ppf(0.975))
+
+
+@given(SCORES)
+def test_the_interval_of_a_mean_is_scipys(scores: list[float]) -> None:
+    found = mean_interval(scores)
+    expected = stats.ttest_1samp(scores, 0.5).confidence_interval(0.95) if len(set(scores)) > 1 else None
+    if len(scores) == 2 and expected is None:
+        assert found is None
+        return
+    assert found is not None
+    if expected is None:
+        assert found.half_width == pytest.approx(0.0, abs=1e-12)
+    else:
+        assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=1e-6, abs=1e-9)
+
+
+def test_two_equal_scores_of_which_one_is_rounded_show_no_noise() -> None:
+    assert mean_interval([0.3, 0.1 + 0.2]) is None
+    assert mean_interval([0.3, 0.300001]) is not None
+
+
+def test_a_summary_has_what_a_group_shows() -> None:
+    found = summarize([0.7, 0.9, 0.8, 0.8])
+    assert (found.n, found.mean, found.median, found.lowest, found.highest) == pytest.approx((4, 0.8, 0.8, 0.7, 0.9))
+    assert found.sd == pytest.approx(stats.tstd([0.7, 0.9, 0.8, 0.8]))
+    one = summarize([0.7])
+    assert (one.n, one.mean, one.sd, one.interval) == (1, 0.7, None, None)
+
+
+@pytest.mark.filterwarnings("ignore:Precision loss")
+@given(SCORES, SCORES)
+def test_two_means_are_compared_as_scipy_does(first: list[float], second: list[float]) -> None:
+    found = compare_means(first, second)
+    is_without_spread = len(set(first)) == len(set(second)) == 1
+    if is_without_spread and min(len(first), len(second)) == 2:
+        assert (found.interval, found.p_value) == (None, None)
+        return
+    assert found.interval is not None
+    if is_without_spread:
+        assert found.p_value == (1.0 if first[0] == second[0] else 0.0)
+        return
+    expected = stats.ttest_ind(first, second, equal_var=False)
+    interval = expected.confidence_interval(0.95)
+    assert found.p_value == pytest.approx(expected.pvalue, rel=1e-6, abs=1e-12)
+    assert (found.interval.low, found.interval.high) == pytest.approx((interval.low, interval.high), rel=1e-6, abs=1e-9)
+    assert (found.p_value < 0.05) == (not found.interval.low <= 0 <= found.interval.high)
+
+
+def test_the_noise_of_one_seed_is_not_known() -> None:
+    found = compare_means([0.9], [0.5, 0.51])
+    assert (found.difference, found.interval, found.p_value) == (pytest.approx(0.395), None, None)
+    assert is_more_than_noise([0.9], [0.5, 0.51]) is None
+    assert is_more_than_noise([0.81, 0.81], [0.80, 0.80]) is None, "a pair is equal by luck too often"
+    assert is_more_than_noise([0.81, 0.81], [0.80] * 3) is None
+    assert is_more_than_noise([0.81] * 3, [0.80] * 3) is True
+    assert is_more_than_noise([0.9, 0.91], [0.5, 0.51]) is True
+    assert is_more_than_noise([0.9, 0.3], [0.5, 0.51]) is False
