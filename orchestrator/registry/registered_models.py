@@ -13,7 +13,7 @@ from sqlalchemy import delete, func, select
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
-from orchestrator.registry.dialects import lock_until_commit
+from orchestrator.registry.engines.dialects import lock_until_commit
 from orchestrator.registry.keeping_tables import AliasRow
 from orchestrator.registry.model_versions import is_number, named_version, split_version
 from orchestrator.registry.record_table import RecordTable, record_table

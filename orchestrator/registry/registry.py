@@ -10,36 +10,36 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import ColumnElement, select
 
-from orchestrator.registry.attempt_columns import load_code_diff
 from orchestrator.registry.database import Database
-from orchestrator.registry.finding_groups import find_group
-from orchestrator.registry.group_records import GroupRecord
-from orchestrator.registry.groups import load_groups
-from orchestrator.registry.leaderboard import Order, rank_groups, ranked_groups
-from orchestrator.registry.lifecycle import RunLifecycle
-from orchestrator.registry.lineage import Lineage
+from orchestrator.registry.groups.finding_groups import find_group
+from orchestrator.registry.groups.group_records import GroupRecord
+from orchestrator.registry.groups.groups import load_groups
+from orchestrator.registry.groups.leaderboard import Order, rank_groups, ranked_groups
+from orchestrator.registry.keeping.run_transfers import RunTransfers
+from orchestrator.registry.lineage.lineage import Lineage
+from orchestrator.registry.queries.run_listing import count_runs, list_runs
+from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.records import AttemptRecord, RunRecord
 from orchestrator.registry.registered_models import RegisteredModels
-from orchestrator.registry.run_annotations import RunAnnotations
-from orchestrator.registry.run_checkpoints import RunCheckpoints
-from orchestrator.registry.run_costs import RunCosts
-from orchestrator.registry.run_datasets import RunDatasets
-from orchestrator.registry.run_listing import count_runs, list_runs
-from orchestrator.registry.run_metrics import RunMetrics
-from orchestrator.registry.run_parameters import load_parameters
 from orchestrator.registry.run_records import find_run, load_records, load_runs, newest_completed, state_as_read
-from orchestrator.registry.run_transfers import RunTransfers
-from orchestrator.registry.selection import Selection
+from orchestrator.registry.runs.attempt_columns import load_code_diff
+from orchestrator.registry.runs.lifecycle import RunLifecycle
+from orchestrator.registry.runs.run_annotations import RunAnnotations
+from orchestrator.registry.runs.run_checkpoints import RunCheckpoints
+from orchestrator.registry.runs.run_costs import RunCosts
+from orchestrator.registry.runs.run_datasets import RunDatasets
+from orchestrator.registry.runs.run_metrics import RunMetrics
+from orchestrator.registry.runs.run_parameters import load_parameters
+from orchestrator.registry.runs.trials import SweepTrials
 from orchestrator.registry.tables import AttemptRow, RunRow, TagRow
-from orchestrator.registry.trials import SweepTrials
 from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
     import pandas
 
-    from orchestrator.registry.group_comparison import Comparison
-    from orchestrator.registry.trash import Trash
+    from orchestrator.registry.groups.group_comparison import Comparison
+    from orchestrator.registry.keeping.trash import Trash
 
 
 class Registry:
@@ -123,7 +123,7 @@ class Registry:
     @cached_property
     def trash(self) -> Trash:
         """Runs that were removed and can be restored."""
-        from orchestrator.registry.trash import Trash  # what it needs is long in loading
+        from orchestrator.registry.keeping.trash import Trash  # what it needs is long in loading
 
         return Trash(self._database)
 
@@ -233,7 +233,7 @@ class Registry:
         archived: bool = True,
     ) -> RecordTable:
         """The table that `grouped` makes a DataFrame of: plain values, without pandas."""
-        from orchestrator.registry.run_grouping import Grouping, group_runs
+        from orchestrator.registry.queries.run_grouping import Grouping, group_runs
 
         grouping = Grouping.of(by, aggregates, pivot, sort)
         with self._database.session(writing=False) as session:
@@ -302,7 +302,7 @@ class Registry:
         Raises: NotFoundError, InputError, as `group` does; InputError for less than two, or where they were not scored
             on the same data by the same score.
         """
-        from orchestrator.registry.comparing import compare_named  # numpy is of use to no other reading
+        from orchestrator.registry.groups.comparing import compare_named  # numpy is of use to no other reading
 
         with self._database.session(writing=False) as session:
             return compare_named(session, names, self._state())
@@ -343,7 +343,7 @@ class Registry:
         Before the tables of a SQLite file are changed, a copy of it is laid beside it, unless `with_backup` is False.
         The lineage of the runs that are there is recorded afterwards.
         """
-        from orchestrator.registry.backups import before_migration  # what it needs is long in loading
+        from orchestrator.registry.keeping.backups import before_migration  # what it needs is long in loading
 
         revision = self._database.upgrade(before_migration(self._database) if with_backup else None)
         self.lineage.record_all()
