@@ -56,7 +56,7 @@ def _holds_variables(call: ast.Call) -> bool:
 
 MAY = {
     # names of states, which the code lists
-    "orchestrator.registry.runs.trials": 2 * ["literal_column ['SQL from pieces']"],
+    "orchestrator.registry.runs.trial_statements": 2 * ["literal_column ['SQL from pieces']"],
 }
 
 

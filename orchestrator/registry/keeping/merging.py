@@ -1,10 +1,11 @@
-"""Merging: what another registry has, joined to this one. Nothing that is here is ever replaced.
+"""Merging: what another registry has, joined to this one. No value that is here is ever replaced by another.
 
     run            new here: copied with its trials · the same: stays, and their tags, notes and flags are joined
                    another one of that id: a conflict, named with what differs, and left as it is
     model          weights that are new under their name: recorded, with a new version where theirs is taken
     alias          new here: recorded · on other weights: a conflict
-    other rows     by their primary key: new ones are copied, different ones are a conflict
+    other rows     by their primary key: new ones are copied, different ones are a conflict; a row whose run was removed
+                   here, and is here again, names it again
 
 Each run is one transaction. So a merge that breaks off is done again, and one that is done again changes nothing. What
 is in the other's trash stays there.
@@ -187,7 +188,9 @@ def _merge_rows(there: Session, here: Session, table: Table, *, dry_run: bool) -
             yield Merged(*merged, "new")
         elif _is_relinked(own, row) and here.get(RunRow, row["run_id"]) is not None:
             if not dry_run:
-                here.execute(update(table).where(*(table.c[name] == key[name] for name in keys)).values(dict(row)))
+                here.execute(
+                    update(table).where(*(table.c[name] == key[name] for name in keys)).values(run_id=row["run_id"])
+                )
             yield Merged(*merged, "joined")
         elif differing := [name for name in row if row[name] != own[name] and name not in _OF_THIS_PLACE]:
             yield Merged(*merged, "conflict", f"they differ in {', '.join(differing)}")
@@ -204,7 +207,7 @@ def _needed_by_runs(there: Session, table: Table) -> set[tuple[object, ...]]:
 
 
 def _is_relinked(own: RowMapping, row: RowMapping) -> bool:
-    """Whether a row names its run that has lost it here."""
+    """Whether a row has lost its run here, as lineage does when the run is removed, and names it there."""
     return "run_id" in row and own["run_id"] is None and row["run_id"] is not None
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import Engine, delete, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from orchestrator.errors import RegistryError
+from orchestrator.registry.attempt_tables import AttemptRow, CodeDiffRow
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.database_errors import translate
 from orchestrator.registry.engines.dialects import open_engine
@@ -20,16 +21,7 @@ from orchestrator.registry.keeping.table_copy import copy_tables, reading_snapsh
 from orchestrator.registry.keeping_tables import TrashRow
 from orchestrator.registry.location import display_url, resolve_url
 from orchestrator.registry.revisions import current_revision, refuse_unknown, upgrade_schema
-from orchestrator.registry.tables import (
-    AttemptRow,
-    CodeDiffRow,
-    DatasetRow,
-    ExperimentRow,
-    LineageRow,
-    ModelRow,
-    RunDatasetRow,
-    RunRow,
-)
+from orchestrator.registry.tables import DatasetRow, ExperimentRow, LineageRow, ModelRow, RunDatasetRow, RunRow
 
 
 def copy_registry(location: str, path: Path) -> None:

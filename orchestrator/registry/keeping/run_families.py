@@ -12,10 +12,11 @@ from typing import Any
 from sqlalchemy import Select, Table, insert, select, update
 from sqlalchemy.orm import Session
 
+from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.engines.dialects import lock_until_commit, upsert
 from orchestrator.registry.keeping.table_copy import ROWS_AT_ONCE, in_byte_order
 from orchestrator.registry.keeping_tables import ANNOTATIONS, TrashRow
-from orchestrator.registry.tables import AttemptRow, BaseRow, ExperimentRow, ModelRow, RunRow
+from orchestrator.registry.tables import BaseRow, ExperimentRow, ModelRow, RunRow
 
 
 def tables_of_runs() -> list[Table]:

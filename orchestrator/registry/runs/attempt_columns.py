@@ -7,8 +7,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from orchestrator.provenance.made_with import MadeWith
+from orchestrator.registry.attempt_tables import AttemptRow, CodeDiffRow
 from orchestrator.registry.engines.dialects import upsert_rows
-from orchestrator.registry.tables import AttemptRow, CodeDiffRow
 from orchestrator.results import WorkersEvent
 
 

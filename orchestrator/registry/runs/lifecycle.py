@@ -11,12 +11,13 @@ from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.provenance.made_with import MadeWith
+from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.column_types import replace_unstorable, utc_now
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import upsert, upsert_rows
 from orchestrator.registry.parameter_values import flatten, parameter_rows, run_group_digest
 from orchestrator.registry.runs.attempt_columns import attempt_columns, workers_group
-from orchestrator.registry.tables import AttemptRow, ExperimentRow, ParameterRow, RunRow, TagRow
+from orchestrator.registry.tables import ExperimentRow, ParameterRow, RunRow, TagRow
 from orchestrator.results import WorkersEvent
 from orchestrator.run_ids import new_run_id
 from orchestrator.run_states import RunState

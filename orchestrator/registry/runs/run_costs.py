@@ -6,12 +6,13 @@ from datetime import datetime
 
 from sqlalchemy import select
 
+from orchestrator.registry.attempt_tables import AttemptCostRow, AttemptRow
 from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import upsert_rows
 from orchestrator.registry.records import AttemptCostRecord
 from orchestrator.registry.run_records import load_records
-from orchestrator.registry.tables import AttemptCostRow, AttemptRow, RunRow
+from orchestrator.registry.tables import RunRow
 
 _KEYS = ("run_id", "number")
 _VALUES = ("seconds", "cpu_seconds", "cpu_measured", "gpu_seconds", "gpu_type", "energy_joules")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Text, and_, bindparam, case, delete, literal_column, null, or_, select, update
+from sqlalchemy import delete, or_, select, update
 
 from orchestrator.errors import NotFoundError
-from orchestrator.registry.column_types import FreeText, utc_now
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.dialects import list_value, select_list, upsert
+from orchestrator.registry.engines.dialects import list_value
 from orchestrator.registry.engines.driver_statements import DriverStatement
 from orchestrator.registry.engines.write_transactions import WriteTransaction
 from orchestrator.registry.parameter_values import digest, group_digest, run_group_digest, told_task_fields
@@ -21,6 +20,18 @@ from orchestrator.registry.run_records import state_as_read
 from orchestrator.registry.runs.inheritance import inherit
 from orchestrator.registry.runs.run_metrics import metric_points, write_metrics
 from orchestrator.registry.runs.run_parameters import read_parameters, write_parameters
+from orchestrator.registry.runs.trial_statements import (
+    NEVER_STARTED,
+    STARTED,
+    RunColumns,
+    end_statement,
+    folder_statement,
+    group_statement,
+    insert_statement,
+    run_statement,
+    start_statement,
+    states_statement,
+)
 from orchestrator.registry.tables import RunRow
 from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState
@@ -33,25 +44,6 @@ _DATA = "data."
 """Beginning of the parameters that say which data a sweep's trials learn from and are scored on."""
 _THREADS = "threads_per_trial"
 _TASK = "task."
-_STARTED = {"state": RunState.RUNNING, "attempt": 1}
-_NEVER_STARTED = {"attempt": 0}
-_ROW_COLUMNS = (
-    "id",
-    "experiment_id",
-    "parent_id",
-    "trial_key",
-    "number",
-    "kind",
-    "name",
-    "task",
-    "metric",
-    "seed",
-    "group_key",
-    "spec",
-    "host",
-    "code_version",
-)
-_END_COLUMNS = ("state", "error", "seconds", "model_folder", "predictions_path")
 _CHANGES_PER_STATEMENT = 500
 """Changes of trials that are written at once: a statement has no room for the ids of any number."""
 
@@ -60,19 +52,6 @@ _CHANGES_PER_STATEMENT = 500
 def trial_id(sweep_id: str, key: str) -> str:
     """Id of a trial: the same whenever it is recorded, and by whichever process."""
     return digest([sweep_id, key])[:12]
-
-
-class _RunColumns(NamedTuple):
-    """Columns of a sweep that its trials take over, and its kind."""
-
-    id: str
-    kind: str
-    experiment_id: int
-    name: str
-    task: str | None
-    metric: str | None
-    host: str | None
-    code_version: str | None
 
 
 class SweepTrials:
@@ -123,7 +102,7 @@ class SweepTrials:
             parameters = read_parameters(transaction, sweep_id) | data
             write_parameters(transaction, {sweep_id: parameters})
             group = {"row": sweep_id, "key": run_group_digest(run.kind, parameters)}
-            statement = _group_statement(transaction.dialect)
+            statement = group_statement(transaction.dialect)
             transaction.run(statement, statement.values(group))
 
     def set_metric(self, sweep_id: str, task: str, metric: str) -> None:
@@ -146,11 +125,11 @@ class SweepTrials:
         return self.table(sweep_id).frame()
 
 
-def _read_run(transaction: WriteTransaction, run_id: str) -> _RunColumns:
-    found = transaction.read(_run_statement(transaction.dialect), (run_id,))
+def _read_run(transaction: WriteTransaction, run_id: str) -> RunColumns:
+    found = transaction.read(run_statement(transaction.dialect), (run_id,))
     if not found:
         raise NotFoundError(f"No run {run_id} in the registry.")
-    return _RunColumns(run_id, *found[0])
+    return RunColumns(run_id, *found[0])
 
 
 class _Sweep:
@@ -178,7 +157,7 @@ class _Sweep:
         own: list[TrialStart | TrialResult] = [*starts, *results]
         states = self._states({self._id(change) for change in own})
         recipes = {self._id(change): self._recipe_of(change) for change in own if self._id(change) not in states}
-        self._run_many(_start_statement, [self._row(start) | _STARTED for start in starts])
+        self._run_many(start_statement, [self._row(start) | STARTED for start in starts])
         for start in starts:
             before = states.get(self._id(start), RunState.PENDING)
             states[self._id(start)] = RunState.RUNNING if before.may_become(RunState.RUNNING) else before
@@ -189,10 +168,10 @@ class _Sweep:
                 ends.append(each)
         begun = [end for end in ends if self._id(end) in known]
         unknown = [end for end in ends if self._id(end) not in known]
-        self._run_many(_end_statement, [{"row": self._id(end)} | _end_values(end) for end in begun])
-        self._run_many(_insert_statement, [self._row(end) | _NEVER_STARTED | _end_values(end) for end in unknown])
+        self._run_many(end_statement, [{"row": self._id(end)} | _end_values(end) for end in begun])
+        self._run_many(insert_statement, [self._row(end) | NEVER_STARTED | _end_values(end) for end in unknown])
         kept = [{"row": self._id(each), "folder": each.model.folder} for each in results if each.model is not None]
-        self._run_many(_folder_statement, kept)
+        self._run_many(folder_statement, kept)
         write_parameters(self._transaction, recipes)
         inherit(self._transaction, self._run.id, recipes)
         measured = [(self._id(change), change.events) for change in changes if isinstance(change, TrialEvents)]
@@ -203,7 +182,7 @@ class _Sweep:
         """State of each of these trials that is recorded already."""
         if not ids:
             return {}
-        rows = self._transaction.read(_states_statement(self._dialect), (list_value(self._dialect, ids),))
+        rows = self._transaction.read(states_statement(self._dialect), (list_value(self._dialect, ids),))
         return {row: RunState(state) for row, state in rows}
 
     def _run_many(self, statement: Callable[[str], DriverStatement], rows: Sequence[dict[str, Any]]) -> None:
@@ -263,87 +242,3 @@ def _end_values(result: TrialResult) -> dict[str, Any]:
 def _result_events(result: TrialResult) -> list[MetricEvent]:
     """Scores of a result as the measurements of its best step."""
     return [MetricEvent(result.best_step, "validation", result.metrics)]
-
-
-@lru_cache
-def _run_statement(dialect: str) -> DriverStatement:
-    columns = [getattr(RunRow, name) for name in _RunColumns._fields[1:]]
-    return DriverStatement(select(*columns).where(RunRow.id == bindparam("row", type_=Text)), dialect, ("row",))
-
-
-@lru_cache
-def _group_statement(dialect: str) -> DriverStatement:
-    statement = update(RunRow).where(RunRow.id == bindparam("row", type_=Text))
-    return DriverStatement(statement.values(group_key=bindparam("key", type_=Text)), dialect, ("row", "key"))
-
-
-@lru_cache
-def _states_statement(dialect: str) -> DriverStatement:
-    statement = select(RunRow.id, RunRow.state).where(RunRow.id.in_(select_list(dialect, "ids")))
-    return DriverStatement(statement, dialect, ("ids",))
-
-
-@lru_cache
-def _start_statement(dialect: str) -> DriverStatement:
-    statement = upsert(
-        dialect,
-        RunRow.__table__,
-        ("id",),
-        ("state", "error", "heartbeat_at", "finished_at", "code_version"),
-        _may_change,
-        _time_from_now,
-    )
-    statement = statement.values(started_at=utc_now(), heartbeat_at=utc_now(), error=None, finished_at=None)
-    return DriverStatement(statement, dialect, (*_ROW_COLUMNS, *_STARTED))
-
-
-@lru_cache
-def _insert_statement(dialect: str) -> DriverStatement:
-    """Insert a trial that was not recorded before its end; a later one of its ends finds it there."""
-    changing = (*_END_COLUMNS, "finished_at")
-    statement = upsert(dialect, RunRow.__table__, ("id",), changing, _may_change).values(finished_at=utc_now())
-    return DriverStatement(statement, dialect, (*_ROW_COLUMNS, *_NEVER_STARTED, *_END_COLUMNS))
-
-
-@lru_cache
-def _end_statement(dialect: str) -> DriverStatement:
-    """End a trial that is recorded."""
-    state = bindparam("state", type_=Text)
-    changed = {name: bindparam(name, type_=RunRow.__table__.c[name].type) for name in _END_COLUMNS}
-    statement = update(RunRow).where(RunRow.id == bindparam("row", type_=Text), _reachable(state))
-    return DriverStatement(statement.values(**changed, finished_at=utc_now()), dialect, ("row", *_END_COLUMNS))
-
-
-@lru_cache
-def _folder_statement(dialect: str) -> DriverStatement:
-    """Set the model folder of a completed trial; where its model is kept is known only when the sweep ends."""
-    folder = bindparam("folder", type_=FreeText)
-    statement = update(RunRow).where(
-        RunRow.id == bindparam("row", type_=Text),
-        RunRow.state == literal_column(f"'{RunState.COMPLETED}'"),
-        RunRow.model_folder.is_distinct_from(folder),
-    )
-    return DriverStatement(statement.values(model_folder=folder), dialect, ("row", "folder"))
-
-
-def _time_from_now(new: Any) -> dict[str, Any]:
-    """Columns by which a trial that begins again, after its end, is timed anew; one at work only says so again."""
-    is_at_work = RunRow.state == _constant(RunState.RUNNING)
-    return {"started_at": case((is_at_work, RunRow.started_at), else_=new.started_at), "seconds": null()}
-
-
-def _may_change(new: Any) -> ColumnElement[bool]:
-    """Condition under which the row that is there may come to the state of the new row."""
-    return _reachable(new.state)
-
-
-def _reachable(state: Any) -> ColumnElement[bool]:
-    reachable = [each for each in RunState if each.predecessors]
-    return or_(
-        *(and_(state == _constant(each), RunRow.state.in_(map(_constant, each.predecessors))) for each in reachable)
-    )
-
-
-def _constant(state: RunState) -> ColumnElement[str]:
-    """State as a constant of the SQL text: bound parameters would cost time in every trial's statements."""
-    return literal_column(f"'{state}'")

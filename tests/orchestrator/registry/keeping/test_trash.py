@@ -6,11 +6,11 @@ pytest tests/orchestrator/registry/keeping/test_trash.py
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry import Registry
-from orchestrator.registry.tables import RunRow
+from orchestrator.registry.tables import LineageRow, RunRow
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.full_registries import fill, fill_every_table
 from tests.orchestrator.registry.samples import everything, model_result, new_run
@@ -29,6 +29,17 @@ def test_a_run_comes_back_with_all_that_was_recorded_of_it(registry: Registry) -
     assert (removed.num_trials, removed.num_bytes, removed.storage_path) == (2, 4711, f"/srv/lab/runs/{run_id}")
     assert registry.trash.restore(run_id) == []
     assert everything(registry) == before
+
+
+def test_lineage_names_a_restored_run_again_and_keeps_its_own_names(registry: Registry) -> None:
+    run_id = fill_every_table(registry)
+    registry.trash.put(run_id, 0)
+    with registry._database.session(writing=True) as session:
+        session.execute(update(LineageRow).values(child_name="later"))
+    registry.trash.restore(run_id)
+    with registry._database.session(writing=False) as session:
+        rows = session.execute(select(LineageRow.run_id, LineageRow.child_name)).all()
+    assert {tuple(row) for row in rows} == {(run_id, "later")}
 
 
 def test_a_run_that_has_not_ended_is_not_thrown_away(registry: Registry) -> None:

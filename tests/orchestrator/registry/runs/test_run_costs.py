@@ -9,8 +9,9 @@ from datetime import timedelta
 import pytest
 
 from orchestrator.registry import Registry
+from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.records import AttemptCostRecord
-from orchestrator.registry.tables import AttemptRow, RunRow
+from orchestrator.registry.tables import RunRow
 from orchestrator.results import TrialStart
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import new_run, trial_result
