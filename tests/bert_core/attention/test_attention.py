@@ -1,7 +1,10 @@
 """Attention over packed sequences. Run alone: pytest tests/bert_core/attention/test_attention.py"""
 
 import math
+from dataclasses import replace
 from importlib.util import find_spec
+from inspect import signature
+from typing import Any
 
 import pytest
 import torch
@@ -132,19 +135,53 @@ def test_sixteen_bits_stay_close_to_the_full_result(dtype: torch.dtype) -> None:
 HALF, FULL = torch.bfloat16, torch.float32
 
 
+H200, T4 = (9, 0), (7, 5)
+"""Compute capabilities of cards."""
+VARLEN_CALL = AttentionCall("cuda", HALF, compute_capability=H200)
+
+
 @pytest.mark.skipif(find_spec("torch.nn.attention.varlen") is None, reason="this PyTorch has no varlen attention")
-def test_varlen_is_chosen_on_cuda_in_sixteen_bits() -> None:
-    assert choose_backend(AttentionCall("cuda", HALF)).name == "varlen"
+@pytest.mark.parametrize("changes", [{}, {"is_causal": True}, {"head_size": 256}, {"compute_capability": (8, 0)}])
+def test_varlen_is_chosen_on_cuda_in_sixteen_bits(changes: dict[str, Any]) -> None:
+    assert choose_backend(replace(VARLEN_CALL, **changes)).name == "varlen"
+
+
+@pytest.mark.skipif(find_spec("torch.nn.attention.varlen") is None, reason="this PyTorch has no varlen attention")
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"compute_capability": T4}, "needs compute capability 8.0 or newer; this card has 7.5"),
+        ({"dtype": FULL}, "computes in 16 bits only"),
+        ({"head_size": 12}, "needs heads whose width is a multiple of 8 and at most 256"),
+        ({"head_size": 264}, "needs heads whose width is a multiple of 8 and at most 256"),
+        ({"dropout_p": 0.1}, "has no attention dropout"),
+        ({"has_slopes": True}, "has no linear biases"),
+        ({"includes_padding": True}, "cannot leave out padding that is among the tokens"),
+    ],
+)
+def test_what_varlen_cannot_do_goes_to_the_fused_kernels(changes: dict[str, Any], reason: str) -> None:
+    call = replace(VARLEN_CALL, **changes)
+    assert choose_backend(call).name == "fused"
+    assert BACKENDS[0].refusal(call) == reason
+
+
+@pytest.mark.skipif(find_spec("torch.nn.attention.varlen") is None, reason="this PyTorch has no varlen attention")
+def test_varlen_attention_of_pytorch_takes_a_window() -> None:
+    """A window without tokens to the right is causal attention; `VarlenAttention` asks for it by that name."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    assert signature(varlen_attn).parameters["window_size"].default == (-1, -1)
+
+
+def test_a_call_is_described_by_its_arguments() -> None:
+    q = torch.zeros(5, 2, 8, dtype=HALF)
+    call = AttentionCall.of(q, packed([2, 3]), 0.1, torch.ones(2), is_causal=True)
+    assert call == AttentionCall("cpu", HALF, 0.1, has_slopes=True, is_causal=True, head_size=8)
 
 
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (AttentionCall("cuda", FULL), "fused"),
-        (AttentionCall("cuda", HALF, dropout_p=0.1), "fused"),
-        (AttentionCall("cuda", HALF, has_slopes=True), "fused"),
-        (AttentionCall("cuda", HALF, includes_padding=True), "fused"),
-        (AttentionCall("cuda", HALF, is_causal=True), "fused"),
         (AttentionCall("cpu", FULL), "grouped"),
         (AttentionCall("cpu", FULL, is_causal=True), "grouped"),
         (AttentionCall("cpu", HALF, dropout_p=0.1, has_slopes=True), "grouped"),
