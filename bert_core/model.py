@@ -192,7 +192,7 @@ class BertModel(PretrainedModel):
                 f"a sequence has {seqs.max_seqlen} tokens, but the model reads at most "
                 f"{self.config.max_seq_length} (max_position_embeddings); cut it or split it"
             )
-        positions = Positions.of(self.config, seqs.position_ids)
+        positions = Positions.of_batch(self.config, seqs)
         x: Tensor = self.embeddings(seqs)  # (T, H)
         yield x
         num_layers = self.config.num_hidden_layers

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from bert_core.attention import BACKENDS, attention, choose_backend
 from bert_core.attention.backend import AttentionBackend, AttentionCall
+from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
+from tests.bert_core.reference import small_config
 
 # Several groups, and several widths of groups.
 SHORT = st.lists(st.integers(1, 9), min_size=1, max_size=20)
@@ -102,6 +104,30 @@ def test_one_batch_serves_models_with_and_without_causal_attention() -> None:
     for is_causal in (False, True, False):
         own = attention(q, k, v, packed([4, 5]), is_causal=is_causal)
         torch.testing.assert_close(attention(q, k, v, shared, is_causal=is_causal), own)
+
+
+@pytest.mark.parametrize("backend", ON_CPU, ids=lambda backend: backend.name)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_later_layers_take_the_biases_of_the_first(backend: AttentionBackend, dtype: torch.dtype) -> None:
+    """Whatever else has been built for the batch before, each call gives the bits that it gives to a new batch."""
+    slopes, steeper = torch.tensor([0.5, 0.25]), torch.tensor([1.0, 0.125])
+    q, k, v = (tensor.detach() for tensor in projections(9, dtype))
+    calls = [(0.0, each, is_causal) for each in (None, slopes, steeper) for is_causal in (False, True)]
+    shared = packed([4, 5])
+    for call in calls * 2:
+        assert backend(q, k, v, shared, *call).equal(backend(q, k, v, packed([4, 5]), *call))
+    built = list(shared.attention_cache)
+    for call in calls:
+        backend(q, k, v, shared, *call)
+    assert list(shared.attention_cache) == built
+
+
+def test_a_batch_that_inference_has_seen_can_be_trained_on() -> None:
+    config = small_config(position_embedding_type="rotary")
+    model, seqs = BertModel.from_config(config), packed([4, 5])
+    with torch.inference_mode():
+        model.encode(seqs)
+    model.encode(seqs).sum().backward()
 
 
 def test_kept_padding_looks_but_is_not_looked_at() -> None:
