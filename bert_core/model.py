@@ -19,6 +19,7 @@ from bert_core.config import BertConfig
 from bert_core.errors import DataError
 from bert_core.kernels.dropout import Dropout
 from bert_core.kernels.linear import Linear
+from bert_core.layers.layer_norm import LayerNorm
 from bert_core.layers.layer_pooling import LayerPooling
 from bert_core.packed_sequences import PackedSequences
 
@@ -54,7 +55,7 @@ class Embeddings(nn.Module):
             row_of_padding = config.position_offset - 1 if config.position_offset else None
             self.position = nn.Embedding(config.max_position_embeddings, width, padding_idx=row_of_padding)
         self.token_type = nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None
-        self.norm = nn.LayerNorm(width, eps=config.layer_norm_eps, bias=config.use_bias)
+        self.norm = LayerNorm(width, eps=config.layer_norm_eps, bias=config.use_bias)
         self.dropout = Dropout(config.hidden_dropout_prob)
         self.projection = None if config.embedding_size is None else Linear(width, config.hidden_size)
 
@@ -98,11 +99,11 @@ class EncoderLayer(nn.Module):
         self.causal_attention = config.causal_attention
         self.qkv = Linear(width, 3 * width, bias=bias)  # queries, keys and values of all heads: H → 3H
         self.attention_output = Linear(width, width, bias=bias)  # H → H
-        self.attention_norm = nn.LayerNorm(width, eps=eps, bias=bias)
+        self.attention_norm = LayerNorm(width, eps=eps, bias=bias)
         self.intermediate = Linear(width, (1 + gated) * config.intermediate_size, bias=bias)  # H → I, or 2I if gated
         self.activation = GatedLinearUnit(ACTIVATIONS[config.hidden_act]) if gated else ACTIVATIONS[config.hidden_act]
         self.output = Linear(config.intermediate_size, width, bias=bias)  # I → H
-        self.output_norm = nn.LayerNorm(width, eps=eps, bias=bias)
+        self.output_norm = LayerNorm(width, eps=eps, bias=bias)
         self.dropout = Dropout(config.hidden_dropout_prob)
 
     def forward(self, x: Tensor, seqs: PackedSequences, positions: Positions, rows: Tensor | None = None) -> Tensor:
@@ -149,7 +150,7 @@ class BertModel(PretrainedModel):
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(num_groups))
         self.norm = None
         if config.norm_placement == "pre" and config.final_norm:
-            self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=config.use_bias)
+            self.norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps, bias=config.use_bias)
         self.pooler = Linear(config.head_input_size, config.hidden_size) if self.with_pooler else None
         self.layer_pooling = LayerPooling(config)
         self.noted_states: list[Tensor] | None = None  # see `distillation.last_hidden_states`
