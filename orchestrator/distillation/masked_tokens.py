@@ -167,4 +167,4 @@ def compare_pretrained(
 def _answer(model: BertForPreTraining, part: PackedBatch, device: torch.device) -> Tensor:
     """Logits at the masked positions, on the CPU: (P, V)."""
     seqs, labels = packed_inputs(part, device)
-    return model.predict(model.bert.encode(seqs)[labels.masked_positions]).float().cpu()
+    return model.predict(model.bert.encode(seqs, labels.masked_positions)).float().cpu()

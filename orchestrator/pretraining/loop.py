@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from bert_core.examples.packing import PackedBatch
+from bert_core.layers.layer_norm import set_residual_dtype
 from bert_core.objectives import active_objectives
 from bert_core.optimization import build_optimizer, linear_warmup_decay
 from orchestrator.errors import RunFailedError
@@ -61,6 +62,8 @@ class TrainingLoop:
             torch.set_num_threads(job.spec.threads_per_worker)
         self.job, self.spec, self.worker = job, job.spec, worker
         self.model = build_model(job).to(worker.device)
+        if self.spec.residual_precision == "bf16":
+            set_residual_dtype(self.model, torch.bfloat16)
         self.objectives = active_objectives(self.spec.chosen_objectives, self.model.config)
         self.optimizer = build_optimizer(
             self.model,

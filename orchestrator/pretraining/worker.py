@@ -66,7 +66,9 @@ def _train(order: WorkerOrder, worker: Worker) -> None:
     if worker.device.type == "cuda":
         torch.set_float32_matmul_precision("high")
         if is_traced():
-            torch.use_deterministic_algorithms(True, warn_only=True)
+            # With warn_only attention would keep its backward pass that differs at each repetition.
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it a matrix product raises
+            torch.use_deterministic_algorithms(True)
 
     def emit(event: Event) -> None:
         if ray.get(event_queue.put.remote(event)):

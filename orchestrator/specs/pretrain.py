@@ -98,6 +98,12 @@ class PretrainSpec(Spec):
         before="stop",
     )
     precision: Precision = identity("fp32", "Arithmetic of forward and backward.")
+    residual_precision: Precision = identity(
+        "fp32",
+        "Arithmetic of the residual stream, what a layer adds to and normalizes; bf16, with precision bf16 alone, "
+        "halves what a GPU moves between its matrix products.",
+        before="fp32",
+    )
     threads_per_worker: int = identity(1, "Threads of a CPU worker; changes rounding, hence part of identity.", ge=1)
 
     execution: ExecutionSpec = execution(ExecutionSpec(), "Execution of the run.")
@@ -132,6 +138,11 @@ class PretrainSpec(Spec):
             raise ValueError(
                 f"model.family {family} has no head for pairs of segments, and sentence_objective is {objective}; "
                 "set that to none"
+            )
+        if self.residual_precision == "bf16" and self.precision != "bf16":
+            raise ValueError(
+                f"residual_precision is bf16, and precision is {self.precision}, in which nothing is rounded to bf16; "
+                "set precision to bf16, or residual_precision back to fp32"
             )
         self._refuse_fields_of_other_objectives()
         if TOKEN_OBJECTIVES[self.token_objective].is_causal and objective != NO_SENTENCE_OBJECTIVE:
