@@ -88,3 +88,26 @@ def test_nothing_waits_for_the_device() -> None:
     with counted_synchronizations() as waits:
         linear_cross_entropy_sums(*tensors, labels)[0].backward()
     assert waits == []
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_a_padded_vocabulary_gives_the_same(autocast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors, labels = inputs(600)
+    labels[::7] = IGNORE_INDEX
+    results = []
+    for multiple in (1, 64):  # of 50
+        monkeypatch.setattr(linear_cross_entropy, "_CPU_COLUMN_MULTIPLE", multiple)
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            sums = linear_cross_entropy_sums(*tensors, labels)
+        results.append([*sums, *torch.autograd.grad(sums[0], tensors)])
+    torch.testing.assert_close(results[1], results[0], atol=1e-5, rtol=2**-7 if autocast else 1e-5)
+
+
+def test_blocks_of_a_gpu_follow_from_their_bytes() -> None:
+    def rows(vocabulary: int, dtype: torch.dtype) -> int:
+        weight = torch.empty(vocabulary, 1, dtype=dtype, device="meta")
+        return linear_cross_entropy._block_rows(weight)
+
+    assert rows(30528, torch.bfloat16) == 8768
+    assert rows(30528, torch.float32) == 4352
+    assert rows(10_000_000, torch.float32) == 64
