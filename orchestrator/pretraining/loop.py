@@ -19,6 +19,7 @@ from bert_core.optimization import build_optimizer, linear_warmup_decay
 from orchestrator.errors import RunFailedError
 from orchestrator.pretraining.collectives import Worker, all_reduce_sum, refuse_if_unequal
 from orchestrator.pretraining.divergence import REMEDY, DivergedStepError, Divergences, StepWatch, max_loss
+from orchestrator.pretraining.gradient_buckets import GradientBuckets
 from orchestrator.pretraining.job import Emit, PretrainJob, build_model
 from orchestrator.pretraining.loss import label_loss, pretraining_sums
 from orchestrator.pretraining.meter import Meter, add_sums, empty_totals, named_metrics
@@ -72,6 +73,7 @@ class TrainingLoop:
         self.checkpoints = Checkpoints(job.run_folder, job.attempt, self.spec.execution.keep_checkpoints)
         self.snapshots = Snapshots(job.run_folder, job.attempt)
         self.micro_batches = MicroBatches(worker, self.spec.micro_batch_size, self._warn)
+        self.gradients = GradientBuckets(self.model.parameters(), worker, self.spec.gradient_precision)
         self.divergences = Divergences(job, worker)
         # A teacher's work beside the model's own would make the share a wrong one.
         knows_work = job.loss is None
@@ -112,7 +114,14 @@ class TrainingLoop:
         """Train from a step on, as `train` does. Raises: DivergedStepError before anything of such a step is kept."""
         loss = self.job.loss or label_loss
         context = StepContext(
-            self.model, self.optimizer, self.spec, self.worker, self.objectives, loss, self.micro_batches
+            self.model,
+            self.optimizer,
+            self.spec,
+            self.worker,
+            self.objectives,
+            loss,
+            self.micro_batches,
+            self.gradients,
         )
         watch = StepWatch(self.worker, len(self.objectives), max_loss(self.spec, self.model.config.vocab_size))
         self.model.train()

@@ -12,6 +12,7 @@ from bert_core.objectives import active_objectives
 from bert_core.optimization import build_optimizer
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.pretraining.collectives import Worker
+from orchestrator.pretraining.gradient_buckets import GradientBuckets
 from orchestrator.pretraining.loss import label_loss
 from orchestrator.pretraining.micro_batches import MicroBatches
 from orchestrator.pretraining.step import StepContext, training_step
@@ -46,7 +47,8 @@ def _step_context(spec: PretrainSpec, config: BertConfig) -> StepContext:
     worker = Worker()
     micro_batches = MicroBatches(worker, spec.micro_batch_size, warn=lambda message: None)
     objectives = active_objectives(spec.chosen_objectives, model.config)
-    return StepContext(model, optimizer, spec, worker, objectives, label_loss, micro_batches)
+    gradients = GradientBuckets(model.parameters(), worker)
+    return StepContext(model, optimizer, spec, worker, objectives, label_loss, micro_batches, gradients)
 
 
 def _measure(context: StepContext, stream: ExampleStream, steps: range, num_examples: int) -> float:

@@ -98,6 +98,11 @@ class PretrainSpec(Spec):
         before="stop",
     )
     precision: Precision = identity("fp32", "Arithmetic of forward and backward.")
+    gradient_precision: Precision = identity(
+        "fp32",
+        "Numbers by which workers tell one another their gradients; bf16 halves the bytes on the network and rounds.",
+        before="fp32",
+    )
     threads_per_worker: int = identity(1, "Threads of a CPU worker; changes rounding, hence part of identity.", ge=1)
 
     execution: ExecutionSpec = execution(ExecutionSpec(), "Execution of the run.")
