@@ -72,7 +72,7 @@ class TrainingLoop:
         )
         self.checkpoints = Checkpoints(job.run_folder, job.attempt, self.spec.execution.keep_checkpoints)
         self.snapshots = Snapshots(job.run_folder, job.attempt)
-        self.micro_batches = MicroBatches(worker, self.spec.micro_batch_size, self._warn)
+        self.micro_batches = MicroBatches(worker, self.spec, self._warn)
         self.gradients = GradientBuckets(self.model.parameters(), worker, self.spec.gradient_precision)
         self.divergences = Divergences(job, worker)
         # A teacher's work beside the model's own would make the share a wrong one.
@@ -174,7 +174,7 @@ class TrainingLoop:
             if self.divergences.passed_over:  # the step that diverged has changed model and optimizer
                 self.model.load_state_dict(build_model(self.job).state_dict())
                 self.optimizer.state.clear()
-                self.micro_batches.size = self.spec.micro_batch_size
+                self.micro_batches.restore({})
             return 0
         event, state = found
         extra = state.extra
@@ -187,7 +187,7 @@ class TrainingLoop:
         if extra.get("meter") is not None:
             self.meter.restore(extra["meter"])
         self.divergences.passed_over.update(extra.get("passed_over", ()))
-        self.micro_batches.size = extra.get("micro_batch_size", self.spec.micro_batch_size)
+        self.micro_batches.restore(extra)
         for values in extra["metrics"]:
             self._emit(MetricEvent(**values))
         self._emit(event)
@@ -210,7 +210,7 @@ class TrainingLoop:
             "details": self.job.identity_details(),
             "metrics": [dataclasses.asdict(event) for _, event in self._unconfirmed],
             "passed_over": sorted(self.divergences.passed_over),
-            "micro_batch_size": self.micro_batches.size,
+            **self.micro_batches.state(),
             "meter": meter,
         }
         self._emit(self.checkpoints.save(step, self.model, self.optimizer, extra, self._warn))

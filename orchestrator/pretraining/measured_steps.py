@@ -45,7 +45,7 @@ def _step_context(spec: PretrainSpec, config: BertConfig) -> StepContext:
     model.train()
     optimizer = build_optimizer(model, learning_rate=spec.learning_rate, weight_decay=spec.weight_decay)
     worker = Worker()
-    micro_batches = MicroBatches(worker, spec.micro_batch_size, warn=lambda message: None)
+    micro_batches = MicroBatches(worker, spec, warn=lambda message: None)
     objectives = active_objectives(spec.chosen_objectives, model.config)
     gradients = GradientBuckets(model.parameters(), worker)
     return StepContext(model, optimizer, spec, worker, objectives, label_loss, micro_batches, gradients)

@@ -74,14 +74,14 @@ def _add_up_gradients(context: StepContext, step: int, batch: PackedBatch, count
     Raises: RunFailedError where memory runs out with a single example.
     """
     while True:
-        size = context.micro_batches.size_for(batch)
+        parts = context.micro_batches.split(batch)
         try:
-            return _forward_and_backward(context, step, batch.split(size), counts)
+            return _forward_and_backward(context, step, parts, counts)
         except torch.OutOfMemoryError as error:
             reason = str(error)
         # Outside of `except`, which holds on to the failed forward's tensors.
         context.optimizer.zero_grad(set_to_none=True)
-        context.micro_batches.halve(size, step + 1, reason)
+        context.micro_batches.halve(parts, step + 1, reason)
         if context.worker.device.type == "cuda":
             torch.cuda.empty_cache()
 
