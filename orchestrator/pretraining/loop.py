@@ -62,6 +62,7 @@ class TrainingLoop:
             torch.set_num_threads(job.spec.threads_per_worker)
         self.job, self.spec, self.worker = job, job.spec, worker
         self.model = build_model(job).to(worker.device)
+        self.model.bert.recomputes_layers = self.spec.execution.activation_checkpointing == "layers"
         self.objectives = active_objectives(self.spec.chosen_objectives, self.model.config)
         self.optimizer = build_optimizer(
             self.model,

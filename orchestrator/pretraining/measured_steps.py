@@ -43,6 +43,7 @@ def measure_training(spec: PretrainSpec, config: BertConfig, stream: ExampleStre
 def _step_context(spec: PretrainSpec, config: BertConfig) -> StepContext:
     model = BertForPreTraining.from_config(config, seed=spec.seed)
     model.train()
+    model.bert.recomputes_layers = spec.execution.activation_checkpointing == "layers"
     optimizer = build_optimizer(model, learning_rate=spec.learning_rate, weight_decay=spec.weight_decay)
     worker = Worker()
     micro_batches = MicroBatches(worker, spec, warn=lambda message: None)
