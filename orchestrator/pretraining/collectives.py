@@ -1,4 +1,4 @@
-"""Collective operations of workers: sum numbers, compare first steps."""
+"""Workers of a group, and the sum of their numbers."""
 
 from dataclasses import dataclass, field
 
@@ -20,19 +20,3 @@ def all_reduce_sum(values: Tensor, worker: Worker) -> None:
     """Add values up over all workers, in place."""
     if worker.num_workers > 1:
         torch.distributed.all_reduce(values)
-
-
-def refuse_if_unequal(step: int, worker: Worker) -> None:
-    """Check that all workers begin at the same step.
-
-    A worker that could not read the newest checkpoint falls back to an older one, alone.
-
-    Raises: RuntimeError, at which Ray starts the workers anew.
-    """
-    if worker.num_workers == 1:
-        return
-    highest = torch.tensor([step, -step], device=worker.device)
-    torch.distributed.all_reduce(highest, op=torch.distributed.ReduceOp.MAX)
-    first, last = -int(highest[1]), int(highest[0])
-    if first != last:
-        raise RuntimeError(f"workers found different checkpoints: of step {first} and of step {last}")

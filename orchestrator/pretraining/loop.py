@@ -17,13 +17,14 @@ from bert_core.examples.packing import PackedBatch
 from bert_core.objectives import active_objectives
 from bert_core.optimization import build_optimizer, linear_warmup_decay
 from orchestrator.errors import RunFailedError
-from orchestrator.pretraining.collectives import Worker, all_reduce_sum, refuse_if_unequal
+from orchestrator.pretraining.collectives import Worker, all_reduce_sum
 from orchestrator.pretraining.divergence import REMEDY, DivergedStepError, Divergences, StepWatch, max_loss
 from orchestrator.pretraining.gradient_buckets import GradientBuckets
 from orchestrator.pretraining.job import Emit, PretrainJob, build_model
 from orchestrator.pretraining.loss import label_loss, pretraining_sums
 from orchestrator.pretraining.meter import Meter, add_sums, empty_totals, named_metrics
 from orchestrator.pretraining.micro_batches import MicroBatches
+from orchestrator.pretraining.shared_checkpoint import read_for_all
 from orchestrator.pretraining.step import StepContext, training_step
 from orchestrator.pretraining.utilization import Utilization
 from orchestrator.provenance.machine import read_machine
@@ -98,7 +99,6 @@ class TrainingLoop:
         """
         while True:
             first_step = self.restore()
-            refuse_if_unequal(first_step, self.worker)
             if hosts := self._find_hosts():
                 self._emit(WorkersEvent(first_step, hosts, dataclasses.asdict(read_machine())))
             if self.worker.rank == 0 and self.spec.execution.snapshot_steps:
@@ -168,9 +168,7 @@ class TrainingLoop:
     def restore(self) -> int:
         """Load the last whole checkpoint. Returns the step to go on from: 0 where there is no checkpoint."""
         self.meter = Meter(self.worker, self.objectives, self._utilization)
-        found = self.checkpoints.read_newest(self._warn)
-        if self.worker.rank == 0:
-            self.checkpoints.tidy(self._warn)
+        found = read_for_all(self.checkpoints, self.worker, self._warn)
         if found is None:
             if self.divergences.passed_over:  # the step that diverged has changed model and optimizer
                 self.model.load_state_dict(build_model(self.job).state_dict())
