@@ -29,6 +29,7 @@ from orchestrator.pretraining.step import StepContext, training_step
 from orchestrator.pretraining.utilization import Utilization
 from orchestrator.provenance.machine import read_machine
 from orchestrator.results import Event, MessageEvent, MetricEvent, WorkersEvent
+from orchestrator.training.checkpoint_saver import CheckpointSaver, saves_in_background
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.drift import accept_drift, check_drift
 from orchestrator.training.snapshots import Snapshots
@@ -73,6 +74,7 @@ class TrainingLoop:
             eps=self.spec.adam_epsilon,
         )
         self.checkpoints = Checkpoints(job.run_folder, job.attempt, self.spec.execution.keep_checkpoints)
+        self._saver = CheckpointSaver(self.checkpoints, saves_in_background(worker.device))
         self.snapshots = Snapshots(job.run_folder, job.attempt)
         self.micro_batches = MicroBatches(worker, self.spec, self._warn)
         self.gradients = GradientBuckets(self.model.parameters(), worker, self.spec.gradient_precision)
@@ -97,19 +99,29 @@ class TrainingLoop:
         Raises: RunFailedError when a step diverges, or memory runs out; CheckpointError when a checkpoint belongs to
             another job.
         """
-        while True:
-            first_step = self.restore()
-            if hosts := self._find_hosts():
-                self._emit(WorkersEvent(first_step, hosts, dataclasses.asdict(read_machine())))
-            if self.worker.rank == 0 and self.spec.execution.snapshot_steps:
-                self.snapshots.claim(first_step)
-            if first_step == 0:
-                self._save_snapshot_if_due(0)
-            try:
-                return self._train_from(first_step, batches)
-            except DivergedStepError as diverged:
-                self._warn(self.divergences.stop_or_pass_over(diverged))
-                self._unconfirmed.clear()  # those before the checkpoint are in it, the others will be told again
+        try:
+            while True:
+                try:
+                    is_complete = self._train_from(self._begin(), batches)
+                    self._tell_saved(wait=True)
+                    return is_complete
+                except DivergedStepError as diverged:
+                    self._tell_saved(wait=True)  # it may be the one to go back to
+                    self._warn(self.divergences.stop_or_pass_over(diverged))
+                    self._unconfirmed.clear()  # those before the checkpoint are in it, the others will be told again
+        finally:
+            self._saver.settle()
+
+    def _begin(self) -> int:
+        """Restore the last checkpoint, and tell with whom the training goes on from there. Returns its first step."""
+        first_step = self.restore()
+        if hosts := self._find_hosts():
+            self._emit(WorkersEvent(first_step, hosts, dataclasses.asdict(read_machine())))
+        if self.worker.rank == 0 and self.spec.execution.snapshot_steps:
+            self.snapshots.claim(first_step)
+        if first_step == 0:
+            self._save_snapshot_if_due(0)
+        return first_step
 
     def _train_from(self, first_step: int, batches: Batches) -> bool:
         """Train from a step on, as `train` does. Raises: DivergedStepError before anything of such a step is kept."""
@@ -156,6 +168,7 @@ class TrainingLoop:
             # Only where the meter has just been read, as its totals are not saved.
             if is_logged and (self._is_checkpoint_step(done) or self._is_checkpoint_time()):
                 self.save_checkpoint(done)
+            self._tell_saved()
             self.meter.resume()
             wants_to_stop = self._note_step(done)
         return True
@@ -196,12 +209,15 @@ class TrainingLoop:
     def save_checkpoint(self, step: int, meter: dict[str, Any] | None = None) -> None:
         """Save everything that decides the next steps, and the measurements that may not be recorded yet.
 
+        Where checkpoints are written in the background, it is told of when it is complete.
+
         Args:
             meter: state of the meter, where it was not read after this step.
         """
         self._checkpoint_at = began_at = time.monotonic()
         if self.worker.rank != 0:
             return
+        self._tell_saved(wait=True)  # one at a time
         confirmed = self._num_confirmed()
         self._unconfirmed = [(number, event) for number, event in self._unconfirmed if number >= confirmed]
         extra: dict[str, Any] = {
@@ -212,8 +228,16 @@ class TrainingLoop:
             **self.micro_batches.state(),
             "meter": meter,
         }
-        self._emit(self.checkpoints.save(step, self.model, self.optimizer, extra, self._warn))
+        self._saver.save(step, self.model, self.optimizer, extra)
+        self._tell_saved()
         self.meter.saved(time.monotonic() - began_at)
+
+    def _tell_saved(self, wait: bool = False) -> None:
+        """Tell of a checkpoint that is complete; `wait` for the one that is being written. Raises: what it raised."""
+        if saved := self._saver.take(wait):
+            for warning in saved.warnings:
+                self._warn(warning)
+            self._emit(saved.event)
 
     def write_model(self, folder: Path) -> None:
         """Write the model as it is, with its tokenizer, in Hugging Face's layout."""

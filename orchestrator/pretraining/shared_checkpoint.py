@@ -91,7 +91,7 @@ def _receive(worker: Worker) -> Found:
             # A copy, as numbers have to begin at a multiple of their size.
             parts[part][name] = piece.clone().view(getattr(torch, dtype)).reshape(shape)
     state = TrainingState(
-        Path(header["folder"]), parts[_WEIGHTS], parts[_MOMENTS], header["param_groups"], header["extra"]
+        parts[_WEIGHTS], parts[_MOMENTS], header["param_groups"], header["extra"], folder=Path(header["folder"])
     )
     return CheckpointEvent(**header["event"]), state
 
