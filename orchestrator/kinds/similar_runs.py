@@ -21,6 +21,7 @@ _FEWEST_STEPS = 20
 """Steps of a run from which on their time tells another's: starting is part of a run's seconds."""
 _STEP_FIELDS = (
     *("model", "phases", "global_batch_size", "micro_batch_size", "threads_per_worker", "precision"),
+    *("gradient_precision", "micro_batch_tokens", "execution.activation_checkpointing"),
     *("token_objective", "sentence_objective", "execution.num_workers", "execution.device"),
 )
 """Fields of a pretraining that decide how long a step takes."""

@@ -18,7 +18,8 @@ from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
 from bert_core.objectives import OBJECTIVES
 from bert_core.optimization import set_learning_rate
-from orchestrator.pretraining.collectives import Worker, all_reduce_gradients, all_reduce_sum
+from orchestrator.pretraining.collectives import Worker, all_reduce_sum
+from orchestrator.pretraining.gradient_buckets import GradientBuckets
 from orchestrator.pretraining.loss import GlobalCounts, StepLoss
 from orchestrator.pretraining.meter import add_sums, empty_totals
 from orchestrator.pretraining.micro_batches import MicroBatches
@@ -37,6 +38,7 @@ class StepContext:
     """Names of the objectives of the run."""
     loss: StepLoss
     micro_batches: MicroBatches
+    gradients: GradientBuckets
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,8 @@ def training_step(
     worker, spec = context.worker, context.spec
     counts, num_stopping = count_globally(batch, context.objectives, worker, wants_to_stop)
     totals = _add_up_gradients(context, step, batch, counts)
+    context.gradients.finish()
     parameters = [parameter for parameter in context.model.parameters() if parameter.grad is not None]
-    all_reduce_gradients(parameters, worker)
     norm = nn.utils.clip_grad_norm_(parameters, spec.max_grad_norm)
     set_learning_rate(context.optimizer, learning_rate)
     context.optimizer.step()
@@ -72,14 +74,14 @@ def _add_up_gradients(context: StepContext, step: int, batch: PackedBatch, count
     Raises: RunFailedError where memory runs out with a single example.
     """
     while True:
-        size = context.micro_batches.size_for(batch)
+        parts = context.micro_batches.split(batch)
         try:
-            return _forward_and_backward(context, step, batch.split(size), counts)
+            return _forward_and_backward(context, step, parts, counts)
         except torch.OutOfMemoryError as error:
             reason = str(error)
         # Outside of `except`, which holds on to the failed forward's tensors.
         context.optimizer.zero_grad(set_to_none=True)
-        context.micro_batches.halve(size, step + 1, reason)
+        context.micro_batches.halve(parts, step + 1, reason)
         if context.worker.device.type == "cuda":
             torch.cuda.empty_cache()
 
@@ -92,7 +94,7 @@ def _forward_and_backward(
     for micro, part in enumerate(parts):
         torch.manual_seed(derive_key(spec.seed, "dropout", step, worker.rank, micro) >> 1)
         sums, loss = context.loss(context.model, part, spec, counts)
-        loss.backward()  # type: ignore[no-untyped-call]
+        context.gradients.backward(loss, is_last=micro == len(parts) - 1)
         add_sums(totals, sums, len(part.input_ids))
     return totals
 

@@ -172,6 +172,8 @@ def test_the_one_task_of_a_pipelines_stages_is_the_pipelines(tmp_path: Path) -> 
         (PRETRAIN + "next_sentence_prediction: false\n", "no field of this spec; did you mean sentence_objective?"),
         (PRETRAIN + "cross_documents: true\n", "spec.yaml:6: cross_documents is for sequences without a question"),
         (PRETRAIN + "mask_unit: words\n", "mask_unit is 'words'; allowed: token, word, span; did you mean word?"),
+        (PRETRAIN + "micro_batch_size: 8\nmicro_batch_tokens: 512\n", "micro_batch_tokens 512 both say how much"),
+        (PRETRAIN + "micro_batch_tokens: 100\n", "micro_batch_tokens 100 has no room for an example of phases."),
         (PRETRAIN + "mask_mix: [1, 1, 1]\n", "spec.yaml:6: mask_mix (1.0, 1.0, 1.0) must be three shares"),
         ("kind: pretrain\ncorpus: {files: []}\ntokenizer: t\nsteps: 1\n", "corpus.files is []; it needs 1 or more"),
         ("kind: pretrain\ntokenizer: t\nsteps: 1\n", "corpus is needed: The text."),
