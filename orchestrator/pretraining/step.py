@@ -105,7 +105,8 @@ def count_globally(
     `batch` is this worker's part. One message carries all.
     """
     sizes = [*(OBJECTIVES[name].num_predictions(batch) for name in objectives), len(batch.input_ids), wants_to_stop]
-    counts = torch.tensor(sizes, dtype=torch.float32, device=worker.device)
+    # Fills, as a tensor made of a list would be copied to the device, which waits for all work before it.
+    counts = torch.stack([torch.full((), float(size), device=worker.device) for size in sizes])
     all_reduce_sum(counts, worker)
     *num_predictions, num_tokens, num_stopping = counts.unbind()
     return GlobalCounts(dict(zip(objectives, num_predictions, strict=True)), num_tokens), num_stopping
