@@ -78,7 +78,7 @@ def test_metrics_have_their_steps_and_names(straight: tuple[Path, list[Event]]) 
     names = {name for e in events if isinstance(e, MetricEvent) and e.split == "train" for name in e.values}
     assert names == {
         "loss", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy", "perplexity", "tokens_per_s", "grad_norm",
-        "learning_rate", "data_wait_s", "checkpoint_s",
+        "learning_rate", "data_wait_s", "data_wait_share", "checkpoint_s",
     }  # fmt: skip
 
 
