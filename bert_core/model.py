@@ -254,7 +254,9 @@ class BertModel(PretrainedModel):
         """The L layers in the order in which tokens pass through them; one whose weights are shared occurs again."""
         num_layers, num_groups = self.config.num_hidden_layers, len(self.layers)
         layers = [self.layers[place * num_groups // num_layers] for place in range(num_layers)]
-        return [partial(checkpoint, layer, use_reentrant=False) for layer in layers] if self.recomputes_layers else layers
+        return (
+            [partial(checkpoint, layer, use_reentrant=False) for layer in layers] if self.recomputes_layers else layers
+        )
 
     def normalized(self, x: Tensor) -> Tensor:
         """Output of the encoder made from that of its last layer: the same, where there is no norm at the end."""

@@ -66,22 +66,26 @@ class PackedSequences:
         return self.cu_seqlens[1:] - 1
 
     @classmethod
-    def from_lengths(cls, input_ids: Tensor, token_type_ids: Tensor, cu_seqlens: Tensor) -> Self:
+    def from_lengths(
+        cls, input_ids: Tensor, token_type_ids: Tensor, cu_seqlens: Tensor, max_seqlen: int | None = None
+    ) -> Self:
         """Make a batch of tokens that already lie end to end: (T,), (T,), (B+1,). Positions restart in each sequence.
 
-        Raises: DataError when the lengths are not those of the tokens, or a sequence is empty.
+        Args:
+            max_seqlen: length of the longest sequence, where the caller knows it: then the lengths are not looked at,
+                so that nothing waits for the device that they are on.
+
+        Raises: DataError when the lengths are not those of the tokens, or a sequence is empty; with `max_seqlen` the
+            caller answers for that.
         """
-        lengths = cu_seqlens.diff().long()
-        if cu_seqlens.numel() < 2 or cu_seqlens[0] != 0 or int(lengths.min()) < 1:
-            raise DataError("cu_seqlens must start at 0 and rise with each sequence; leave empty sequences out")
-        if not int(cu_seqlens[-1]) == input_ids.shape[0] == token_type_ids.shape[0]:
-            raise DataError(
-                f"cu_seqlens ends at {int(cu_seqlens[-1])}, but there are {input_ids.shape[0]} input_ids "
-                f"and {token_type_ids.shape[0]} token_type_ids; the three must agree"
-            )
-        max_seqlen = int(lengths.max())
-        attended = torch.arange(max_seqlen, device=lengths.device) < lengths[:, None]
-        indices = attended.view(-1).nonzero().squeeze(1)
+        if max_seqlen is None:
+            max_seqlen = _checked_max_seqlen(input_ids, token_type_ids, cu_seqlens)
+        lengths = cu_seqlens.diff().long()  # (B,)
+        attended = torch.arange(max_seqlen, device=lengths.device) < lengths[:, None]  # (B, S)
+        num_tokens = input_ids.shape[0]
+        row_starts = torch.arange(len(lengths), device=lengths.device) * max_seqlen  # (B,) among the B·S places
+        shifts = (row_starts - cu_seqlens[:-1]).repeat_interleave(lengths, output_size=num_tokens)  # (T,)
+        indices = torch.arange(num_tokens, device=lengths.device) + shifts
         return cls(
             input_ids=input_ids.long(),
             token_type_ids=token_type_ids.long(),
@@ -95,8 +99,10 @@ class PackedSequences:
     @classmethod
     def from_numpy(cls, input_ids: NDArray[Any], token_type_ids: NDArray[Any], cu_seqlens: NDArray[Any]) -> Self:
         """Make a batch as `from_lengths` does, from arrays of any integer type."""
-        arrays = (input_ids, token_type_ids, cu_seqlens)
-        return cls.from_lengths(*(torch.from_numpy(array.astype(np.int64)) for array in arrays))
+        ids, types, borders = (
+            torch.from_numpy(array.astype(np.int64)) for array in (input_ids, token_type_ids, cu_seqlens)
+        )
+        return cls.from_lengths(ids, types, borders)
 
     @classmethod
     def from_padded(
@@ -176,3 +182,16 @@ class PackedSequences:
         values = {item.name: getattr(self, item.name) for item in fields(self) if item.init}
         moved = {k: v.to(device, non_blocking=True) for k, v in values.items() if isinstance(v, Tensor)}
         return type(self)(**(values | moved))
+
+
+def _checked_max_seqlen(input_ids: Tensor, token_type_ids: Tensor, cu_seqlens: Tensor) -> int:
+    """Length of the longest sequence. Raises: DataError when the lengths are not those of the tokens."""
+    lengths = cu_seqlens.diff()
+    if cu_seqlens.numel() < 2 or cu_seqlens[0] != 0 or int(lengths.min()) < 1:
+        raise DataError("cu_seqlens must start at 0 and rise with each sequence; leave empty sequences out")
+    if not int(cu_seqlens[-1]) == input_ids.shape[0] == token_type_ids.shape[0]:
+        raise DataError(
+            f"cu_seqlens ends at {int(cu_seqlens[-1])}, but there are {input_ids.shape[0]} input_ids "
+            f"and {token_type_ids.shape[0]} token_type_ids; the three must agree"
+        )
+    return int(lengths.max())

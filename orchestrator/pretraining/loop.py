@@ -6,8 +6,10 @@ plain process as well as in a Ray worker, and is tested there.
 
 import dataclasses
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from bert_core.objectives import active_objectives
 from bert_core.optimization import build_optimizer, linear_warmup_decay
 from orchestrator.errors import RunFailedError
 from orchestrator.pretraining.collectives import Worker, all_reduce_sum
+from orchestrator.pretraining.device_batch import DeviceBatch
+from orchestrator.pretraining.device_feed import device_batches
 from orchestrator.pretraining.divergence import REMEDY, DivergedStepError, Divergences, StepWatch, max_loss
 from orchestrator.pretraining.gradient_buckets import GradientBuckets
 from orchestrator.pretraining.job import Emit, PretrainJob, build_model
@@ -39,6 +43,8 @@ Batches = Callable[[int], Iterator[tuple[int, PackedBatch]]]
 """A function from the first step to the worker's numbered batches, up to the end of the run."""
 EVALUATION_BATCH_SIZE = 64
 EVALUATIONS_BY_DEFAULT = 10
+_READ_FREELY = frozenset({"cpu"})
+"""Types of devices whose numbers are read in each step; with others that waits, except where totals are read anyway."""
 
 
 class TrainingLoop:
@@ -79,7 +85,7 @@ class TrainingLoop:
         self.checkpoints = Checkpoints(job.run_folder, job.attempt, self.spec.execution.keep_checkpoints)
         self._saver = CheckpointSaver(self.checkpoints, saves_in_background(worker.device))
         self.snapshots = Snapshots(job.run_folder, job.attempt)
-        self.micro_batches = MicroBatches(worker, self.spec, self._warn)
+        self.micro_batches = MicroBatches(worker, self.spec, self.warn)
         self.gradients = GradientBuckets(self.model.parameters(), worker, self.spec.gradient_precision)
         self.divergences = Divergences(job, worker)
         # A teacher's work beside the model's own would make the share a wrong one.
@@ -89,6 +95,8 @@ class TrainingLoop:
         self._emit_to = emit
         self._num_confirmed, self._note_step, self._find_hosts = num_confirmed, note_step, find_hosts
         self._num_emitted = 0
+        self._emitting = threading.Lock()
+        """Held by who emits: events are counted, and the feed's thread may have one too."""
         self._unconfirmed: list[tuple[int, MetricEvent]] = []
         self._checkpoint_at = time.monotonic()
 
@@ -104,13 +112,15 @@ class TrainingLoop:
         """
         try:
             while True:
+                first_step = self._begin()
                 try:
-                    is_complete = self._train_from(self._begin(), batches)
+                    with closing(device_batches(batches(first_step), self.worker.device)) as coming:
+                        is_complete = self._train_on(coming)
                     self._tell_saved(wait=True)
                     return is_complete
                 except DivergedStepError as diverged:
                     self._tell_saved(wait=True)  # it may be the one to go back to
-                    self._warn(self.divergences.stop_or_pass_over(diverged))
+                    self.warn(self.divergences.stop_or_pass_over(diverged))
                     self._unconfirmed.clear()  # those before the checkpoint are in it, the others will be told again
         finally:
             self._saver.settle()
@@ -126,8 +136,8 @@ class TrainingLoop:
             self._save_snapshot_if_due(0)
         return first_step
 
-    def _train_from(self, first_step: int, batches: Batches) -> bool:
-        """Train from a step on, as `train` does. Raises: DivergedStepError before anything of such a step is kept."""
+    def _train_on(self, batches: Iterator[tuple[int, DeviceBatch]]) -> bool:
+        """Train on batches, as `train` does. Raises: DivergedStepError before anything of such a step is kept."""
         loss = self.job.loss or label_loss
         context = StepContext(
             self.model,
@@ -143,7 +153,7 @@ class TrainingLoop:
         self.model.train()
         self.meter.resume()
         wants_to_stop = False
-        for step, batch in self.meter.waiting(batches(first_step)):
+        for step, batch in self.meter.waiting(batches):
             done = step + 1
             sums = None
             if done not in self.divergences.passed_over:
@@ -151,8 +161,7 @@ class TrainingLoop:
                 self.meter.add(sums.totals, sums.gradient_norm)
                 watch.add(done, sums.totals, sums.gradient_norm)
             is_logged = self._is_due(done, self.spec.execution.log_every_steps) or self._is_checkpoint_step(done)
-            # Asking a GPU would wait for it, except where its totals are read anyway.
-            asks = is_logged or self.worker.device.type == "cpu"
+            asks = is_logged or self.worker.device.type in _READ_FREELY
             stops = sums is not None and asks and bool(sums.num_stopping)
             if is_logged or stops or self.spec.on_divergence == "rollback":
                 watch.look()
@@ -184,7 +193,7 @@ class TrainingLoop:
     def restore(self) -> int:
         """Load the last whole checkpoint. Returns the step to go on from: 0 where there is no checkpoint."""
         self.meter = Meter(self.worker, self.objectives, self._utilization)
-        found = read_for_all(self.checkpoints, self.worker, self._warn)
+        found = read_for_all(self.checkpoints, self.worker, self.warn)
         if found is None:
             if self.divergences.passed_over:  # the step that diverged has changed model and optimizer
                 self.model.load_state_dict(build_model(self.job).state_dict())
@@ -239,7 +248,7 @@ class TrainingLoop:
         """Tell of a checkpoint that is complete; `wait` for the one that is being written. Raises: what it raised."""
         if saved := self._saver.take(wait):
             for warning in saved.warnings:
-                self._warn(warning)
+                self.warn(warning)
             self._emit(saved.event)
 
     def write_model(self, folder: Path) -> None:
@@ -254,9 +263,10 @@ class TrainingLoop:
         totals = empty_totals(self.objectives, self.worker.device)
         self.model.eval()
         for _, batch in self.job.validation.batches(range(1), self.worker.rank, self.worker.num_workers):
-            for part in batch.split(EVALUATION_BATCH_SIZE):
-                sums = pretraining_sums(self.model, part, self.spec, self.objectives, self.worker.device)
-                add_sums(totals, sums, len(part.input_ids))
+            parts = batch.split(EVALUATION_BATCH_SIZE)
+            for micro in DeviceBatch.copied(batch, self.worker.device).cut(parts):
+                sums = pretraining_sums(self.model, micro, self.spec, self.objectives)
+                add_sums(totals, sums, micro.sequences.num_tokens)
         self.model.train()
         all_reduce_sum(totals, self.worker)
         metrics = named_metrics(totals, self.objectives)
@@ -289,13 +299,15 @@ class TrainingLoop:
         minutes = self.spec.execution.checkpoint_every_minutes
         return minutes is not None and time.monotonic() - self._checkpoint_at > 60 * minutes
 
-    def _warn(self, text: str) -> None:
+    def warn(self, text: str) -> None:
+        """Tell a warning, from any thread."""
         self._emit(MessageEvent(text, "warning"))
 
     def _emit(self, event: Event) -> None:
         if self.worker.rank != 0:
             return
-        if isinstance(event, MetricEvent):
-            self._unconfirmed.append((self._num_emitted, event))
-        self._num_emitted += 1
-        self._emit_to(event)
+        with self._emitting:
+            if isinstance(event, MetricEvent):
+                self._unconfirmed.append((self._num_emitted, event))
+            self._num_emitted += 1
+            self._emit_to(event)

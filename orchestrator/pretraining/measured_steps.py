@@ -12,6 +12,7 @@ from bert_core.objectives import active_objectives
 from bert_core.optimization import build_optimizer
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.pretraining.collectives import Worker
+from orchestrator.pretraining.device_batch import DeviceBatch
 from orchestrator.pretraining.gradient_buckets import GradientBuckets
 from orchestrator.pretraining.loss import label_loss
 from orchestrator.pretraining.micro_batches import MicroBatches
@@ -58,6 +59,6 @@ def _measure(context: StepContext, stream: ExampleStream, steps: range, num_exam
     num_parts = -(-context.spec.global_batch_size // num_examples)
     for step, batch in stream.batches(steps, 0, num_parts):
         begun_at = time.perf_counter()
-        training_step(context, step, batch, learning_rate=0.0)
+        training_step(context, step, DeviceBatch.copied(batch, context.worker.device), learning_rate=0.0)
         measured.append((time.perf_counter() - begun_at) / batch.num_sequences)
     return typical_seconds(measured)

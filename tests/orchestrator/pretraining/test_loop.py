@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 from safetensors.torch import load_file
 
 from bert_core.errors import CheckpointError
+from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
@@ -78,7 +80,7 @@ def test_metrics_have_their_steps_and_names(straight: tuple[Path, list[Event]]) 
     names = {name for e in events if isinstance(e, MetricEvent) and e.split == "train" for name in e.values}
     assert names == {
         "loss", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy", "perplexity", "tokens_per_s", "grad_norm",
-        "learning_rate", "data_wait_s", "checkpoint_s",
+        "learning_rate", "data_wait_s", "data_wait_share", "checkpoint_s",
     }  # fmt: skip
 
 
@@ -432,6 +434,27 @@ def test_pretraining_continues_from_a_model(tmp_path: Path) -> None:
     events: list[Event] = []
     run(make_job(tmp_path / "second", init_folder=str(tmp_path / "model"), steps=2), events.append)
     assert metrics(events, "train", "mlm_loss")[2] < metrics(before, "train", "mlm_loss")[2]
+
+
+def test_a_run_that_ends_early_ends_what_makes_its_batches(tmp_path: Path) -> None:
+    """Even while the error, which holds on to the frames it came through, is looked at."""
+    job = make_job(tmp_path)
+    ended: list[int] = []
+
+    def batches(first_step: int) -> Iterator[tuple[int, PackedBatch]]:
+        try:
+            yield from job.stream.batches(range(first_step, job.spec.steps))
+        finally:
+            ended.append(first_step)
+
+    def stop(event: Event) -> None:
+        if isinstance(event, MetricEvent):
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError) as stopped:
+        TrainingLoop(job, Worker(), stop).train(batches)
+    assert stopped.value.__traceback__ is not None
+    assert ended == [0]
 
 
 def test_torch_threads_are_those_of_the_spec(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
 from orchestrator.errors import RunFailedError
 from orchestrator.pretraining.collectives import Worker
+from orchestrator.pretraining.device_batch import MicroBatch
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loss import GlobalCounts, Sums, label_loss
 from orchestrator.pretraining.micro_batches import MicroBatches
@@ -37,11 +38,11 @@ class SmallDevice:
     room: int
 
     def __call__(
-        self, model: BertForPreTraining, batch: PackedBatch, spec: PretrainSpec, counts: GlobalCounts
+        self, model: BertForPreTraining, micro: MicroBatch, spec: PretrainSpec, counts: GlobalCounts
     ) -> tuple[Sums, torch.Tensor]:
-        if batch.num_sequences > self.room:
+        if micro.sequences.num_sequences > self.room:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.\nGPU 0 has 79 GiB.")
-        return label_loss(model, batch, spec, counts)
+        return label_loss(model, micro, spec, counts)
 
 
 def small_device_job(folder: Path, room: int, **changes: object) -> PretrainJob:
