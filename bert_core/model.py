@@ -253,7 +253,9 @@ class BertModel(PretrainedModel):
     def layers_in_order(self) -> list[Callable[..., Tensor]]:
         """The L layers in the order in which tokens pass through them; one whose weights are shared occurs again."""
         num_layers, num_groups = self.config.num_hidden_layers, len(self.layers)
-        layers = [self.layers[place * num_groups // num_layers] for place in range(num_layers)]
+        layers: list[Callable[..., Tensor]] = [
+            self.layers[place * num_groups // num_layers] for place in range(num_layers)
+        ]
         return (
             [partial(checkpoint, layer, use_reentrant=False) for layer in layers] if self.recomputes_layers else layers
         )
