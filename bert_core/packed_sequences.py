@@ -158,9 +158,9 @@ class PackedSequences:
 
         The key says what the result depends on beside the batch. A tensor in it stands for itself, not for its values.
         """
-        key = (key, torch.is_inference_mode_enabled())  # training refuses tensors that inference mode has made
         if key not in self.attention_cache:
-            self.attention_cache[key] = build()
+            with torch.inference_mode(False):  # training refuses tensors that inference mode has made
+                self.attention_cache[key] = build()
         found: Cached = self.attention_cache[key]
         return found
 

@@ -310,13 +310,18 @@ def test_accumulation_changes_neither_loss_nor_gradient(tmp_path: Path) -> None:
 
 
 def test_bf16_trains_like_fp32_and_resumes_exactly(tmp_path: Path) -> None:
-    losses = {}
-    for precision in ("fp32", "bf16"):
+    losses = []
+    for number, precisions in enumerate((("fp32", "fp32"), ("bf16", "fp32"), ("bf16", "bf16"))):
+        chosen = dict(zip(("precision", "residual_precision"), precisions, strict=True))
         events: list[Event] = []
-        run(make_job(tmp_path / precision, precision=precision), events.append)
-        losses[precision] = metrics(events, "validation", "mlm_loss")[24]
-    assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.05)
-    assert losses["bf16"] != losses["fp32"]
+        run(make_job(tmp_path / str(number), **chosen), events.append)
+        losses.append(metrics(events, "validation", "mlm_loss")[24])
+    assert len(set(losses)) == 3
+    assert losses == pytest.approx([losses[0]] * 3, rel=0.05)
+    broken_off, resumed = tmp_path / "broken off", []
+    run(make_job(broken_off, **chosen), resumed.append, note_step=lambda step: step == 10)
+    run(make_job(broken_off, attempt=2, **chosen), resumed.append)
+    assert metrics(resumed, "validation", "mlm_loss")[24] == losses[2]
 
 
 @pytest.mark.parametrize("steps", [24, 1])

@@ -168,6 +168,7 @@ def test_the_one_task_of_a_pipelines_stages_is_the_pipelines(tmp_path: Path) -> 
         (PRETRAIN + "tags: word\n", "tags is 'word'; it must be a list: [word]"),
         (PRETRAIN + "name: 5\n", "name is 5; it must be text; put it in quotes: '5'"),
         (PRETRAIN + "phases: [{share: 0.5}]\n", "the shares of phases add up to 0.5"),
+        (PRETRAIN + "residual_precision: bf16\n", "residual_precision is bf16, and precision is fp32"),
         (PRETRAIN + "adam_betas: [0.9, 2]\n", "spec.yaml:6: adam_betas (0.9, 2.0) must both be"),
         (PRETRAIN + "next_sentence_prediction: false\n", "no field of this spec; did you mean sentence_objective?"),
         (PRETRAIN + "cross_documents: true\n", "spec.yaml:6: cross_documents is for sequences without a question"),
