@@ -25,8 +25,15 @@ from tests.synchronizations import counted_synchronizations
 
 LOG_EVERY = 5
 RARELY = {"log_every_steps": LOG_EVERY, "checkpoint_every_steps": 24, "evaluate_every_steps": 24}
+SMALL = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 RUNS: dict[str, dict[str, object]] = {
     "masked_lm and next_sentence": {},
+    "span boundary": {
+        "mask_unit": "span",
+        "sentence_objective": "none",
+        "model": SMALL | {"span_boundary_objective": True},
+    },
+    "modern": {"model": SMALL | {"family": "modern"}, "sentence_objective": "none"},
     "left_to_right": {"token_objective": "left_to_right", "sentence_objective": "none"},
     "micro-batches in bf16": {"micro_batch_size": 3, "precision": "bf16"},
 }
