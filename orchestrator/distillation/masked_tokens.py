@@ -24,6 +24,7 @@ from orchestrator.cluster.remote_call import waiting_for
 from orchestrator.corpus.stream import ExampleStream, SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.distillation.comparison import compare_sizes
+from orchestrator.models.device import choose_device
 from orchestrator.pretraining.job import PretrainListener, PretrainRequest, check_start
 from orchestrator.pretraining.launch import run_pretraining
 from orchestrator.pretraining.loss import GlobalCounts, Sums, loss_of_sums, packed_inputs
@@ -134,7 +135,7 @@ def compare_pretrained(
     and speeds, which are taken part by part in turn.
     """
     torch.set_num_threads(spec.threads_per_worker)
-    device = torch.device(device_name)
+    device = choose_device(device_name, spec.allow_tf32)
     models = [
         BertForPreTraining.from_pretrained(local_copy(folder)).to(device) for folder in (student_folder, teacher_folder)
     ]

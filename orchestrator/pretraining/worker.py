@@ -15,6 +15,7 @@ import torch
 
 from orchestrator.corpus.feed import ray_batches
 from orchestrator.errors import OWN_ERRORS, RunStoppedError
+from orchestrator.models.device import choose_device
 from orchestrator.pretraining.batch_trace import is_traced, traced
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import PretrainJob
@@ -63,10 +64,9 @@ def run_worker(config: dict[str, WorkerOrder]) -> None:
 
 def _train(order: WorkerOrder, worker: Worker) -> None:
     job, event_queue = order.job, order.event_queue
-    if worker.device.type == "cuda":
-        torch.set_float32_matmul_precision("high")
-        if is_traced():
-            torch.use_deterministic_algorithms(True, warn_only=True)
+    choose_device(worker.device.type, job.spec.allow_tf32)
+    if worker.device.type == "cuda" and is_traced():
+        torch.use_deterministic_algorithms(True, warn_only=True)
 
     def emit(event: Event) -> None:
         if ray.get(event_queue.put.remote(event)):
