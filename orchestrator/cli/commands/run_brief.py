@@ -97,8 +97,9 @@ def _identity(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
 
 
 def _attempts(attempts: "list[AttemptRecord]") -> dict[str, str]:
-    """Starts of a run that tell something: of several each, and one that is at work or has failed."""
-    if len(attempts) == 1 and attempts[0].state == RunState.COMPLETED:
+    """Starts of a run, unless there is nothing to tell: one that completed, with workers on one host."""
+    hosts = {host for one in attempts for group in one.workers or () for host in group["hosts"]}
+    if len(attempts) == 1 and attempts[0].state == RunState.COMPLETED and len(hosts) < 2:
         return {}
     return {f"attempt.{one.number}": attempt_line(one) for one in attempts}
 

@@ -7,6 +7,7 @@ import pytest
 
 import orchestrator.cli.output
 from orchestrator.registry import Registry
+from orchestrator.results import WorkersEvent
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command
@@ -82,6 +83,13 @@ def test_what_is_left_out_is_there_with_all(command: Command, runs: dict[str, st
     for only_whole in ("train.mlm_loss", "192 cores", "process 4711", "params.steps"):
         assert only_whole not in shown
         assert only_whole in whole
+
+
+def test_hosts_of_workers_are_told_where_there_were_several(command: Command, runs: dict[str, str]) -> None:
+    assert "attempt.1" not in command("runs", "show", runs["pretrain"]).out
+    with Registry(Settings.from_options().registry) as registry:
+        registry.lifecycle.record_workers(runs["pretrain"], 1, [WorkersEvent(0, ["a", "b"])])
+    assert "2 workers on a, b" in joined(command("runs", "show", runs["pretrain"]).out)
 
 
 def test_a_failed_run_says_why_where_it_was_and_how_to_go_on(command: Command, runs: dict[str, str]) -> None:
