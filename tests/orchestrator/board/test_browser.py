@@ -174,7 +174,7 @@ def test_every_page_prints_light_and_uncut(tmp_path: Path, browser: Browser) -> 
     browser.look_as(width=717, height=1000, scheme="dark")
     with Registry(str(tmp_path / "registry.sqlite")) as registry:
         pretraining, sweep = add_pretraining(registry), add_sweep(registry, tmp_path)
-        for number in range(300):
+        for number in range(100):
             new_run(registry, name=f"run {number}")
         pages = {"/": 2, f"/runs/{sweep}": 40, f"/compare?runs={pretraining},{sweep}": 10, "/tasks/own": 6}
         with answering(build_app(registry)) as url:
