@@ -3,8 +3,9 @@
 Shapes: B sequences, S length of a padded row, T real tokens (the sum of the lengths).
 """
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, fields
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bert_core.errors import DataError
+
+Cached = TypeVar("Cached")
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,8 @@ class PackedSequences:
     """Whether padding was packed as well: padding tokens are queries, never keys."""
     frozen_states: Tensor | None = None
     """Outputs of a frozen encoder for these tokens, from `LayerPooling.select`, (T, …); None: the layers are run."""
-    attention_cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """Layout of the batch that attention on the CPU works out once for all layers, by number of heads and causality."""
+    attention_cache: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Layouts and biases that attention makes of the batch once for all layers; see `cached`."""
 
     @property
     def num_sequences(self) -> int:
@@ -149,6 +152,17 @@ class PackedSequences:
             attention_mask=attended,
             includes_padding=keep_padding,
         )
+
+    def cached(self, key: Hashable, build: Callable[[], Cached]) -> Cached:
+        """Build what all layers share at the first call with a key, and return the same at later calls.
+
+        The key says what the result depends on beside the batch. A tensor in it stands for itself, not for its values.
+        """
+        if key not in self.attention_cache:
+            with torch.inference_mode(False):  # training refuses tensors that inference mode has made
+                self.attention_cache[key] = build()
+        found: Cached = self.attention_cache[key]
+        return found
 
     def pack(self, padded: Tensor) -> Tensor:
         """Take the tokens' values out of a padded tensor: (B, S', …) → (T, …), S' at least S."""

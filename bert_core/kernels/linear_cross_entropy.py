@@ -50,14 +50,18 @@ class _LinearCrossEntropy(torch.autograd.Function):
         with torch.autocast(device, enabled=False):
             operands = hidden.to(dtype), _padded(weight, dtype, multiple), _padded(bias, dtype, multiple)
             loss, correct, gradients = _sums(*operands, labels, len(bias), with_gradients)
-        ctx.save_for_backward(*gradients)
+        ctx.gradients = gradients
         ctx.mark_non_differentiable(correct)
         return loss, correct
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        return *(gradient * d_loss for gradient in ctx.saved_tensors), None, None
+        gradients, ctx.gradients = ctx.gradients, None
+        if gradients is None:
+            raise RuntimeError("the loss of a vocabulary goes backward once; compute it again for another gradient")
+        # In place: a second matrix of the vocabulary's size would be one more to allocate and to write.
+        return *(gradient.mul_(d_loss) for gradient in gradients), None, None
 
 
 def _padded(values: Tensor, dtype: torch.dtype, multiple: int) -> Tensor:

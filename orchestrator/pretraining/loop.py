@@ -16,21 +16,25 @@ from typing import Any
 import torch
 
 from bert_core.examples.packing import PackedBatch
+from bert_core.layers.layer_norm import set_residual_dtype
 from bert_core.objectives import active_objectives
 from bert_core.optimization import build_optimizer, linear_warmup_decay
 from orchestrator.errors import RunFailedError
-from orchestrator.pretraining.collectives import Worker, all_reduce_sum, refuse_if_unequal
+from orchestrator.pretraining.collectives import Worker, all_reduce_sum
 from orchestrator.pretraining.device_batch import DeviceBatch
 from orchestrator.pretraining.device_feed import device_batches
 from orchestrator.pretraining.divergence import REMEDY, DivergedStepError, Divergences, StepWatch, max_loss
+from orchestrator.pretraining.gradient_buckets import GradientBuckets
 from orchestrator.pretraining.job import Emit, PretrainJob, build_model
 from orchestrator.pretraining.loss import label_loss, pretraining_sums
 from orchestrator.pretraining.meter import Meter, add_sums, empty_totals, named_metrics
 from orchestrator.pretraining.micro_batches import MicroBatches
+from orchestrator.pretraining.shared_checkpoint import read_for_all
 from orchestrator.pretraining.step import StepContext, training_step
 from orchestrator.pretraining.utilization import Utilization
 from orchestrator.provenance.machine import read_machine
 from orchestrator.results import Event, MessageEvent, MetricEvent, WorkersEvent
+from orchestrator.training.checkpoint_saver import CheckpointSaver, saves_in_background
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.drift import accept_drift, check_drift
 from orchestrator.training.snapshots import Snapshots
@@ -67,6 +71,9 @@ class TrainingLoop:
             torch.set_num_threads(job.spec.threads_per_worker)
         self.job, self.spec, self.worker = job, job.spec, worker
         self.model = build_model(job).to(worker.device)
+        if self.spec.residual_precision == "bf16":
+            set_residual_dtype(self.model, torch.bfloat16)
+        self.model.bert.recomputes_layers = self.spec.execution.activation_checkpointing == "layers"
         self.objectives = active_objectives(self.spec.chosen_objectives, self.model.config)
         self.optimizer = build_optimizer(
             self.model,
@@ -76,8 +83,10 @@ class TrainingLoop:
             eps=self.spec.adam_epsilon,
         )
         self.checkpoints = Checkpoints(job.run_folder, job.attempt, self.spec.execution.keep_checkpoints)
+        self._saver = CheckpointSaver(self.checkpoints, saves_in_background(worker.device))
         self.snapshots = Snapshots(job.run_folder, job.attempt)
-        self.micro_batches = MicroBatches(worker, self.spec.micro_batch_size, self.warn)
+        self.micro_batches = MicroBatches(worker, self.spec, self.warn)
+        self.gradients = GradientBuckets(self.model.parameters(), worker, self.spec.gradient_precision)
         self.divergences = Divergences(job, worker)
         # A teacher's work beside the model's own would make the share a wrong one.
         knows_work = job.loss is None
@@ -101,27 +110,44 @@ class TrainingLoop:
         Raises: RunFailedError when a step diverges, or memory runs out; CheckpointError when a checkpoint belongs to
             another job.
         """
-        while True:
-            first_step = self.restore()
-            refuse_if_unequal(first_step, self.worker)
-            if hosts := self._find_hosts():
-                self._emit(WorkersEvent(first_step, hosts, dataclasses.asdict(read_machine())))
-            if self.worker.rank == 0 and self.spec.execution.snapshot_steps:
-                self.snapshots.claim(first_step)
-            if first_step == 0:
-                self._save_snapshot_if_due(0)
-            try:
-                with closing(device_batches(batches(first_step), self.worker.device)) as coming:
-                    return self._train_on(coming)
-            except DivergedStepError as diverged:
-                self.warn(self.divergences.stop_or_pass_over(diverged))
-                self._unconfirmed.clear()  # those before the checkpoint are in it, the others will be told again
+        try:
+            while True:
+                first_step = self._begin()
+                try:
+                    with closing(device_batches(batches(first_step), self.worker.device)) as coming:
+                        is_complete = self._train_on(coming)
+                    self._tell_saved(wait=True)
+                    return is_complete
+                except DivergedStepError as diverged:
+                    self._tell_saved(wait=True)  # it may be the one to go back to
+                    self.warn(self.divergences.stop_or_pass_over(diverged))
+                    self._unconfirmed.clear()  # those before the checkpoint are in it, the others will be told again
+        finally:
+            self._saver.settle()
+
+    def _begin(self) -> int:
+        """Restore the last checkpoint, and tell with whom the training goes on from there. Returns its first step."""
+        first_step = self.restore()
+        if hosts := self._find_hosts():
+            self._emit(WorkersEvent(first_step, hosts, dataclasses.asdict(read_machine())))
+        if self.worker.rank == 0 and self.spec.execution.snapshot_steps:
+            self.snapshots.claim(first_step)
+        if first_step == 0:
+            self._save_snapshot_if_due(0)
+        return first_step
 
     def _train_on(self, batches: Iterator[tuple[int, DeviceBatch]]) -> bool:
         """Train on batches, as `train` does. Raises: DivergedStepError before anything of such a step is kept."""
         loss = self.job.loss or label_loss
         context = StepContext(
-            self.model, self.optimizer, self.spec, self.worker, self.objectives, loss, self.micro_batches
+            self.model,
+            self.optimizer,
+            self.spec,
+            self.worker,
+            self.objectives,
+            loss,
+            self.micro_batches,
+            self.gradients,
         )
         watch = StepWatch(self.worker, len(self.objectives), max_loss(self.spec, self.model.config.vocab_size))
         self.model.train()
@@ -154,6 +180,7 @@ class TrainingLoop:
             # Only where the meter has just been read, as its totals are not saved.
             if is_logged and (self._is_checkpoint_step(done) or self._is_checkpoint_time()):
                 self.save_checkpoint(done)
+            self._tell_saved()
             self.meter.resume()
             wants_to_stop = self._note_step(done)
         return True
@@ -166,14 +193,12 @@ class TrainingLoop:
     def restore(self) -> int:
         """Load the last whole checkpoint. Returns the step to go on from: 0 where there is no checkpoint."""
         self.meter = Meter(self.worker, self.objectives, self._utilization)
-        found = self.checkpoints.read_newest(self.warn)
-        if self.worker.rank == 0:
-            self.checkpoints.tidy(self.warn)
+        found = read_for_all(self.checkpoints, self.worker, self.warn)
         if found is None:
             if self.divergences.passed_over:  # the step that diverged has changed model and optimizer
                 self.model.load_state_dict(build_model(self.job).state_dict())
                 self.optimizer.state.clear()
-                self.micro_batches.size = self.spec.micro_batch_size
+                self.micro_batches.restore({})
             return 0
         event, state = found
         extra = state.extra
@@ -186,7 +211,7 @@ class TrainingLoop:
         if extra.get("meter") is not None:
             self.meter.restore(extra["meter"])
         self.divergences.passed_over.update(extra.get("passed_over", ()))
-        self.micro_batches.size = extra.get("micro_batch_size", self.spec.micro_batch_size)
+        self.micro_batches.restore(extra)
         for values in extra["metrics"]:
             self._emit(MetricEvent(**values))
         self._emit(event)
@@ -196,12 +221,15 @@ class TrainingLoop:
     def save_checkpoint(self, step: int, meter: dict[str, Any] | None = None) -> None:
         """Save everything that decides the next steps, and the measurements that may not be recorded yet.
 
+        Where checkpoints are written in the background, it is told of when it is complete.
+
         Args:
             meter: state of the meter, where it was not read after this step.
         """
         self._checkpoint_at = began_at = time.monotonic()
         if self.worker.rank != 0:
             return
+        self._tell_saved(wait=True)  # one at a time
         confirmed = self._num_confirmed()
         self._unconfirmed = [(number, event) for number, event in self._unconfirmed if number >= confirmed]
         extra: dict[str, Any] = {
@@ -209,11 +237,19 @@ class TrainingLoop:
             "details": self.job.identity_details(),
             "metrics": [dataclasses.asdict(event) for _, event in self._unconfirmed],
             "passed_over": sorted(self.divergences.passed_over),
-            "micro_batch_size": self.micro_batches.size,
+            **self.micro_batches.state(),
             "meter": meter,
         }
-        self._emit(self.checkpoints.save(step, self.model, self.optimizer, extra, self.warn))
+        self._saver.save(step, self.model, self.optimizer, extra)
+        self._tell_saved()
         self.meter.saved(time.monotonic() - began_at)
+
+    def _tell_saved(self, wait: bool = False) -> None:
+        """Tell of a checkpoint that is complete; `wait` for the one that is being written. Raises: what it raised."""
+        if saved := self._saver.take(wait):
+            for warning in saved.warnings:
+                self.warn(warning)
+            self._emit(saved.event)
 
     def write_model(self, folder: Path) -> None:
         """Write the model as it is, with its tokenizer, in Hugging Face's layout."""

@@ -20,8 +20,9 @@ from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
 from bert_core.objectives import OBJECTIVES
 from bert_core.optimization import set_learning_rate
-from orchestrator.pretraining.collectives import Worker, all_reduce_gradients, all_reduce_sum
+from orchestrator.pretraining.collectives import Worker, all_reduce_sum
 from orchestrator.pretraining.device_batch import DeviceBatch
+from orchestrator.pretraining.gradient_buckets import GradientBuckets
 from orchestrator.pretraining.loss import GlobalCounts, StepLoss
 from orchestrator.pretraining.meter import add_sums, empty_totals
 from orchestrator.pretraining.micro_batches import MicroBatches
@@ -40,6 +41,7 @@ class StepContext:
     """Names of the objectives of the run."""
     loss: StepLoss
     micro_batches: MicroBatches
+    gradients: GradientBuckets
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,8 @@ def training_step(
     worker, spec = context.worker, context.spec
     counts, num_stopping = count_globally(batch.host, context.objectives, worker, wants_to_stop)
     totals = _add_up_gradients(context, step, batch, counts)
+    context.gradients.finish()
     parameters = [parameter for parameter in context.model.parameters() if parameter.grad is not None]
-    all_reduce_gradients(parameters, worker)
     norm = nn.utils.clip_grad_norm_(parameters, spec.max_grad_norm)
     set_learning_rate(context.optimizer, learning_rate)
     context.optimizer.step()
@@ -75,14 +77,14 @@ def _add_up_gradients(context: StepContext, step: int, batch: DeviceBatch, count
     Raises: RunFailedError where memory runs out with a single example.
     """
     while True:
-        size = context.micro_batches.size_for(batch.host)
+        parts = context.micro_batches.split(batch.host)
         try:
-            return _forward_and_backward(context, step, batch, batch.host.split(size), counts)
+            return _forward_and_backward(context, step, batch, parts, counts)
         except torch.OutOfMemoryError as error:
             reason = str(error)
         # Outside of `except`, which holds on to the failed forward's tensors.
         context.optimizer.zero_grad(set_to_none=True)
-        context.micro_batches.halve(size, step + 1, reason)
+        context.micro_batches.halve(parts, step + 1, reason)
         if context.worker.device.type == "cuda":
             torch.cuda.empty_cache()
 
@@ -95,7 +97,7 @@ def _forward_and_backward(
     for number, micro in enumerate(batch.cut(parts)):
         torch.manual_seed(derive_key(spec.seed, "dropout", step, worker.rank, number) >> 1)
         sums, loss = context.loss(context.model, micro, spec, counts)
-        loss.backward()  # type: ignore[no-untyped-call]
+        context.gradients.backward(loss, is_last=number == len(parts) - 1)
         add_sums(totals, sums, micro.sequences.num_tokens)
     return totals
 

@@ -59,6 +59,10 @@ class SpanBoundaryHead(ObjectiveHead[SpanBoundaryLayers]):
         """The head, where the configuration asks for the objective."""
         return SpanBoundaryLayers(config) if config.span_boundary_objective else None
 
+    def rows(self, bert: BertModel, seqs: PackedSequences, labels: PretrainingLabels) -> Tensor | None:
+        """All tokens: the borders of the spans are found by the module."""
+        return None
+
     def loss_sums(
         self,
         module: SpanBoundaryLayers,

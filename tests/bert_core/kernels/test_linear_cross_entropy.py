@@ -82,6 +82,14 @@ def test_ignored_labels_are_as_if_their_rows_were_not_there(share: float, dtype:
         torch.testing.assert_close(own, theirs, **exact)
 
 
+def test_the_loss_goes_backward_once() -> None:
+    tensors, labels = inputs(5)
+    loss = linear_cross_entropy_sums(*tensors, labels)[0]
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="goes backward once; compute it again"):
+        loss.backward()
+
+
 def test_nothing_waits_for_the_device() -> None:
     tensors, labels = inputs(40)
     labels[::3] = IGNORE_INDEX

@@ -76,7 +76,7 @@ def test_the_loss_is_the_weighted_sum_written_out(weights: tuple[int, int, int],
             seqs = student.bert.pack(ids[:, begin:end], None, types[:, begin:end])
             own, theirs = student.bert.encode(seqs), teacher.bert.encode(seqs)
             cosines += list(F.cosine_similarity(own, theirs))
-            relation = student.next_sentence(student.bert.pool(own, seqs))[0]
+            relation = student.next_sentence(student.bert.pool(own[:1]))[0]
             sentences.append(-relation.log_softmax(0)[int(batch.sentence_labels[row])])
             for place, label in zip(batch.masked_positions, batch.masked_labels, strict=True):
                 if begin <= place < end:
