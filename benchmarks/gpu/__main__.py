@@ -25,7 +25,14 @@ from benchmarks.gpu.setting import Budget, Setting
 from benchmarks.gpu.stages import STAGES, run_stage
 
 RESULTS = Path(__file__).parents[1] / "results"
+_SHARED_TEXT = Path(__file__).parents[3] / "shared" / "data" / "pretrain"
+"""Folder with real text that may lie beside a checkout."""
 _NO_CARD = "no CUDA device here; the small form runs the same code on the CPU: python -m benchmarks.gpu --small"
+
+_TEXT_HELP = (
+    "real text: a file or folder of .jsonl or of lines, .gz, .xz or plain; the full form takes ../shared/data/pretrain "
+    "where it is there"
+)
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -37,7 +44,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--small", action="store_true", help="tiny sizes and few steps, on the card where there is one")
     parser.add_argument("--check", action="store_true", help="run the tests of tests/gpu first")
     parser.add_argument("--stages", nargs="+", choices=names, default=names, metavar="STAGE", help=", ".join(names))
-    parser.add_argument("--text", type=Path, help="real text: a file or folder of .jsonl or .txt, .gz or .xz or plain")
+    parser.add_argument("--text", type=Path, help=_TEXT_HELP)
     parser.add_argument("--minutes", type=float, default=9.5, help="time for all stages together (default 9.5)")
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the results")
     return parser.parse_args(arguments)
@@ -54,7 +61,8 @@ def main(arguments: list[str] | None = None) -> int:
     is_well = not wanted.check or checks.run_tests() == 0
     if not has_card:
         torch.set_num_threads(1)  # more of them wait for each other at these sizes
-    setting = Setting(torch.device("cuda" if has_card else "cpu"), wanted.small, wanted.text)
+    text = wanted.text or (_SHARED_TEXT if _SHARED_TEXT.is_dir() and not wanted.small else None)
+    setting = Setting(torch.device("cuda" if has_card else "cpu"), wanted.small, text)
     name = f"gpu_{card_name(setting)}_{datetime.now(UTC):%Y-%m-%d}"
     report = Report.open(wanted.output / name, " ".join(["python -m benchmarks.gpu", *(arguments or sys.argv[1:])]))
     for stage in STAGES:

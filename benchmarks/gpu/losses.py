@@ -22,7 +22,7 @@ _RUNS = (("fp32", 0), ("bf16", 0), ("fp32", 1))
 def measure(setting: Setting, budget: Budget, report: Report) -> Iterator[Row]:
     """Train on each text in each precision: one row for each run."""
     for text in texts(setting):
-        num_steps, batch_size, width = setting.choose((200, 128, 128), (16, 8, 32))
+        num_steps, batch_size, width = setting.choose((200, 128, 128), (8, 4, 16))
         batches = [
             packed_inputs(batch, setting.device) for batch in first_batches(text, num_steps, batch_size, width, seed=1)
         ]
@@ -55,9 +55,9 @@ def compare(name: str, ends: dict[tuple[str, int], float]) -> Row:
 
 def texts(setting: Setting) -> Iterator[LearnableText]:
     """Yield the generated text and, where a path is given, the real one."""
-    yield generated_text(*setting.choose((20_000, 2000), (200, 50)))
+    yield generated_text(*setting.choose((20_000, 512), (200, 48)))
     if setting.text is not None:
-        yield real_text(setting.text, *setting.choose((20_000_000, 8192), (200_000, 600)))
+        yield real_text(setting.text, *setting.choose((4_000_000, 8192), (200_000, 600)))
 
 
 def build_config(setting: Setting, text: LearnableText) -> BertConfig:

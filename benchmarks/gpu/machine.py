@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 
 import torch
 
@@ -26,6 +27,7 @@ def facts(setting: Setting) -> dict[str, str]:
     """Find the facts of the machine that a figure depends on."""
     found = {
         "processor": f"{processor_name()}, {os.cpu_count()} CPUs",
+        "commit": ask("git", "describe", "--always", "--dirty"),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "transformers": installed_version("transformers"),
@@ -52,10 +54,15 @@ def card_facts(device: torch.device) -> dict[str, str]:
 
 
 def ask_card(question: str) -> str:
-    """Ask `nvidia-smi`; a dash where it is not installed or does not answer."""
+    """Ask `nvidia-smi`."""
+    return ask("nvidia-smi", question, "--format=csv,noheader")
+
+
+def ask(*command: str) -> str:
+    """Ask another program; a dash where it is not installed or does not answer."""
     try:
         answer = subprocess.run(
-            ["nvidia-smi", question, "--format=csv,noheader"], capture_output=True, text=True, timeout=20, check=True
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=20, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return "–"

@@ -1,11 +1,11 @@
 """Text to learn from in the GPU benchmark: generated with structure, or real; both become masked batches.
 
-Generated text is a Markov chain with a topic: a document draws one of several topics, and in a topic each word has
-four words that may follow it, with probabilities 0.6, 0.2, 0.15 and 0.05. So a masked word can be told from both of its
-neighbors and, better, from the document's topic; a model that learns no context stays at the loss of word frequencies,
-the logarithm of the number of words.
+Generated text has topics and is a Markov chain: a document draws one of K topics, each with words of its own, and each
+word has four words of its topic that may follow it, with probabilities 0.6, 0.2, 0.15 and 0.05. So there is something to
+learn at once, which words belong together, that takes the loss from the logarithm of W down to that of W / K, and
+something that takes longer: which word follows which.
 
-Shapes: n documents, K topics, W words, S tokens of a document.
+Shapes: n documents, K topics, W words, S words of a document.
 """
 
 import gzip
@@ -83,16 +83,18 @@ class LearnableText:
 def generated_text(num_documents: int, num_words: int, num_topics: int = 8, seed: int = 0) -> LearnableText:
     """Generate documents of 200 words in sentences of 10, as the module's first lines say."""
     generator, document_length, sentence_length = np.random.default_rng(seed), 200, 10
-    followers = generator.integers(num_words, size=(num_topics, num_words, len(_FOLLOWERS)))  # (K, W, 4)
+    words_each = num_words // num_topics
+    followers = generator.integers(words_each, size=(num_topics, words_each, len(_FOLLOWERS)))  # (K, W / K, 4)
     topics = generator.integers(num_topics, size=num_documents)
-    words = np.empty((num_documents, document_length), dtype=np.uint32)  # (n, S)
-    words[:, 0] = generator.integers(num_words, size=num_documents)
+    words = np.empty((num_documents, document_length), dtype=np.uint32)  # (n, S), numbered in their topics
+    words[:, 0] = generator.integers(words_each, size=num_documents)
     for place in range(1, document_length):
         drawn = generator.choice(len(_FOLLOWERS), size=num_documents, p=_FOLLOWERS)
         words[:, place] = followers[topics, words[:, place - 1], drawn]
+    words += (topics[:, None] * words_each + _NUM_SPECIALS).astype(np.uint32)
     sentences_each = document_length // sentence_length
     documents = TokenizedDocuments(
-        words.reshape(-1) + np.uint32(_NUM_SPECIALS),
+        words.reshape(-1),
         np.arange(0, words.size + 1, sentence_length),
         np.arange(0, num_documents * sentences_each + 1, sentences_each),
     )
