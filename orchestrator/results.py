@@ -31,8 +31,12 @@ class MetricEvent:
 
 
 def is_of_the_machine(measurement: str) -> bool:
-    """Whether a measurement is of the machine: a time, a speed or memory, in which two equal runs differ."""
-    return measurement.endswith(("_s", "seconds", "_bytes")) or "speed" in measurement
+    """Whether a measurement is of the machine: a time, a speed, memory or its use, in which two equal runs differ.
+
+    >>> [is_of_the_machine(name) for name in ("train.mlm_loss", "tokens_per_s", "data_wait_share", "train.mfu")]
+    [False, True, True, True]
+    """
+    return measurement.endswith(("_s", "seconds", "_bytes", "data_wait_share", "mfu")) or "speed" in measurement
 
 
 def is_better_lower(measurement: str) -> bool:

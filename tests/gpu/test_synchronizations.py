@@ -57,7 +57,14 @@ def test_nothing_waits_between_two_logged_steps(tmp_path: Path, name: str) -> No
     loop = TrainingLoop(job, worker, lambda event: None)
     loop.model.train()
     context = StepContext(
-        loop.model, loop.optimizer, loop.spec, worker, loop.objectives, label_loss, loop.micro_batches
+        loop.model,
+        loop.optimizer,
+        loop.spec,
+        worker,
+        loop.objectives,
+        label_loss,
+        loop.micro_batches,
+        loop.gradients,
     )
     meter = Meter(worker, loop.objectives)
     watch = StepWatch(worker, len(loop.objectives), max_loss=1e3)
