@@ -81,15 +81,21 @@ UNIT_ROUNDOFF = {"fp32": 2.0**-24, "tf32": 2.0**-11, "bf16": 2.0**-8}
 
 
 @contextmanager
-def in_precision(precision: str, device: torch.device) -> Iterator[None]:
-    """Compute in one of PRECISIONS during the block."""
+def product_precision(precision: str) -> Iterator[None]:
+    """Multiply fp32 matrices in one of PRECISIONS during the block; bf16 is a type of its own."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     try:
-        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
-            yield
+        yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def in_precision(precision: str, device: torch.device) -> Iterator[None]:
+    """Run models in one of PRECISIONS during the block."""
+    with product_precision(precision), torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+        yield
 
 
 def precisions_on(device: torch.device) -> tuple[str, ...]:
