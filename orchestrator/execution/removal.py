@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from orchestrator.errors import NotFoundError
 from orchestrator.execution.garbage import best_of_groups, delete_atomically, named_in_specs, places_of
-from orchestrator.registry.inheritance import PIPELINE
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
+from orchestrator.registry.runs.inheritance import PIPELINE
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.storage import exists

@@ -10,6 +10,7 @@ from bert_core.heads import BertForPreTraining
 from bert_core.packed_sequences import PackedSequences
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError
+from orchestrator.models.device import choose_device
 from orchestrator.storage import local_copy
 
 
@@ -47,7 +48,7 @@ class MaskFiller:
     def load(cls, folder: str, device: str = "cpu") -> Self:
         """Load a model's folder. Raises: CheckpointError when it has no head for masked tokens."""
         model, tokenizer = _load_pretraining(folder, "prediction.bias", "masked tokens")
-        return cls(model.to(device), tokenizer)
+        return cls(model.to(choose_device(device)), tokenizer)
 
     def fill(self, text: str, top_k: int = 5) -> list[FilledMask]:
         """The likeliest tokens for each [MASK] of a text. Raises: InputError."""
@@ -64,8 +65,8 @@ class MaskFiller:
             torch.tensor([0, len(ids)], device=device),
         )
         with torch.inference_mode():
-            hidden = self.model.bert.encode(seqs)  # (T, H)
-            probabilities = self.model.predict(hidden[places]).float().softmax(dim=-1)  # (P, V)
+            hidden = self.model.bert.encode(seqs, torch.tensor(places, device=device))  # (P, H)
+            probabilities = self.model.predict(hidden).float().softmax(dim=-1)  # (P, V)
         best = probabilities[:, : tokenizer.vocab_size].topk(min(top_k, tokenizer.vocab_size))
         pieces = text.split(mask)
         filled = []
@@ -98,7 +99,8 @@ def next_sentence(folder: str, first: str, second: str) -> NextSentenceAnswer:
     seqs = PackedSequences.from_lengths(torch.tensor(ids), torch.tensor(types), torch.tensor([0, len(ids)]))
     assert model.next_sentence is not None, "a model without this head has been refused"
     with torch.inference_mode():
-        logits = model.next_sentence(model.bert.pool(model.bert.encode(seqs), seqs))  # (1, 2)
+        state = model.bert.encode(seqs, model.bert.pooled_tokens(seqs))  # (1, H)
+        logits = model.next_sentence(model.bert.pool(state))  # (1, 2)
         probability = float(logits.float().softmax(dim=-1)[0, 0])
     return NextSentenceAnswer(probability, probability >= 0.5)
 

@@ -8,9 +8,10 @@ from sqlalchemy import ColumnElement, Select, and_, case, func, literal, select
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import NotFoundError, SeveralRunsError
+from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.column_types import StateText, utc_now
 from orchestrator.registry.records import RunRecord
-from orchestrator.registry.tables import AttemptRow, BaseRow, ExperimentRow, RunRow
+from orchestrator.registry.tables import BaseRow, ExperimentRow, RunRow
 from orchestrator.run_states import RunState
 
 R = TypeVar("R")

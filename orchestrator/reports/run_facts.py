@@ -38,8 +38,8 @@ def score_lines(values: Mapping[str, float], metric: str | None) -> dict[str, st
 
 def best_trial(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
     """The trial with the best score of a sweep, and the settings that set it apart; empty without trials."""
-    from orchestrator.registry.scored_trials import scored_trials
-    from orchestrator.registry.varying_paths import varied_parameters
+    from orchestrator.registry.groups.scored_trials import scored_trials
+    from orchestrator.registry.groups.varying_paths import varied_parameters
 
     rows = registry.trials.table(run.id).records
     scored = scored_trials(rows, str(run.metric))
@@ -62,13 +62,15 @@ def changed_fields(run: "RunRecord") -> dict[str, Any]:
 
 
 def changed_spec(run: "RunRecord") -> dict[str, Any]:
-    """A run's spec without the fields that have their defaults; the whole of one that this version does not read."""
+    """A run's spec without the fields that have their defaults; the whole of a trial's, or of one not read here."""
+    if run.parent_id is not None:
+        return dict(run.spec)
     from orchestrator.errors import SpecError
     from orchestrator.specs.loading import parse_spec
 
     try:
         changed = parse_spec(dict(run.spec)).model_dump(mode="json", exclude_defaults=True)
-    except SpecError:  # a trial's, or one of another version
+    except SpecError:  # of another version
         return dict(run.spec)
     return {"kind": run.kind, **changed}
 

@@ -78,7 +78,7 @@ def group_name(registry: "Registry", wanted: str) -> str:
 def _find_named(registry: "Registry", name: str, *, only: bool = False) -> "RunRecord | None":
     """The newest run of a name, else the newest trial; None where nothing is called so."""
     from orchestrator.errors import SeveralRunsError
-    from orchestrator.registry.query_tree import quoted
+    from orchestrator.registry.queries.query_tree import quoted
 
     so_called = f"name = {quoted(name)}"
     for trials in (False, True):

@@ -1,19 +1,22 @@
 """A pretraining run of seconds, below Ray; as a program it tells each event in a line, so that a test can kill it.
 
-python -m tests.orchestrator.pretraining.small_run FOLDER-OR-URI
+python -m tests.orchestrator.pretraining.small_run FOLDER-OR-URI [in_background]
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
+from bert_core.examples.packing import PackedBatch
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.corpus.manifest import Manifest
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore, write_shard
+from orchestrator.pretraining import loop as loop_module
 from orchestrator.pretraining.batch_trace import traced
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import Emit, PretrainJob
@@ -43,7 +46,7 @@ def make_store(folder: Path | str, tokenizer: Tokenizer, num_shards: int = 4) ->
             ids.append(f"{shard}-{document}")
             lengths.append([len(sentence) for sentence in encoded])
             tokens += [token for sentence in encoded for token in sentence]
-        split = "validation" if shard == num_shards - 1 else "train"
+        split: Literal["train", "validation"] = "validation" if shard == num_shards - 1 else "train"
         flat = np.array(tokens, np.uint16)
         shards.append(write_shard(str(folder), f"shard-{shard}.parquet", split, ids, flat, lengths))
     Manifest(tokenizer.fingerprint, tokenizer.vocab_size, {}, shards).save(str(folder))
@@ -84,7 +87,7 @@ def make_job(folder: Path | str, attempt: int = 1, init_folder: str | None = Non
         "shuffle_window_shards": 2,
         "execution": {"checkpoint_every_steps": 5, "log_every_steps": 2, "evaluate_every_steps": 8},
     }
-    spec = PretrainSpec(**(values | changes))
+    spec = PretrainSpec.model_validate(values | changes)
     tokenizer = make_tokenizer()
     store_folder = join(str(folder), "store")
     done = exists(join(store_folder, "manifest.json"))
@@ -110,7 +113,7 @@ def run(
     worker = worker or Worker()
     loop = TrainingLoop(job, worker, emit, num_confirmed, note_step)
 
-    def batches(first_step: int):
+    def batches(first_step: int) -> Iterator[tuple[int, PackedBatch]]:
         for step in range(first_step, job.spec.steps):
             yield from job.stream.batches(range(step, step + 1), worker.rank, worker.num_workers)
 
@@ -133,4 +136,6 @@ def tell(event: Event) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[2:] == ["in_background"]:
+        loop_module.saves_in_background = lambda device: True  # type: ignore[attr-defined]
     run(make_job(sys.argv[1]), tell)
