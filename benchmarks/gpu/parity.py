@@ -23,7 +23,7 @@ from benchmarks._attention_choice import forced_attention
 from benchmarks.gpu.model_losses import HEADS, build_model, head_loss, random_inputs
 from benchmarks.gpu.results import NOT_REACHED, Report, Row, Value
 from benchmarks.gpu.setting import UNIT_ROUNDOFF, Budget, Setting, in_precision, precisions_on, product_precision
-from bert_core.attention import BACKENDS
+from bert_core.attention import BACKENDS, attention
 from bert_core.attention.backend import AttentionBackend, AttentionCall
 from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.families import FAMILY_NAMES
@@ -31,7 +31,8 @@ from bert_core.packed_sequences import PackedSequences
 
 CPU = torch.device("cpu")
 LINEAR_BIASES = "linear biases"
-KINDS = ("plain", "causal", LINEAR_BIASES)
+CAUSAL = "causal"
+KINDS = ("plain", CAUSAL, LINEAR_BIASES)
 """Kinds of attention."""
 _LONGEST_SUM = 512
 _ROUNDINGS_OF_ATTENTION = (4, 12)
@@ -63,17 +64,17 @@ def compare_backend(setting: Setting, backend: AttentionBackend, kind: str) -> d
     lengths, num_heads, head_size = setting.choose(([1, 128, 37, 300, 64, 5], 12, 64), ([1, 9, 33], 2, 16))
     seqs = packed(lengths).to(setting.device)
     slopes = torch.tensor([0.5, 0.25] * (num_heads // 2), device=setting.device) if kind == LINEAR_BIASES else None
+    is_causal = kind == CAUSAL
     row: dict[str, Value] = {}
     for precision in precisions_on(setting.device):
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        call = attention_call(setting.device, dtype, kind)
-        if reason := find_refusal(backend, call):
-            row[precision] = f"not used: {reason}"
-            continue
         generator = torch.Generator().manual_seed(0)
         qkv = torch.randn(sum(lengths), 3, num_heads, head_size, generator=generator).to(setting.device, dtype)
-        reference = partial(context_and_gradient, BACKENDS[-1], qkv.double(), seqs, slopes, call.is_causal)
-        own = partial(context_and_gradient, backend, qkv, seqs, slopes, call.is_causal)
+        if reason := find_refusal(backend, describe_call(qkv, seqs, slopes, is_causal)):
+            row[precision] = f"not used: {reason}"
+            continue
+        reference = partial(context_and_gradient, BACKENDS[-1], qkv.double(), seqs, slopes, is_causal)
+        own = partial(context_and_gradient, backend, qkv, seqs, slopes, is_causal)
         with product_precision(precision):
             row |= errors(precision, reference, own, _ROUNDINGS_OF_ATTENTION)
     return with_verdict(row)
@@ -155,9 +156,13 @@ def with_verdict(row: dict[str, Value]) -> dict[str, Value]:
     return row | ({"ok": all(allowed) and not has_failed} if allowed or has_failed else {})
 
 
-def attention_call(device: torch.device, dtype: torch.dtype, kind: str) -> AttentionCall:
-    """Describe a call, as `attention` does for itself."""
-    return AttentionCall(device.type, dtype, has_slopes=kind == LINEAR_BIASES, is_causal=kind == "causal")
+def describe_call(qkv: Tensor, seqs: PackedSequences, slopes: Tensor | None, is_causal: bool) -> AttentionCall:
+    """Find out how `attention` describes a call to the backends that it asks."""
+    with forced_attention("reference") as choose_backend, torch.no_grad():
+        q, k, v = qkv.unbind(1)
+        attention(q, k, v, seqs, 0.0, slopes, is_causal)
+    call: AttentionCall = choose_backend.call_args.args[0]
+    return call
 
 
 def find_refusal(backend: AttentionBackend, call: AttentionCall) -> str | None:

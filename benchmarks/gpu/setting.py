@@ -1,5 +1,6 @@
 """Setting of a run of the GPU benchmark: device, full or small form, and the time that is left."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,9 @@ import torch
 from bert_core.config import BertConfig
 
 T = TypeVar("T")
+
+# cuBLAS reads it once: without it, deterministic algorithms cannot be asked of it. Hopper's default is as large.
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 SMALL_SIZE = "2x64"
 """Name of the small form's model: processors without 16-bit units take long for a larger one."""
