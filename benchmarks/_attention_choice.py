@@ -7,7 +7,7 @@ import bert_core.attention
 from bert_core.attention import BACKENDS
 
 
-def forced_attention(name: str) -> AbstractContextManager[object]:
-    """Send every call to one backend during the block, whether or not it would refuse it."""
+def forced_attention(name: str) -> AbstractContextManager[mock.MagicMock]:
+    """Send every call to one backend during the block, whether or not it would refuse it; calls are noted."""
     backend = next(backend for backend in BACKENDS if backend.name == name)
     return mock.patch.object(bert_core.attention, "choose_backend", return_value=backend)

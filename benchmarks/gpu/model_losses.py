@@ -19,11 +19,13 @@ HEADS = tuple(HEAD_MODULES)
 
 _LENGTHS = (12, 32, 5, 23)
 _NUM_CHOICES = 2
+_VOCABULARY = 5000
+"""More columns than a kernel of the cross entropy holds at a time."""
 
 
 def build_model(family: str, head: str) -> PretrainedModel:
     """Build a model of two layers without dropout, whose weights are large enough for a mistake in any to show."""
-    config = BertConfig.from_shape(2, 64, family, vocab_size=120, initializer_range=0.1).with_dropout(0.0)
+    config = BertConfig.from_shape(2, 64, family, vocab_size=_VOCABULARY, initializer_range=0.05).with_dropout(0.0)
     model: PretrainedModel = getattr(bert_core, head).from_config(config)
     return model.train()
 

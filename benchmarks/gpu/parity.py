@@ -13,6 +13,7 @@ Shapes: B sequences, S width of a row, C choices, T tokens, N heads, D head size
 import copy
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 
 import torch
@@ -21,14 +22,17 @@ from torch import Tensor
 from benchmarks._attention_choice import forced_attention
 from benchmarks.gpu.model_losses import HEADS, build_model, head_loss, random_inputs
 from benchmarks.gpu.results import NOT_REACHED, Report, Row, Value
-from benchmarks.gpu.setting import UNIT_ROUNDOFF, Budget, Setting, in_precision, precisions_on
-from bert_core.attention import BACKENDS
+from benchmarks.gpu.setting import UNIT_ROUNDOFF, Budget, Setting, in_precision, precisions_on, product_precision
+from bert_core.attention import BACKENDS, attention
 from bert_core.attention.backend import AttentionBackend, AttentionCall
 from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.families import FAMILY_NAMES
 from bert_core.packed_sequences import PackedSequences
 
-KINDS = ("plain", "causal", "linear biases")
+CPU = torch.device("cpu")
+LINEAR_BIASES = "linear biases"
+CAUSAL = "causal"
+KINDS = ("plain", CAUSAL, LINEAR_BIASES)
 """Kinds of attention."""
 _LONGEST_SUM = 512
 _ROUNDINGS_OF_ATTENTION = (4, 12)
@@ -59,66 +63,60 @@ def compare_backend(setting: Setting, backend: AttentionBackend, kind: str) -> d
     """Compare a backend with the definition on sequences of various lengths."""
     lengths, num_heads, head_size = setting.choose(([1, 128, 37, 300, 64, 5], 12, 64), ([1, 9, 33], 2, 16))
     seqs = packed(lengths).to(setting.device)
-    slopes = torch.tensor([0.5, 0.25] * (num_heads // 2), device=setting.device) if kind == KINDS[2] else None
+    slopes = torch.tensor([0.5, 0.25] * (num_heads // 2), device=setting.device) if kind == LINEAR_BIASES else None
+    is_causal = kind == CAUSAL
     row: dict[str, Value] = {}
     for precision in precisions_on(setting.device):
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        call = attention_call(setting.device, dtype, kind)
-        if reason := why_not(backend, call):
-            row[precision] = f"not used: {reason}"
-            continue
         generator = torch.Generator().manual_seed(0)
         qkv = torch.randn(sum(lengths), 3, num_heads, head_size, generator=generator).to(setting.device, dtype)
-
-        def run(
-            carried_out_by: AttentionBackend,
-            numbers: Tensor,
-            dtype: torch.dtype = dtype,
-            causal: bool = call.is_causal,
-        ) -> tuple[Tensor, Tensor]:
-            leaf = numbers.detach().clone().requires_grad_()
-            q, k, v = leaf.unbind(1)  # (T, N, D) each
-            context = carried_out_by(q, k, v, seqs, 0.0, slopes, causal)
-            weights = torch.linspace(0, 1, context.numel(), device=numbers.device).view_as(context).to(dtype)
-            context.backward(weights.to(context.dtype))  # type: ignore[no-untyped-call]
-            assert leaf.grad is not None
-            return context.detach(), leaf.grad
-
-        row |= errors(
-            precision,
-            lambda run=run, qkv=qkv: run(BACKENDS[-1], qkv.double()),  # type: ignore[misc]
-            lambda run=run, qkv=qkv: run(backend, qkv),  # type: ignore[misc]
-            _ROUNDINGS_OF_ATTENTION,
-        )
+        if reason := find_refusal(backend, describe_call(qkv, seqs, slopes, is_causal)):
+            row[precision] = f"not used: {reason}"
+            continue
+        reference = partial(context_and_gradient, BACKENDS[-1], qkv.double(), seqs, slopes, is_causal)
+        own = partial(context_and_gradient, backend, qkv, seqs, slopes, is_causal)
+        with product_precision(precision):
+            row |= errors(precision, reference, own, _ROUNDINGS_OF_ATTENTION)
     return with_verdict(row)
+
+
+def context_and_gradient(
+    backend: AttentionBackend, qkv: Tensor, seqs: PackedSequences, slopes: Tensor | None, is_causal: bool
+) -> tuple[Tensor, Tensor]:
+    """Context of each token, and the gradient of queries, keys and values: (T, 3, N, D) → (T, N, D), (T, 3, N, D)."""
+    leaf = qkv.detach().clone().requires_grad_()
+    q, k, v = leaf.unbind(1)  # (T, N, D) each
+    context = backend(q, k, v, seqs, 0.0, slopes, is_causal)
+    d_context = torch.linspace(0, 1, context.numel(), device=qkv.device, dtype=context.dtype).view_as(context)
+    (gradient,) = torch.autograd.grad(context, leaf, d_context)
+    return context.detach(), gradient
 
 
 def compare_model(setting: Setting, family: str, head: str) -> dict[str, Value]:
     """Compare a model on the device with itself in float64 on the CPU."""
     model = build_model(family, head)
     inputs = random_inputs(model, head)
+    with forced_attention("reference"):
+        expected = loss_and_gradient(copy.deepcopy(model).double(), head, inputs)
     row: dict[str, Value] = {}
-
-    def reference() -> tuple[Tensor, Tensor]:
-        with forced_attention("reference"):
-            return loss_and_gradient(copy.deepcopy(model).double(), head, inputs)
-
-    expected = reference()
     for precision in precisions_on(setting.device):
-
-        def own(precision: str = precision) -> tuple[Tensor, Tensor]:
-            moved = {name: tensor.to(setting.device) for name, tensor in inputs.items()}
-            with in_precision(precision, setting.device):
-                return loss_and_gradient(copy.deepcopy(model).to(setting.device), head, moved)
-
+        own = partial(loss_and_gradient, copy.deepcopy(model), head, inputs, setting.device, precision)
         row |= errors(precision, lambda: expected, own, _ROUNDINGS_OF_MODEL)
     return with_verdict(row)
 
 
-def loss_and_gradient(model: PretrainedModel, head: str, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+def loss_and_gradient(
+    model: PretrainedModel,
+    head: str,
+    inputs: dict[str, Tensor],
+    device: torch.device = CPU,
+    precision: str = "fp32",
+) -> tuple[Tensor, Tensor]:
     """Loss of a model, and the gradients of all its parameters as one vector."""
-    loss = head_loss(model, head, inputs)
-    loss.backward()  # type: ignore[no-untyped-call]
+    model.to(device)
+    with in_precision(precision, device):
+        loss = head_loss(model, head, {name: tensor.to(device) for name, tensor in inputs.items()})
+        loss.backward()  # type: ignore[no-untyped-call]
     gradients = [p.grad.flatten() if p.grad is not None else p.new_zeros(p.numel()) for p in model.parameters()]
     return loss.detach(), torch.cat(gradients)
 
@@ -158,13 +156,17 @@ def with_verdict(row: dict[str, Value]) -> dict[str, Value]:
     return row | ({"ok": all(allowed) and not has_failed} if allowed or has_failed else {})
 
 
-def attention_call(device: torch.device, dtype: torch.dtype, kind: str) -> AttentionCall:
-    """Describe a call, as `attention` does for itself."""
-    return AttentionCall(device.type, dtype, has_slopes=kind == KINDS[2], is_causal=kind == KINDS[1])
+def describe_call(qkv: Tensor, seqs: PackedSequences, slopes: Tensor | None, is_causal: bool) -> AttentionCall:
+    """Find out how `attention` describes a call to the backends that it asks."""
+    with forced_attention("reference") as choose_backend, torch.no_grad():
+        q, k, v = qkv.unbind(1)
+        attention(q, k, v, seqs, 0.0, slopes, is_causal)
+    call: AttentionCall = choose_backend.call_args.args[0]
+    return call
 
 
-def why_not(backend: AttentionBackend, call: AttentionCall) -> str | None:
-    """Reason why a backend is not used for a call; None where it is to be compared."""
+def find_refusal(backend: AttentionBackend, call: AttentionCall) -> str | None:
+    """Find the reason why a backend is not used for a call; None where it is to be compared."""
     if backend.name == "grouped" and call.device != "cpu":
         return "made for CPUs"
     if backend.name == "fused" and call.device == "cpu":

@@ -22,7 +22,7 @@ _SHORT = 2
 _FULL = 4
 """Bytes of an fp32 number."""
 _CROSS_ENTROPY_ROWS = 512
-"""Rows of a block of logits in the cross entropy that is not fused (`bert_core.kernels.linear_cross_entropy`)."""
+"""Rows of a block of logits in the cross entropy that is not fused, as it was for every device."""
 
 
 @dataclass(frozen=True)

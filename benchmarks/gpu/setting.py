@@ -1,5 +1,6 @@
 """Setting of a run of the GPU benchmark: device, full or small form, and the time that is left."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,9 @@ import torch
 from bert_core.config import BertConfig
 
 T = TypeVar("T")
+
+# cuBLAS reads it once: without it, deterministic algorithms cannot be asked of it. Hopper's default is as large.
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 SMALL_SIZE = "2x64"
 """Name of the small form's model: processors without 16-bit units take long for a larger one."""
@@ -81,15 +85,21 @@ UNIT_ROUNDOFF = {"fp32": 2.0**-24, "tf32": 2.0**-11, "bf16": 2.0**-8}
 
 
 @contextmanager
-def in_precision(precision: str, device: torch.device) -> Iterator[None]:
-    """Compute in one of PRECISIONS during the block."""
+def product_precision(precision: str) -> Iterator[None]:
+    """Multiply fp32 matrices in one of PRECISIONS during the block; bf16 is a type of its own."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     try:
-        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
-            yield
+        yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def in_precision(precision: str, device: torch.device) -> Iterator[None]:
+    """Run models in one of PRECISIONS during the block."""
+    with product_precision(precision), torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+        yield
 
 
 def precisions_on(device: torch.device) -> tuple[str, ...]:

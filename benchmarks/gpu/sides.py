@@ -18,10 +18,11 @@ HERE, HERE_COMPILED, HERE_DROPOUT = "here", "here, layers compiled", "here, atte
 PEER, PEER_COMPILED = "transformers", "transformers compiled"
 _COMPILED = (HERE_COMPILED, PEER_COMPILED)
 
+_BUILT = Levers(fused_adamw=True, fused_cross_entropy=True)
 LEVERS = {
-    HERE: Levers(fused_adamw=True, varlen=True),
-    HERE_COMPILED: Levers(fused_adamw=True, varlen=True, compiled_layers=True),
-    HERE_DROPOUT: Levers(fused_adamw=True),
+    HERE: replace(_BUILT, varlen=True),
+    HERE_COMPILED: replace(_BUILT, varlen=True, compiled_layers=True),
+    HERE_DROPOUT: _BUILT,
 }
 """What the code has of the levers of `roofline`; another one that is built is switched on here."""
 

@@ -1,8 +1,8 @@
 """Text to learn from in the GPU benchmark: generated with structure, or real; both become masked batches.
 
-Generated text has topics and is a Markov chain: a document draws one of K topics, each with words of its own, and each
-word has four words of its topic that may follow it, with probabilities 0.6, 0.2, 0.15 and 0.05. So there is something to
-learn at once, which words belong together, that takes the loss from the logarithm of W down to that of W / K, and
+Generated text has topics and is a Markov chain. A document draws one of K topics, each with words of its own, and each
+word has four words of its topic that may follow it, with probabilities 0.6, 0.2, 0.15 and 0.05. So there is something
+to learn at once, which words belong together, that takes the loss from the logarithm of W down to that of W / K, and
 something that takes longer: which word follows which.
 
 Shapes: n documents, K topics, W words, S words of a document.

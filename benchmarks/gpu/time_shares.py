@@ -16,7 +16,7 @@ from benchmarks.gpu.sides import HERE, Side, build_side, build_side_model
 
 KINDS = (
     ("optimizer", r"multi_tensor_apply|adam|lpnorm|foreach|clip_grad|vector_norm"),
-    ("cross entropy", r"cross_?entropy|softmax|nll_loss|aten::(amax|max|gather|scatter_add_?|eq|log)$"),
+    ("cross entropy", r"cross_?entropy|^_rows_kernel|softmax|nll_loss|aten::(amax|max|gather|scatter_add_?|eq|log)$"),
     ("attention", r"flash|fmha|attention|attn|GroupedAttention|aten::(bmm|baddbmm)$"),
     ("products", r"gemm|gemv|cutlass|cublas|nvjet|matmul|splitk|aten::(mm|addmm|linear)$|mkldnn.*linear"),
     ("waiting and copies from the host", r"memcpy|memset|synchronize|aten::(item|_local_scalar_dense|nonzero)$"),

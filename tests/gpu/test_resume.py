@@ -1,5 +1,6 @@
 """Bitwise resume on a device. Run alone: pytest tests/gpu/test_resume.py"""
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -34,11 +35,21 @@ def test_a_single_bit_is_seen() -> None:
     assert not resume.is_equal(*learners)
 
 
-def test_operations_without_a_deterministic_form_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    import warnings
-
-    with resume.deterministic_algorithms(True) as names:
+def test_operations_without_a_deterministic_form_are_named() -> None:
+    with resume.deterministic_algorithms("warn only") as names:
         assert torch.are_deterministic_algorithms_enabled()
         warnings.warn("put_ does not have a deterministic implementation, but ...", stacklevel=1)
     assert names == ["put_"]
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_an_operation_that_raises_with_the_switch_on_is_a_failure_with_its_message() -> None:
+    setting = small_setting("cpu")
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("cumsum_cuda_kernel does not have a deterministic implementation\nmore")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(resume, "train", fail)
+        row = resume.compare(setting, setting.build_config("small"), [], "bf16")
+    assert row == {"equal": False, "outcome": "failed: cumsum_cuda_kernel does not have a deterministic implementation"}

@@ -16,7 +16,7 @@ KERNELS: Mapping[str, str] = {
     "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128_32x3_tn_align2>": "products",
     "void cublasLt::splitKreduce_kernel<32, 16, int, float>": "products",
     "void (anonymous namespace)::cunn_SoftMaxForward<4, float, float, float>": "cross entropy",
-    "_linear_cross_entropy_forward_kernel": "cross entropy",
+    "_rows_kernel": "cross entropy",
     "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdamMathFunctor>": "optimizer",
     "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<LpNormFunctor<float>>": "optimizer",
     "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>": "norm",
