@@ -33,7 +33,8 @@ class Positions:
         if config.position_embedding_type == "rotary":
             return cls(rotation=rotation(position_ids, config.head_size, config.rotary_base))
         if config.position_embedding_type == "alibi":
-            return cls(slopes=alibi_slopes(config.num_attention_heads).to(position_ids.device))
+            slopes = alibi_slopes(config.num_attention_heads)
+            return cls(slopes=slopes.to(position_ids.device, non_blocking=True))
         return cls()
 
     def apply_rotary(self, heads: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from bert_core.kernels.linear import product, weight_gradient
 _CPU_BLOCK_ROWS = 512
 _GPU_BLOCK_BYTES = 512 * 2**20
 # The vocabulary's multiple in products. Tensor cores want rows that begin at multiples of 16 bytes, and tiles that are
-# full: BERT's 30,522 pieces are neither. A CPU's products gain nothing by it.
+# full: BERT's 30,522 pieces are neither. On a CPU padding may save time as well, but would change the bits of runs.
 _CPU_COLUMN_MULTIPLE = 1
 _GPU_COLUMN_MULTIPLE = 64
 
