@@ -13,18 +13,19 @@ from benchmarks.gpu.roofline import BatchShape, Ceilings, Levers, step_ms
 from benchmarks.gpu.setting import Setting, in_precision
 from bert_core.config import BertConfig
 from bert_core.heads.pretraining import BertForPreTraining
+from bert_core.layers.layer_norm import set_residual_dtype
 
 HERE, HERE_COMPILED, HERE_DROPOUT = "here", "here, layers compiled", "here, attention dropout 0.1"
 PEER, PEER_COMPILED = "transformers", "transformers compiled"
 _COMPILED = (HERE_COMPILED, PEER_COMPILED)
 
-_BUILT = Levers(fused_adamw=True, fused_cross_entropy=True)
+_ALWAYS = Levers(fused_adamw=True, fused_cross_entropy=True, last_layer_rows=True)
 LEVERS = {
-    HERE: replace(_BUILT, varlen=True),
-    HERE_COMPILED: replace(_BUILT, varlen=True, compiled_layers=True),
-    HERE_DROPOUT: _BUILT,
+    HERE: replace(_ALWAYS, varlen=True, bf16_residual=True),
+    HERE_COMPILED: replace(_ALWAYS, varlen=True, bf16_residual=True, compiled_layers=True),
+    HERE_DROPOUT: _ALWAYS,
 }
-"""What the code has of the levers of `roofline`; another one that is built is switched on here."""
+"""Levers of `roofline` that each side here has."""
 
 Batch = dict[str, Tensor]
 
@@ -61,6 +62,8 @@ def build_side_model(setting: Setting, name: str, config: BertConfig) -> Learner
     """Build the model of a side, from the same weights for all, with an attention dropout of 0 but for HERE_DROPOUT."""
     config = replace(config, attention_probs_dropout_prob=0.1 if name == HERE_DROPOUT else 0.0)
     own = build_learner(config, setting.device)
+    if name in LEVERS and LEVERS[name].bf16_residual:
+        set_residual_dtype(own.model, torch.bfloat16)
     # The front half of the compiler is tried everywhere; making code for a CPU takes a minute.
     backend = setting.choose("inductor", "eager")
     if name == HERE_COMPILED:
