@@ -144,7 +144,8 @@ def _weights(registry: Registry, frame: "pandas.DataFrame", pinned: set[str]) ->
     places = places_of([*models["folder"], *named])
     own = set(frame["id"])
     # The best of what is here stays, also where a cluster's run that was pulled is better: its weights are not here.
-    groups = [replace(group, runs=[run for run in group.runs if run.id in own]) for group in registry.groups()]
+    everywhere = registry.groups(archived=True)
+    groups = [replace(group, runs=[run for run in group.runs if run.id in own]) for group in everywhere]
     kept = {*models["run_id"].dropna(), *named, *best_of_groups(groups), *pinned}
     parents = set(frame["parent"].dropna())
     for sweep_id in frame.loc[frame["state"] == RunState.COMPLETED, "id"]:

@@ -49,7 +49,7 @@ def find_removals(prefixes: Sequence[str], settings: Settings, *, force: bool = 
     """
     with Registry(settings.registry, read_only=True) as registry:
         runs = {run.id: run for run in map(registry.run, prefixes)}
-        frame, best = registry.runs(), best_of_groups(registry.groups())
+        frame, best = registry.runs(), best_of_groups(registry.groups(archived=True))
         return [_removal(registry, run, frame, best, force=force) for run in runs.values()]
 
 
@@ -64,7 +64,7 @@ def remove_runs(removals: Sequence[Removal], settings: Settings, *, at_once: boo
             run = registry.run(removal.run.id)
             frame = registry.runs()
             trials = _trials_of(run, frame)
-            best = best_of_groups(registry.groups())
+            best = best_of_groups(registry.groups(archived=True))
             if _refusal(registry, run, trials, frame, best, force=removal.force):
                 continue
             if not at_once:

@@ -66,7 +66,7 @@ class TrashRow(BaseRow):
     created_at: Mapped[UtcDatetime]
     removed_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
     claimed_at: Mapped[UtcDatetime | None]
-    """When a garbage collection began to delete its files; from then on it cannot be restored."""
+    """Time at which a garbage collection began to delete its files; from then on it cannot be restored."""
 
 
 ANNOTATIONS: dict[str, str | None] = {TagRow.__tablename__: None, "run_notes": "written_at", "run_flags": "set_at"}

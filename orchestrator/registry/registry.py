@@ -14,7 +14,7 @@ from orchestrator.registry.attempt_columns import load_code_diff
 from orchestrator.registry.database import Database
 from orchestrator.registry.finding_groups import find_group
 from orchestrator.registry.group_records import GroupRecord
-from orchestrator.registry.groups import load_groups
+from orchestrator.registry.groups import count_archived, load_task_groups
 from orchestrator.registry.leaderboard import Order, rank_groups, ranked_groups
 from orchestrator.registry.lifecycle import RunLifecycle
 from orchestrator.registry.lineage import Lineage
@@ -31,7 +31,7 @@ from orchestrator.registry.run_parameters import load_parameters
 from orchestrator.registry.run_records import find_run, load_records, load_runs, newest_completed, state_as_read
 from orchestrator.registry.run_transfers import RunTransfers
 from orchestrator.registry.selection import Selection
-from orchestrator.registry.tables import AttemptRow, RunRow, TagRow
+from orchestrator.registry.tables import AttemptRow, TagRow
 from orchestrator.registry.trials import SweepTrials
 from orchestrator.run_states import RunState
 
@@ -249,7 +249,7 @@ class Registry:
         with self._database.session(writing=False) as session:
             return count_runs(session, self._state(), filter, trials=trials, archived=archived)
 
-    def leaderboard(self, task: str | None = None, *, by: Order = "lower") -> pandas.DataFrame:
+    def leaderboard(self, task: str | None = None, *, by: Order = "lower", archived: bool = False) -> pandas.DataFrame:
         """Groups of runs that differ only in their seed, ranked for each task, score, split and data.
 
         They are trials of sweeps and probes, students, and evaluations of models. Runs with another recipe, on other
@@ -272,18 +272,28 @@ class Registry:
         Args:
             by: number that ranks: the worse end of the interval (`lower`), `mean`, `median`, or the `best` seed, which
                 is the luckiest of n.
+            archived: whether archived runs and their trials are ranked, too; `num_ranked_archived` counts them.
         """
-        return self.leaderboard_table(task, by=by).frame()
+        return self.leaderboard_table(task, by=by, archived=archived).frame()
 
-    def leaderboard_table(self, task: str | None = None, *, by: Order = "lower") -> RecordTable:
+    def leaderboard_table(self, task: str | None = None, *, by: Order = "lower", archived: bool = False) -> RecordTable:
         """The table that `leaderboard` makes a DataFrame of: plain values, without pandas."""
         with self._database.session(writing=False) as session:
-            return rank_groups(session, task, by)
+            return rank_groups(session, task, by, archived=archived)
 
-    def groups(self, task: str | None = None) -> list[GroupRecord]:
-        """Groups of runs that differ only in their seed, of a task or of all, in the order of the leaderboard."""
+    def num_ranked_archived(self, task: str | None = None) -> int:
+        """Number of the runs that the leaderboard leaves out since they, or their sweeps, are archived."""
         with self._database.session(writing=False) as session:
-            found = load_groups(session, None if task is None else RunRow.task == task)
+            return count_archived(session, task)
+
+    def groups(self, task: str | None = None, *, archived: bool = False) -> list[GroupRecord]:
+        """Groups of runs that differ only in their seed, of a task or of all, in the order of the leaderboard.
+
+        Args:
+            archived: whether archived runs and their trials belong to them.
+        """
+        with self._database.session(writing=False) as session:
+            found = load_task_groups(session, task, archived=archived)
         return [ranked.group for ranked in ranked_groups(found)]
 
     def group(self, name: str) -> GroupRecord:

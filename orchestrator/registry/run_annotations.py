@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from sqlalchemy import Select, delete, or_, select
+from sqlalchemy import ColumnElement, Select, delete, func, or_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, NotFoundError
@@ -108,6 +108,12 @@ class RunAnnotations:
         """Ids of the runs with a flag, and of their trials."""
         with self._database.session(writing=False) as session:
             return flagged_ids(session, flag)
+
+
+def is_archived() -> ColumnElement[bool]:
+    """Condition for runs that are archived, and for the trials of those."""
+    put_away = select(FlagRow.run_id).where(FlagRow.flag == "archived")
+    return or_(RunRow.id.in_(put_away), func.coalesce(RunRow.parent_id, RunRow.id).in_(put_away))
 
 
 def flagged_ids(session: Session, flag: Flag) -> set[str]:

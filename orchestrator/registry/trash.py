@@ -46,7 +46,7 @@ class TrashRecord:
     created_at: datetime
     removed_at: datetime
     claimed_at: datetime | None
-    """When a garbage collection began to delete its files, so that it cannot be restored any more."""
+    """Time at which a garbage collection began to delete its files, so that it cannot be restored any more."""
 
 
 class Trash:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Dialect, delete, update
+from sqlalchemy import Dialect, delete, true, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from orchestrator.registry import Registry, groups
@@ -109,7 +109,7 @@ def test_the_newest_of_equal_runs_stands_for_the_group(registry: Registry) -> No
 
 @pytest.mark.parametrize("dialect", [sqlite.dialect(), postgresql.dialect()])
 def test_runs_that_have_not_ended_stand_first_on_every_database(dialect: Dialect) -> None:
-    ordered = str(groups._ranked_runs(None).compile(dialect=dialect)).partition("ORDER BY ")[2]
+    ordered = str(groups._ranked_runs(true()).compile(dialect=dialect)).partition("ORDER BY ")[2]
     assert ordered == "runs.finished_at IS NOT NULL, runs.finished_at, runs.id"
 
 
@@ -489,3 +489,23 @@ def test_the_work_of_a_leaderboard_grows_with_its_groups_alone(monkeypatch: pyte
         varying_paths(recipes)
         counts.append(Counted.num_comparisons)
     assert counts[1] <= 2.5 * counts[0]
+
+
+def test_archived_runs_are_left_out_and_counted(registry: Registry) -> None:
+    """With their trials, and without an effect on the groups that they share with others."""
+    kept, away = seeds(registry, [0.8, 0.82]), seeds(registry, [0.9], first=2)
+    alone = seeds(registry, [0.99], learning_rate=3e-5)
+    for sweep in (away, alone):
+        registry.annotations.set_flag(sweep, "archived")
+    (row,) = registry.leaderboard_table("sst2").records
+    assert (row["mean"], row["n"]) == (pytest.approx(0.81), 2)
+    assert [len(group.runs) for group in registry.groups("sst2")] == [2]
+    assert registry.num_ranked_archived("sst2") == registry.num_ranked_archived() == 2
+    assert registry.num_ranked_archived("mrpc") == 0
+    assert sorted(registry.leaderboard_table("sst2", archived=True).values("n")) == [1, 3]
+    registry.annotations.clear_flag(away, "archived")
+    trial = str(registry.run_table(f"parent = '{away}'").values("id")[0])
+    registry.annotations.set_flag(trial, "archived")
+    assert trial not in registry.run_table(archived=False).values("id"), "a trial of its own, too"
+    assert registry.num_ranked_archived() == 2
+    assert kept in registry.run_table(archived=False).values("id")
