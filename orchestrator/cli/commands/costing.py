@@ -32,7 +32,7 @@ _WHOLE = (
     at_dashboard=AtDashboard.SENT,
 )
 @click.argument("what", metavar="[RUN|MODEL|TASK]", required=False)
-@click.option("--since", metavar="AGE|DATE", help="Only runs made since: 7d, 12h, or 2026-11-01.")
+@click.option("--since", metavar="AGE|DATE", help="Only runs made since: 7d, 12h, or 2026-11-01 (UTC).")
 @click.option("--trials", is_flag=True, help="Of a sweep each trial, by what it held.")
 @reading_options
 def cost(what: str | None, since: str | None, trials: bool, form: str | None, output: str | None) -> None:
