@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import ColumnElement, select
 
+from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.registry.attempt_columns import load_code_diff
 from orchestrator.registry.database import Database
 from orchestrator.registry.finding_groups import find_group
@@ -28,7 +29,14 @@ from orchestrator.registry.run_datasets import RunDatasets
 from orchestrator.registry.run_listing import count_runs, list_runs
 from orchestrator.registry.run_metrics import RunMetrics
 from orchestrator.registry.run_parameters import load_parameters
-from orchestrator.registry.run_records import find_run, load_records, load_runs, newest_completed, state_as_read
+from orchestrator.registry.run_records import (
+    find_run,
+    load_records,
+    load_runs,
+    newest_called,
+    newest_completed,
+    state_as_read,
+)
 from orchestrator.registry.run_transfers import RunTransfers
 from orchestrator.registry.selection import Selection
 from orchestrator.registry.tables import AttemptRow, TagRow
@@ -134,6 +142,23 @@ class Registry:
         """
         with self._database.session(writing=False) as session:
             return find_run(session, prefix, self._state())
+
+    def newest_called(self, name: str) -> tuple[RunRecord, int] | None:
+        """Newest run of a name, else the newest trial, and how many are called so; None where nothing is."""
+        with self._database.session(writing=False) as session:
+            return newest_called(session, name, self._state())
+
+    def find_run(self, wanted: str) -> RunRecord:
+        """Run or trial whose id begins with `wanted`, else the newest of that name. Raises: NotFoundError, as `run`."""
+        try:
+            return self.run(wanted)
+        except SeveralRunsError:
+            raise
+        except NotFoundError:
+            called = self.newest_called(wanted)
+            if called is None:
+                raise
+            return called[0]
 
     def run_records(self, run_ids: Collection[str]) -> list[RunRecord]:
         """Records of the runs with these ids, the newest first; without those that are not there."""

@@ -50,6 +50,15 @@ def find_run(session: Session, prefix: str, state: ColumnElement[RunState]) -> R
     raise NotFoundError(f"No run's id begins with {prefix!r}; {known}.")
 
 
+def newest_called(session: Session, name: str, state: ColumnElement[RunState]) -> tuple[RunRecord, int] | None:
+    """Find the newest run of a name, else the newest trial, and how many are called so; None where nothing is."""
+    for condition in (RunRow.parent_id.is_(None), RunRow.parent_id.is_not(None)):
+        so_called = and_(RunRow.name == name, condition)
+        for newest in _load_runs(session, state, so_called, 1):
+            return newest, session.scalar(select(func.count()).select_from(RunRow).where(so_called)) or 1
+    return None
+
+
 def newest_completed(session: Session, fingerprint: str, state: ColumnElement[RunState]) -> RunRecord | None:
     """Find the newest completed run of a spec by its fingerprint; None where there is none."""
     condition = and_(ExperimentRow.fingerprint == fingerprint, RunRow.state == RunState.COMPLETED)
