@@ -3,6 +3,7 @@
 pytest tests/orchestrator/registry/test_lineage.py
 """
 
+import hashlib
 import os
 import shutil
 import time
@@ -208,6 +209,23 @@ def test_all_that_was_made_of_a_changed_file_is_stale(life: Registry, text: Path
     assert found["text.txt"].startswith(reason)
     assert found["life/tuned@1"] == "made of life/encoder@1, which is stale"
     assert stale(life.lineage.ancestors("life/student"))["life/student@1"].startswith("made of life/tuned@1")
+
+
+def test_a_file_that_was_only_touched_is_not_stale_where_its_digest_is_known(registry: Registry, text: Path) -> None:
+    recorder = Recorder(registry)
+    run = recorder.start({"kind": "corpus", "name": "life/store"}, "f")
+    digest = hashlib.sha256(text.read_bytes()).hexdigest()
+    files = [FileCount(str(text), text.stat().st_size, 5, digest=digest)]
+    recorder.record_dataset(run.id, DatasetResult("text.txt", "corpus", CORPUS, "/corpora/b", {}, files))
+    complete(recorder, run.id)
+    soon = time.time() + 60
+    os.utime(text, (soon, soon))
+    assert stale(registry.lineage.descendants(str(text))) == {}
+    text.write_text("WORDS\n" * 100)
+    os.utime(text, (soon - 3600, soon - 3600))
+    assert stale(registry.lineage.descendants(str(text))) == {}, "neither size nor time differ"
+    os.utime(text, (soon, soon))
+    assert stale(registry.lineage.descendants(str(text)))["text.txt"].startswith("text.txt was written again, ")
 
 
 def test_a_newer_version_of_a_model_makes_its_children_stale(life: Registry, text: Path) -> None:
