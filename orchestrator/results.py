@@ -154,6 +154,8 @@ class ModelResult:
     """A model folder in Hugging Face layout."""
 
     folder: str
+    tokenizer_digest: str | None = None
+    """Fingerprint of the tokenizer that a token store was made with."""
     digest: str
     """SHA-256 of `model.safetensors`."""
     num_parameters: int

@@ -217,4 +217,5 @@ def _is_relinked(own: RowMapping, row: RowMapping) -> bool:
 
 
 _OF_THIS_PLACE = ("path", "files", "recorded_at", "created_at", "name", "child_name", "parent_name", "run_id")
+_OF_THIS_PLACE += ("tokenizer_digest",)  # which the fingerprint follows from, and which records of before lack
 """Columns that say where something lies and when it was seen, which two machines may tell differently of the same."""

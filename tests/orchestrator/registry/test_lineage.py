@@ -293,6 +293,31 @@ def test_parents_of_earlier_runs_are_those_of_their_time(registry: Registry, tex
     assert "4" * 64 not in parents
 
 
+def test_a_token_stores_tokenizer_is_the_one_that_it_was_made_with(registry: Registry, text: Path) -> None:
+    """Not the newest one of its folder, nor, where the run has recorded no digest, a later one."""
+    recorder = Recorder(registry)
+    train_tokenizer(recorder, text)
+    train_tokenizer(recorder, text, "e" * 64)
+    run = recorder.start({"kind": "pretrain", "name": "p", "tokenizer": "storage/tokenizers/words"}, "f")
+    recorder.record_dataset(run.id, DatasetResult("t", "corpus", CORPUS, "/b", {}, tokenizer_digest=TOKENIZER))
+    complete(recorder, run.id)
+    former = recorder.start({"kind": "pretrain", "name": "q", "tokenizer": "storage/tokenizers/words"}, "f")
+    recorder.record_dataset(former.id, DatasetResult("u", "corpus", "d" * 64, "/d", {}))
+    train_tokenizer(recorder, text, "7" * 64)
+    complete(recorder, former.id)
+    for data, tokenizer in ((CORPUS, TOKENIZER), ("d" * 64, "e" * 64)):
+        (parent,) = [edge.parent for edge in registry.lineage.parents([data]) if edge.role == "tokenizer"]
+        assert (parent.digest, parent.name) == (tokenizer, "storage/tokenizers/words")
+
+
+def test_a_tokenizer_that_was_trained_elsewhere_is_known_by_its_digest(registry: Registry) -> None:
+    recorder = Recorder(registry)
+    run = recorder.start({"kind": "pretrain", "name": "p", "tokenizer": "/words"}, "f")
+    recorder.record_dataset(run.id, DatasetResult("t", "corpus", CORPUS, "/b", {}, tokenizer_digest=TOKENIZER))
+    complete(recorder, run.id)
+    assert [edge.parent.digest for edge in registry.lineage.parents([CORPUS])] == [TOKENIZER]
+
+
 def test_lineage_means_the_model_that_a_run_would_start_from(registry: Registry, text: Path) -> None:
     recorder = Recorder(registry)
     pretrain(recorder, text)

@@ -1,4 +1,7 @@
-"""Claims of garbage collections on removed runs, which nobody restores any more; tags of pipelines for their stages."""
+"""Claims on removed runs, tokenizers of token stores, and tags of pipelines for their stages.
+
+A garbage collection claims a removed run, which nobody restores any more, before it deletes its files.
+"""
 
 import sqlalchemy as sa
 from alembic import op
@@ -14,8 +17,9 @@ _INHERITED = (
 
 
 def upgrade() -> None:
-    """Add the column; give the stages of before, and their trials, the tags of their pipelines, as later ones have."""
+    """Add the columns; give the stages of before, and their trials, the tags of their pipelines, as later ones have."""
     op.add_column("trash", sa.Column("claimed_at", sa.DateTime(), nullable=True))
+    op.add_column("datasets", sa.Column("tokenizer_digest", sa.Text(), nullable=True))
     op.execute(
         "INSERT INTO tags (run_id, tag) SELECT DISTINCT heir.run_id, shared.tag FROM tags AS shared "
         "JOIN tags AS heir ON heir.tag = 'pipeline:' || shared.run_id WHERE " + _INHERITED.format(id="run_id")
