@@ -17,6 +17,10 @@ _LONGEST_VALUE = 20
 _BETTER_LOWER = frozenset({"loss", "perplexity", "ppl", "error", "mse", "rmse", "mae", "s", "seconds"})
 _BETTER_LOWER |= {"latency", "bytes"}
 """Last words of measurements that are better the lower they are; every other score is better the higher it is."""
+_FRACTIONS = frozenset({"accuracy", "f1", "precision", "recall", "exact", "ndcg", "mrr"})
+"""Words of scores that lie between 0 and 1."""
+_CORRELATIONS = frozenset({"correlation", "pearson", "spearman"})
+"""Words of scores that lie between -1 and 1."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,20 @@ def is_better_lower(measurement: str) -> bool:
     """
     words = measurement.lower().replace(".", "_").split("_")
     return words[-1] in _BETTER_LOWER and "per" not in words
+
+
+def score_bounds(measurement: str) -> tuple[float, float] | None:
+    """Smallest and largest value that a score can have; None where it has no bounds, as a loss, or none are known.
+
+    >>> [score_bounds(name) for name in ("macro_f1", "recall_at_5", "matthews_correlation", "mlm_loss", "f1_s")]
+    [(0.0, 1.0), (0.0, 1.0), (-1.0, 1.0), None, None]
+    """
+    words = {*measurement.lower().replace(".", "_").split("_")}
+    if is_better_lower(measurement) or is_of_the_machine(measurement):
+        return None
+    if words & _CORRELATIONS:
+        return -1.0, 1.0
+    return (0.0, 1.0) if words & _FRACTIONS else None
 
 
 def best_first(measurement: str, score: float | None) -> tuple[bool, float]:
@@ -136,6 +154,8 @@ class DatasetResult:
     """Counts by name: `num_documents`, `num_sentences`, `num_tokens`, `num_train_examples`, …"""
     files: Sequence[FileCount] = ()
     reused: bool = False
+    tokenizer_digest: str | None = None
+    """Fingerprint of the tokenizer that a token store was made with."""
 
 
 @dataclass(frozen=True)
@@ -154,8 +174,6 @@ class ModelResult:
     """A model folder in Hugging Face layout."""
 
     folder: str
-    tokenizer_digest: str | None = None
-    """Fingerprint of the tokenizer that a token store was made with."""
     digest: str
     """SHA-256 of `model.safetensors`."""
     num_parameters: int

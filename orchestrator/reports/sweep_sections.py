@@ -9,7 +9,7 @@ from orchestrator.reports.blocks import Block, Row, Section, Table, Words
 from orchestrator.reports.charts import Spread, learning_curves, seed_spread
 from orchestrator.reports.setting_charts import importances, parallel_coordinates, score_by_setting
 from orchestrator.reports.setting_importance import METHOD, MIN_TRIALS, setting_importances
-from orchestrator.results import best_first, is_better_lower, short_value
+from orchestrator.results import best_first, is_better_lower, score_bounds, short_value
 from orchestrator.run_states import RunState
 from orchestrator.significance.summary import summarize
 
@@ -64,17 +64,21 @@ def _row(record: Row, settings: Sequence[str], metric: str) -> dict[str, Any]:
 def _spreads(records: Sequence[Mapping[str, Any]], settings: Sequence[str], metric: str) -> list[Block]:
     """The groups of trials that differ only in the seed, the best mean first."""
     groups = scored_groups(records, metric)
-    shown = [_spread([_row(record, settings, metric) for record in group], settings) for group in groups[:_MOST_GROUPS]]
+    bounds = score_bounds(metric)
+    shown = [
+        _spread([_row(record, settings, metric) for record in group], settings, bounds)
+        for group in groups[:_MOST_GROUPS]
+    ]
     blocks: list[Block] = [seed_spread(shown, metric)] if shown else []
     if len(groups) > len(shown):
         blocks.append(Words(f"The best {len(shown)} of {len(groups)} groups."))
     return blocks
 
 
-def _spread(group: Sequence[Row], settings: Sequence[str]) -> Spread:
+def _spread(group: Sequence[Row], settings: Sequence[str], bounds: tuple[float, float] | None) -> Spread:
     scores = [row["score"] for row in group]
     label = ", ".join(f"{name} {short_value(group[0][name])}" for name in settings) or "all trials"
-    summary = summarize(scores)
+    summary = summarize(scores, bounds=bounds)
     interval = None if summary.interval is None else (summary.interval.low, summary.interval.high)
     return Spread(label, scores, summary.mean, interval)
 

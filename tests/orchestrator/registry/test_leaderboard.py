@@ -509,3 +509,12 @@ def test_archived_runs_are_left_out_and_counted(registry: Registry) -> None:
     assert trial not in registry.run_table(archived=False).values("id"), "a trial of its own, too"
     assert registry.num_ranked_archived() == 2
     assert kept in registry.run_table(archived=False).values("id")
+
+
+def test_intervals_of_scores_between_0_and_1_end_there(registry: Registry) -> None:
+    seeds(registry, [0.999, 1.0, 0.96])
+    seeds(registry, [0.001, 0.0, 0.04], learning_rate=3e-5)
+    good, poor = registry.leaderboard_table("sst2").records
+    assert good["high"] == 1.0
+    assert good["low"] == pytest.approx(0.986333 - 0.0567, abs=1e-3)
+    assert poor["low"] == 0.0
