@@ -23,9 +23,8 @@ _MOST_GROUPS = 30
 _PARAMETER = "params."
 
 
-def sweep_sections(registry: "Registry", run: "RunRecord") -> list[Section]:
-    """Sections on the trials of a run; none of a run without trials."""
-    records = registry.trials.table(run.id).records
+def sweep_sections(registry: "Registry", run: "RunRecord", records: Sequence[Row]) -> list[Section]:
+    """Sections on the trials of a run, whose records `registry.trials.table` gives; none of a run without trials."""
     if not records:
         return []
     metric = str(run.metric)
@@ -41,10 +40,9 @@ def sweep_sections(registry: "Registry", run: "RunRecord") -> list[Section]:
     ]
 
 
-def best_trial_of(registry: "Registry", run: "RunRecord") -> bool:
-    """Whether a run's scores are those of the best of several trials."""
-    states = registry.trials.states(run.id)
-    return sum(state == RunState.COMPLETED for state in states.values()) > 1
+def is_best_of_several(records: Sequence[Row]) -> bool:
+    """Whether the scores of a run with these trials are those of the best of several."""
+    return sum(record["state"] == RunState.COMPLETED for record in records) > 1
 
 
 def _row(record: Row, settings: Sequence[str], metric: str) -> dict[str, Any]:
