@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +37,17 @@ def count_archived(session: Session, task: str | None) -> int:
     of_task = true() if task is None else RunRow.task == task
     counted = select(func.count()).select_from(RunRow).where(_is_ranked(), of_task, is_archived())
     return session.scalar(counted) or 0
+
+
+def load_groups_of(session: Session, run_ids: Collection[str]) -> list[GroupRecord]:
+    """Load the groups that some runs belong to, each with all of its runs."""
+    own = sorted(set(run_ids))
+    keys = {
+        key
+        for some in _parts(own)
+        for key in session.scalars(select(RunRow.group_key).where(RunRow.id.in_(some), _is_ranked()).distinct())
+    }
+    return [group for some in _parts(sorted(keys)) for group in load_groups(session, RunRow.group_key.in_(some))]
 
 
 def load_groups(session: Session, condition: ColumnElement[bool]) -> list[GroupRecord]:

@@ -216,6 +216,8 @@ def _is_relinked(own: RowMapping, row: RowMapping) -> bool:
     return "run_id" in row and own["run_id"] is None and row["run_id"] is not None
 
 
-_OF_THIS_PLACE = ("path", "files", "recorded_at", "created_at", "name", "child_name", "parent_name", "run_id")
-_OF_THIS_PLACE += ("tokenizer_digest",)  # which the fingerprint follows from, and which records of before lack
+_OF_THIS_PLACE = (
+    *("path", "files", "recorded_at", "created_at", "name", "child_name", "parent_name", "run_id"),
+    "tokenizer_digest",  # the fingerprint follows from it, and records of before lack it
+)
 """Columns that say where something lies and when it was seen, which two machines may tell differently of the same."""

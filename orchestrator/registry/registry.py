@@ -15,7 +15,7 @@ from orchestrator.registry.attempt_columns import load_code_diff
 from orchestrator.registry.database import Database
 from orchestrator.registry.finding_groups import find_group
 from orchestrator.registry.group_records import GroupRecord
-from orchestrator.registry.groups import count_archived, load_task_groups
+from orchestrator.registry.groups import count_archived, load_groups_of, load_task_groups
 from orchestrator.registry.leaderboard import Order, rank_groups, ranked_groups
 from orchestrator.registry.lifecycle import RunLifecycle
 from orchestrator.registry.lineage import Lineage
@@ -26,13 +26,14 @@ from orchestrator.registry.run_annotations import RunAnnotations
 from orchestrator.registry.run_checkpoints import RunCheckpoints
 from orchestrator.registry.run_costs import RunCosts
 from orchestrator.registry.run_datasets import RunDatasets
-from orchestrator.registry.run_listing import count_runs, list_runs
+from orchestrator.registry.run_listing import count_runs, list_runs, selecting
 from orchestrator.registry.run_metrics import RunMetrics
-from orchestrator.registry.run_parameters import load_parameters
+from orchestrator.registry.run_parameters import load_names, load_parameters
 from orchestrator.registry.run_records import (
     find_run,
     load_records,
     load_runs,
+    load_selected,
     newest_called,
     newest_completed,
     state_as_read,
@@ -207,6 +208,18 @@ class Registry:
         with self._database.session(writing=False) as session:
             return list_runs(session, self._state(), filter, sort, limit, offset, trials=trials, archived=archived)
 
+    def selected(self, filter: str, *, trials: bool = True) -> list[RunRecord]:
+        """Records of the runs that a query selects, the newest first; nothing else is read of them."""
+        with self._database.session(writing=False) as session:
+            state = self._state()
+            conditions = selecting(session, state, filter, trials=trials, archived=True, whole=True)
+            return load_selected(session, state, conditions)
+
+    def named_in_specs(self, fields: Collection[str], *, except_of: Collection[str] = ()) -> set[str]:
+        """Values that these fields have, wherever they stand in a spec, in any run but some."""
+        with self._database.session(writing=False) as session:
+            return load_names(session, fields, except_of)
+
     def unmatched(self, filter: str) -> list[str]:
         """Tell what a query asks for that no run has: why it finds nothing. Raises: InputError."""
         with self._database.session(writing=False) as session:
@@ -266,8 +279,7 @@ class Registry:
 
     def stages(self, run_id: str) -> list[RunRecord]:
         """Stages of a pipeline that have begun, or were done before, the newest first; none of any other run."""
-        rows = self.run_table(f"tag = 'pipeline:{run_id}'", trials=False).records
-        return [self.run(str(row["id"])) for row in rows]
+        return self.selected(f"tag = 'pipeline:{run_id}'", trials=False)
 
     def num_runs(self, filter: str = "", *, trials: bool = True, archived: bool = True) -> int:
         """Number of the runs and trials that a query selects. Raises: InputError, as `runs` does."""
@@ -320,6 +332,11 @@ class Registry:
         with self._database.session(writing=False) as session:
             found = load_task_groups(session, task, archived=archived)
         return [ranked.group for ranked in ranked_groups(found)]
+
+    def groups_of(self, run_ids: Collection[str]) -> list[GroupRecord]:
+        """Groups of some runs, each with all of its runs, archived ones too."""
+        with self._database.session(writing=False) as session:
+            return load_groups_of(session, run_ids)
 
     def group(self, name: str) -> GroupRecord:
         """Group whose digest begins with `name`, or the part of its group that a run or trial of that id is.

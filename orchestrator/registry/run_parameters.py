@@ -1,6 +1,6 @@
 """Parameters of a run, written and read in a transaction: the values of its spec by dotted path."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from orchestrator.registry.dialects import upsert
 from orchestrator.registry.driver_statements import DriverStatement
 from orchestrator.registry.parameter_values import decode_parameter, parameter_rows
+from orchestrator.registry.query_names import distinct
 from orchestrator.registry.tables import ParameterRow
 from orchestrator.registry.write_transactions import WriteTransaction
 
@@ -30,6 +31,17 @@ def read_parameters(transaction: WriteTransaction, run_id: str) -> dict[str, Any
 def load_parameters(session: Session, run_id: str) -> dict[str, Any]:
     """Load the parameters of a run by dotted path."""
     return {path: decode_parameter(kind, text) for path, kind, text in session.execute(_of_run(run_id))}
+
+
+def load_names(session: Session, fields: Collection[str], except_of: Collection[str] = ()) -> set[str]:
+    """Load the values that these fields have, wherever they stand in a spec, in any run but some."""
+    paths = [path for path in distinct(session, ParameterRow.path) if path.rpartition(".")[2] in fields]
+    values = select(ParameterRow.kind, ParameterRow.text).where(ParameterRow.path.in_(paths)).distinct()
+    found: set[str] = set()
+    for kind, text in session.execute(values.where(ParameterRow.run_id.not_in(except_of), ParameterRow.kind != "null")):
+        value = decode_parameter(kind, text)
+        found.update(map(str, value if isinstance(value, list) else [value]))
+    return found
 
 
 def _of_run(run_id: Any) -> Select[str, str, str]:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Select, and_, case, func, literal, select
+from sqlalchemy import ColumnElement, Select, and_, case, func, literal, select, true
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import NotFoundError, SeveralRunsError
@@ -65,6 +65,13 @@ def newest_completed(session: Session, fingerprint: str, state: ColumnElement[Ru
     return next(iter(_load_runs(session, state, and_(condition, RunRow.parent_id.is_(None)), 1)), None)
 
 
+def load_selected(
+    session: Session, state: ColumnElement[RunState], conditions: Sequence[ColumnElement[bool]]
+) -> list[RunRecord]:
+    """Load the runs for which all conditions are true, the newest first."""
+    return _load_runs(session, state, and_(true(), *conditions), None)
+
+
 def load_runs(session: Session, state: ColumnElement[RunState], run_ids: Collection[str]) -> list[RunRecord]:
     """Load the runs with these ids, the newest first."""
     ordered, found = sorted(set(run_ids)), []
@@ -75,7 +82,7 @@ def load_runs(session: Session, state: ColumnElement[RunState], run_ids: Collect
 
 
 def _load_runs(
-    session: Session, state: ColumnElement[RunState], condition: ColumnElement[bool], limit: int
+    session: Session, state: ColumnElement[RunState], condition: ColumnElement[bool], limit: int | None
 ) -> list[RunRecord]:
     statement = select(RunRow, state.label("state"), ExperimentRow.name, ExperimentRow.fingerprint)
     statement = statement.join(ExperimentRow, ExperimentRow.id == RunRow.experiment_id).where(condition)

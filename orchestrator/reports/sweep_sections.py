@@ -42,7 +42,7 @@ def sweep_sections(registry: "Registry", run: "RunRecord", records: Sequence[Row
 
 def is_best_of_several(records: Sequence[Row]) -> bool:
     """Whether the scores of a run with these trials are those of the best of several."""
-    return sum(record["state"] == RunState.COMPLETED for record in records) > 1
+    return [record["state"] for record in records].count(RunState.COMPLETED) > 1
 
 
 def _row(record: Row, settings: Sequence[str], metric: str) -> dict[str, Any]:

@@ -126,8 +126,7 @@ def _runs_since(registry: "Registry", since: str | None, task: str | None) -> li
         conditions.append(f"created_at >= {quoted(time.isoformat())}")
     if task is not None:
         conditions.append(f"task = {quoted(task)}")
-    rows = registry.run_table(" and ".join(conditions), trials=False).records
-    return registry.run_records([str(row["id"]) for row in rows])
+    return registry.selected(" and ".join(conditions), trials=False)
 
 
 def _row(run: "RunRecord", usage: "Usage", prices: "PriceTable | None") -> dict[str, Any]:

@@ -17,6 +17,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from orchestrator.registry import Registry, groups
 from orchestrator.registry.group_records import GroupRecord, GroupRun
 from orchestrator.registry.leaderboard import ORDERS, Order, ranked_groups
+from orchestrator.registry.model_origins import load_origins
 from orchestrator.registry.tables import ParameterRow, RunRow
 from orchestrator.registry.trials import trial_id
 from orchestrator.registry.varying_paths import varying_paths
@@ -489,6 +490,31 @@ def test_the_work_of_a_leaderboard_grows_with_its_groups_alone(monkeypatch: pyte
         varying_paths(recipes)
         counts.append(Counted.num_comparisons)
     assert counts[1] <= 2.5 * counts[0]
+
+
+def test_where_models_were_chosen_is_asked_of_those_that_evaluations_name_alone(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maker = new_sweep(registry)
+    for number in range(20):
+        other = maker if number == 7 else new_sweep(registry)
+        registry.trials.set_data(other, {"train": "x", "validation": f"v{number}"})
+        registry.models.register(f"m{number}", model_result(f"{number:064d}"), other)
+    run = evaluated(registry, "validation", "v7", 0.8, "m7@1")
+    registry.trials.set_data(run, {"validation": "v7", "model": "0" * 14 + "no"})
+    num_rows = 0
+    with registry._database.session(writing=False) as session:
+        execute = session.execute
+
+        def counted(statement: Any) -> list[Any]:
+            nonlocal num_rows
+            rows = list(execute(statement))
+            num_rows += len(rows)
+            return rows
+
+        monkeypatch.setattr(session, "execute", counted)
+        assert load_origins(session, [run]) == {run: "v7"}
+    assert num_rows == 4, "two names, one model, one digest"
 
 
 def test_archived_runs_are_left_out_and_counted(registry: Registry) -> None:
