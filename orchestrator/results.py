@@ -222,6 +222,8 @@ class TrialResult:
     predictions_path: str | None = None
     error: str | None = None
     seconds: float = 0.0
+    host: str | None = None
+    """Host on which it ran last; None where it has not said."""
     diverged: bool = False
     """Whether it failed because its loss or its outputs were no numbers any more."""
 

@@ -51,7 +51,7 @@ _ROW_COLUMNS = (
     "host",
     "code_version",
 )
-_END_COLUMNS = ("state", "error", "seconds", "model_folder", "predictions_path")
+_END_COLUMNS = ("state", "error", "seconds", "model_folder", "predictions_path", "host")
 _CHANGES_PER_STATEMENT = 500
 """Changes of trials that are written at once: a statement has no room for the ids of any number."""
 
@@ -189,8 +189,8 @@ class _Sweep:
                 ends.append(each)
         begun = [end for end in ends if self._id(end) in known]
         unknown = [end for end in ends if self._id(end) not in known]
-        self._run_many(_end_statement, [{"row": self._id(end)} | _end_values(end) for end in begun])
-        self._run_many(_insert_statement, [self._row(end) | _NEVER_STARTED | _end_values(end) for end in unknown])
+        self._run_many(_end_statement, [{"row": self._id(end)} | self._end_values(end) for end in begun])
+        self._run_many(_insert_statement, [self._row(end) | _NEVER_STARTED | self._end_values(end) for end in unknown])
         kept = [{"row": self._id(each), "folder": each.model.folder} for each in results if each.model is not None]
         self._run_many(_folder_statement, kept)
         write_parameters(self._transaction, recipes)
@@ -248,16 +248,16 @@ class _Sweep:
             "code_version": self._run.code_version,
         }
 
-
-def _end_values(result: TrialResult) -> dict[str, Any]:
-    """Values of a trial's row that are known when it has ended."""
-    return {
-        "state": result.state,
-        "error": result.error,
-        "seconds": result.seconds,
-        "model_folder": result.model.folder if result.model else None,
-        "predictions_path": result.predictions_path,
-    }
+    def _end_values(self, result: TrialResult) -> dict[str, Any]:
+        """Values of a trial's row that are known when it has ended; one that does not say its host is its sweep's."""
+        return {
+            "state": result.state,
+            "error": result.error,
+            "seconds": result.seconds,
+            "model_folder": result.model.folder if result.model else None,
+            "predictions_path": result.predictions_path,
+            "host": result.host or self._run.host,
+        }
 
 
 def _result_events(result: TrialResult) -> list[MetricEvent]:
@@ -302,7 +302,7 @@ def _insert_statement(dialect: str) -> DriverStatement:
     """Insert a trial that was not recorded before its end; a later one of its ends finds it there."""
     changing = (*_END_COLUMNS, "finished_at")
     statement = upsert(dialect, RunRow.__table__, ("id",), changing, _may_change).values(finished_at=utc_now())
-    return DriverStatement(statement, dialect, (*_ROW_COLUMNS, *_NEVER_STARTED, *_END_COLUMNS))
+    return DriverStatement(statement, dialect, tuple(dict.fromkeys((*_ROW_COLUMNS, *_NEVER_STARTED, *_END_COLUMNS))))
 
 
 @lru_cache

@@ -76,6 +76,7 @@ def _brief_record(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
         **note_lines(registry, run.id),
         "created": run.created_at,
         "took": took,
+        "host": None if run.parent_id is None else run.host,
         "cost": None if cost is None else cost.removeprefix(f"{took}; "),
         "step": None if step is None else f"{step:,}",
     }
