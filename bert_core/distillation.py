@@ -80,14 +80,16 @@ def _check_widths(what: str, student: Tensor, teacher: Tensor) -> None:
 
 @contextmanager
 def last_hidden_states(encoder: BertModel) -> Iterator[list[Tensor]]:
-    """Yield a list that each pass of the encoder adds its `last_hidden_state` (T, H) to, whoever asked for the pass."""
-    last = encoder.layers[-1] if encoder.norm is None else encoder.norm
-    seen: list[Tensor] = []
-    handle = last.register_forward_hook(lambda module, inputs, output: seen.append(output))
+    """Yield a list that each pass of the encoder adds its `last_hidden_state` (T, H) to, whoever asked for the pass.
+
+    Within the block the last layer runs for all tokens, also for those that no head reads.
+    """
+    noted: list[Tensor] = []
+    encoder.noted_states = noted
     try:
-        yield seen
+        yield noted
     finally:
-        handle.remove()
+        encoder.noted_states = None
 
 
 def student_config(teacher: BertConfig, num_hidden_layers: int) -> BertConfig:

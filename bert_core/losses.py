@@ -24,10 +24,13 @@ def check_labels(labels: Tensor, shape: torch.Size, num_classes: int) -> None:
 
 
 def cross_entropy_sums(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Sum the cross entropy in float32, the right guesses and the labels: (B, C), (B,) → three scalars."""
-    loss = F.cross_entropy(logits.float(), labels, reduction="sum")
+    """Sum the cross entropy in float32, the right guesses and the labels: (B, C), (B,) → three scalars.
+
+    A label of -100 counts nowhere.
+    """
+    loss = F.cross_entropy(logits.float(), labels, ignore_index=IGNORE_INDEX, reduction="sum")
     correct = (logits.argmax(dim=-1) == labels).sum(dtype=torch.float32)
-    return loss, correct, torch.full_like(correct, labels.shape[0])
+    return loss, correct, (labels != IGNORE_INDEX).sum(dtype=torch.float32)
 
 
 def sequence_classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None) -> Tensor:

@@ -5,6 +5,9 @@ A matrix takes 2 for each weight and vector in the forward pass and 4 in the bac
 packed sequences have no padding, and logits are made for predicted positions alone. Left out is what is small: the
 products of queries with keys and of weights with values (a share of S / 6H, with sequences of S tokens and a hidden
 size of H: 3 % of BERT base at 128 tokens, 11 % at 512), heads over pairs and spans, norms, activations.
+
+Behind its attention the last layer runs for tokens alone that a head reads (`BertModel.encode`): a token costs
+`count_flops_per_read_token` less where none does.
 """
 
 from bert_core.config import BertConfig
@@ -19,6 +22,12 @@ def count_flops_per_token(config: BertConfig) -> int:
     layer = 4 * hidden * hidden + matrices * hidden * config.intermediate_size
     widening = (config.embedding_size or 0) * hidden
     return _PER_WEIGHT * (config.num_hidden_layers * layer + widening)
+
+
+def count_flops_per_read_token(config: BertConfig) -> int:
+    """Part of a token's FLOPs that the last layer takes only where a head reads its output, forward and backward."""
+    matrices = 3 if config.feed_forward == "gated" else 2
+    return _PER_WEIGHT * config.hidden_size * (config.hidden_size + matrices * config.intermediate_size)
 
 
 def count_flops_per_prediction(config: BertConfig) -> int:

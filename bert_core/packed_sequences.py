@@ -3,8 +3,9 @@
 Shapes: B sequences, S length of a padded row, T real tokens (the sum of the lengths).
 """
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, fields
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bert_core.errors import DataError
+
+Cached = TypeVar("Cached")
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,8 @@ class PackedSequences:
     """Whether padding was packed as well: padding tokens are queries, never keys."""
     frozen_states: Tensor | None = None
     """Outputs of a frozen encoder for these tokens, from `LayerPooling.select`, (T, …); None: the layers are run."""
-    attention_cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """Layout of the batch that attention on the CPU works out once for all layers, by number of heads and causality."""
+    attention_cache: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Layouts and biases that attention makes of the batch once for all layers; see `cached`."""
 
     @property
     def num_sequences(self) -> int:
@@ -63,22 +66,26 @@ class PackedSequences:
         return self.cu_seqlens[1:] - 1
 
     @classmethod
-    def from_lengths(cls, input_ids: Tensor, token_type_ids: Tensor, cu_seqlens: Tensor) -> Self:
+    def from_lengths(
+        cls, input_ids: Tensor, token_type_ids: Tensor, cu_seqlens: Tensor, max_seqlen: int | None = None
+    ) -> Self:
         """Make a batch of tokens that already lie end to end: (T,), (T,), (B+1,). Positions restart in each sequence.
 
-        Raises: DataError when the lengths are not those of the tokens, or a sequence is empty.
+        Args:
+            max_seqlen: length of the longest sequence, where the caller knows it: then the lengths are not looked at,
+                so that nothing waits for the device that they are on.
+
+        Raises: DataError when the lengths are not those of the tokens, or a sequence is empty; with `max_seqlen` the
+            caller answers for that.
         """
-        lengths = cu_seqlens.diff().long()
-        if cu_seqlens.numel() < 2 or cu_seqlens[0] != 0 or int(lengths.min()) < 1:
-            raise DataError("cu_seqlens must start at 0 and rise with each sequence; leave empty sequences out")
-        if not int(cu_seqlens[-1]) == input_ids.shape[0] == token_type_ids.shape[0]:
-            raise DataError(
-                f"cu_seqlens ends at {int(cu_seqlens[-1])}, but there are {input_ids.shape[0]} input_ids "
-                f"and {token_type_ids.shape[0]} token_type_ids; the three must agree"
-            )
-        max_seqlen = int(lengths.max())
-        attended = torch.arange(max_seqlen, device=lengths.device) < lengths[:, None]
-        indices = attended.view(-1).nonzero().squeeze(1)
+        if max_seqlen is None:
+            max_seqlen = _checked_max_seqlen(input_ids, token_type_ids, cu_seqlens)
+        lengths = cu_seqlens.diff().long()  # (B,)
+        attended = torch.arange(max_seqlen, device=lengths.device) < lengths[:, None]  # (B, S)
+        num_tokens = input_ids.shape[0]
+        row_starts = torch.arange(len(lengths), device=lengths.device) * max_seqlen  # (B,) among the B·S places
+        shifts = (row_starts - cu_seqlens[:-1]).repeat_interleave(lengths, output_size=num_tokens)  # (T,)
+        indices = torch.arange(num_tokens, device=lengths.device) + shifts
         return cls(
             input_ids=input_ids.long(),
             token_type_ids=token_type_ids.long(),
@@ -92,8 +99,10 @@ class PackedSequences:
     @classmethod
     def from_numpy(cls, input_ids: NDArray[Any], token_type_ids: NDArray[Any], cu_seqlens: NDArray[Any]) -> Self:
         """Make a batch as `from_lengths` does, from arrays of any integer type."""
-        arrays = (input_ids, token_type_ids, cu_seqlens)
-        return cls.from_lengths(*(torch.from_numpy(array.astype(np.int64)) for array in arrays))
+        ids, types, borders = (
+            torch.from_numpy(array.astype(np.int64)) for array in (input_ids, token_type_ids, cu_seqlens)
+        )
+        return cls.from_lengths(ids, types, borders)
 
     @classmethod
     def from_padded(
@@ -144,6 +153,17 @@ class PackedSequences:
             includes_padding=keep_padding,
         )
 
+    def cached(self, key: Hashable, build: Callable[[], Cached]) -> Cached:
+        """Build what all layers share at the first call with a key, and return the same at later calls.
+
+        The key says what the result depends on beside the batch. A tensor in it stands for itself, not for its values.
+        """
+        if key not in self.attention_cache:
+            with torch.inference_mode(False):  # training refuses tensors that inference mode has made
+                self.attention_cache[key] = build()
+        found: Cached = self.attention_cache[key]
+        return found
+
     def pack(self, padded: Tensor) -> Tensor:
         """Take the tokens' values out of a padded tensor: (B, S', …) → (T, …), S' at least S."""
         return padded[:, : self.max_seqlen].flatten(0, 1).index_select(0, self.indices)
@@ -162,3 +182,16 @@ class PackedSequences:
         values = {item.name: getattr(self, item.name) for item in fields(self) if item.init}
         moved = {k: v.to(device, non_blocking=True) for k, v in values.items() if isinstance(v, Tensor)}
         return type(self)(**(values | moved))
+
+
+def _checked_max_seqlen(input_ids: Tensor, token_type_ids: Tensor, cu_seqlens: Tensor) -> int:
+    """Length of the longest sequence. Raises: DataError when the lengths are not those of the tokens."""
+    lengths = cu_seqlens.diff()
+    if cu_seqlens.numel() < 2 or cu_seqlens[0] != 0 or int(lengths.min()) < 1:
+        raise DataError("cu_seqlens must start at 0 and rise with each sequence; leave empty sequences out")
+    if not int(cu_seqlens[-1]) == input_ids.shape[0] == token_type_ids.shape[0]:
+        raise DataError(
+            f"cu_seqlens ends at {int(cu_seqlens[-1])}, but there are {input_ids.shape[0]} input_ids "
+            f"and {token_type_ids.shape[0]} token_type_ids; the three must agree"
+        )
+    return int(lengths.max())

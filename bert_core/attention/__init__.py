@@ -4,6 +4,13 @@ Shapes: T tokens, N heads, D head size.
 
 `attention` is the contract. A backend carries it out: `BACKENDS` lists them by preference, and a call goes to the first
 one that does not refuse it. `choose_backend` tells which one that is, `AttentionBackend.refusal` why another is not.
+
+On the CPU all backends give the same bits at each repetition. On CUDA the backward pass does not: flash attention adds
+up a query's gradient from several blocks of keys, in whichever order they come. PyTorch's own switch puts these sums in
+order, `torch.use_deterministic_algorithms(True)`, for varlen attention as well as for scaled_dot_product_attention,
+where it rules out cuDNN's kernel too. With `warn_only=True` PyTorch warns and keeps the kernels that are not
+deterministic (attention_backward.cu and sdp_utils.cpp in aten/native/transformers/cuda, PyTorch 2.11 and 2.13). What
+the order costs has not been measured here.
 """
 
 import torch
@@ -40,8 +47,7 @@ def attention(
     1 / (1 − dropout_p). With `slopes` (N,) the bias is −slope · |i − j| (Press et al. 2022).
     With `is_causal` a token attends to itself and to the tokens before it only.
     """
-    call = AttentionCall(q.device.type, q.dtype, dropout_p, slopes is not None, seqs.includes_padding, is_causal)
-    backend = choose_backend(call)
+    backend = choose_backend(AttentionCall.of(q, seqs, dropout_p, slopes, is_causal))
     if q.is_cuda:
         return backend(q, k, v, seqs, dropout_p, slopes, is_causal)
     with torch.autocast("cpu", enabled=False):  # it would make the softmax's output full precision, twice the memory

@@ -5,6 +5,7 @@ Shapes: T tokens, N heads, D head size.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -28,6 +29,24 @@ class AttentionCall:
     """Whether padding is among the tokens."""
     is_causal: bool = False
     """Whether a token attends to itself and to the tokens before it only."""
+    head_size: int = 64
+    """D: width of a head; that of all published sizes when left out."""
+    compute_capability: tuple[int, int] | None = None
+    """Compute capability of the card, as NVIDIA counts its generations: (8, 0) is an A100; None off CUDA."""
+
+    @classmethod
+    def of(cls, q: Tensor, seqs: PackedSequences, dropout_p: float, slopes: Tensor | None, is_causal: bool) -> Self:
+        """Describe the call of `attention` with these arguments; the keys and values are as the queries (T, N, D)."""
+        return cls(
+            device=q.device.type,
+            dtype=q.dtype,
+            dropout_p=dropout_p,
+            has_slopes=slopes is not None,
+            includes_padding=seqs.includes_padding,
+            is_causal=is_causal,
+            head_size=q.shape[2],
+            compute_capability=torch.cuda.get_device_capability(q.device) if q.is_cuda else None,
+        )
 
 
 class AttentionBackend(ABC):

@@ -46,22 +46,23 @@ class GroupedAttention(AttentionBackend):
         is_causal: bool,
     ) -> Tensor:
         num_heads = q.shape[1]
-        layout = (num_heads, is_causal)
-        if layout not in seqs.attention_cache:  # the same for all layers
-            seqs.attention_cache[layout] = LengthGroups.build(seqs.cu_seqlens, num_heads, is_causal)
-        return grouped_attention(q, k, v, seqs.attention_cache[layout], dropout_p, slopes)
+        layout = ("length groups", num_heads, is_causal)
+        groups = seqs.cached(layout, lambda: LengthGroups.build(seqs.cu_seqlens, num_heads, is_causal))
+        biases = seqs.cached((*layout, slopes, q.dtype), lambda: groups.score_biases(slopes, q.dtype))
+        context: Tensor = _GroupedAttention.apply(q, k, v, groups, biases, dropout_p)  # type: ignore[no-untyped-call]
+        return context
 
 
 @dataclass(frozen=True)
 class LengthGroups:
-    """Layout of a batch in groups: where each head's rows lie; the same for all layers.
+    """Layout of a batch in groups: where each head's rows lie.
 
     Row T·N is padding, which reads as zeros.
     """
 
     shapes: list[tuple[int, int]]
     """n and S of each group."""
-    biases: list[Tensor]
+    masks: list[Tensor]
     """Bias of each group's scores, (n·N, 1 or S, S): 0 where there is a token to attend to, −∞ where there is none."""
     gather: Tensor
     """Place of each of the R rows among the T·N rows of a (T, N, D) tensor, T·N for padding: (R,) int64."""
@@ -73,7 +74,7 @@ class LengthGroups:
         """Group sequences, the longest first, as many at a time as a group may have; from cumulative lengths (B+1,)."""
         starts, lengths = cu_seqlens[:-1].long(), cu_seqlens.diff().long()
         num_tokens, heads = int(cu_seqlens[-1]), torch.arange(num_heads)[:, None]
-        shapes, biases, gathers = [], [], []
+        shapes, masks, gathers = [], [], []
         rest = lengths.argsort(descending=True, stable=True)
         while len(rest):
             width = math.ceil(int(lengths[rest[0]]) / _ROUND_TO) * _ROUND_TO
@@ -84,12 +85,20 @@ class LengthGroups:
             shapes.append((len(members), width))
             gathers.append(torch.where(is_token, rows, num_tokens * num_heads).flatten())
             attention_mask = is_token & (places <= places[:, None]) if is_causal else is_token  # (n, 1 or S, S)
-            bias = torch.zeros(attention_mask.shape).masked_fill_(~attention_mask, -math.inf)
-            biases.append(bias.repeat_interleave(num_heads, dim=0))
+            mask = torch.zeros(attention_mask.shape).masked_fill_(~attention_mask, -math.inf)
+            masks.append(mask.repeat_interleave(num_heads, dim=0))
         gather = torch.cat(gathers)
         scatter = torch.empty(num_tokens * num_heads + 1, dtype=torch.int64)
         scatter[gather] = torch.arange(len(gather))
-        return cls(shapes, biases, gather, scatter[:-1])
+        return cls(shapes, masks, gather, scatter[:-1])
+
+    def score_biases(self, slopes: Tensor | None, dtype: torch.dtype) -> list[Tensor]:
+        """Bias of each group's scores with the linear biases, if there are any: (n·N, 1 or S, S) each."""
+        masks = [mask.to(dtype) for mask in self.masks]
+        if slopes is None:
+            return masks
+        linear = (alibi_bias(slopes, width).to(dtype).repeat(n, 1, 1) for n, width in self.shapes)
+        return [mask + bias for mask, bias in zip(masks, linear, strict=True)]  # (n·N, S, S)
 
     def rows(self, x: Tensor) -> Tensor:
         """Gather a tensor's rows in the order of the groups: (T, N, D) → (R, D)."""
@@ -106,21 +115,6 @@ class LengthGroups:
         """View the rows of each group: (R, D) → (n·N, S, D) each."""
         parts = torch.split(rows, [n * num_heads * width for n, width in self.shapes])
         return [part.view(-1, width, rows.shape[1]) for part, (_, width) in zip(parts, self.shapes, strict=True)]
-
-
-def grouped_attention(
-    q: Tensor, k: Tensor, v: Tensor, groups: LengthGroups, dropout_p: float, slopes: Tensor | None = None
-) -> Tensor:
-    """Compute softmax(q·kᵀ / √D + bias)·v within each sequence: (T, N, D) each → (T, N, D).
-
-    The bias is that of `attention`.
-    """
-    biases = [bias.to(q.dtype) for bias in groups.biases]
-    if slopes is not None:
-        linear = (alibi_bias(slopes, width).to(q.dtype).repeat(n, 1, 1) for n, width in groups.shapes)
-        biases = [bias + more for bias, more in zip(biases, linear, strict=True)]  # (n·N, S, S)
-    context: Tensor = _GroupedAttention.apply(q, k, v, groups, biases, dropout_p)  # type: ignore[no-untyped-call]
-    return context
 
 
 class _GroupedAttention(torch.autograd.Function):

@@ -34,8 +34,8 @@ class FusedAttention(AttentionBackend):
         is_causal: bool,
     ) -> Tensor:
         q, k, v = (seqs.unpack(tensor).transpose(1, 2) for tensor in (q, k, v))  # (B, N, S, D) each
-        mask = _keys(seqs, is_causal) if slopes is None else _padded_bias(seqs, slopes, q.dtype, is_causal)
-        context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_p)
+        bias = _padded_bias(seqs, slopes, q.dtype, is_causal)  # (B, 1 or N, 1 or S, S)
+        context = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout_p)
         return seqs.pack(context.transpose(1, 2))  # (T, N, D)
 
 
@@ -66,17 +66,18 @@ class ReferenceAttention(AttentionBackend):
         return seqs.pack(context.transpose(1, 2))  # (T, N, D)
 
 
-def _keys(seqs: PackedSequences, is_causal: bool) -> Tensor:
-    """Whether a place of a padded row may be attended to from another: (B, 1, 1 or S, S) bool."""
-    keys = seqs.attention_mask[:, None, None, :]  # (B, 1, 1, S)
-    if not is_causal:
-        return keys
-    places = torch.arange(keys.shape[-1], device=keys.device)
-    return keys & (places <= places[:, None])  # (B, 1, S, S)
-
-
 def _padded_bias(seqs: PackedSequences, slopes: Tensor | None, dtype: torch.dtype, is_causal: bool) -> Tensor:
-    """Bias to add to the scores of padded rows, −∞ where there is nothing to attend to: (B, 1 or N, 1 or S, S)."""
-    keys = _keys(seqs, is_causal)
-    bias = torch.zeros(1, device=keys.device) if slopes is None else alibi_bias(slopes, seqs.max_seqlen)
-    return torch.where(keys, bias.to(dtype), -math.inf)
+    """Bias to add to the scores of padded rows, −∞ where there is nothing to attend to: (B, 1 or N, 1 or S, S).
+
+    It is built once for all layers.
+    """
+
+    def build() -> Tensor:
+        keys = seqs.attention_mask[:, None, None, :]  # (B, 1, 1, S)
+        if is_causal:
+            places = torch.arange(keys.shape[-1], device=keys.device)
+            keys = keys & (places <= places[:, None])  # (B, 1, S, S)
+        bias = torch.zeros(1, device=keys.device) if slopes is None else alibi_bias(slopes, seqs.max_seqlen)
+        return torch.where(keys, bias.to(dtype), -math.inf)
+
+    return seqs.cached(("padded bias", slopes, dtype, is_causal), build)

@@ -9,16 +9,23 @@ import torch
 from torch import Tensor
 
 from bert_core.config import BertConfig
+from bert_core.packed_sequences import PackedSequences
 
 
 @dataclass(frozen=True)
 class Positions:
-    """Position information that attention uses; made once per batch, for all layers."""
+    """Position information that attention uses; made once for all layers."""
 
     rotation: tuple[Tensor, Tensor] | None = None
     """Cosine and sine of each token's rotary angles, (T, 1, D) each; None unless positions are rotary."""
     slopes: Tensor | None = None
     """Slopes of the linear biases, (N,); None unless positions are ALiBi."""
+
+    @classmethod
+    def of_batch(cls, config: BertConfig, seqs: PackedSequences) -> "Positions":
+        """Make the positions of a batch, or take those that were made for it before."""
+        kind = (config.position_embedding_type, config.num_attention_heads, config.head_size, config.rotary_base)
+        return seqs.cached(("positions", *kind), lambda: cls.of(config, seqs.position_ids))
 
     @classmethod
     def of(cls, config: BertConfig, position_ids: Tensor) -> "Positions":

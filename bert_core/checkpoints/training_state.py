@@ -5,7 +5,7 @@ when it is whole; loading checks the digests before anything is read into the mo
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -44,23 +44,56 @@ def write_training_state(folder: Path, model: nn.Module, optimizer: Optimizer, e
 
     A crash leaves part of the files: `save_training_state` does not.
     """
-    save_tensors(_stored(model.state_dict()), folder / _MODEL)
-    save_tensors(_stored(_optimizer_tensors(model, optimizer)), folder / _OPTIMIZER)
-    write_json(
-        folder / STATE_FILE, {"format": _FORMAT, "param_groups": _named_groups(model, optimizer), "extra": dict(extra)}
-    )
-    return write_manifest(folder, (_MODEL, _OPTIMIZER, STATE_FILE))
+    return contents_of(model, optimizer, extra).write(folder)
 
 
 @dataclass(frozen=True)
-class TrainingState:
-    """A saved state as it was read: whole, and in no model yet."""
+class StateContents:
+    """Weights, optimizer and the values beside them, in memory."""
 
-    folder: Path
     weights: Mapping[str, Tensor]
     optimizer_tensors: Mapping[str, Tensor]
     param_groups: Sequence[Mapping[str, Any]]
+    """Groups and settings of the optimizer, with the parameters' names in place of the parameters."""
     extra: dict[str, Any]
+    """Values of the caller, which JSON can hold."""
+
+    def write(self, folder: Path) -> str:
+        """Write the contents into an existing folder, the manifest last; returns the manifest's SHA-256."""
+        save_tensors(self.weights, folder / _MODEL)
+        save_tensors(self.optimizer_tensors, folder / _OPTIMIZER)
+        state = {"format": _FORMAT, "param_groups": self.param_groups, "extra": self.extra}
+        write_json(folder / STATE_FILE, state)
+        return write_manifest(folder, (_MODEL, _OPTIMIZER, STATE_FILE))
+
+
+def contents_of(
+    model: nn.Module,
+    optimizer: Optimizer,
+    extra: Mapping[str, Any],
+    copies: Callable[[Mapping[str, Tensor]], dict[str, Tensor]] | None = None,
+) -> StateContents:
+    """Weights and moments of a model and its optimizer, on the host.
+
+    Args:
+        copies: copies tensors to the host, as `HostCopies.of` does, so that training may go on; without it the contents
+            may be the tensors themselves, and are those of this moment only until the next step.
+    """
+    weights, moments = model.state_dict(), _optimizer_tensors(model, optimizer)
+    if copies is None:
+        stored, stored_moments = _stored(weights), _stored(moments)
+    else:
+        all_copies = copies({f"{_MODEL}/{name}": tensor for name, tensor in weights.items()} | moments)
+        stored = {name: all_copies[f"{_MODEL}/{name}"] for name in weights}
+        stored_moments = {name: all_copies[name] for name in moments}
+    return StateContents(stored, stored_moments, _named_groups(model, optimizer), dict(extra))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingState(StateContents):
+    """A saved state as it was read: whole, and in no model yet."""
+
+    folder: Path
 
     def with_settings_of(self, model: nn.Module, optimizer: Optimizer) -> "TrainingState":
         """The same weights and moments with the groups and settings that an optimizer has now."""
@@ -95,7 +128,7 @@ def read_training_state(folder: Path) -> TrainingState:
         state = json.loads((folder / STATE_FILE).read_bytes())
         check_format(folder / STATE_FILE, state, _FORMAT)
         weights, tensors = (load_file(folder / name) for name in (_MODEL, _OPTIMIZER))
-        return TrainingState(folder, weights, tensors, state["param_groups"], state["extra"])
+        return TrainingState(weights, tensors, state["param_groups"], state["extra"], folder=folder)
     except NewerFormatError:
         raise
     except (SafetensorError, OSError, ValueError) as error:

@@ -5,6 +5,7 @@ Shapes: T real tokens, B sequences, P predicted positions.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,15 @@ class PackedBatch:
         """Consecutive batches of at most `num_sequences` sequences, for gradient accumulation."""
         starts = range(0, self.num_sequences, num_sequences)
         return [self._part(start, min(start + num_sequences, self.num_sequences)) for start in starts]
+
+    def split_by_tokens(self, num_tokens: int) -> list["PackedBatch"]:
+        """Consecutive batches of as many sequences as fit in `num_tokens` tokens; a longer one is a batch itself."""
+        borders = [0]
+        while borders[-1] < self.num_sequences:
+            first = borders[-1]
+            last = int(np.searchsorted(self.cu_seqlens, self.cu_seqlens[first] + num_tokens, side="right")) - 1
+            borders.append(max(first + 1, last))
+        return [self._part(first, last) for first, last in pairwise(borders)]
 
     @staticmethod
     def concatenate(parts: Sequence["PackedBatch"]) -> "PackedBatch":

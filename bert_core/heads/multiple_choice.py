@@ -27,7 +27,7 @@ class BertForMultipleChoice(PretrainedModel):
 
     def packed_logits(self, seqs: PackedSequences) -> Tensor:
         """Score each sequence, a question read with one of its choices: (B·C,)."""
-        pooled = self.dropout(self.bert.pool(self.bert.head_states(seqs), seqs))  # (B·C, H)
+        pooled = self.dropout(self.bert.pooled_states(seqs))  # (B·C, H)
         if self.choice_projection is not None:
             pooled = self.choice_projection(pooled)  # (B·C, K)
         return self.classifier(pooled).squeeze(-1)  # type: ignore[no-any-return]

@@ -48,7 +48,10 @@ class BertForSentenceEmbedding(PretrainedModel):
 
     def packed_embeddings(self, seqs: PackedSequences) -> Tensor:
         """Vector of each text: (B, H) float32."""
-        pooled = pool_tokens(self.bert.encode(seqs), seqs.cu_seqlens, self.embedding.pooling)
+        if self.embedding.pooling == "cls":
+            pooled = self.bert.encode(seqs, seqs.first_tokens).float()
+        else:
+            pooled = pool_tokens(self.bert.encode(seqs), seqs.cu_seqlens, self.embedding.pooling)
         return F.normalize(pooled, dim=-1) if self.embedding.normalize else pooled
 
     def forward(
@@ -90,11 +93,6 @@ class BertForSentenceEmbedding(PretrainedModel):
 
 
 def pool_tokens(hidden: Tensor, cu_seqlens: Tensor, pooling: str) -> Tensor:
-    """Pool each sequence's tokens, by the first one, or the mean or maximum of each dimension: (T, H), (B+1,) → (B, H).
-
-    The result is float32.
-    """
-    if pooling == "cls":
-        return hidden.index_select(0, cu_seqlens[:-1]).float()
+    """Pool each sequence's tokens by the "mean" or "max" of each dimension: (T, H), (B+1,) → (B, H) float32."""
     # The offsets are those of packed sequences, checked when they were packed.
     return torch.segment_reduce(hidden.float(), pooling, offsets=cu_seqlens, axis=0, unsafe=True)

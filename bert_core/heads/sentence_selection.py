@@ -58,7 +58,10 @@ class BertForSentenceSelection(PretrainedModel):
     def compute_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Mean binary cross entropy over the tokens whose label is not -100: (T,), (T,) → scalar."""
         is_labeled = labels != IGNORE_INDEX  # (T,)
-        return F.binary_cross_entropy_with_logits(logits[is_labeled].float(), labels[is_labeled].float())
+        targets, weights = labels.where(is_labeled, 0).float(), is_labeled.float()
+        # A sum over all tokens: picking the labeled ones would wait for the device to tell their number.
+        total = F.binary_cross_entropy_with_logits(logits.float(), targets, weight=weights, reduction="sum")
+        return total / weights.sum()
 
     def forward(
         self,

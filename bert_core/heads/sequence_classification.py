@@ -42,7 +42,7 @@ class BertForSequenceClassification(PretrainedModel):
         Raises: DataError when `tabular_features` have another shape.
         """
         first = self.dropout if self.config.dropout_before_pooler else None
-        pooled = self.bert.pool(self.bert.head_states(seqs), seqs, first)  # (B, H)
+        pooled = self.bert.pooled_states(seqs, first)  # (B, H)
         self._check_tabular_features(tabular_features, seqs.num_sequences)
         if self.combine is not None and tabular_features is not None:
             pooled = F.gelu(self.combine(torch.cat([pooled, tabular_features], dim=-1)))  # (B, H)

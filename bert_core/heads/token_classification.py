@@ -55,22 +55,28 @@ class BertForTokenClassification(PretrainedModel):
         """Mean loss over the tokens whose label is not -100: (T, C), (T,) → scalar.
 
         It is the cross entropy, or with a CRF the negative log-likelihood of the sequences' paths. Both are divided by
-        the number of such tokens, so that one learning rate serves both.
+        the number of such tokens, so that one learning rate serves both; without one a CRF loses nothing.
         """
         if self.crf is None:
             return F.cross_entropy(logits.float(), labels, ignore_index=IGNORE_INDEX)
         is_word = labels != IGNORE_INDEX  # (T,)
         ends = is_word.cumsum(0)[seqs.cu_seqlens[1:].long() - 1]  # (B,)
         lengths = ends.diff(prepend=ends.new_zeros(1))  # (B,)
-        likelihoods: Tensor = self.crf.log_likelihood(logits[is_word], labels[is_word], lengths)  # (B,)
-        return -likelihoods.sum() / ends[-1]
+        # Words move to the front and the rest stays behind them: their number, K, is known to the device alone.
+        order = is_word.int().argsort(descending=True, stable=True)  # (T,)
+        tags = labels[order].clamp(min=0)  # (T,)
+        likelihoods: Tensor = self.crf.log_likelihood(logits[order], tags, lengths, seqs.max_seqlen)  # (B,)
+        return -likelihoods.sum() / ends[-1].clamp(min=1)
 
-    def decode(self, logits: Tensor, lengths: Tensor) -> Tensor:
+    def decode(self, logits: Tensor, lengths: Tensor, max_length: int | None = None) -> Tensor:
         """Choose the tags of words whose logits lie end to end, `lengths` to a sentence: (K, C), (B,) → (K,).
+
+        Args:
+            max_length: words of the longest sentence; None asks the device.
 
         Raises: DataError when a CRF's logits are not finite.
         """
-        return logits.argmax(dim=1) if self.crf is None else self.crf.decode(logits, lengths)
+        return logits.argmax(dim=1) if self.crf is None else self.crf.decode(logits, lengths, max_length)
 
     def forward(
         self,

@@ -34,13 +34,17 @@ class LinearChainCrf(nn.Module):
         self.end = nn.Parameter(torch.zeros(num_labels))
         self.transition_penalties, self.start_penalties = bio_penalties(labels)
 
-    def log_likelihood(self, emissions: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
+    def log_likelihood(self, emissions: Tensor, tags: Tensor, lengths: Tensor, max_length: int | None = None) -> Tensor:
         """Log probability of each sentence's tags, 0 where it has no word: (K, C), (K,), (B,) → (B,).
 
-        Words lie end to end, sentence after sentence. Raises: DataError when there is none.
+        Words lie end to end, sentence after sentence; rows behind the last sentence's are left alone. Raises: DataError
+        when there is no row.
+
+        Args:
+            max_length: words of the longest sentence, or more. The device is asked, and waited for, where it is None.
         """
         with torch.autocast(emissions.device.type, enabled=False):
-            places, mask = _pad(lengths, len(emissions))  # (B, W)
+            places, mask = _pad(lengths, len(emissions), max_length)  # (B, W)
             padded, gold = emissions.float()[places], tags[places]  # (B, W, C), (B, W)
             penalties, start_penalties = self._penalties(emissions.device)
             free = torch.zeros_like(self.end)  # (C,)
@@ -51,20 +55,30 @@ class LinearChainCrf(nn.Module):
             return (score - log_partitions(padded, mask, transitions, start, self.end)).where(mask[:, 0], 0.0)
 
     @torch.no_grad()
-    def decode(self, emissions: Tensor, lengths: Tensor) -> Tensor:
-        """Choose the tags of the best paths: (K, C), (B,) → (K,). Raises: DataError when a score is not finite."""
+    def decode(self, emissions: Tensor, lengths: Tensor, max_length: int | None = None) -> Tensor:
+        """Choose the tags of the best paths: (K, C), (B,) → (K,). Raises: DataError when a score is not finite.
+
+        Args:
+            max_length: as that of `log_likelihood`.
+        """
         if not emissions.isfinite().all():
             raise DataError(
                 "the logits hold values that are not finite; the model has diverged, lower its learning rate"
             )
         with torch.autocast(emissions.device.type, enabled=False):
-            places, mask = _pad(lengths, len(emissions))  # (B, W)
+            places, mask = _pad(lengths, len(emissions), max_length)  # (B, W)
             penalties, start_penalties = self._penalties(emissions.device)
             transitions, start = self.transitions + penalties, self.start + start_penalties
-            return best_paths(emissions.float()[places], mask, transitions, start, self.end)[mask]
+            paths = best_paths(emissions.float()[places], mask, transitions, start, self.end)  # (B, W)
+            sentences = torch.arange(len(lengths), device=lengths.device)
+            own = sentences.repeat_interleave(lengths, output_size=len(emissions))  # (K,) sentence of each word
+            return paths[own, torch.arange(len(emissions), device=lengths.device) - places[own, 0]]
 
     def _penalties(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        return self.transition_penalties.to(device), self.start_penalties.to(device)
+        if self.start_penalties.device != device:  # not at each step: a copy from the host waits for the device
+            self.transition_penalties = self.transition_penalties.to(device)
+            self.start_penalties = self.start_penalties.to(device)
+        return self.transition_penalties, self.start_penalties
 
 
 def bio_penalties(labels: Sequence[str]) -> tuple[Tensor, Tensor]:
@@ -127,10 +141,11 @@ def best_paths(emissions: Tensor, mask: Tensor, transitions: Tensor, start: Tens
     return torch.stack(tags[::-1], dim=1)
 
 
-def _pad(lengths: Tensor, num_words: int) -> tuple[Tensor, Tensor]:
+def _pad(lengths: Tensor, num_words: int, max_length: int | None) -> tuple[Tensor, Tensor]:
     """Index of the word at each place of padded sentences, and a mask of the real ones: (B,) → (B, W), (B, W)."""
     if num_words == 0:
         raise DataError("there is no word to tag; labels of -100 mark what is not the first sub-token of a word")
-    places = torch.arange(max(1, int(lengths.max())), device=lengths.device)
+    width = int(lengths.max()) if max_length is None else max_length
+    places = torch.arange(max(1, width), device=lengths.device)
     first = lengths.cumsum(0) - lengths  # (B,)
     return (first[:, None] + places).clamp(max=num_words - 1), places < lengths[:, None]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.progress import duration
-from orchestrator.registry.varying_paths import varying_paths
+from orchestrator.registry.groups.varying_paths import varying_paths
 from orchestrator.reports.blocks import Block, Page, Section, Table
 from orchestrator.reports.charts import learning_curves
 from orchestrator.results import is_of_the_machine, short_value

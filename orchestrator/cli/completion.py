@@ -62,7 +62,7 @@ def _offered(named: Named, incomplete: str) -> Iterator[CompletionItem[str]]:
 
 
 def _names(context: click.Context) -> Any:
-    from orchestrator.registry.recorded_names import RecordedNames
+    from orchestrator.registry.queries.recorded_names import RecordedNames
 
     return RecordedNames(settings_of(context).registry)
 
@@ -128,7 +128,7 @@ def _query_fields(context: click.Context, incomplete: str) -> Items:
     if word.lstrip("-").startswith("p") or not word.lstrip("-"):
         fields += [(f"params.{name}", about) for name, about in names.parameters()]
     if not word.lstrip("-").startswith(("metrics.", "params.")):
-        from orchestrator.registry.query_fields import NAMES
+        from orchestrator.registry.queries.query_fields import NAMES
 
         fields += [(name, "field") for name in NAMES]
     for item in _offered([(dash + name, about) for name, about in fields], word):

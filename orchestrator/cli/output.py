@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from orchestrator.cells import column_cells, field_cell, heading, plain_value, printable
+from orchestrator.cells import field_cell, heading, plain_value, printable
 from orchestrator.cli.reading import current_reading, find_columns
 from orchestrator.progress import UNDER_WAY, clear_screen, is_terminal, reader_may_leave, show_progress
 from orchestrator.settings import ASKED_AT_VARIABLE
@@ -61,7 +61,7 @@ def show_rows(
     if form == "json":
         _write(json.dumps([plain_value(row) for row in listed], indent=2, ensure_ascii=False) + "\n", output)
     elif form == "csv":
-        _write(_as_csv(listed, columns), output)
+        _write_csv(listed, columns, output)
     elif listed:
         names = None if measurement is None else [measurement(row) for row in rows[reading.offset : end]]
         _write_table(listed, columns, output, spare, names)
@@ -87,12 +87,13 @@ def show_record(record: Row, form: str | None, output: str | None) -> None:
     if form == "json":
         _write(json.dumps(plain_value(record), indent=2, ensure_ascii=False) + "\n", output)
     elif form == "csv":
-        _write(_as_csv([{"field": key, "value": value} for key, value in record.items()], ["field", "value"]), output)
+        _write_csv([{"field": key, "value": value} for key, value in record.items()], ["field", "value"], output)
     else:
+        from orchestrator.cli.row_texts import shortened
         from orchestrator.cli.table_layout import block
 
         longest = None if reading.wide else _LONGEST_FIELD
-        texts = [(key, _shortened([field_cell(key, value)], longest)[0]) for key, value in record.items()]
+        texts = [(key, shortened(field_cell(key, value), longest)) for key, value in record.items()]
         lines = block(texts, _terminal_width(output))
         _write("".join(f"{line}\n" for line in lines), output)
 
@@ -160,16 +161,10 @@ def write_message(text: str) -> None:
         click.echo(text, nl=False, err=True)
 
 
-def _as_csv(rows: Sequence[Row], columns: Sequence[str]) -> str:
-    from orchestrator.cli.spreadsheet_cells import safe_field
-    from orchestrator.storage.delimited_lines import csv_lines
+def _write_csv(rows: Sequence[Row], columns: Sequence[str], output: str | None) -> None:
+    from orchestrator.cli.row_texts import csv_text
 
-    plain = ([plain_value(row.get(column)) for column in columns] for row in rows)
-    fields = [[json.dumps(v) if isinstance(v, list | dict) else v for v in values] for values in plain]
-    lines = [list(columns), *fields]
-    if not current_reading().raw:
-        lines = [[safe_field(value) for value in line] for line in lines]
-    return "".join(csv_lines(lines))
+    _write(csv_text(rows, columns, raw=current_reading().raw), output)
 
 
 def _write_table(
@@ -180,47 +175,17 @@ def _write_table(
     measurements: Sequence[str] | None = None,
 ) -> None:
     """Write a table: fitted to a terminal's width; in files and pipes one whole line per row."""
-    from orchestrator.cli.table_layout import Column, lay_out
+    from orchestrator.cli.row_texts import table_columns
+    from orchestrator.cli.table_layout import lay_out
 
     longest = None if current_reading().wide else _LONGEST_CELL
-    laid = lay_out(
-        [
-            Column(
-                name=column,
-                texts=(heading(column), *_shortened(_texts(rows, column, measurements), longest)),
-                is_number=all(isinstance(row[column], int | float | None) for row in rows),
-            )
-            for column in columns
-        ],
-        _terminal_width(output),
-        spare,
-    )
+    laid = lay_out(table_columns(rows, columns, measurements, longest), _terminal_width(output), spare)
     bold = output is None and is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
     header = [click.style(laid.header, bold=True) if bold else laid.header] if laid.header else []
     _write("".join(f"{line}\n" for line in (*header, *laid.lines)), output)
     if laid.left_out:
         names = [*map(heading, laid.left_out)]
         notify(f"left out: {', '.join(names)}; --columns {','.join(names)} shows these, --wide all")
-
-
-def _texts(rows: Sequence[Row], column: str, measurements: Sequence[str] | None) -> list[str]:
-    """Texts of a column, those of each measurement by themselves where rows are of several."""
-    if measurements is None or column != "value":
-        return column_cells([row[column] for row in rows], column)
-    texts = [""] * len(rows)
-    for name in dict.fromkeys(measurements):
-        places = [place for place, other in enumerate(measurements) if other == name]
-        found = column_cells([rows[place][column] for place in places], name)
-        for place, text in zip(places, found, strict=True):
-            texts[place] = text
-    return texts
-
-
-def _shortened(texts: list[str], longest: int | None) -> list[str]:
-    """Texts of which no one is so long that it makes a table of no use; JSON, CSV and `--wide` have all of it."""
-    from orchestrator.cli.table_layout import shorten
-
-    return [text if longest is None or len(text) <= longest else shorten(text, longest) for text in texts]
 
 
 def _terminal_width(output: str | None) -> int | None:

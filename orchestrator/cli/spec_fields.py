@@ -26,7 +26,7 @@ def override_fields(context: click.Context) -> list[OverrideField]:
         return list(_fields_of({"kind": "evaluate"}, only="task."))
     run_id = given.get("resumed") or given.get("run_id")
     if run_id:
-        from orchestrator.registry.recorded_names import RecordedNames
+        from orchestrator.registry.queries.recorded_names import RecordedNames
 
         kind = RecordedNames(settings_of(context).registry).kind_of_run(run_id)
         return [field for field in _fields_of({"kind": kind}) if field.key.startswith("execution.")]

@@ -1,17 +1,19 @@
 """Batches through Ray Data: a worker's steps are built and masked in Ray tasks, one prefetch window after another.
 
 A block is a run of consecutive steps, large enough to be worth a task; a row is one step's part for one rank. A
-prefetch window is a few blocks, built by one pipeline that runs to its end while the window before it is trained on.
+prefetch window is some blocks, built by one pipeline that runs to its end while the window before it is trained on; how
+many they are follows the time that windows take (`prefetch_pace`).
 
 Ray's iterators have no position that could be saved: resuming at step k is a window that begins at k, and no batch is
 skipped through. One pipeline over the whole run would always be ahead of its reader, and its executor then waits in a
 loop that never sleeps: that was seen to take half a core, and the training thread's interpreter with it.
 """
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +24,16 @@ from ray.exceptions import RayError
 
 from bert_core.examples.packing import PackedBatch
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context, own_error
+from orchestrator.corpus.prefetch_pace import PrefetchPace, WindowTimes
 from orchestrator.corpus.stream import ExampleStream, StreamConfig
 
 BLOCK_TOKENS = 1 << 18
 """Tokens of a block, at most or one step: 2 to 3 MB with labels and lengths."""
-BLOCKS_PER_PREFETCH = 8
-"""Blocks of a prefetch window. Two windows lie in the object store at a time: about 40 MB for each worker."""
+_STORE_SHARE = 0.25
+"""Share of a node's object store that its workers' windows may take."""
+_WINDOWS_AT_A_TIME = 2
+
+Block = TypeVar("Block")
 
 _FIELDS: dict[str, np.dtype[np.generic]] = {
     "input_ids": np.dtype(np.int32),
@@ -40,28 +46,27 @@ _FIELDS: dict[str, np.dtype[np.generic]] = {
 
 
 def ray_batches(
-    stream: ExampleStream, first_step: int, *, rank: int, num_workers: int, num_cpus: float = 1.0
+    stream: ExampleStream,
+    first_step: int,
+    *,
+    rank: int,
+    num_workers: int,
+    num_cpus: float = 1.0,
+    pace: PrefetchPace | None = None,
 ) -> Iterator[tuple[int, PackedBatch]]:
     """A rank's batches from `first_step` to the end of the run, made by Ray Data on `num_cpus`.
 
     Raises: CorpusError, DataError and the like as the tasks raised them; RayError when Ray loses the work.
     """
-    build = partial(_build_block, stream=stream, rank=rank, workers=num_workers)
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="prefetch") as ahead:
-        # A generator: it begins a window only when it is asked for the next one.
-        begun = (
-            ahead.submit(_build_blocks, build, window, block_steps, num_cpus)
-            for window, block_steps in prefetch_windows(stream.config, first_step, num_workers)
-        )
-        current = next(begun, None)
-        while current is not None:
-            tables = current.result()
-            current = next(begun, None)
-            for table in tables:
-                yield from from_table(ray.get(table))
+    pace = pace or PrefetchPace()
+    build_block = partial(_build_block, stream=stream, rank=rank, workers=num_workers)
+    build = partial(_build_blocks, build_block, num_cpus=num_cpus)
+    yield from built_ahead(prefetch_windows(stream.config, first_step, num_workers, pace), build, ray.get, pace)
 
 
-def prefetch_windows(config: StreamConfig, first_step: int, num_workers: int) -> Iterator[tuple[range, int]]:
+def prefetch_windows(
+    config: StreamConfig, first_step: int, num_workers: int, pace: PrefetchPace
+) -> Iterator[tuple[range, int]]:
     """Yield the steps of each prefetch window, and how many of them are a block, to the end of the run.
 
     A window ends where its phase does: short sequences come in blocks of as many tokens as long ones.
@@ -71,9 +76,55 @@ def prefetch_windows(config: StreamConfig, first_step: int, num_workers: int) ->
         phase, first = config.phase_of(start)
         max_seq_length, num_steps = config.phases[phase]
         block_steps = max(1, BLOCK_TOKENS * num_workers // (config.global_batch_size * max_seq_length))
-        stop = min(start + block_steps * BLOCKS_PER_PREFETCH, first + num_steps)
+        stop = min(start + block_steps * pace.num_blocks, first + num_steps)
         yield range(start, stop), block_steps
         start = stop
+
+
+def built_ahead(
+    windows: Iterator[tuple[range, int]],
+    build: Callable[[range, int], Sequence[Block]],
+    fetch: Callable[[Block], pa.Table],
+    pace: PrefetchPace,
+) -> Generator[tuple[int, PackedBatch], None, None]:
+    """Yield the batches of windows; while one is trained on, a thread builds the next, whose size `pace` says.
+
+    Args:
+        build: returns the blocks of consecutive steps, so many steps in each.
+        fetch: returns a block's table.
+    """
+
+    def build_timed(steps: range, block_steps: int) -> tuple[Sequence[Block], float]:
+        began_at = time.perf_counter()
+        return build(steps, block_steps), time.perf_counter() - began_at
+
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="prefetch") as ahead:
+        # A generator: it begins a window only when it is asked for the next one.
+        begun = (ahead.submit(build_timed, *window) for window in windows)
+        current = next(begun, None)
+        while current is not None:
+            blocks, build_s = current.result()
+            current = next(begun, None)
+            num_tokens, num_bytes, train_s = 0, 0, 0.0
+            for block in blocks:
+                table = fetch(block)
+                num_bytes += table.nbytes
+                for batch in from_table(table):
+                    num_tokens += len(batch[1].input_ids)
+                    given_at = time.perf_counter()
+                    yield batch
+                    train_s += time.perf_counter() - given_at
+            pace.note(WindowTimes(len(blocks), num_tokens, num_bytes, build_s, train_s))
+
+
+def window_memory(num_local_workers: int) -> float:
+    """Bytes that a prefetch window of one of this node's workers may take.
+
+    Each worker has two at a time: the one that is trained on, and the next.
+    """
+    here = ray.get_runtime_context().get_node_id()
+    (node,) = (node for node in ray.nodes() if node["NodeID"] == here)
+    return float(_STORE_SHARE * node["Resources"]["object_store_memory"] / (num_local_workers * _WINDOWS_AT_A_TIME))
 
 
 def _build_blocks(build: Any, steps: range, block_steps: int, num_cpus: float) -> list["ray.ObjectRef[pa.Table]"]:

@@ -24,9 +24,10 @@ from orchestrator.cluster.remote_call import waiting_for
 from orchestrator.corpus.stream import ExampleStream, SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.distillation.comparison import compare_sizes
+from orchestrator.pretraining.device_batch import DeviceBatch, MicroBatch
 from orchestrator.pretraining.job import PretrainListener, PretrainRequest, check_start
 from orchestrator.pretraining.launch import run_pretraining
-from orchestrator.pretraining.loss import GlobalCounts, Sums, loss_of_sums, packed_inputs
+from orchestrator.pretraining.loss import GlobalCounts, Sums, loss_of_sums
 from orchestrator.pretraining.streams import build_validation
 from orchestrator.results import PretrainResult
 from orchestrator.specs import PretrainSpec
@@ -45,11 +46,11 @@ class MaskedTokenLoss:
     objective: LossWeightsSpec
 
     def __call__(
-        self, model: BertForPreTraining, batch: PackedBatch, spec: PretrainSpec, counts: GlobalCounts
+        self, model: BertForPreTraining, micro: MicroBatch, spec: PretrainSpec, counts: GlobalCounts
     ) -> tuple[Sums, Tensor]:
-        device, objective = counts.device, self.objective
+        seqs, labels, objective = micro.sequences, micro.labels, self.objective
+        device = seqs.input_ids.device
         teacher = load_teacher(self.teacher_folder, device)
-        seqs, labels = packed_inputs(batch, device)
         positions = labels.masked_positions
         with torch.autocast(device.type, torch.bfloat16, enabled=spec.precision == "bf16"):
             with last_hidden_states(model.bert) as seen:
@@ -166,5 +167,5 @@ def compare_pretrained(
 
 def _answer(model: BertForPreTraining, part: PackedBatch, device: torch.device) -> Tensor:
     """Logits at the masked positions, on the CPU: (P, V)."""
-    seqs, labels = packed_inputs(part, device)
-    return model.predict(model.bert.encode(seqs)[labels.masked_positions]).float().cpu()
+    (micro,) = DeviceBatch.copied(part, device).cut([part])
+    return model.predict(model.bert.encode(micro.sequences, micro.labels.masked_positions)).float().cpu()

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from orchestrator.errors import NotFoundError
-from orchestrator.registry.group_records import GroupRecord
+from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.registry.trials import trial_id
+from orchestrator.registry.runs.trials import trial_id
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings, cache_folder
 from orchestrator.specs.references import NAME_FIELDS

@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.errors import OWN_ERRORS, NotFoundError
 from orchestrator.models.resolve import WEIGHTS_FILE, content_digest, resolve_name
 from orchestrator.registry import Registry
-from orchestrator.registry.lineage_staleness import written_again
+from orchestrator.registry.lineage.lineage_staleness import written_again
 from orchestrator.registry.records import RunRecord
 from orchestrator.settings import Settings
 from orchestrator.specs import Spec

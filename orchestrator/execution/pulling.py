@@ -15,9 +15,9 @@ from pathlib import Path
 from orchestrator.errors import InputError
 from orchestrator.execution.head_commands import HeadCommand
 from orchestrator.execution.run_bundle import Bundle, BundledRun, Wanted
+from orchestrator.registry.keeping.run_transfers import is_same_record, pulled_from
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.registry.run_transfers import is_same_record, pulled_from
 from orchestrator.run_ids import is_run_id
 from orchestrator.settings import Settings
 from orchestrator.storage import join, read_json, write_bytes, write_json

@@ -8,9 +8,9 @@ from uuid import uuid4
 
 from orchestrator.cluster.addresses import names_no_cluster
 from orchestrator.errors import InputError
+from orchestrator.registry.keeping.run_transfers import pulled_from
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.registry.run_transfers import pulled_from
 from orchestrator.settings import Settings
 from orchestrator.storage import delete, exists, join, write_bytes
 from orchestrator.storage.folders import nearest_existing

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from orchestrator.errors import NotFoundError
 from orchestrator.execution.garbage import best_of_groups, delete_atomically, places_of
-from orchestrator.registry.inheritance import PIPELINE
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
+from orchestrator.registry.runs.inheritance import PIPELINE
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs.references import NAME_FIELDS

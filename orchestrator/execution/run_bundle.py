@@ -20,8 +20,8 @@ from tempfile import TemporaryDirectory
 
 from orchestrator.errors import ClusterError
 from orchestrator.execution.run_log import LOG_FILE
+from orchestrator.registry.keeping.registry_copy import bring_up_to_date, copy_registry, keep_runs
 from orchestrator.registry.registry import Registry
-from orchestrator.registry.registry_copy import bring_up_to_date, copy_registry, keep_runs
 from orchestrator.settings import Settings
 from orchestrator.storage import join, read_bytes
 from orchestrator.training.worker_log import FOLDER, worker_logs

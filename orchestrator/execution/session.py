@@ -34,11 +34,11 @@ from orchestrator.planning.plan import most_resources, needed_resources
 from orchestrator.progress import UNDER_WAY, show_progress
 from orchestrator.progress.run_views import StageView
 from orchestrator.provenance.capture import capture
-from orchestrator.registry.inheritance import INPUTS, PIPELINE
 from orchestrator.registry.patience import retry_while_unavailable
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
+from orchestrator.registry.runs.inheritance import INPUTS, PIPELINE
 from orchestrator.run_ids import new_run_id
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
@@ -118,6 +118,7 @@ class Session:
                 with self.stop_watch.heeding(record, run_folder):
                     save_origin(run_folder, spec)
                     logger.info(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
+                    self._mention_earlier(record)
                     for change in execution_changes(parse_spec(record.spec), spec):
                         logger.info(f"this attempt changes {change}")
                     context = RunContext(
@@ -145,6 +146,15 @@ class Session:
                 logger.warning(f"how run {record.id} ended is not recorded: {trouble}")
             raise
         return self.recorder.read_run(record.id)
+
+    def _mention_earlier(self, record: RunRecord) -> None:
+        """Name a completed run of the same spec when a new run begins: it may be all that is wanted."""
+        if record.attempt > 1:
+            return
+        earlier = retry_while_unavailable(partial(self.registry.newest_completed, record.fingerprint))
+        if earlier is not None:
+            compare = f"orchestrator runs diff {earlier.id} {record.id}"
+            logger.info(f"run {earlier.id} completed the same spec before; what differs: {compare}")
 
     def _place_in_queue(self, record: RunRecord, spec: Spec) -> AbstractContextManager[None]:
         """Wait for the run's turn on a cluster; the place is kept until the end of the block."""

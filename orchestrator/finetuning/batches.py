@@ -27,8 +27,8 @@ def make_batch(features: Features[Any], windows: NDArray[np.int64], device: torc
     return Batch(
         seqs.to(device),
         torch.from_numpy(np.ascontiguousarray(targets)).to(
-            device, torch.float32 if targets.dtype.kind == "f" else torch.int64
+            device, torch.float32 if targets.dtype.kind == "f" else torch.int64, non_blocking=True
         ),
         windows,
-        None if tabular_features is None else torch.from_numpy(tabular_features).to(device),
+        None if tabular_features is None else torch.from_numpy(tabular_features).to(device, non_blocking=True),
     )

@@ -64,8 +64,8 @@ class MaskFiller:
             torch.tensor([0, len(ids)], device=device),
         )
         with torch.inference_mode():
-            hidden = self.model.bert.encode(seqs)  # (T, H)
-            probabilities = self.model.predict(hidden[places]).float().softmax(dim=-1)  # (P, V)
+            hidden = self.model.bert.encode(seqs, torch.tensor(places, device=device))  # (P, H)
+            probabilities = self.model.predict(hidden).float().softmax(dim=-1)  # (P, V)
         best = probabilities[:, : tokenizer.vocab_size].topk(min(top_k, tokenizer.vocab_size))
         pieces = text.split(mask)
         filled = []
@@ -98,7 +98,8 @@ def next_sentence(folder: str, first: str, second: str) -> NextSentenceAnswer:
     seqs = PackedSequences.from_lengths(torch.tensor(ids), torch.tensor(types), torch.tensor([0, len(ids)]))
     assert model.next_sentence is not None, "a model without this head has been refused"
     with torch.inference_mode():
-        logits = model.next_sentence(model.bert.pool(model.bert.encode(seqs), seqs))  # (1, 2)
+        state = model.bert.encode(seqs, model.bert.pooled_tokens(seqs))  # (1, H)
+        logits = model.next_sentence(model.bert.pool(state))  # (1, 2)
         probability = float(logits.float().softmax(dim=-1)[0, 0])
     return NextSentenceAnswer(probability, probability >= 0.5)
 

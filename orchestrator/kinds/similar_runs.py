@@ -9,7 +9,7 @@ from orchestrator.kinds.base import MeasuredTime
 from orchestrator.kinds.trial_time import first_recipe
 from orchestrator.progress import counted
 from orchestrator.registry.parameter_values import flatten
-from orchestrator.registry.query_tree import quoted
+from orchestrator.registry.queries.query_tree import quoted
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.specs import PretrainSpec, SweepSpec
@@ -21,6 +21,7 @@ _FEWEST_STEPS = 20
 """Steps of a run from which on their time tells another's: starting is part of a run's seconds."""
 _STEP_FIELDS = (
     *("model", "phases", "global_batch_size", "micro_batch_size", "threads_per_worker", "precision"),
+    *("gradient_precision", "micro_batch_tokens", "execution.activation_checkpointing"),
     *("token_objective", "sentence_objective", "execution.num_workers", "execution.device"),
 )
 """Fields of a pretraining that decide how long a step takes."""

@@ -12,10 +12,10 @@ from orchestrator.finetuning.model_record import read_saved_definition
 from orchestrator.finetuning.running_trials import values_text
 from orchestrator.kinds.seed_noise import compute_difference, compute_gain
 from orchestrator.progress import duration
+from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials
+from orchestrator.registry.groups.varying_paths import varied_parameters
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.registry.scored_trials import scored_groups, scored_trials
-from orchestrator.registry.varying_paths import varied_parameters
 from orchestrator.results import short_value
 from orchestrator.significance.summary import summarize
 from orchestrator.specs.references import RANDOM

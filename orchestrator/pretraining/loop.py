@@ -6,27 +6,35 @@ plain process as well as in a Ray worker, and is tested there.
 
 import dataclasses
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from bert_core.examples.packing import PackedBatch
+from bert_core.layers.layer_norm import set_residual_dtype
 from bert_core.objectives import active_objectives
 from bert_core.optimization import build_optimizer, linear_warmup_decay
 from orchestrator.errors import RunFailedError
-from orchestrator.pretraining.collectives import Worker, all_reduce_sum, refuse_if_unequal
+from orchestrator.pretraining.collectives import Worker, all_reduce_sum
+from orchestrator.pretraining.device_batch import DeviceBatch
+from orchestrator.pretraining.device_feed import device_batches
 from orchestrator.pretraining.divergence import REMEDY, DivergedStepError, Divergences, StepWatch, max_loss
+from orchestrator.pretraining.gradient_buckets import GradientBuckets
 from orchestrator.pretraining.job import Emit, PretrainJob, build_model
 from orchestrator.pretraining.loss import label_loss, pretraining_sums
 from orchestrator.pretraining.meter import Meter, add_sums, empty_totals, named_metrics
 from orchestrator.pretraining.micro_batches import MicroBatches
+from orchestrator.pretraining.shared_checkpoint import read_for_all
 from orchestrator.pretraining.step import StepContext, training_step
 from orchestrator.pretraining.utilization import Utilization
 from orchestrator.provenance.machine import read_machine
 from orchestrator.results import Event, MessageEvent, MetricEvent, WorkersEvent
+from orchestrator.training.checkpoint_saver import CheckpointSaver, saves_in_background
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.drift import accept_drift, check_drift
 from orchestrator.training.snapshots import Snapshots
@@ -35,6 +43,8 @@ Batches = Callable[[int], Iterator[tuple[int, PackedBatch]]]
 """A function from the first step to the worker's numbered batches, up to the end of the run."""
 EVALUATION_BATCH_SIZE = 64
 EVALUATIONS_BY_DEFAULT = 10
+_READ_FREELY = frozenset({"cpu"})
+"""Types of devices whose numbers are read in each step; with others that waits, except where totals are read anyway."""
 
 
 class TrainingLoop:
@@ -61,6 +71,9 @@ class TrainingLoop:
             torch.set_num_threads(job.spec.threads_per_worker)
         self.job, self.spec, self.worker = job, job.spec, worker
         self.model = build_model(job).to(worker.device)
+        if self.spec.residual_precision == "bf16":
+            set_residual_dtype(self.model, torch.bfloat16)
+        self.model.bert.recomputes_layers = self.spec.execution.activation_checkpointing == "layers"
         self.objectives = active_objectives(self.spec.chosen_objectives, self.model.config)
         self.optimizer = build_optimizer(
             self.model,
@@ -70,8 +83,10 @@ class TrainingLoop:
             eps=self.spec.adam_epsilon,
         )
         self.checkpoints = Checkpoints(job.run_folder, job.attempt, self.spec.execution.keep_checkpoints)
+        self._saver = CheckpointSaver(self.checkpoints, saves_in_background(worker.device))
         self.snapshots = Snapshots(job.run_folder, job.attempt)
-        self.micro_batches = MicroBatches(worker, self.spec.micro_batch_size, self._warn)
+        self.micro_batches = MicroBatches(worker, self.spec, self.warn)
+        self.gradients = GradientBuckets(self.model.parameters(), worker, self.spec.gradient_precision)
         self.divergences = Divergences(job, worker)
         # A teacher's work beside the model's own would make the share a wrong one.
         knows_work = job.loss is None
@@ -80,6 +95,8 @@ class TrainingLoop:
         self._emit_to = emit
         self._num_confirmed, self._note_step, self._find_hosts = num_confirmed, note_step, find_hosts
         self._num_emitted = 0
+        self._emitting = threading.Lock()
+        """Held by who emits: events are counted, and the feed's thread may have one too."""
         self._unconfirmed: list[tuple[int, MetricEvent]] = []
         self._checkpoint_at = time.monotonic()
 
@@ -93,32 +110,50 @@ class TrainingLoop:
         Raises: RunFailedError when a step diverges, or memory runs out; CheckpointError when a checkpoint belongs to
             another job.
         """
-        while True:
-            first_step = self.restore()
-            refuse_if_unequal(first_step, self.worker)
-            if hosts := self._find_hosts():
-                self._emit(WorkersEvent(first_step, hosts, dataclasses.asdict(read_machine())))
-            if self.worker.rank == 0 and self.spec.execution.snapshot_steps:
-                self.snapshots.claim(first_step)
-            if first_step == 0:
-                self._save_snapshot_if_due(0)
-            try:
-                return self._train_from(first_step, batches)
-            except DivergedStepError as diverged:
-                self._warn(self.divergences.stop_or_pass_over(diverged))
-                self._unconfirmed.clear()  # those before the checkpoint are in it, the others will be told again
+        try:
+            while True:
+                first_step = self._begin()
+                try:
+                    with closing(device_batches(batches(first_step), self.worker.device)) as coming:
+                        is_complete = self._train_on(coming)
+                    self._tell_saved(wait=True)
+                    return is_complete
+                except DivergedStepError as diverged:
+                    self._tell_saved(wait=True)  # it may be the one to go back to
+                    self.warn(self.divergences.stop_or_pass_over(diverged))
+                    self._unconfirmed.clear()  # those before the checkpoint are in it, the others will be told again
+        finally:
+            self._saver.settle()
 
-    def _train_from(self, first_step: int, batches: Batches) -> bool:
-        """Train from a step on, as `train` does. Raises: DivergedStepError before anything of such a step is kept."""
+    def _begin(self) -> int:
+        """Restore the last checkpoint, and tell with whom the training goes on from there. Returns its first step."""
+        first_step = self.restore()
+        if hosts := self._find_hosts():
+            self._emit(WorkersEvent(first_step, hosts, dataclasses.asdict(read_machine())))
+        if self.worker.rank == 0 and self.spec.execution.snapshot_steps:
+            self.snapshots.claim(first_step)
+        if first_step == 0:
+            self._save_snapshot_if_due(0)
+        return first_step
+
+    def _train_on(self, batches: Iterator[tuple[int, DeviceBatch]]) -> bool:
+        """Train on batches, as `train` does. Raises: DivergedStepError before anything of such a step is kept."""
         loss = self.job.loss or label_loss
         context = StepContext(
-            self.model, self.optimizer, self.spec, self.worker, self.objectives, loss, self.micro_batches
+            self.model,
+            self.optimizer,
+            self.spec,
+            self.worker,
+            self.objectives,
+            loss,
+            self.micro_batches,
+            self.gradients,
         )
         watch = StepWatch(self.worker, len(self.objectives), max_loss(self.spec, self.model.config.vocab_size))
         self.model.train()
         self.meter.resume()
         wants_to_stop = False
-        for step, batch in self.meter.waiting(batches(first_step)):
+        for step, batch in self.meter.waiting(batches):
             done = step + 1
             sums = None
             if done not in self.divergences.passed_over:
@@ -126,8 +161,7 @@ class TrainingLoop:
                 self.meter.add(sums.totals, sums.gradient_norm)
                 watch.add(done, sums.totals, sums.gradient_norm)
             is_logged = self._is_due(done, self.spec.execution.log_every_steps) or self._is_checkpoint_step(done)
-            # Asking a GPU would wait for it, except where its totals are read anyway.
-            asks = is_logged or self.worker.device.type == "cpu"
+            asks = is_logged or self.worker.device.type in _READ_FREELY
             stops = sums is not None and asks and bool(sums.num_stopping)
             if is_logged or stops or self.spec.on_divergence == "rollback":
                 watch.look()
@@ -146,6 +180,7 @@ class TrainingLoop:
             # Only where the meter has just been read, as its totals are not saved.
             if is_logged and (self._is_checkpoint_step(done) or self._is_checkpoint_time()):
                 self.save_checkpoint(done)
+            self._tell_saved()
             self.meter.resume()
             wants_to_stop = self._note_step(done)
         return True
@@ -158,14 +193,12 @@ class TrainingLoop:
     def restore(self) -> int:
         """Load the last whole checkpoint. Returns the step to go on from: 0 where there is no checkpoint."""
         self.meter = Meter(self.worker, self.objectives, self._utilization)
-        found = self.checkpoints.read_newest(self._warn)
-        if self.worker.rank == 0:
-            self.checkpoints.tidy(self._warn)
+        found = read_for_all(self.checkpoints, self.worker, self.warn)
         if found is None:
             if self.divergences.passed_over:  # the step that diverged has changed model and optimizer
                 self.model.load_state_dict(build_model(self.job).state_dict())
                 self.optimizer.state.clear()
-                self.micro_batches.size = self.spec.micro_batch_size
+                self.micro_batches.restore({})
             return 0
         event, state = found
         extra = state.extra
@@ -178,7 +211,7 @@ class TrainingLoop:
         if extra.get("meter") is not None:
             self.meter.restore(extra["meter"])
         self.divergences.passed_over.update(extra.get("passed_over", ()))
-        self.micro_batches.size = extra.get("micro_batch_size", self.spec.micro_batch_size)
+        self.micro_batches.restore(extra)
         for values in extra["metrics"]:
             self._emit(MetricEvent(**values))
         self._emit(event)
@@ -188,12 +221,15 @@ class TrainingLoop:
     def save_checkpoint(self, step: int, meter: dict[str, Any] | None = None) -> None:
         """Save everything that decides the next steps, and the measurements that may not be recorded yet.
 
+        Where checkpoints are written in the background, it is told of when it is complete.
+
         Args:
             meter: state of the meter, where it was not read after this step.
         """
         self._checkpoint_at = began_at = time.monotonic()
         if self.worker.rank != 0:
             return
+        self._tell_saved(wait=True)  # one at a time
         confirmed = self._num_confirmed()
         self._unconfirmed = [(number, event) for number, event in self._unconfirmed if number >= confirmed]
         extra: dict[str, Any] = {
@@ -201,11 +237,19 @@ class TrainingLoop:
             "details": self.job.identity_details(),
             "metrics": [dataclasses.asdict(event) for _, event in self._unconfirmed],
             "passed_over": sorted(self.divergences.passed_over),
-            "micro_batch_size": self.micro_batches.size,
+            **self.micro_batches.state(),
             "meter": meter,
         }
-        self._emit(self.checkpoints.save(step, self.model, self.optimizer, extra, self._warn))
+        self._saver.save(step, self.model, self.optimizer, extra)
+        self._tell_saved()
         self.meter.saved(time.monotonic() - began_at)
+
+    def _tell_saved(self, wait: bool = False) -> None:
+        """Tell of a checkpoint that is complete; `wait` for the one that is being written. Raises: what it raised."""
+        if saved := self._saver.take(wait):
+            for warning in saved.warnings:
+                self.warn(warning)
+            self._emit(saved.event)
 
     def write_model(self, folder: Path) -> None:
         """Write the model as it is, with its tokenizer, in Hugging Face's layout."""
@@ -219,9 +263,10 @@ class TrainingLoop:
         totals = empty_totals(self.objectives, self.worker.device)
         self.model.eval()
         for _, batch in self.job.validation.batches(range(1), self.worker.rank, self.worker.num_workers):
-            for part in batch.split(EVALUATION_BATCH_SIZE):
-                sums = pretraining_sums(self.model, part, self.spec, self.objectives, self.worker.device)
-                add_sums(totals, sums, len(part.input_ids))
+            parts = batch.split(EVALUATION_BATCH_SIZE)
+            for micro in DeviceBatch.copied(batch, self.worker.device).cut(parts):
+                sums = pretraining_sums(self.model, micro, self.spec, self.objectives)
+                add_sums(totals, sums, micro.sequences.num_tokens)
         self.model.train()
         all_reduce_sum(totals, self.worker)
         metrics = named_metrics(totals, self.objectives)
@@ -254,13 +299,15 @@ class TrainingLoop:
         minutes = self.spec.execution.checkpoint_every_minutes
         return minutes is not None and time.monotonic() - self._checkpoint_at > 60 * minutes
 
-    def _warn(self, text: str) -> None:
+    def warn(self, text: str) -> None:
+        """Tell a warning, from any thread."""
         self._emit(MessageEvent(text, "warning"))
 
     def _emit(self, event: Event) -> None:
         if self.worker.rank != 0:
             return
-        if isinstance(event, MetricEvent):
-            self._unconfirmed.append((self._num_emitted, event))
-        self._num_emitted += 1
-        self._emit_to(event)
+        with self._emitting:
+            if isinstance(event, MetricEvent):
+                self._unconfirmed.append((self._num_emitted, event))
+            self._num_emitted += 1
+            self._emit_to(event)

@@ -12,6 +12,8 @@ from bert_core.objectives import active_objectives
 from bert_core.optimization import build_optimizer
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.pretraining.collectives import Worker
+from orchestrator.pretraining.device_batch import DeviceBatch
+from orchestrator.pretraining.gradient_buckets import GradientBuckets
 from orchestrator.pretraining.loss import label_loss
 from orchestrator.pretraining.micro_batches import MicroBatches
 from orchestrator.pretraining.step import StepContext, training_step
@@ -42,11 +44,13 @@ def measure_training(spec: PretrainSpec, config: BertConfig, stream: ExampleStre
 def _step_context(spec: PretrainSpec, config: BertConfig) -> StepContext:
     model = BertForPreTraining.from_config(config, seed=spec.seed)
     model.train()
+    model.bert.recomputes_layers = spec.execution.activation_checkpointing == "layers"
     optimizer = build_optimizer(model, learning_rate=spec.learning_rate, weight_decay=spec.weight_decay)
     worker = Worker()
-    micro_batches = MicroBatches(worker, spec.micro_batch_size, warn=lambda message: None)
+    micro_batches = MicroBatches(worker, spec, warn=lambda message: None)
     objectives = active_objectives(spec.chosen_objectives, model.config)
-    return StepContext(model, optimizer, spec, worker, objectives, label_loss, micro_batches)
+    gradients = GradientBuckets(model.parameters(), worker)
+    return StepContext(model, optimizer, spec, worker, objectives, label_loss, micro_batches, gradients)
 
 
 def _measure(context: StepContext, stream: ExampleStream, steps: range, num_examples: int) -> float:
@@ -55,6 +59,6 @@ def _measure(context: StepContext, stream: ExampleStream, steps: range, num_exam
     num_parts = -(-context.spec.global_batch_size // num_examples)
     for step, batch in stream.batches(steps, 0, num_parts):
         begun_at = time.perf_counter()
-        training_step(context, step, batch, learning_rate=0.0)
+        training_step(context, step, DeviceBatch.copied(batch, context.worker.device), learning_rate=0.0)
         measured.append((time.perf_counter() - begun_at) / batch.num_sequences)
     return typical_seconds(measured)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bert_core.heads.pretraining import LossSums
 from bert_core.objectives import OBJECTIVES, TOKEN_OBJECTIVES
+from orchestrator.pretraining.clocks import Clock, clock_of
 from orchestrator.pretraining.collectives import Worker, all_reduce_sum
 from orchestrator.pretraining.utilization import Utilization
 
@@ -45,10 +46,22 @@ def named_metrics(totals: Tensor, objectives: Sequence[str]) -> dict[str, float]
 
 
 class Meter:
-    """Totals and training time since the last reading; reading is the only point that waits for the device."""
+    """Totals and training time since the last reading; reading is the only point that waits for the device.
 
-    def __init__(self, worker: Worker, objectives: Sequence[str], utilization: Utilization | None = None) -> None:
+    Args:
+        clock: tells how long the device waited for data; the device's own clock where there is none.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        objectives: Sequence[str],
+        utilization: Utilization | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self._worker, self._objectives, self._utilization = worker, objectives, utilization
+        self._clock = clock or clock_of(worker.device)
+        self._data_waits: list[tuple[Any, Any]] = []
         self._totals = empty_totals(objectives, worker.device)
         self._norm = torch.zeros((), device=worker.device)
         self._seconds = self._data_wait_s = 0.0
@@ -64,14 +77,14 @@ class Meter:
         self._norm = norm
 
     def waiting(self, batches: Iterator[T]) -> Iterator[T]:
-        """Pass a worker's batches on, and count the time that it waits for each."""
+        """Pass a worker's batches on, and count the time that its device stands still for want of each."""
         while True:
-            asked_at = time.perf_counter()
+            asked_at = self._clock.mark()
             try:
                 batch = next(batches)
             except StopIteration:
                 return
-            self._data_wait_s += time.perf_counter() - asked_at
+            self._data_waits.append((asked_at, self._clock.mark()))
             yield batch
 
     def saved(self, seconds: float) -> None:
@@ -92,7 +105,7 @@ class Meter:
         totals = totals.to(self._worker.device)
         totals[self._worker.rank] = self._totals
         all_reduce_sum(totals, self._worker)
-        times = {"seconds": self._seconds, "data_wait_s": self._data_wait_s}
+        times = {"seconds": self._seconds, "data_wait_s": self._read_data_wait_s()}
         return {"totals": totals.tolist(), **times, "num_steps": self.num_steps}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -110,9 +123,9 @@ class Meter:
         """Measurements since the last reading; then start anew.
 
         Of all workers: those of the objectives, `tokens_per_s`, `grad_norm` and, where it is known, `mfu`. Of this
-        worker: `data_wait_s`, seconds of an average step in which it waited for its batch; `checkpoint_s`, seconds that
-        the last checkpoint took, where one was saved since; on a GPU `gpu_memory_bytes`, the most that its tensors took
-        since.
+        worker: `data_wait_s`, seconds of an average step in which its device stood still for want of its batch, and
+        `data_wait_share`, the share of the training time that they are; `checkpoint_s`, seconds that the last
+        checkpoint took, where one was saved since; on a GPU `gpu_memory_bytes`, the most that its tensors took since.
         """
         all_reduce_sum(self._totals, self._worker)
         values = named_metrics(self._totals, self._objectives)
@@ -122,7 +135,9 @@ class Meter:
         if self._utilization is not None:
             values["mfu"] = self._utilization.share(num_tokens, self._num_token_predictions(), seconds)
         values["grad_norm"] = float(self._norm)
-        values["data_wait_s"] = self._data_wait_s / max(self.num_steps, 1)
+        data_wait_s = self._read_data_wait_s()
+        values["data_wait_s"] = data_wait_s / max(self.num_steps, 1)
+        values["data_wait_share"] = min(data_wait_s / seconds, 1.0)
         if self._checkpoint_s is not None:
             values["checkpoint_s"] = self._checkpoint_s
         if self._worker.device.type == "cuda":
@@ -134,6 +149,12 @@ class Meter:
         self.num_steps = 0
         self.resume()
         return values
+
+    def _read_data_wait_s(self) -> float:
+        """Seconds of waiting for data since the last reading; the device is waited for."""
+        self._data_wait_s += sum(self._clock.seconds_between(*marks) for marks in self._data_waits)
+        self._data_waits.clear()
+        return self._data_wait_s
 
     def _num_token_predictions(self) -> float:
         (place,) = (place for place, name in enumerate(self._objectives) if name in TOKEN_OBJECTIVES)

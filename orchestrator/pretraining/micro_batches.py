@@ -1,11 +1,14 @@
-"""Micro-batches of a worker: how many examples go through the model at a time. The global batch stays as it is.
+"""Micro-batches of a worker: how much goes through the model at a time. The global batch stays as it is.
 
-The size is the spec's until memory runs out on a worker, and then half of what was tried. Sums over micro-batches add
-up to the same loss and gradient, up to the order of additions. Dropout is drawn for each micro-batch, so the size is
-part of a checkpoint, and all workers take the smallest one wherever a checkpoint may be written.
+A micro-batch has a number of examples at most or, where the spec says `micro_batch_tokens`, of tokens: without padding,
+its time and memory follow its tokens. The size is the spec's until memory runs out on a worker, and then half of what
+was tried. Sums over micro-batches add up to the same loss and gradient, up to the order of additions. Dropout is drawn
+for each micro-batch, so the size is part of a checkpoint, and all workers take the smallest one wherever a checkpoint
+may be written. Workers may have different numbers of micro-batches: they send their gradients once in a step.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.distributed
@@ -13,32 +16,43 @@ import torch.distributed
 from bert_core.examples.packing import PackedBatch
 from orchestrator.errors import RunFailedError
 from orchestrator.pretraining.collectives import Worker
+from orchestrator.specs import PretrainSpec
 
 
 class MicroBatches:
     """Size of the micro-batches of one worker.
 
     Args:
-        size: examples of a micro-batch at most; None for the worker's whole part of a batch.
+        spec: says what is counted, and how much is taken at a time before memory runs out.
         warn: told, in one line, that memory ran out and what is done about it.
     """
 
-    def __init__(self, worker: Worker, size: int | None, warn: Callable[[str], None]) -> None:
+    def __init__(self, worker: Worker, spec: PretrainSpec, warn: Callable[[str], None]) -> None:
         self._worker, self._warn = worker, warn
-        self.size = size
+        self._counts_tokens = spec.micro_batch_tokens is not None
+        self._unit = "tokens" if self._counts_tokens else "examples"
+        self._field = "micro_batch_tokens" if self._counts_tokens else "micro_batch_size"
+        self._size_of_spec: int | None = getattr(spec, self._field)
+        self.size = self._size_of_spec
+        """Tokens or examples of a micro-batch at most; None for a worker's whole part of a batch."""
 
-    def size_for(self, batch: PackedBatch) -> int:
-        """Return the number of examples to take at a time from a worker's part of a batch."""
-        return min(self.size or batch.num_sequences, batch.num_sequences)
+    def split(self, batch: PackedBatch) -> list[PackedBatch]:
+        """Cut a worker's part of a batch into its micro-batches."""
+        if self.size is None:
+            return [batch]
+        return batch.split_by_tokens(self.size) if self._counts_tokens else batch.split(self.size)
 
-    def halve(self, tried: int, step: int, reason: str) -> None:
-        """Take half as many examples at a time as were tried. Raises: RunFailedError where one alone was too much."""
-        if tried == 1:
+    def halve(self, tried: Sequence[PackedBatch], step: int, reason: str) -> None:
+        """Take half as much at a time as was tried. Raises: RunFailedError where one example alone was too much."""
+        if all(part.num_sequences == 1 for part in tried):
             raise RunFailedError(
                 f"memory ran out at step {step} with one example at a time ({_first_line(reason)}); use a smaller "
                 "model, lower phases.max_seq_length, or take a device with more memory"
             )
-        self._shrink(tried // 2, f"at step {step} with {tried} examples at a time ({_first_line(reason)})")
+        largest = max(len(part.input_ids) if self._counts_tokens else part.num_sequences for part in tried)
+        if self.size is not None:  # a sequence longer than the size is a micro-batch nevertheless
+            largest = min(largest, self.size)
+        self._shrink(largest // 2, f"at step {step} with {largest:,} {self._unit} at a time ({_first_line(reason)})")
 
     def agree(self) -> None:
         """Take the smallest size of any worker, on all workers at once."""
@@ -50,10 +64,18 @@ class MicroBatches:
         if int(smallest) < (self.size or none_yet):
             self._shrink(int(smallest), "on another worker")
 
+    def state(self) -> dict[str, int | None]:
+        """The size, under its name in a checkpoint."""
+        return {self._field: self.size}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take the size of a checkpoint; where it has none, the spec's."""
+        self.size = state.get(self._field, self._size_of_spec)
+
     def _shrink(self, size: int, where: str) -> None:
         self.size = size
         self._warn(
-            f"memory ran out {where}; from here on {size} at a time, at the same global batch: micro_batch_size {size} "
+            f"memory ran out {where}; from here on {size:,} at a time, at the same global batch: {self._field} {size} "
             "does so from the start"
         )
 

@@ -1,7 +1,7 @@
 """Lines and views of a pretraining run for a person: step, losses, tokens per second, time left."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bert_core.objectives import OBJECTIVES
@@ -14,6 +14,8 @@ SETTLING_S = 1.0
 NUM_MILESTONES = 10
 """Lines of a training that are log lines in any case; between them there is one a minute."""
 _LINE_INTERVAL_S = 60.0
+_TOLD_DATA_WAIT = 0.02
+"""Share of the training time above which waiting for data is on the lines."""
 
 
 class TrainingStatus:
@@ -46,7 +48,7 @@ class TrainingStatus:
             line = f"held out {event.step:,}: {'  '.join(parts)}".replace("%", " %")
             self.view = replace(self.view, held_out=line)
             return line
-        measured = [*losses, f"{values['tokens_per_s']:,.0f} tokens/s"]
+        measured = [*losses, f"{values['tokens_per_s']:,.0f} tokens/s", *_data_wait(values)]
         left_s = self._left_s(event)
         self.view = TrainingView(event.step, self._num_steps, measured, left_s, self.view.held_out)
         left = [] if left_s is None else [f"{duration(left_s)} left"]
@@ -79,3 +81,8 @@ class TrainingStatus:
             work += length * min(steps, num_steps)
             num_steps -= min(steps, num_steps)
         return work
+
+
+def _data_wait(values: Mapping[str, float]) -> list[str]:
+    share = values.get("data_wait_share", 0.0)  # runs of earlier versions do not have it
+    return [f"{share:.0%} waiting for data".replace("%", " %")] if share > _TOLD_DATA_WAIT else []

@@ -3,6 +3,8 @@
 The loss is the sum over the global batch divided by its global counts, so it does not depend on how the batch is cut
 into workers and micro-batches. Dropout is seeded from (seed, step, rank, micro-batch): a step computes the same
 whenever and wherever it runs. Where memory runs out, a step is computed again in smaller micro-batches.
+
+Nothing in a step waits for the device: sizes are read from the batch on the host, and sums stay on the device.
 """
 
 from collections.abc import Sequence
@@ -18,7 +20,9 @@ from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
 from bert_core.objectives import OBJECTIVES
 from bert_core.optimization import set_learning_rate
-from orchestrator.pretraining.collectives import Worker, all_reduce_gradients, all_reduce_sum
+from orchestrator.pretraining.collectives import Worker, all_reduce_sum
+from orchestrator.pretraining.device_batch import DeviceBatch
+from orchestrator.pretraining.gradient_buckets import GradientBuckets
 from orchestrator.pretraining.loss import GlobalCounts, StepLoss
 from orchestrator.pretraining.meter import add_sums, empty_totals
 from orchestrator.pretraining.micro_batches import MicroBatches
@@ -37,6 +41,7 @@ class StepContext:
     """Names of the objectives of the run."""
     loss: StepLoss
     micro_batches: MicroBatches
+    gradients: GradientBuckets
 
 
 @dataclass(frozen=True)
@@ -51,14 +56,14 @@ class StepSums:
 
 
 def training_step(
-    context: StepContext, step: int, batch: PackedBatch, learning_rate: float, wants_to_stop: bool = False
+    context: StepContext, step: int, batch: DeviceBatch, learning_rate: float, wants_to_stop: bool = False
 ) -> StepSums:
     """Train on a worker's part of a step."""
     worker, spec = context.worker, context.spec
-    counts, num_stopping = count_globally(batch, context.objectives, worker, wants_to_stop)
+    counts, num_stopping = count_globally(batch.host, context.objectives, worker, wants_to_stop)
     totals = _add_up_gradients(context, step, batch, counts)
+    context.gradients.finish()
     parameters = [parameter for parameter in context.model.parameters() if parameter.grad is not None]
-    all_reduce_gradients(parameters, worker)
     norm = nn.utils.clip_grad_norm_(parameters, spec.max_grad_norm)
     set_learning_rate(context.optimizer, learning_rate)
     context.optimizer.step()
@@ -66,34 +71,34 @@ def training_step(
     return StepSums(totals, norm, num_stopping)
 
 
-def _add_up_gradients(context: StepContext, step: int, batch: PackedBatch, counts: GlobalCounts) -> Tensor:
+def _add_up_gradients(context: StepContext, step: int, batch: DeviceBatch, counts: GlobalCounts) -> Tensor:
     """Forward and backward over a worker's part of a step, in micro-batches; returns its totals.
 
     Raises: RunFailedError where memory runs out with a single example.
     """
     while True:
-        size = context.micro_batches.size_for(batch)
+        parts = context.micro_batches.split(batch.host)
         try:
-            return _forward_and_backward(context, step, batch.split(size), counts)
+            return _forward_and_backward(context, step, batch, parts, counts)
         except torch.OutOfMemoryError as error:
             reason = str(error)
         # Outside of `except`, which holds on to the failed forward's tensors.
         context.optimizer.zero_grad(set_to_none=True)
-        context.micro_batches.halve(size, step + 1, reason)
+        context.micro_batches.halve(parts, step + 1, reason)
         if context.worker.device.type == "cuda":
             torch.cuda.empty_cache()
 
 
 def _forward_and_backward(
-    context: StepContext, step: int, parts: Sequence[PackedBatch], counts: GlobalCounts
+    context: StepContext, step: int, batch: DeviceBatch, parts: Sequence[PackedBatch], counts: GlobalCounts
 ) -> Tensor:
     worker, spec = context.worker, context.spec
     totals = empty_totals(context.objectives, worker.device)
-    for micro, part in enumerate(parts):
-        torch.manual_seed(derive_key(spec.seed, "dropout", step, worker.rank, micro) >> 1)
-        sums, loss = context.loss(context.model, part, spec, counts)
-        loss.backward()  # type: ignore[no-untyped-call]
-        add_sums(totals, sums, len(part.input_ids))
+    for number, micro in enumerate(batch.cut(parts)):
+        torch.manual_seed(derive_key(spec.seed, "dropout", step, worker.rank, number) >> 1)
+        sums, loss = context.loss(context.model, micro, spec, counts)
+        context.gradients.backward(loss, is_last=number == len(parts) - 1)
+        add_sums(totals, sums, micro.sequences.num_tokens)
     return totals
 
 
@@ -105,7 +110,8 @@ def count_globally(
     `batch` is this worker's part. One message carries all.
     """
     sizes = [*(OBJECTIVES[name].num_predictions(batch) for name in objectives), len(batch.input_ids), wants_to_stop]
-    counts = torch.tensor(sizes, dtype=torch.float32, device=worker.device)
+    # Fills, as a tensor made of a list would be copied to the device, which waits for all work before it.
+    counts = torch.stack([torch.full((), float(size), device=worker.device) for size in sizes])
     all_reduce_sum(counts, worker)
     *num_predictions, num_tokens, num_stopping = counts.unbind()
     return GlobalCounts(dict(zip(objectives, num_predictions, strict=True)), num_tokens), num_stopping

@@ -12,7 +12,7 @@ from typing import Self
 import torch
 
 from bert_core.config import BertConfig
-from bert_core.model_flops import count_flops_per_prediction, count_flops_per_token
+from bert_core.model_flops import count_flops_per_prediction, count_flops_per_read_token, count_flops_per_token
 from orchestrator.pretraining.collectives import Worker, all_reduce_sum
 
 PEAK_FLOPS = {
@@ -41,8 +41,9 @@ class Utilization:
     """Factors that turn a speed into a share of the peak."""
 
     flops_per_token: int
+    """FLOPs for each token, read by a head or not."""
     flops_per_prediction: int
-    """FLOPs for each prediction of a token."""
+    """FLOPs for each prediction of a token, those of the last layer among them."""
     peak: float
     """FLOP/s of all workers' devices."""
 
@@ -56,7 +57,8 @@ class Utilization:
         all_reduce_sum(peak, worker)
         if math.isnan(float(peak)):
             return None
-        return cls(count_flops_per_token(config), count_flops_per_prediction(config), float(peak))
+        read = count_flops_per_read_token(config)
+        return cls(count_flops_per_token(config) - read, count_flops_per_prediction(config) + read, float(peak))
 
     def share(self, num_tokens: float, num_predictions: float, seconds: float) -> float:
         """Share of the peak, from 0 to 1, at which tokens were trained on and predicted in a time."""

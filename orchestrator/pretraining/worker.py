@@ -13,7 +13,8 @@ import ray.train
 import ray.train.torch
 import torch
 
-from orchestrator.corpus.feed import ray_batches
+from orchestrator.corpus.feed import ray_batches, window_memory
+from orchestrator.corpus.prefetch_pace import PrefetchPace
 from orchestrator.errors import OWN_ERRORS, RunStoppedError
 from orchestrator.pretraining.batch_trace import is_traced, traced
 from orchestrator.pretraining.collectives import Worker
@@ -66,7 +67,9 @@ def _train(order: WorkerOrder, worker: Worker) -> None:
     if worker.device.type == "cuda":
         torch.set_float32_matmul_precision("high")
         if is_traced():
-            torch.use_deterministic_algorithms(True, warn_only=True)
+            # With warn_only attention would keep its backward pass that differs at each repetition.
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it a matrix product raises
+            torch.use_deterministic_algorithms(True)
 
     def emit(event: Event) -> None:
         if ray.get(event_queue.put.remote(event)):
@@ -74,13 +77,6 @@ def _train(order: WorkerOrder, worker: Worker) -> None:
 
     # A restarted worker counts from 0; the event queue already has the events of the worker before it.
     already_there = ray.get(event_queue.num_put.remote())
-    batches = partial(
-        ray_batches,
-        job.stream,
-        rank=worker.rank,
-        num_workers=worker.num_workers,
-        num_cpus=job.spec.execution.data_cpus,
-    )
     with ExitStack() as until_end:
         reports = until_end.enter_context(reporting_steps(event_queue)) if worker.rank == 0 else StepReports()
         loop = TrainingLoop(
@@ -90,6 +86,14 @@ def _train(order: WorkerOrder, worker: Worker) -> None:
             num_confirmed=lambda: ray.get(event_queue.num_confirmed.remote()) - already_there,
             note_step=reports.note,
             find_hosts=lambda: tuple(place.host for place in ray.get(event_queue.status.remote()).places),
+        )
+        batches = partial(
+            ray_batches,
+            job.stream,
+            rank=worker.rank,
+            num_workers=worker.num_workers,
+            num_cpus=job.spec.execution.data_cpus,
+            pace=PrefetchPace(window_memory(ray.train.get_context().get_local_world_size()), loop.warn),
         )
         is_complete = loop.train(traced(batches, worker, job.attempt))
     if is_complete and worker.rank == 0:

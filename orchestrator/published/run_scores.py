@@ -5,9 +5,9 @@ from typing import Any
 
 from orchestrator.errors import NotFoundError
 from orchestrator.published.comparison import RunScore
+from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.registry.scored_trials import scored_groups, scored_trials
 from orchestrator.specs.references import RANDOM
 
 _TEST = "test."

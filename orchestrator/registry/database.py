@@ -16,8 +16,14 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import RegistryError
-from orchestrator.registry.database_errors import translate
-from orchestrator.registry.dialects import open_engine
+from orchestrator.registry.engines.database_errors import translate
+from orchestrator.registry.engines.dialects import open_engine
+from orchestrator.registry.engines.write_transactions import (
+    ServerWriters,
+    SqliteWriters,
+    WriteTransaction,
+    as_sqlalchemy_error,
+)
 from orchestrator.registry.location import display_url, resolve_url
 from orchestrator.registry.revisions import (
     current_revision,
@@ -25,12 +31,6 @@ from orchestrator.registry.revisions import (
     ensure_schema,
     has_tables,
     upgrade_schema,
-)
-from orchestrator.registry.write_transactions import (
-    ServerWriters,
-    SqliteWriters,
-    WriteTransaction,
-    as_sqlalchemy_error,
 )
 
 

@@ -19,7 +19,7 @@ from orchestrator.provenance.made_with import MadeWith
 from orchestrator.registry.patience import retry_while_unavailable
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.registry.trials import trial_id
+from orchestrator.registry.runs.trials import trial_id
 from orchestrator.repeating import repeating
 from orchestrator.results import (
     CheckpointEvent,

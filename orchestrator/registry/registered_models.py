@@ -9,11 +9,12 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
-from orchestrator.registry.dialects import lock_until_commit
+from orchestrator.registry.engines.dialects import lock_until_commit
 from orchestrator.registry.keeping_tables import AliasRow
 from orchestrator.registry.model_versions import is_number, named_version, split_version
 from orchestrator.registry.record_table import RecordTable, record_table
@@ -58,24 +59,8 @@ class RegisteredModels:
 
         Raises: NotFoundError, which lists models that are registered.
         """
-        plain, version = split_version(name)
-        recent = select(ModelRow).order_by(ModelRow.created_at.desc(), ModelRow.name).limit(MAX_CANDIDATES)
         with self._database.session(writing=False) as session:
-            for record in load_records(session, named_version(name), ModelRecord):
-                return record
-            labels = ", ".join(record.label for record in load_records(session, recent, ModelRecord))
-            aliased = select(AliasRow.alias).where(AliasRow.name == plain).order_by(AliasRow.alias)
-            aliases = list(session.scalars(aliased))
-            names = list(session.scalars(select(ModelRow.name).distinct().order_by(ModelRow.name)))
-        # A pipeline's models are called by it and their stage: `reviews/finetuning` for who says `reviews`.
-        near = [other for other in names if other.startswith(f"{plain or name}/")]
-        near = near or get_close_matches(plain or name, names, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        if version is not None and not is_number(version) and plain in names:
-            hint = f"{plain} has {'the aliases ' + ', '.join(aliases) if aliases else 'no alias'}; "
-        raise NotFoundError(
-            f"No model {name!r} is registered; {hint}" + (f"the latest: {labels}." if labels else "there is none yet.")
-        )
+            return _find_model(session, name)
 
     def set_alias(self, model: str, alias: str) -> tuple[ModelRecord, int | None]:
         """Let an alias mean a version of a model; returns that, and the version that it meant before.
@@ -87,8 +72,8 @@ class RegisteredModels:
         """
         if not _ALIAS.fullmatch(alias):
             raise InputError(f"{alias!r} is no alias: a letter, then letters, digits, `-`, `_` or `.`, 60 at most")
-        record = self.get(model)
         with self._database.session(writing=True) as session:
+            record = _find_model(session, model)
             row = session.get(AliasRow, (record.name, alias))
             before = None if row is None else row.version
             if before != record.version:
@@ -147,3 +132,24 @@ class RegisteredModels:
         with self._database.session(writing=False) as session:
             found = session.execute(statement.limit(limit).offset(offset)).all()
             return record_table([column.key for column in columns], found)
+
+
+def _find_model(session: Session, name: str) -> ModelRecord:
+    """The version that a name means. Raises: NotFoundError, which lists models that are registered."""
+    plain, version = split_version(name)
+    recent = select(ModelRow).order_by(ModelRow.created_at.desc(), ModelRow.name).limit(MAX_CANDIDATES)
+    for record in load_records(session, named_version(name), ModelRecord):
+        return record
+    labels = ", ".join(record.label for record in load_records(session, recent, ModelRecord))
+    aliased = select(AliasRow.alias).where(AliasRow.name == plain).order_by(AliasRow.alias)
+    aliases = list(session.scalars(aliased))
+    names = list(session.scalars(select(ModelRow.name).distinct().order_by(ModelRow.name)))
+    # A pipeline's models are called by it and their stage: `reviews/finetuning` for who says `reviews`.
+    near = [other for other in names if other.startswith(f"{plain or name}/")]
+    near = near or get_close_matches(plain or name, names, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    if version is not None and not is_number(version) and plain in names:
+        hint = f"{plain} has {'the aliases ' + ', '.join(aliases) if aliases else 'no alias'}; "
+    raise NotFoundError(
+        f"No model {name!r} is registered; {hint}" + (f"the latest: {labels}." if labels else "there is none yet.")
+    )

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, Engine, Text, inspect, literal_column, select, table
 
 from orchestrator.errors import RegistryError
-from orchestrator.registry import keeping_tables  # noqa: F401  (its tables belong to BaseRow.metadata)
-from orchestrator.registry.dialects import lock_until_commit
-from orchestrator.registry.sqlite_engine import open_empty
+from orchestrator.registry import attempt_tables, keeping_tables  # noqa: F401  (tables of BaseRow.metadata)
+from orchestrator.registry.engines.dialects import lock_until_commit
+from orchestrator.registry.engines.sqlite_engine import open_empty
 from orchestrator.registry.tables import BaseRow
 
 if TYPE_CHECKING:

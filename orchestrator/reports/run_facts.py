@@ -38,8 +38,8 @@ def score_lines(values: Mapping[str, float], metric: str | None) -> dict[str, st
 
 def best_trial(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
     """The trial with the best score of a sweep, and the settings that set it apart; empty without trials."""
-    from orchestrator.registry.scored_trials import scored_trials
-    from orchestrator.registry.varying_paths import varied_parameters
+    from orchestrator.registry.groups.scored_trials import scored_trials
+    from orchestrator.registry.groups.varying_paths import varied_parameters
 
     rows = registry.trials.table(run.id).records
     scored = scored_trials(rows, str(run.metric))

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.registry.scored_trials import scored_groups, scored_trials
-from orchestrator.registry.varying_paths import varied_parameters
+from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials
+from orchestrator.registry.groups.varying_paths import varied_parameters
 from orchestrator.reports.blocks import Block, Row, Section, Table, Words
 from orchestrator.reports.charts import Spread, learning_curves, seed_spread
 from orchestrator.reports.setting_charts import importances, parallel_coordinates, score_by_setting

@@ -4,12 +4,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.progress import counted
-from orchestrator.registry.group_notes import recipe_text
+from orchestrator.registry.groups.group_notes import recipe_text
 from orchestrator.reports.blocks import Block, Page, Section, Table, Words
 from orchestrator.reports.charts import Spread, seed_spread
 
 if TYPE_CHECKING:
-    from orchestrator.registry.group_records import GroupRecord
+    from orchestrator.registry.groups.group_records import GroupRecord
     from orchestrator.registry.registry import Registry
 
 _MOST_GROUPS = 30

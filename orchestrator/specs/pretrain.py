@@ -57,6 +57,13 @@ class PretrainSpec(Spec):
     micro_batch_size: int | None = identity(
         None, "Examples of one forward pass of a worker; its whole part of the batch when left out.", ge=1
     )
+    micro_batch_tokens: int | None = identity(
+        None,
+        "Tokens of one forward pass of a worker at most, in place of `micro_batch_size`: as many examples as fit.",
+        unit="tokens",
+        ge=1,
+        before=None,
+    )
     token_objective: TokenObjectiveName = identity(
         "masked_lm",
         f"Tokens that are predicted: {', or '.join(o.summary for o in TOKEN_OBJECTIVES.values())}.",
@@ -98,6 +105,17 @@ class PretrainSpec(Spec):
         before="stop",
     )
     precision: Precision = identity("fp32", "Arithmetic of forward and backward.")
+    residual_precision: Precision = identity(
+        "fp32",
+        "Arithmetic of the residual stream, what a layer adds to and normalizes; bf16, with precision bf16 alone, "
+        "halves what a GPU moves between its matrix products.",
+        before="fp32",
+    )
+    gradient_precision: Precision = identity(
+        "fp32",
+        "Numbers by which workers tell one another their gradients; bf16 halves the bytes on the network and rounds.",
+        before="fp32",
+    )
     threads_per_worker: int = identity(1, "Threads of a CPU worker; changes rounding, hence part of identity.", ge=1)
 
     execution: ExecutionSpec = execution(ExecutionSpec(), "Execution of the run.")
@@ -114,6 +132,11 @@ class PretrainSpec(Spec):
             raise ValueError(
                 f"execution.snapshot_steps {list(snapshots)} must be different steps from 0 to the {self.steps} of the "
                 "run; change them or raise steps"
+            )
+        if self.micro_batch_size is not None and self.micro_batch_tokens is not None:
+            raise ValueError(
+                f"micro_batch_size {self.micro_batch_size} and micro_batch_tokens {self.micro_batch_tokens} both say "
+                "how much goes through the model at a time; leave one of them out"
             )
         if not all(0 <= beta < 1 for beta in self.adam_betas):
             raise ValueError(f"adam_betas {self.adam_betas} must both be at least 0 and below 1")
@@ -133,6 +156,11 @@ class PretrainSpec(Spec):
                 f"model.family {family} has no head for pairs of segments, and sentence_objective is {objective}; "
                 "set that to none"
             )
+        if self.residual_precision == "bf16" and self.precision != "bf16":
+            raise ValueError(
+                f"residual_precision is bf16, and precision is {self.precision}, in which nothing is rounded to bf16; "
+                "set precision to bf16, or residual_precision back to fp32"
+            )
         self._refuse_fields_of_other_objectives()
         if TOKEN_OBJECTIVES[self.token_objective].is_causal and objective != NO_SENTENCE_OBJECTIVE:
             raise ValueError(
@@ -142,6 +170,11 @@ class PretrainSpec(Spec):
         if self.model.span_boundary_objective and self.mask_unit != "span":
             raise ValueError("model.span_boundary_objective predicts spans; set mask_unit to span")
         longest = max(phase.max_seq_length for phase in self.phases)
+        if self.micro_batch_tokens is not None and self.micro_batch_tokens < longest:
+            raise ValueError(
+                f"micro_batch_tokens {self.micro_batch_tokens} has no room for an example of phases.max_seq_length "
+                f"{longest}; raise it to that at least"
+            )
         if self.init_from == "random" and longest > self.model.max_position_embeddings:
             raise ValueError(
                 f"phases.max_seq_length {longest} is longer than model.max_position_embeddings "

@@ -18,9 +18,10 @@ from bert_core.checkpoints.manifest import MANIFEST_FILE
 from bert_core.checkpoints.training_state import (
     REMEDY,
     STATE_FILE,
+    StateContents,
     TrainingState,
+    contents_of,
     read_training_state,
-    write_training_state,
 )
 from bert_core.errors import CheckpointError, NewerFormatError
 from orchestrator.results import CheckpointEvent
@@ -77,6 +78,10 @@ class Checkpoints:
     def save(
         self, step: int, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any], warn: Warn = logger.warning
     ) -> CheckpointEvent:
+        """Write a checkpoint of a model and its optimizer, as `write` does."""
+        return self.write(step, contents_of(model, optimizer, extra), warn)
+
+    def write(self, step: int, contents: StateContents, warn: Warn = logger.warning) -> CheckpointEvent:
         """Write a checkpoint, then the pointer file, then delete the checkpoints that are too old.
 
         `warn` is told of one that cannot be deleted: the new one is good, and `tidy` will try again.
@@ -86,7 +91,7 @@ class Checkpoints:
         self._pointer.read_own()
         path = join(self.run_folder, FOLDER, f"step-{step:08d}-attempt-{self.attempt}")
         with write_folder(path) as folder:
-            digest = write_training_state(folder, model, optimizer, extra)
+            digest = contents.write(folder)
             num_bytes = sum(file.stat().st_size for file in folder.iterdir())
         event = CheckpointEvent(step, path, digest, num_bytes)
         known, kept = self._pointer.replace(partial(self._with_newest, event))

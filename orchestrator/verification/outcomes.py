@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.pretraining.batch_digests import combine_digests
 from orchestrator.pretraining.batch_trace import read_trace
 from orchestrator.registry import Registry
-from orchestrator.registry.run_listing import RUN_COLUMNS
+from orchestrator.registry.queries.run_listing import RUN_COLUMNS
 from orchestrator.results import is_of_the_machine
 from orchestrator.settings import Settings
 from orchestrator.storage import digest_file, join

@@ -4,8 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from bert_core.constants import IGNORE_INDEX
 from bert_core.errors import DataError
 from bert_core.losses import cross_entropy_sums, sequence_classification_loss, span_loss
+from tests.synchronizations import counted_synchronizations
 
 
 def test_cross_entropy_sums_count_right_guesses() -> None:
@@ -13,6 +15,14 @@ def test_cross_entropy_sums_count_right_guesses() -> None:
     loss, correct, count = cross_entropy_sums(logits, torch.tensor([0, 1, 1]))
     torch.testing.assert_close(loss, 3 * F.cross_entropy(logits, torch.tensor([0, 1, 1])))
     assert (float(correct), float(count)) == (2.0, 3.0)
+
+
+def test_cross_entropy_sums_leave_ignored_labels_out() -> None:
+    logits, labels = torch.tensor([[0.0, 1.0], [2.0, 0.0], [1.0, 1.0]]), torch.tensor([1, IGNORE_INDEX, 0])
+    with counted_synchronizations() as waits:
+        sums = cross_entropy_sums(logits, labels)
+    torch.testing.assert_close(sums, cross_entropy_sums(logits[[0, 2]], labels[[0, 2]]))
+    assert waits == []
 
 
 def test_cross_entropy_of_sixteen_bit_logits_is_summed_in_full_precision() -> None:

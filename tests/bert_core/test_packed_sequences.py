@@ -26,6 +26,16 @@ def test_positions_restart_in_each_sequence(lengths: list[int]) -> None:
 
 
 @settings(deadline=None)
+@given(LENGTHS)
+def test_a_known_longest_length_gives_the_same_batch_unchecked(lengths: list[int]) -> None:
+    seqs = packed(lengths)
+    again = PackedSequences.from_lengths(seqs.input_ids, seqs.token_type_ids, seqs.cu_seqlens, max_seqlen=max(lengths))
+    for name, value in vars(seqs).items():
+        same = getattr(again, name)
+        assert torch.equal(same, value) if isinstance(value, torch.Tensor) else same == value, name
+
+
+@settings(deadline=None)
 @given(LENGTHS, st.integers(0, 4))
 def test_pack_undoes_unpack_and_padding_is_zero(lengths: list[int], extra: int) -> None:
     seqs = packed(lengths)

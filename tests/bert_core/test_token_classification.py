@@ -37,6 +37,14 @@ def test_loss_is_the_share_of_a_word() -> None:
     torch.testing.assert_close(output.loss, -total / 5)
 
 
+def test_a_batch_without_a_word_loses_nothing() -> None:
+    model, batch = scattered(BertForTokenClassification.from_config(CONFIG)), batch_of_words()
+    loss = model(**(batch | {"labels": torch.full_like(batch["labels"], -100)})).loss
+    loss.backward()
+    assert float(loss.detach()) == 0.0
+    assert not model.crf.transitions.grad.any()
+
+
 def test_every_weight_gets_a_gradient() -> None:
     model = scattered(BertForTokenClassification.from_config(CONFIG))
     model(**batch_of_words()).loss.backward()

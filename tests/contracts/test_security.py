@@ -55,7 +55,8 @@ def _holds_variables(call: ast.Call) -> bool:
 
 
 MAY = {
-    "orchestrator.registry.trials": 2 * ["literal_column ['SQL from pieces']"],  # names of states, which the code lists
+    # names of states, which the code lists
+    "orchestrator.registry.runs.trial_statements": 2 * ["literal_column ['SQL from pieces']"],
 }
 
 

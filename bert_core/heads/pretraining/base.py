@@ -2,7 +2,7 @@
 
 The other half, in `bert_core.objectives`, says what the examples are. Both have the same name in their lists.
 
-Shapes: B sequences, T tokens, P predicted positions, H hidden.
+Shapes: B sequences, T tokens, P predicted positions, R rows that a head reads, H hidden.
 """
 
 from abc import ABC, abstractmethod
@@ -53,10 +53,14 @@ class ObjectiveHead(ABC, Generic[Module]):
         """The module, or None where a model of this configuration has none."""
 
     @abstractmethod
+    def rows(self, bert: BertModel, seqs: PackedSequences, labels: PretrainingLabels) -> Tensor | None:
+        """Tokens whose outputs the head reads, (R,) places in T; None: all of them, R = T."""
+
+    @abstractmethod
     def loss_sums(
         self, module: Module, bert: BertModel, seqs: PackedSequences, hidden: Tensor, labels: PretrainingLabels
     ) -> LossSums:
-        """Sums over a packed batch, given the encoder's output `hidden` (T, H).
+        """Sums over a packed batch, given the encoder's output for the head's rows, `hidden` (R, H).
 
         `num_predictions` is what the other half's `num_predictions` says of the same batch.
         """

@@ -17,6 +17,10 @@ from bert_core.packed_sequences import PackedSequences
 class LeftToRightHead(MaskedLMHead):
     """Logits are made for T − B tokens: all but the last of each sequence."""
 
+    def rows(self, bert: BertModel, seqs: PackedSequences, labels: PretrainingLabels) -> Tensor | None:
+        """All tokens: a sequence's last one is not worth a choice."""
+        return None
+
     def loss_sums(
         self, module: VocabularyHead, bert: BertModel, seqs: PackedSequences, hidden: Tensor, labels: PretrainingLabels
     ) -> LossSums:

@@ -50,9 +50,12 @@ class MaskedLMHead(ObjectiveHead[VocabularyHead]):
         """Build the head, which every model has."""
         return VocabularyHead(config)
 
+    def rows(self, bert: BertModel, seqs: PackedSequences, labels: PretrainingLabels) -> Tensor | None:
+        """The masked positions: (P,)."""
+        return labels.masked_positions
+
     def loss_sums(
         self, module: VocabularyHead, bert: BertModel, seqs: PackedSequences, hidden: Tensor, labels: PretrainingLabels
     ) -> LossSums:
-        """Cross entropy of the hidden tokens."""
-        masked = hidden.index_select(0, labels.masked_positions)  # (P, H)
-        return module.loss_sums(masked, bert.embeddings.word.weight, labels.masked_labels)
+        """Cross entropy of the hidden tokens, given the outputs in their places (P, H)."""
+        return module.loss_sums(hidden, bert.embeddings.word.weight, labels.masked_labels)

@@ -50,15 +50,15 @@ class BertForPreTraining(PretrainedModel):
 
         Raises: DataError when the model has no head for an objective.
         """
-        hidden = self.bert.encode(seqs)  # (T, H)
-        sums = {}
-        for name, head in OBJECTIVE_HEADS.items():
-            if name in objectives:
-                module = self._modules[head.module_name]
-                if module is None:
-                    raise DataError(f"the model ({self.config.model_type}) has no head for {name}; leave it out")
-                sums[name] = head.loss_sums(module, self.bert, seqs, hidden, labels)
-        return sums
+        heads = {name: head for name, head in OBJECTIVE_HEADS.items() if name in objectives}
+        for name, head in heads.items():
+            if self._modules[head.module_name] is None:
+                raise DataError(f"the model ({self.config.model_type}) has no head for {name}; leave it out")
+        states = self.bert.encode_each(seqs, [head.rows(self.bert, seqs, labels) for head in heads.values()])
+        return {
+            name: head.loss_sums(self._modules[head.module_name], self.bert, seqs, hidden, labels)
+            for (name, head), hidden in zip(heads.items(), states, strict=True)
+        }
 
     def predict(self, hidden: Tensor) -> Tensor:
         """Logits over the vocabulary: (P, H) → (P, V)."""
@@ -87,7 +87,8 @@ class BertForPreTraining(PretrainedModel):
         hidden = self.bert.encode(seqs)  # (T, H)
         relationship = None
         if self.next_sentence is not None:
-            relationship = self.next_sentence(self.bert.pool(hidden, seqs))  # (B, 2)
+            first = hidden.index_select(0, self.bert.pooled_tokens(seqs))  # (B, H)
+            relationship = self.next_sentence(self.bert.pool(first))  # (B, 2)
         losses = []
         if labels is not None:
             check_labels(labels, input_ids.shape, self.config.vocab_size)

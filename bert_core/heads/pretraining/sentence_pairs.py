@@ -23,9 +23,13 @@ class SentencePairHead(ObjectiveHead[nn.Linear]):
         """The layer, where the model is pretrained with pairs of segments."""
         return nn.Linear(config.hidden_size, 2) if config.sentence_head else None
 
+    def rows(self, bert: BertModel, seqs: PackedSequences, labels: PretrainingLabels) -> Tensor | None:
+        """The tokens that stand for the pairs: (B,)."""
+        return bert.pooled_tokens(seqs)
+
     def loss_sums(
         self, module: nn.Linear, bert: BertModel, seqs: PackedSequences, hidden: Tensor, labels: PretrainingLabels
     ) -> LossSums:
         """Cross entropy of the sentence labels."""
-        logits = module(bert.pool(hidden, seqs))  # (B, 2)
+        logits = module(bert.pool(hidden))  # (B, 2)
         return LossSums(*cross_entropy_sums(logits, labels.sentence_labels.long()))

@@ -3,14 +3,14 @@
 Joshi et al. 2020 (SpanBERT), section 3.2. A span is a run of masked positions, so adjacent spans are one. Tokens beyond
 the 20th of a run are not predicted.
 
-Shapes: T tokens, P masked positions, P' of them among the first 20 of their run, E embedding size, H hidden,
-V vocabulary.
+Shapes: T tokens, P masked positions, E embedding size, H hidden, V vocabulary.
 """
 
 import torch
 from torch import Tensor, nn
 
 from bert_core.config import BertConfig
+from bert_core.constants import IGNORE_INDEX
 from bert_core.heads.pretraining.base import LossSums, ObjectiveHead, PretrainingLabels
 from bert_core.kernels.linear import Linear
 from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums
@@ -36,17 +36,18 @@ class SpanBoundaryLayers(nn.Module):
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, hidden: Tensor, masked_positions: Tensor, masked_labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the vectors that the output matrix multiplies, and their labels: (T, H), (P,), (P,) → (P', E), (P',).
+        """Compute the vectors that the output matrix multiplies, and their labels: (T, H), (P,), (P,) → (P, E), (P,).
 
-        There is one for each masked position among the first `_LONGEST` of its run.
+        The label of a token beyond the first `_LONGEST` of its run is -100, so that shapes depend on no value.
         """
         left, right, place = span_borders(masked_positions)
-        kept = (place < _LONGEST).nonzero().squeeze(1)  # (P',)
-        left, right, place = left[kept], right[kept], place[kept]
-        x = torch.cat([hidden[left], hidden[right], self.place(place).to(hidden.dtype)], dim=-1)
-        x = self.first_norm(self.activation(self.first(x)))  # (P', H)
-        x = self.second_norm(self.activation(self.second(x)))  # (P', E)
-        return x, masked_labels[kept]
+        # Only a position that pads the batch, with a label of -100, has a neighbor outside.
+        left, right = left.clamp(min=0), right.clamp(max=len(hidden) - 1)
+        place_vectors = self.place(place.clamp(max=_LONGEST - 1)).to(hidden.dtype)
+        x = torch.cat([hidden[left], hidden[right], place_vectors], dim=-1)
+        x = self.first_norm(self.activation(self.first(x)))  # (P, H)
+        x = self.second_norm(self.activation(self.second(x)))  # (P, E)
+        return x, masked_labels.where(place < _LONGEST, IGNORE_INDEX)
 
 
 class SpanBoundaryHead(ObjectiveHead[SpanBoundaryLayers]):
@@ -58,6 +59,10 @@ class SpanBoundaryHead(ObjectiveHead[SpanBoundaryLayers]):
         """The head, where the configuration asks for the objective."""
         return SpanBoundaryLayers(config) if config.span_boundary_objective else None
 
+    def rows(self, bert: BertModel, seqs: PackedSequences, labels: PretrainingLabels) -> Tensor | None:
+        """All tokens: the borders of the spans are found by the module."""
+        return None
+
     def loss_sums(
         self,
         module: SpanBoundaryLayers,
@@ -67,9 +72,10 @@ class SpanBoundaryHead(ObjectiveHead[SpanBoundaryLayers]):
         labels: PretrainingLabels,
     ) -> LossSums:
         """Cross entropy of the hidden tokens; all masked positions count as predictions, also those beyond the 20th."""
-        inner, targets = module(hidden, labels.masked_positions, labels.masked_labels.long())  # (P', E), (P',)
+        masked_labels = labels.masked_labels.long()
+        inner, targets = module(hidden, labels.masked_positions, masked_labels)  # (P, E), (P,)
         loss, num_correct, _ = linear_cross_entropy_sums(inner, bert.embeddings.word.weight, module.bias, targets)
-        return LossSums(loss, num_correct, torch.full_like(num_correct, len(labels.masked_positions)))
+        return LossSums(loss, num_correct, (masked_labels != IGNORE_INDEX).sum(dtype=torch.float32))
 
 
 def span_borders(masked_positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -83,9 +89,8 @@ def span_borders(masked_positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     order = torch.arange(len(masked_positions), device=masked_positions.device)
     begins = torch.ones_like(masked_positions, dtype=torch.bool)
     begins[1:] = masked_positions.diff() != 1
-    starts = begins.nonzero().squeeze(1)  # (number of runs,)
-    run = begins.long().cumsum(0) - 1  # (P,)
-    lengths = torch.cat([starts, order.new_tensor([len(order)])]).diff()
-    place = order - starts[run]
-    left = masked_positions - place - 1
-    return left, left + lengths[run] + 1, place
+    ends = begins.roll(-1)  # the last position is before a first one, the first of all
+    first = order.where(begins, 0).cummax(0).values  # (P,) number of the run's first position
+    last = order.where(ends, len(order)).flip(0).cummin(0).values.flip(0)  # (P,) of its last one
+    place = order - first
+    return masked_positions - place - 1, masked_positions + (last - order) + 1, place

@@ -72,7 +72,7 @@ def _runs_of(registry: "Registry", what: str) -> list["RunRecord"]:
     """
     from orchestrator.errors import NotFoundError
     from orchestrator.published.numbers import published_tasks
-    from orchestrator.registry.query_tree import quoted
+    from orchestrator.registry.queries.query_tree import quoted
 
     of_task = registry.run_table(
         f"task = {quoted(what)} and state = 'COMPLETED'", trials=False, limit=_NEWEST_OF_TASK

@@ -93,7 +93,7 @@ def _runs_of(registry: "Registry", what: str, *, trials: bool) -> list["RunRecor
     from orchestrator.costs.ancestors import ancestors_of
     from orchestrator.costs.run_usage import PIPELINE, own_stages
     from orchestrator.errors import InputError, NotFoundError
-    from orchestrator.registry.query_tree import quoted
+    from orchestrator.registry.queries.query_tree import quoted
 
     if registry.num_runs(f"task = {quoted(what)}", trials=False):
         return _runs_since(registry, None, what)
@@ -118,7 +118,7 @@ def _runs_of(registry: "Registry", what: str, *, trials: bool) -> list["RunRecor
 
 def _runs_since(registry: "Registry", since: str | None, task: str | None) -> list["RunRecord"]:
     """Runs of a task, or since a time, the newest first; stages count, and pipelines have nothing beside them."""
-    from orchestrator.registry.query_tree import quoted
+    from orchestrator.registry.queries.query_tree import quoted
 
     conditions = ["kind != 'pipeline'"]
     time = time_of(since, "--since")

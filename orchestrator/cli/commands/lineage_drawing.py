@@ -11,7 +11,7 @@ from orchestrator.cli.output import chosen_form, notify, show_record, show_rows,
 from orchestrator.cli.reading import output_options
 
 if TYPE_CHECKING:
-    from orchestrator.registry.lineage_trees import LineageTree
+    from orchestrator.registry.lineage.lineage_trees import LineageTree
 
 _DIGEST_CHARS = 12
 _COLUMNS = ["depth", "kind", "name", "digest", "role", "run", "stale"]

@@ -49,7 +49,7 @@ def query(
     0.9), ages (created_at > 7d), and/or/not, parentheses, in, like, between, is null. `orchestrator help queries`
     tells the rest.
     """
-    from orchestrator.registry.varying_paths import varied_parameters
+    from orchestrator.registry.groups.varying_paths import varied_parameters
 
     text = since_too(text, since)
     if grouping is not None:

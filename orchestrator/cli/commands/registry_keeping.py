@@ -14,7 +14,7 @@ from orchestrator.cli.reading import reading_options
 from orchestrator.progress import counted
 
 if TYPE_CHECKING:
-    from orchestrator.registry.merging import Merged
+    from orchestrator.registry.keeping.merging import Merged
 
 _COLUMNS = ["what", "id", "name", "change", "remark"]
 _overwrite_option = click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
@@ -39,7 +39,7 @@ def backup(path: str, overwrite: bool) -> None:
     """
     say_now("copying the registry")
     from orchestrator.progress import size_text
-    from orchestrator.registry.backups import back_up_registry
+    from orchestrator.registry.keeping.backups import back_up_registry
 
     with status_line() as show:
         made = back_up_registry(
@@ -69,7 +69,7 @@ def export_all(path: str, overwrite: bool) -> None:
     """
     say_now("writing the registry")
     from orchestrator.progress import size_text
-    from orchestrator.registry.backups import export_registry
+    from orchestrator.registry.keeping.backups import export_registry
 
     target = Path(path).expanduser()
     target = target / _EXPORT_NAME if target.is_dir() else target
@@ -95,7 +95,7 @@ def import_all(path: str, dry_run: bool, form: str | None, output: str | None) -
     Into a registry that has runs already it is merged, runs that have not ended included; see `db merge`.
     """
     from orchestrator.errors import InputError
-    from orchestrator.registry.portable_form import is_portable
+    from orchestrator.registry.keeping.portable_form import is_portable
 
     if not is_portable(Path(path).expanduser()):
         what = "is no registry in portable form" if Path(path).expanduser().exists() else "is not there"
@@ -126,8 +126,8 @@ def _join(other: str, *, unfinished: bool, dry_run: bool, form: str | None, outp
     """Bring another registry here; returns 1 where something could not come."""
     say_now(f"reading {_without_password(other)}")
     from orchestrator.registry.database import Database
-    from orchestrator.registry.merging import fill_if_empty, merge_registry
-    from orchestrator.registry.other_registry import open_other, refuse_same
+    from orchestrator.registry.keeping.merging import fill_if_empty, merge_registry
+    from orchestrator.registry.keeping.other_registry import open_other, refuse_same
 
     target = Database(current_settings().registry, read_only=dry_run)
     try:

@@ -79,7 +79,7 @@ def group_name(registry: "Registry", wanted: str) -> str:
 def _find_named(registry: "Registry", name: str, *, only: bool = False) -> "RunRecord | None":
     """The newest run of a name, else the newest trial; None where nothing is called so."""
     from orchestrator.errors import SeveralRunsError
-    from orchestrator.registry.query_tree import quoted
+    from orchestrator.registry.queries.query_tree import quoted
 
     called = registry.newest_called(name)
     if called is None:

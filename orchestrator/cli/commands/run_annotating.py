@@ -12,7 +12,7 @@ from orchestrator.cli.reading import reading_options
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
-    from orchestrator.registry.run_annotations import Flag
+    from orchestrator.registry.runs.run_annotations import Flag
 
 _run_argument = click.argument("run_id", metavar="RUN")
 _runs_argument = click.argument("run_ids", metavar="RUN...", nargs=-1, required=True)

@@ -48,7 +48,7 @@ def trials(run_id: str, form: str | None, output: str | None) -> None:
 
     Where trials took others' values while they trained, `recipe.NAME` is the value at the best evaluation.
     """
-    from orchestrator.registry.varying_paths import varied_parameters
+    from orchestrator.registry.groups.varying_paths import varied_parameters
 
     with open_registry() as registry:
         run = find_run(registry, run_id)

@@ -13,8 +13,8 @@ from orchestrator.cli.reading import output_options, reading_options
 from orchestrator.progress import counted
 
 if TYPE_CHECKING:
-    from orchestrator.registry.group_comparison import Comparison
-    from orchestrator.registry.group_records import GroupRecord, GroupRun
+    from orchestrator.registry.groups.group_comparison import Comparison
+    from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
 
 _DECIMALS = 12
 """Decimals of a difference of scores; what comes after them is noise of the processor's arithmetic."""
@@ -44,7 +44,7 @@ def list_groups(task: str | None, archived: bool, form: str | None, output: str 
             raise NotFoundError(f"no group of task {task}; there are: {', '.join(known) or 'none yet'}")
     columns = list(table.columns)
     if shows_briefly(form, output):
-        from orchestrator.registry.group_records import group_label
+        from orchestrator.registry.groups.group_records import group_label
 
         columns = ["group", "task", "kind", "metric", "n", "mean", "sd", "recipe", "notes"]
         for row in table.records:
@@ -79,7 +79,7 @@ def show_group(group: str, form: str | None, output: str | None) -> None:
 
 
 def _group_row(group: "GroupRecord") -> dict[str, Any]:
-    from orchestrator.registry.group_notes import group_notes
+    from orchestrator.registry.groups.group_notes import group_notes
 
     summary, best = group.summary, group.best
     interval = summary.interval if summary else None
@@ -139,7 +139,7 @@ def compare(names: tuple[str, ...], form: str | None, output: str | None) -> Non
 
 
 def _show_comparison(comparison: "Comparison") -> None:
-    from orchestrator.registry.group_records import group_label
+    from orchestrator.registry.groups.group_records import group_label
 
     first, second = comparison.first, comparison.second
     show_paragraph(f"{first.label} beside {second.label}: {comparison.words}")

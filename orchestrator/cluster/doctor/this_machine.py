@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from uuid import uuid4
@@ -73,10 +74,9 @@ def _attention(settings: Settings) -> Finding:
 
     lines = []
     for device in ("cuda", "cpu") if torch.cuda.is_available() else ("cpu",):
-        calls = {
-            "training": AttentionCall(device, torch.bfloat16, 0.1),
-            "scoring": AttentionCall(device, torch.bfloat16),
-        }
+        capability = torch.cuda.get_device_capability() if device == "cuda" else None
+        call = AttentionCall(device, torch.bfloat16, compute_capability=capability)
+        calls = {"training": replace(call, dropout_p=0.1), "scoring": call}
         chosen = ", ".join(f"{use} takes {choose_backend(call).name}" for use, call in calls.items())
         refusals = {backend.name: backend.refusal(call) for call in reversed(calls.values()) for backend in BACKENDS}
         reasons = "".join(f"; {name} {reason}" for name, reason in refusals.items() if reason)

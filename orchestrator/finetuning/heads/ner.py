@@ -61,8 +61,8 @@ class NerHead(HeadTraining[BertForTokenClassification, NerArrays]):
         """Divergence of the distributions over tags, mean over words, tagged or not."""
         rows, word_starts = features.token_index(batch.windows), features.head_arrays.word_starts
         nearest = word_starts[np.minimum(np.searchsorted(word_starts, rows), len(word_starts) - 1)]
-        is_word = torch.from_numpy(nearest == rows).to(logits.device)  # (T,)
-        return soft_target_loss(logits[is_word], teacher_logits[is_word], temperature)
+        words = torch.from_numpy(np.flatnonzero(nearest == rows)).to(logits.device, non_blocking=True)  # (K,)
+        return soft_target_loss(logits[words], teacher_logits[words], temperature)
 
     def outputs(
         self, model: BertForTokenClassification, features: Features[NerArrays], logits: NDArray[np.float32]
@@ -88,8 +88,9 @@ def decode_tags(
     device = next(model.parameters()).device
     arrays = features.head_arrays
     words = torch.from_numpy(logits[arrays.word_starts]).to(device)  # (K, C)
-    lengths = torch.split(torch.from_numpy(arrays.num_words.astype(np.int64)).to(device), _MAX_SENTENCES)
-    sentences = torch.split(words, [int(some.sum()) for some in lengths])
+    lengths = torch.split(torch.from_numpy(arrays.num_words.astype(np.int64)), _MAX_SENTENCES)
+    parts = zip(torch.split(words, [int(some.sum()) for some in lengths]), lengths, strict=True)
+    decoded = [model.decode(part, some.to(device), int(some.max())) for part, some in parts]
     tags = np.full(len(logits), IGNORE_INDEX, np.int64)
-    tags[arrays.word_starts] = torch.cat(list(map(model.decode, sentences, lengths))).cpu().numpy()
+    tags[arrays.word_starts] = torch.cat(decoded).cpu().numpy()
     return tags

@@ -48,7 +48,7 @@ class SentenceSelectionHead(HeadTraining[BertForSentenceSelection, SentenceArray
     ) -> Tensor:
         """Divergence for each sentence, a choice between it and its absence, whose logit is 0; mean over sentences."""
         is_sentence = features.head_arrays.is_sentence_start[features.token_index(batch.windows)]  # (T,)
-        places = torch.from_numpy(np.flatnonzero(is_sentence)).to(logits.device)  # (K,)
+        places = torch.from_numpy(np.flatnonzero(is_sentence)).to(logits.device, non_blocking=True)  # (K,)
         student, teacher = (F.pad(values[places, None], (0, 1)) for values in (logits, teacher_logits))  # (K, 2)
         return soft_target_loss(student, teacher, temperature)
 

@@ -1,7 +1,10 @@
 """Attention over packed sequences. Run alone: pytest tests/bert_core/attention/test_attention.py"""
 
 import math
+from dataclasses import replace
 from importlib.util import find_spec
+from inspect import signature
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +13,9 @@ from hypothesis import strategies as st
 
 from bert_core.attention import BACKENDS, attention, choose_backend
 from bert_core.attention.backend import AttentionBackend, AttentionCall
+from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
+from tests.bert_core.reference import small_config
 
 # Several groups, and several widths of groups.
 SHORT = st.lists(st.integers(1, 9), min_size=1, max_size=20)
@@ -101,6 +106,32 @@ def test_one_batch_serves_models_with_and_without_causal_attention() -> None:
         torch.testing.assert_close(attention(q, k, v, shared, is_causal=is_causal), own)
 
 
+@pytest.mark.parametrize("backend", ON_CPU, ids=lambda backend: backend.name)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_later_layers_take_the_biases_of_the_first(backend: AttentionBackend, dtype: torch.dtype) -> None:
+    """Whatever else has been built for the batch before, each call gives the bits that it gives to a new batch."""
+    slopes, steeper = torch.tensor([0.5, 0.25]), torch.tensor([1.0, 0.125])
+    q, k, v = (tensor.detach() for tensor in projections(9, dtype))
+    calls = [(0.0, each, is_causal) for each in (None, slopes, steeper) for is_causal in (False, True)]
+    shared = packed([4, 5])
+    for call in calls * 2:
+        assert backend(q, k, v, shared, *call).equal(backend(q, k, v, packed([4, 5]), *call))
+    built = list(shared.attention_cache)
+    for call in calls:
+        backend(q, k, v, shared, *call)
+    assert list(shared.attention_cache) == built
+
+
+def test_a_batch_that_inference_has_seen_can_be_trained_on() -> None:
+    config = small_config(position_embedding_type="rotary")
+    model, seqs = BertModel.from_config(config), packed([4, 5])
+    with torch.inference_mode():
+        model.encode(seqs)
+    hidden = model.encode(seqs)
+    gradient = torch.autograd.grad(hidden.square().sum(), model.layers[0].qkv.weight)[0]
+    assert bool(gradient.isfinite().all())
+
+
 def test_kept_padding_looks_but_is_not_looked_at() -> None:
     seqs = PackedSequences.from_padded(torch.ones(1, 4), torch.tensor([[1, 1, 1, 0]]), keep_padding=True)
     q, k, v = projections(4)
@@ -132,19 +163,53 @@ def test_sixteen_bits_stay_close_to_the_full_result(dtype: torch.dtype) -> None:
 HALF, FULL = torch.bfloat16, torch.float32
 
 
+H200, T4 = (9, 0), (7, 5)
+"""Compute capabilities of cards."""
+VARLEN_CALL = AttentionCall("cuda", HALF, compute_capability=H200)
+
+
 @pytest.mark.skipif(find_spec("torch.nn.attention.varlen") is None, reason="this PyTorch has no varlen attention")
-def test_varlen_is_chosen_on_cuda_in_sixteen_bits() -> None:
-    assert choose_backend(AttentionCall("cuda", HALF)).name == "varlen"
+@pytest.mark.parametrize("changes", [{}, {"is_causal": True}, {"head_size": 256}, {"compute_capability": (8, 0)}])
+def test_varlen_is_chosen_on_cuda_in_sixteen_bits(changes: dict[str, Any]) -> None:
+    assert choose_backend(replace(VARLEN_CALL, **changes)).name == "varlen"
+
+
+@pytest.mark.skipif(find_spec("torch.nn.attention.varlen") is None, reason="this PyTorch has no varlen attention")
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"compute_capability": T4}, "needs compute capability 8.0 or newer; this card has 7.5"),
+        ({"dtype": FULL}, "computes in 16 bits only"),
+        ({"head_size": 12}, "needs heads whose width is a multiple of 8 and at most 256"),
+        ({"head_size": 264}, "needs heads whose width is a multiple of 8 and at most 256"),
+        ({"dropout_p": 0.1}, "has no attention dropout"),
+        ({"has_slopes": True}, "has no linear biases"),
+        ({"includes_padding": True}, "cannot leave out padding that is among the tokens"),
+    ],
+)
+def test_what_varlen_cannot_do_goes_to_the_fused_kernels(changes: dict[str, Any], reason: str) -> None:
+    call = replace(VARLEN_CALL, **changes)
+    assert choose_backend(call).name == "fused"
+    assert BACKENDS[0].refusal(call) == reason
+
+
+@pytest.mark.skipif(find_spec("torch.nn.attention.varlen") is None, reason="this PyTorch has no varlen attention")
+def test_varlen_attention_of_pytorch_takes_a_window() -> None:
+    """A window without tokens to the right is causal attention; `VarlenAttention` asks for it by that name."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    assert signature(varlen_attn).parameters["window_size"].default == (-1, -1)
+
+
+def test_a_call_is_described_by_its_arguments() -> None:
+    q = torch.zeros(5, 2, 8, dtype=HALF)
+    call = AttentionCall.of(q, packed([2, 3]), 0.1, torch.ones(2), is_causal=True)
+    assert call == AttentionCall("cpu", HALF, 0.1, has_slopes=True, is_causal=True, head_size=8)
 
 
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (AttentionCall("cuda", FULL), "fused"),
-        (AttentionCall("cuda", HALF, dropout_p=0.1), "fused"),
-        (AttentionCall("cuda", HALF, has_slopes=True), "fused"),
-        (AttentionCall("cuda", HALF, includes_padding=True), "fused"),
-        (AttentionCall("cuda", HALF, is_causal=True), "fused"),
         (AttentionCall("cpu", FULL), "grouped"),
         (AttentionCall("cpu", FULL, is_causal=True), "grouped"),
         (AttentionCall("cpu", HALF, dropout_p=0.1, has_slopes=True), "grouped"),

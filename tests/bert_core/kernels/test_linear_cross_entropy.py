@@ -7,8 +7,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from bert_core.constants import IGNORE_INDEX
 from bert_core.kernels import linear_cross_entropy
 from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums
+from tests.synchronizations import counted_synchronizations
 
 
 def inputs(count: int, vocabulary: int = 50, width: int = 16) -> tuple[list[torch.Tensor], torch.Tensor]:
@@ -62,3 +64,58 @@ def test_without_gradients_none_are_made(mode: Callable[[], Any], monkeypatch: p
     monkeypatch.setattr(linear_cross_entropy, "weight_gradient", refuse)
     with mode():
         torch.testing.assert_close(linear_cross_entropy_sums(*tensors, labels)[0], expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("share", [0.3, 1.0])
+def test_ignored_labels_are_as_if_their_rows_were_not_there(share: float, dtype: torch.dtype) -> None:
+    tensors, labels = inputs(600)
+    ignored = torch.rand(600, generator=torch.Generator().manual_seed(0)) < share
+    hidden, weight, bias = (tensor.detach().to(dtype).requires_grad_() for tensor in tensors)
+    sums = linear_cross_entropy_sums(hidden, weight, bias, labels.where(~ignored, IGNORE_INDEX))
+    expected = linear_cross_entropy_sums(hidden[~ignored], weight, bias, labels[~ignored])
+    torch.testing.assert_close(sums, expected)
+    gradients = torch.autograd.grad(sums[0], (hidden, weight, bias))
+    assert not gradients[0][ignored].any()
+    exact = {"atol": 1e-5, "rtol": 1e-4} if dtype == torch.float32 else {"atol": 0.1, "rtol": 0.02}
+    for own, theirs in zip(gradients, torch.autograd.grad(expected[0], (hidden, weight, bias)), strict=True):
+        torch.testing.assert_close(own, theirs, **exact)
+
+
+def test_the_loss_goes_backward_once() -> None:
+    tensors, labels = inputs(5)
+    loss = linear_cross_entropy_sums(*tensors, labels)[0]
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="goes backward once; compute it again"):
+        loss.backward()
+
+
+def test_nothing_waits_for_the_device() -> None:
+    tensors, labels = inputs(40)
+    labels[::3] = IGNORE_INDEX
+    with counted_synchronizations() as waits:
+        linear_cross_entropy_sums(*tensors, labels)[0].backward()
+    assert waits == []
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_a_padded_vocabulary_gives_the_same(autocast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors, labels = inputs(600)
+    labels[::7] = IGNORE_INDEX
+    results = []
+    for multiple in (1, 64):  # of 50
+        monkeypatch.setattr(linear_cross_entropy, "_CPU_COLUMN_MULTIPLE", multiple)
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            sums = linear_cross_entropy_sums(*tensors, labels)
+        results.append([*sums, *torch.autograd.grad(sums[0], tensors)])
+    torch.testing.assert_close(results[1], results[0], atol=1e-5, rtol=2**-7 if autocast else 1e-5)
+
+
+def test_blocks_of_a_gpu_follow_from_their_bytes() -> None:
+    def rows(vocabulary: int, dtype: torch.dtype) -> int:
+        weight = torch.empty(vocabulary, 1, dtype=dtype, device="meta")
+        return linear_cross_entropy._block_rows(weight)
+
+    assert rows(30528, torch.bfloat16) == 8768
+    assert rows(30528, torch.float32) == 4352
+    assert rows(10_000_000, torch.float32) == 64

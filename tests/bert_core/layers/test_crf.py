@@ -13,6 +13,7 @@ from torch import Tensor
 
 from bert_core.errors import DataError
 from bert_core.layers.crf import LinearChainCrf, best_paths, bio_penalties, log_partitions, path_scores
+from tests.synchronizations import counted_synchronizations
 
 BIO = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 LENGTHS = st.lists(st.integers(1, 5), min_size=1, max_size=4)
@@ -129,6 +130,17 @@ def test_words_of_any_number_lie_end_to_end_and_a_sentence_may_have_none() -> No
     torch.testing.assert_close(together, torch.cat([alone[0], torch.zeros(1), *alone[1:]]))
     pieces = [crf.decode(emissions[a:b], torch.tensor([b - a])) for a, b in ((0, 1), (1, 4), (4, 6))]
     assert torch.equal(crf.decode(emissions, lengths), torch.cat(pieces))
+
+
+def test_a_bound_of_the_lengths_gives_the_same_and_spares_a_wait() -> None:
+    crf, lengths, tags = random_crf(), torch.tensor([1, 0, 3, 2]), torch.tensor([0, 1, 2, 2, 3, 0])
+    emissions = torch.randn(6, len(BIO), generator=torch.Generator().manual_seed(0))
+    behind = torch.cat([emissions, torch.full((2, len(BIO)), 50.0)])  # rows of no sentence
+    with counted_synchronizations() as waits:
+        bounded = crf.log_likelihood(behind, torch.cat([tags, tags[:2]]), lengths, max_length=7)
+    assert waits == []
+    torch.testing.assert_close(bounded, crf.log_likelihood(emissions, tags, lengths))
+    assert torch.equal(crf.decode(emissions, lengths, max_length=7), crf.decode(emissions, lengths))
 
 
 def test_half_precision_is_left_at_the_door() -> None:

@@ -68,7 +68,8 @@ def test_kept_states_give_the_same_outputs(head: type[PretrainedModel], kind: st
     with torch.no_grad():
         states = model.bert.layer_pooling.select(model.bert.layer_outputs(seqs))
         kept = replace(seqs, frozen_states=states, input_ids=torch.zeros_like(seqs.input_ids))
-        assert torch.equal(model.packed_logits(kept), model.packed_logits(seqs))
+        # To rounding, as the last layer runs for the tokens alone that the head reads.
+        torch.testing.assert_close(model.packed_logits(kept), model.packed_logits(seqs))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.cli.ages import age_s, time_of
 from orchestrator.errors import InputError
-from orchestrator.registry.query_values import as_time
+from orchestrator.registry.queries.query_values import as_time
 
 
 def test_an_age_is_hours_or_days() -> None:

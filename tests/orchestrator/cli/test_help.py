@@ -17,9 +17,9 @@ from orchestrator import settings
 from orchestrator.cli.entry import cli
 from orchestrator.cli.topics import load_topics, table_rows
 from orchestrator.corpus.input_files import FORMATS
-from orchestrator.registry.query_fields import METRIC_SPLITS, NAMES
-from orchestrator.registry.query_history import FUNCTIONS
-from orchestrator.registry.query_tree import UNITS_S
+from orchestrator.registry.queries.query_fields import METRIC_SPLITS, NAMES
+from orchestrator.registry.queries.query_history import FUNCTIONS
+from orchestrator.registry.queries.query_tree import UNITS_S
 from orchestrator.run_states import RunState
 from orchestrator.specs.loading import SPEC_KINDS
 from orchestrator.storage.compression import COMPRESSIONS

@@ -1,14 +1,29 @@
 """The stream through Ray Data. Alone: pytest tests/orchestrator/corpus/test_feed.py"""
 
+import threading
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+import ray
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bert_core.examples.packing import PackedBatch
-from orchestrator.corpus import feed
-from orchestrator.corpus.feed import from_table, prefetch_windows, ray_batches, to_table
+from orchestrator.corpus import feed, prefetch_pace
+from orchestrator.corpus.feed import (
+    built_ahead,
+    from_table,
+    prefetch_windows,
+    ray_batches,
+    to_table,
+    window_memory,
+)
+from orchestrator.corpus.prefetch_pace import PrefetchPace, WindowTimes
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.errors import CorpusError
 from tests.orchestrator.corpus.batch_digests import digests
@@ -36,14 +51,94 @@ def test_prefetch_windows_are_sized_by_the_phase_that_runs(tmp_path: Path) -> No
     config = make_job(tmp_path).stream.config
     phases = ((128, 900_000), (512, 100_000))
     config = replace(config, phases=phases, global_batch_size=256)
-    windows = list(prefetch_windows(config, 0, 1))
+    windows = list(prefetch_windows(config, 0, 1, PrefetchPace()))
     assert [block_steps for _, block_steps in (windows[0], windows[-1])] == [8, 2]
     assert len(windows) == 900_000 // 64 + 1 + 100_000 // 16 == 20_313, "by the longest phase alone they were 62,500"
     for first_step in (0, 13, 899_990, 999_999):
-        steps = [window for window, _ in prefetch_windows(config, first_step, 1)]
+        steps = [window for window, _ in prefetch_windows(config, first_step, 1, PrefetchPace())]
         assert (steps[0].start, steps[-1].stop) == (first_step, 1_000_000)
         assert all(before.stop == after.start for before, after in pairwise(steps))
         assert all(window.stop <= 900_000 or window.start >= 900_000 for window in steps)
+
+
+@settings(deadline=None, max_examples=20)
+@given(first_step=st.integers(0, 23), block_tokens=st.integers(1, 4000), sizes=st.lists(st.integers(1, 9), min_size=1))
+def test_batches_do_not_depend_on_the_sizes_of_windows(
+    small_stream: ExampleStream, first_step: int, block_tokens: int, sizes: list[int]
+) -> None:
+    class Sizes(PrefetchPace):
+        def note(self, window: WindowTimes) -> None:
+            self.num_blocks = sizes[(sizes.index(self.num_blocks) + 1) % len(sizes)]
+
+    pace = Sizes()
+    pace.num_blocks = sizes[0]
+    build = partial(build_here, small_stream)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(feed, "BLOCK_TOKENS", block_tokens)
+        windows = prefetch_windows(small_stream.config, first_step, 1, pace)
+        found = list(built_ahead(windows, build, lambda table: table, pace))
+    assert [step for step, _ in found] == list(range(first_step, 24))
+    assert digests(found) == digests(list(small_stream.batches(range(first_step, 24))))
+
+
+def build_here(stream: ExampleStream, steps: range, block_steps: int) -> list[pa.Table]:
+    """Blocks of consecutive steps, built in this process."""
+    parts = [steps[start : start + block_steps] for start in range(0, len(steps), block_steps)]
+    return [to_table(stream.batches(part)) for part in parts]
+
+
+@pytest.fixture(scope="module")
+def small_stream(tmp_path_factory: pytest.TempPathFactory) -> ExampleStream:
+    return make_job(tmp_path_factory.mktemp("job")).stream
+
+
+class FakeTime:
+    """A clock that stands still unless it is set forward."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(feed.time, "perf_counter", lambda: self.now)
+
+
+def test_a_pace_learns_what_windows_hold_and_how_long_they_are_worked_on(
+    small_stream: ExampleStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeTime(monkeypatch)
+    noted: list[WindowTimes] = []
+
+    class Noting(PrefetchPace):
+        def note(self, window: WindowTimes) -> None:
+            noted.append(window)
+
+    monkeypatch.setattr(feed, "BLOCK_TOKENS", 2 * 8 * 48)
+    windows = iter([(range(0, 6), 2), (range(6, 10), 2)])
+    batches = []
+    for batch in built_ahead(windows, partial(build_here, small_stream), lambda table: table, Noting()):
+        batches.append(batch[1])
+        clock.now += 0.25
+    assert [window.num_blocks for window in noted] == [3, 2]
+    assert [window.train_s for window in noted] == [1.5, 1.0]
+    assert noted[0].num_tokens == sum(len(batch.input_ids) for batch in batches[:6])
+    arrays = sum(value.nbytes for batch in batches[6:] for value in vars(batch).values())
+    assert arrays <= noted[1].num_bytes <= arrays + 4 * 8 * 10, "beside the arrays there are numbers and offsets"
+
+
+def test_a_window_is_built_while_the_one_before_it_is_worked_on_and_no_further(small_stream: ExampleStream) -> None:
+    begun: list[range] = []
+    has_begun = threading.Semaphore(0)
+
+    def build(steps: range, block_steps: int) -> list[pa.Table]:
+        begun.append(steps)
+        has_begun.release()
+        return build_here(small_stream, steps, block_steps)
+
+    windows = iter([(range(start, start + 4), 2) for start in range(0, 16, 4)])
+    with closing(built_ahead(windows, build, lambda table: table, PrefetchPace())) as batches:
+        for step, _ in batches:
+            if step % 4 == 0:
+                for _ in range(2 if step == 0 else int(step < 12)):
+                    assert has_begun.acquire(timeout=600)
+            assert [steps.start for steps in begun] == list(range(0, min(step // 4 + 2, 4) * 4, 4))
 
 
 def collect(stream: ExampleStream, first_step: int, num_workers: int) -> list[tuple[int, PackedBatch]]:
@@ -75,10 +170,17 @@ def test_prefetch_windows_begin_at_any_step_and_follow_one_another(
     ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feed, "BLOCK_TOKENS", 8 * 48)
-    monkeypatch.setattr(feed, "BLOCKS_PER_PREFETCH", 3)
+    monkeypatch.setattr(prefetch_pace, "FEWEST_BLOCKS", 3)
     stream = make_job(tmp_path).stream
     straight = digests(list(stream.batches(range(24))))
     assert digests(collect(stream, 13, 1)) == straight[13:]
+
+
+@pytest.mark.ray
+def test_windows_may_take_a_quarter_of_the_object_store_two_for_each_worker(ray_cluster: None) -> None:
+    store = ray.cluster_resources()["object_store_memory"]
+    assert window_memory(1) == pytest.approx(store / 8)
+    assert window_memory(4) == pytest.approx(store / 32)
 
 
 @pytest.mark.ray

@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.costs.ancestors import ancestors_of
 from orchestrator.registry import Registry
-from orchestrator.registry.lineage_edges import LineageEdge, LineageNode
+from orchestrator.registry.lineage.lineage_edges import LineageEdge, LineageNode
 from orchestrator.results import DatasetResult, ModelResult
 from orchestrator.specs.loading import parse_spec, spec_values
 from tests.orchestrator.registry.samples import new_run, trial_result

@@ -18,6 +18,7 @@ from bert_core.heads import BertForPreTraining, BertForSequenceClassification
 from orchestrator.distillation.masked_tokens import MaskedTokenLoss, compare_pretrained, load_teacher
 from orchestrator.execution.runner import run_spec
 from orchestrator.pretraining.collectives import Worker
+from orchestrator.pretraining.device_batch import DeviceBatch, MicroBatch
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loss import GlobalCounts
 from orchestrator.pretraining.step import count_globally
@@ -35,6 +36,10 @@ TWO_LAYERS = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 
 
 def first_batch(job: PretrainJob) -> PackedBatch:
     return next(batch for _, batch in job.stream.batches(range(1), 0, 1))
+
+
+def micro_batches(batch: PackedBatch, size: int) -> list[MicroBatch]:
+    return list(DeviceBatch.copied(batch, CPU).cut(batch.split(size)))
 
 
 def counts_of(batch: PackedBatch) -> GlobalCounts:
@@ -63,14 +68,15 @@ def test_the_loss_is_the_weighted_sum_written_out(weights: tuple[int, int, int],
     student = BertForPreTraining.from_config(shape)
     batch = first_batch(job)
     with torch.no_grad():
-        _, found = MaskedTokenLoss(folder, objective)(student, batch, job.spec, counts_of(batch))
+        (micro,) = micro_batches(batch, batch.num_sequences)
+        _, found = MaskedTokenLoss(folder, objective)(student, micro, job.spec, counts_of(batch))
         ids, types = (torch.from_numpy(a.astype("int64"))[None] for a in (batch.input_ids, batch.token_type_ids))
         soft, masked, sentences, cosines = [], [], [], []
         for row, (begin, end) in enumerate(zip(batch.cu_seqlens, batch.cu_seqlens[1:], strict=False)):
             seqs = student.bert.pack(ids[:, begin:end], None, types[:, begin:end])
             own, theirs = student.bert.encode(seqs), teacher.bert.encode(seqs)
             cosines += list(F.cosine_similarity(own, theirs))
-            relation = student.next_sentence(student.bert.pool(own, seqs))[0]
+            relation = student.next_sentence(student.bert.pool(own[:1]))[0]
             sentences.append(-relation.log_softmax(0)[int(batch.sentence_labels[row])])
             for place, label in zip(batch.masked_positions, batch.masked_labels, strict=True):
                 if begin <= place < end:
@@ -90,8 +96,10 @@ def test_parts_of_a_batch_add_up_to_its_loss(tmp_path: Path) -> None:
     student = BertForPreTraining.from_config(load_teacher(loss.teacher_folder, CPU).config, seed=1).eval()
     batch = first_batch(job)
     with torch.no_grad():
-        whole = loss(student, batch, job.spec, counts_of(batch))[1]
-        parts = [loss(student, part, job.spec, counts_of(batch))[1] for part in batch.split(3)]
+        (whole,), parts = (
+            [loss(student, micro, job.spec, counts_of(batch))[1] for micro in micro_batches(batch, size)]
+            for size in (batch.num_sequences, 3)
+        )
     assert len(parts) == 3
     torch.testing.assert_close(torch.stack(parts).sum(), whole)
 

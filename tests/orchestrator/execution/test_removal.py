@@ -16,8 +16,8 @@ from orchestrator.execution.removal import Removal, find_removals, remove_runs
 from orchestrator.registry import Registry, run_records
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
+from orchestrator.registry.runs.trials import trial_id
 from orchestrator.registry.tables import RunRow
-from orchestrator.registry.trials import trial_id
 from orchestrator.results import ModelResult, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings

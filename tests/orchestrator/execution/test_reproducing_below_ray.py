@@ -48,6 +48,9 @@ def test_a_run_is_recorded_with_its_making_and_made_again(tmp_path: Path) -> Non
     found = re.search(rf"run (\w{{12}}) makes run {run_id} again: neither left a result to compare", again.stderr)
     assert found, again.stderr
     new_id = found[1]
+    compare = f"orchestrator runs diff {run_id} {new_id}"
+    assert f"run {run_id} completed the same spec before; what differs: {compare}" in again.stderr
+    assert "the same spec before" not in started.stderr
     assert f"reproduces:{run_id}" in json.loads(run(tmp_path, "runs", "show", new_id, "-f", "json").stdout)["tags"]
 
     differing = json.loads(run(tmp_path, "runs", "diff", run_id, new_id, "-f", "json").stdout)

@@ -12,7 +12,7 @@ from orchestrator.errors import NotFoundError, RegistryUnavailableError, RunFail
 from orchestrator.execution.waiting import outcome_line, progress_line, recorded_id, wait_for_run
 from orchestrator.registry import patience
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.registry.run_metrics import RunMetrics
+from orchestrator.registry.runs.run_metrics import RunMetrics
 from orchestrator.results import MetricEvent, TrialStart
 from orchestrator.settings import Settings
 

@@ -1,6 +1,6 @@
 """A pretraining run of seconds, below Ray; as a program it tells each event in a line, so that a test can kill it.
 
-python -m tests.orchestrator.pretraining.small_run FOLDER-OR-URI
+python -m tests.orchestrator.pretraining.small_run FOLDER-OR-URI [in_background]
 """
 
 import sys
@@ -14,6 +14,7 @@ from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.corpus.manifest import Manifest
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore, write_shard
+from orchestrator.pretraining import loop as loop_module
 from orchestrator.pretraining.batch_trace import traced
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import Emit, PretrainJob
@@ -133,4 +134,6 @@ def tell(event: Event) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[2:] == ["in_background"]:
+        loop_module.saves_in_background = lambda device: True  # type: ignore[attr-defined]
     run(make_job(sys.argv[1]), tell)

@@ -19,6 +19,7 @@ from orchestrator.errors import RunFailedError
 from orchestrator.pretraining import divergence
 from orchestrator.pretraining.batch_digests import combine_digests, example_digests, global_batch_digest
 from orchestrator.pretraining.collectives import Worker
+from orchestrator.pretraining.device_batch import MicroBatch
 from orchestrator.pretraining.divergence import DivergedStepError, StepWatch, max_loss
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
@@ -27,6 +28,7 @@ from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEve
 from orchestrator.specs import PretrainSpec
 from orchestrator.storage import digest_file
 from orchestrator.training.checkpoints import Checkpoints
+from tests.orchestrator.pretraining.batches_on_host import on_host
 from tests.orchestrator.pretraining.small_run import make_job, run
 
 training = pytest.mark.training
@@ -40,10 +42,10 @@ class PoisonedLoss:
     factor: float
 
     def __call__(
-        self, model: BertForPreTraining, batch: PackedBatch, spec: PretrainSpec, counts: GlobalCounts
+        self, model: BertForPreTraining, micro: MicroBatch, spec: PretrainSpec, counts: GlobalCounts
     ) -> tuple[Sums, torch.Tensor]:
-        sums, loss = label_loss(model, batch, spec, counts)
-        if combine_digests(example_digests(batch)) not in self.digests:
+        sums, loss = label_loss(model, micro, spec, counts)
+        if combine_digests(example_digests(on_host(micro))) not in self.digests:
             return sums, loss
         return {name: replace(each, loss=each.loss * self.factor) for name, each in sums.items()}, loss * self.factor
 

@@ -104,6 +104,59 @@ def test_a_restored_meter_has_waited_as_long_as_the_saved_one(monkeypatch: pytes
     assert restored.read()["data_wait_s"] == 3.0
 
 
+def test_the_share_of_waiting_is_one_of_the_training_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock(monkeypatch)
+
+    def batches() -> Iterator[int]:
+        for number in range(4):
+            clock.now += 0.5
+            yield number
+
+    meter = Meter(Worker(), ["next_sentence"])
+    for _ in meter.waiting(batches()):
+        clock.now += 2.0
+        meter.add(torch.ones(4), torch.zeros(()))
+        meter.pause()
+        clock.now += 100.0  # an evaluation
+        meter.resume()
+    assert meter.read()["data_wait_share"] == pytest.approx(0.2)
+
+
+class DeviceInLine:
+    """A clock of a device that does what is in line behind the host: the host waits, the device does not."""
+
+    def __init__(self) -> None:
+        self.host, self.free_at = 0.0, 0.0
+
+    def work(self, seconds: float) -> None:
+        """Put work in line."""
+        self.free_at = max(self.host, self.free_at) + seconds
+
+    def mark(self) -> float:
+        """The time at which the device comes to this mark."""
+        self.free_at = max(self.host, self.free_at)
+        return self.free_at
+
+    def seconds_between(self, first: float, last: float) -> float:
+        return last - first
+
+
+@pytest.mark.parametrize(("host_waits_s", "device_waits_s"), [(1.5, 0.0), (2.0, 0.0), (3.25, 1.25)])
+def test_a_device_waits_only_for_what_it_has_no_work_before(host_waits_s: float, device_waits_s: float) -> None:
+    device = DeviceInLine()
+
+    def batches() -> Iterator[int]:
+        yield 0
+        device.host += host_waits_s
+        yield 1
+
+    meter = Meter(Worker(), ["next_sentence"], clock=device)
+    for _ in meter.waiting(batches()):
+        device.work(2.0)
+        meter.add(torch.ones(4), torch.zeros(()))
+    assert meter.read()["data_wait_s"] == device_waits_s / 2
+
+
 def test_the_time_of_a_checkpoint_is_told_once() -> None:
     meter = Meter(Worker(), ["next_sentence"])
     meter.saved(1.5)

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,6 +15,7 @@ from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
 from orchestrator.errors import RunFailedError
 from orchestrator.pretraining.collectives import Worker
+from orchestrator.pretraining.device_batch import MicroBatch
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loss import GlobalCounts, Sums, label_loss
 from orchestrator.pretraining.micro_batches import MicroBatches
@@ -36,11 +38,11 @@ class SmallDevice:
     room: int
 
     def __call__(
-        self, model: BertForPreTraining, batch: PackedBatch, spec: PretrainSpec, counts: GlobalCounts
+        self, model: BertForPreTraining, micro: MicroBatch, spec: PretrainSpec, counts: GlobalCounts
     ) -> tuple[Sums, torch.Tensor]:
-        if batch.num_sequences > self.room:
+        if micro.sequences.num_sequences > self.room:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.\nGPU 0 has 79 GiB.")
-        return label_loss(model, batch, spec, counts)
+        return label_loss(model, micro, spec, counts)
 
 
 def small_device_job(folder: Path, room: int, **changes: object) -> PretrainJob:
@@ -100,11 +102,70 @@ def test_workers_take_the_smallest_size_of_any(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(torch.distributed, "all_reduce", reduce_with_a_halved_one)
     warnings: list[str] = []
     for size, agreed in ((None, 4), (8, 4), (4, 4), (2, 2)):
-        micro_batches = MicroBatches(Worker(0, 2), size, warnings.append)
+        micro_batches = MicroBatches(Worker(0, 2), a_spec(micro_batch_size=size), warnings.append)
         micro_batches.agree()
         assert micro_batches.size == agreed
     assert len(warnings) == 2
     assert "memory ran out on another worker; from here on 4 at a time" in warnings[0]
-    alone = MicroBatches(Worker(), None, warnings.append)
+    alone = MicroBatches(Worker(), a_spec(), warnings.append)
     alone.agree()
     assert alone.size is None
+
+
+def a_spec(**changes: object) -> PretrainSpec:
+    values = {"corpus": {"files": ["a.txt"]}, "tokenizer": "t", "steps": 1, "phases": [{"max_seq_length": 8}]}
+    return PretrainSpec.model_validate(values | changes)
+
+
+def batch_of(*lengths: int) -> PackedBatch:
+    """Sequences of these lengths, in which nothing is predicted."""
+    ends = np.cumsum([0, *lengths], dtype=np.int32)
+    none = np.zeros(0, np.int32)
+    tokens = np.arange(ends[-1], dtype=np.int32)
+    return PackedBatch(tokens, np.zeros(len(tokens), np.int8), ends, none, none, np.zeros(0, np.int8))
+
+
+def lengths(parts: list[PackedBatch]) -> list[list[int]]:
+    return [np.diff(part.cu_seqlens).tolist() for part in parts]
+
+
+def test_micro_batches_by_tokens_hold_as_many_examples_as_fit() -> None:
+    micro_batches = MicroBatches(Worker(), a_spec(micro_batch_tokens=8), lambda warning: None)
+    assert lengths(micro_batches.split(batch_of(8, 3, 5, 4, 4, 1, 7))) == [[8], [3, 5], [4, 4], [1, 7]]
+    assert lengths(micro_batches.split(batch_of(2))) == [[2]]
+
+
+def test_memory_that_runs_out_halves_tokens_until_one_example_is_alone() -> None:
+    warnings: list[str] = []
+    micro_batches = MicroBatches(Worker(), a_spec(micro_batch_tokens=16), warnings.append)
+    batch = batch_of(6, 2, 2, 2)
+    micro_batches.halve(micro_batches.split(batch), 3, "no room")
+    assert "at step 3 with 12 tokens at a time (no room); from here on 6 at a time" in warnings[0]
+    assert "micro_batch_tokens 6 does so from the start" in warnings[0]
+    assert lengths(micro_batches.split(batch)) == [[6], [2, 2, 2]]
+    micro_batches.halve(micro_batches.split(batch), 3, "no room")
+    assert lengths(micro_batches.split(batch)) == [[6], [2], [2], [2]]
+    with pytest.raises(RunFailedError, match="with one example at a time"):
+        micro_batches.halve(micro_batches.split(batch), 3, "no room")
+
+
+def test_the_size_by_tokens_is_part_of_a_checkpoint() -> None:
+    spec = a_spec(micro_batch_tokens=64)
+    halved = MicroBatches(Worker(), spec, lambda warning: None)
+    halved.halve([batch_of(30, 30)], 1, "no room")
+    resumed = MicroBatches(Worker(), spec, lambda warning: None)
+    resumed.restore(halved.state())
+    assert resumed.size == 30
+    resumed.restore({})
+    assert resumed.size == 64
+
+
+@training
+@pytest.mark.parametrize("micro_batch_tokens", [48, 100])
+def test_micro_batches_by_tokens_change_no_loss(tmp_path: Path, micro_batch_tokens: int) -> None:
+    whole: list[Event] = []
+    run(make_job(tmp_path / "whole", model=NO_DROPOUT, steps=8), whole.append)
+    cut: list[Event] = []
+    job = make_job(tmp_path / "cut", model=NO_DROPOUT, steps=8, micro_batch_tokens=micro_batch_tokens)
+    run(job, cut.append)
+    assert losses(cut) == pytest.approx(losses(whole), rel=1e-6)

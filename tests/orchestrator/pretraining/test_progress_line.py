@@ -39,6 +39,12 @@ def test_a_run_without_next_sentences_shows_none() -> None:
     assert line("train", MLM) == "step 20,000/100,000  mlm 6.430  1,500 tokens/s"
 
 
+@pytest.mark.parametrize(("share", "told"), [(0.0, ""), (0.02, ""), (0.137, "  14 % waiting for data")])
+def test_waiting_for_data_is_told_where_it_costs_something(share: float, told: str) -> None:
+    values = MLM | {"data_wait_share": share}
+    assert line("train", values) == f"step 20,000/100,000  mlm 6.430  1,500 tokens/s{told}"
+
+
 def test_time_left_counts_longer_sequences_as_more_work(monkeypatch: pytest.MonkeyPatch) -> None:
     status = TrainingStatus([(32, 50), (128, 50)])
     clock = iter([100.0, 110.0, 140.0])

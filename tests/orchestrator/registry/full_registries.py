@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 from sqlalchemy import insert, update
 
 from orchestrator.registry import Registry
+from orchestrator.registry.attempt_tables import AttemptCostRow, AttemptRow, CodeDiffRow
 from orchestrator.registry.keeping_tables import AliasRow, FlagRow, NoteRow, TrashRow
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.registry.tables import AttemptCostRow, AttemptRow, CodeDiffRow, LineageRow
+from orchestrator.registry.tables import LineageRow
 from orchestrator.results import CheckpointEvent, DatasetResult, MetricEvent
 from tests.orchestrator.registry.samples import model_result, trial_result
 

@@ -134,7 +134,7 @@ def test_reading_where_no_registry_is_finds_nothing_and_leaves_nothing(location:
 READ_AS_NOBODY = """
 import os, sys
 from orchestrator.registry import Registry
-import orchestrator.registry.registry, orchestrator.registry.run_listing, pandas
+import orchestrator.registry.registry, orchestrator.registry.queries.run_listing, pandas
 if os.geteuid() == 0: os.setgid(65534); os.setuid(65534)
 try: print(*Registry(sys.argv[1], read_only=True).runs()["name"])
 except Exception as error: print(type(error).__name__, error)

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.errors import InputError
 from orchestrator.registry import Registry
-from orchestrator.registry.lineage_edges import LineageEdge, LineageNode
+from orchestrator.registry.lineage.lineage_edges import LineageEdge, LineageNode
 from orchestrator.results import CheckpointEvent, DatasetResult, FileCount, MetricEvent, TrialStart
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import everything, made_with, model_result, new_run, trial_result

@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, make_url, text
 
 from orchestrator.errors import RegistryError
 from orchestrator.registry import Registry
-from orchestrator.registry.dialects import open_engine
+from orchestrator.registry.engines.dialects import open_engine
 from orchestrator.registry.location import resolve_url
 from orchestrator.registry.revisions import MIGRATIONS, NEWEST_REVISION, VERSION_TABLE, upgrade_schema
 from orchestrator.registry.tables import BaseRow

@@ -11,7 +11,8 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
-from orchestrator.registry import patience, revisions, sqlite_engine, write_queue
+from orchestrator.registry import patience, revisions
+from orchestrator.registry.engines import sqlite_engine, write_queue
 from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.registry import Registry
 from orchestrator.results import MetricEvent, ModelResult

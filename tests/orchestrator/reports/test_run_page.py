@@ -10,8 +10,8 @@ import yaml
 from sqlalchemy import event
 
 from orchestrator.registry import Registry
-from orchestrator.registry.lineage_edges import LineageNode
-from orchestrator.registry.lineage_trees import LineageTree
+from orchestrator.registry.lineage.lineage_edges import LineageNode
+from orchestrator.registry.lineage.lineage_trees import LineageTree
 from orchestrator.reports.blocks import Chart, Code, Page, Section, Table, Words
 from orchestrator.reports.lineage_chart import lineage_chart
 from orchestrator.reports.prediction_charts import prediction_blocks

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from bert_core.checkpoints import tensor_files
+from orchestrator.training.checkpoint_saver import CheckpointSaver
 from orchestrator.training.checkpoints import Checkpoints
 
 STEP_BEFORE, STEP = 5, 10
@@ -67,8 +68,9 @@ def weights(run_folder: Path) -> tuple[int, list[float]]:
     return loaded[0].step, [float(value) for parameter in model.parameters() for value in parameter.detach().flatten()]
 
 
+@pytest.mark.parametrize("in_background", [False, True])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=["full", "broken"])
-def test_a_disk_that_fails_anywhere_leaves_a_good_checkpoint(code: int, tmp_path: Path) -> None:
+def test_a_disk_that_fails_anywhere_leaves_a_good_checkpoint(code: int, in_background: bool, tmp_path: Path) -> None:
     """Fail the n-th call, n = 1, 2, 3 … until the checkpoint is saved."""
     expected = {}
     for step, num_updates in ((STEP_BEFORE, 1), (STEP, 2)):
@@ -83,7 +85,9 @@ def test_a_disk_that_fails_anywhere_leaves_a_good_checkpoint(code: int, tmp_path
         with pytest.MonkeyPatch.context() as patched:
             disk = FailingDisk(patched, fail_at, code)
             try:
-                checkpoints.save(STEP, model, optimizer, {})
+                saver = CheckpointSaver(checkpoints, in_background)
+                saver.save(STEP, model, optimizer, {})
+                saver.take(wait=True)
                 outcomes.append("saved")
             except OSError as error:
                 outcomes.append("failed" if error.errno == code else f"another error: {error}")

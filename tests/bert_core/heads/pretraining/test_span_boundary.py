@@ -6,13 +6,17 @@ Alone: pytest tests/bert_core/heads/pretraining/test_span_boundary.py
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
+from bert_core.constants import IGNORE_INDEX
 from bert_core.heads import BertForPreTraining
 from bert_core.heads.pretraining import PretrainingLabels
 from bert_core.heads.pretraining.span_boundary import span_borders
 from bert_core.packed_sequences import PackedSequences
 from tests.bert_core.reference import scattered, small_config
+from tests.synchronizations import counted_synchronizations
 
 CONFIG = small_config(span_boundary_objective=True)
 
@@ -64,6 +68,42 @@ def test_loss_and_gradients_follow_the_definition(positions: list[int]) -> None:
 def test_adjacent_spans_are_one_and_sequences_keep_theirs() -> None:
     left, right, place = span_borders(torch.tensor([1, 2, 4, 9]))
     assert (left.tolist(), right.tolist(), place.tolist()) == ([0, 0, 3, 8], [3, 3, 5, 10], [0, 1, 0, 0])
+
+
+def borders_run_by_run(masked_positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The borders by an index of the runs, whose number follows from the values."""
+    begins = torch.ones_like(masked_positions, dtype=torch.bool)
+    begins[1:] = masked_positions.diff() != 1
+    starts = begins.nonzero().squeeze(1)
+    run = begins.long().cumsum(0) - 1
+    lengths = torch.cat([starts, torch.tensor([len(run)])]).diff()
+    place = torch.arange(len(run)) - starts[run]
+    left = masked_positions - place - 1
+    return left, left + lengths[run] + 1, place
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.sets(st.integers(1, 60)))
+def test_borders_are_those_of_the_runs(positions: set[int]) -> None:
+    masked_positions = torch.tensor(sorted(positions), dtype=torch.int64)
+    for own, expected in zip(span_borders(masked_positions), borders_run_by_run(masked_positions), strict=True):
+        assert torch.equal(own, expected)
+
+
+def test_positions_that_pad_a_batch_change_nothing_and_nothing_waits() -> None:
+    model = scattered(BertForPreTraining.from_config(CONFIG))
+    seqs, positions, labels = packed(8, 7), torch.tensor([2, 3, 10]), torch.tensor([5, 6, 7])
+    padding = torch.tensor([0, 0, 14])
+    padded = PretrainingLabels(
+        torch.cat([positions, padding]), torch.cat([labels, torch.full((3,), IGNORE_INDEX)]), torch.zeros(0)
+    )
+    objectives = ["masked_lm", "span_boundary"]
+    with counted_synchronizations() as waits:
+        found = model.packed_loss_sums(seqs, padded, objectives)
+    assert [wait for wait in waits if "heads/" in wait or "kernels/" in wait] == []
+    expected = model.packed_loss_sums(seqs, PretrainingLabels(positions, labels, torch.zeros(0)), objectives)
+    for name in objectives:
+        torch.testing.assert_close(list(vars(found[name]).values()), list(vars(expected[name]).values()))
 
 
 def test_a_model_without_the_objective_has_no_head_for_it() -> None:

@@ -15,6 +15,7 @@ from orchestrator.finetuning.heads import HEADS, Batch, HeadTraining
 from orchestrator.specs.task import Head
 from orchestrator.tasks import Features
 from tests.orchestrator.tasks.definitions import features_of
+from tests.synchronizations import counted_synchronizations
 
 CONFIG = BertConfig(
     vocab_size=300, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
@@ -52,13 +53,23 @@ def prepare(
 
 
 def assert_logits_give_the_loss(prepared: Prepared, shape: Sequence[int]) -> None:
-    """A model's logits have a shape, and its loss is theirs."""
+    """A model's logits have a shape, its loss is theirs, and no loss waits for a device."""
     model, batch = prepared.model(), prepared.batch
     with torch.no_grad():
         logits = prepared.head.logits(model, batch)
         assert logits.shape == tuple(shape)
         assert logits.dtype == torch.float32
         assert torch.equal(prepared.head.compute_loss(model, batch), prepared.head.loss(model, logits, batch))
+    assert_losses_wait_for_nothing(prepared, model, shape)
+
+
+def assert_losses_wait_for_nothing(prepared: Prepared, model: Any, shape: Sequence[int]) -> None:
+    """On a GPU, neither the loss of labels nor that of a teacher's logits would hold up the host."""
+    batch, logits = prepared.batch, prepared.logits(*shape).requires_grad_()
+    with counted_synchronizations() as waits:
+        prepared.head.loss(model, logits, batch).backward()  # type: ignore[no-untyped-call]
+        prepared.head.soft_loss(logits, prepared.logits(*shape, seed=1), prepared.features, batch, 2.0).backward()
+    assert waits == []
 
 
 def assert_soft_loss_is_a_distance(prepared: Prepared, *shape: int) -> None:

@@ -22,6 +22,7 @@ from tests.orchestrator.finetuning.heads.prepared import (
     CONFIG,
     Prepared,
     assert_logits_give_the_loss,
+    assert_losses_wait_for_nothing,
     assert_soft_loss_is_a_distance,
     prepare,
 )
@@ -61,6 +62,7 @@ def test_loss_of_a_crf_is_a_words_share_of_the_paths_log_likelihood(prepared: Pr
         lost = sum(_lost(model.crf, emissions, path) for emissions, path in zip(words, PATHS, strict=True))
         found = prepared.head.loss(model, logits, prepared.batch)
     assert float(found) == pytest.approx(lost / 5, abs=1e-5)
+    assert_losses_wait_for_nothing(prepared, model, (9, 3))
 
 
 def test_outputs_of_a_crf_are_the_best_paths_on_words(prepared: Prepared) -> None:

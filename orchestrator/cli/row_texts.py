@@ -1,0 +1,64 @@
+"""Rows as texts: the columns of a table for a person, and CSV for a program."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.cells import column_cells, heading, plain_value
+from orchestrator.cli.table_layout import Column, shorten
+
+Row = Mapping[str, Any]
+
+
+def csv_text(rows: Sequence[Row], columns: Sequence[str], *, raw: bool = False) -> str:
+    """Rows as CSV, the names of the columns first; lists and mappings in a field are JSON.
+
+    Args:
+        raw: whether texts that a spreadsheet would take for formulas stay as they are.
+    """
+    from orchestrator.cli.spreadsheet_cells import safe_field  # a table needs neither
+    from orchestrator.storage.delimited_lines import csv_lines
+
+    plain = ([plain_value(row.get(column)) for column in columns] for row in rows)
+    fields = [[json.dumps(v) if isinstance(v, list | dict) else v for v in values] for values in plain]
+    lines = [list(columns), *fields]
+    if not raw:
+        lines = [[safe_field(value) for value in line] for line in lines]
+    return "".join(csv_lines(lines))
+
+
+def table_columns(
+    rows: Sequence[Row], columns: Sequence[str], measurements: Sequence[str] | None = None, longest: int | None = None
+) -> list[Column]:
+    """Columns of a table, each with its heading and a text for each row.
+
+    Args:
+        measurements: name of what the `value` of each row measures, where rows are of several measurements.
+        longest: characters that a text may have; None for any number.
+    """
+    return [
+        Column(
+            name=column,
+            texts=(heading(column), *(shortened(text, longest) for text in _texts(rows, column, measurements))),
+            is_number=all(isinstance(row[column], int | float | None) for row in rows),
+        )
+        for column in columns
+    ]
+
+
+def shortened(text: str, longest: int | None) -> str:
+    """Text that is not so long that it makes a table of no use; JSON, CSV and `--wide` have all of it."""
+    return text if longest is None or len(text) <= longest else shorten(text, longest)
+
+
+def _texts(rows: Sequence[Row], column: str, measurements: Sequence[str] | None) -> list[str]:
+    """Texts of a column, those of each measurement by themselves where rows are of several."""
+    if measurements is None or column != "value":
+        return column_cells([row[column] for row in rows], column)
+    texts = [""] * len(rows)
+    for name in dict.fromkeys(measurements):
+        places = [place for place, other in enumerate(measurements) if other == name]
+        found = column_cells([rows[place][column] for place in places], name)
+        for place, text in zip(places, found, strict=True):
+            texts[place] = text
+    return texts

@@ -1,0 +1,127 @@
+"""Differences between SQLite and PostgreSQL: opening a database, upserts, locks."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    URL,
+    ColumnElement,
+    Connection,
+    Engine,
+    FromClause,
+    Insert,
+    Select,
+    Table,
+    Text,
+    bindparam,
+    create_engine,
+    func,
+    select,
+    text,
+)
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.orm import DeclarativeBase, Session
+
+from orchestrator.errors import RegistryError
+from orchestrator.registry.column_types import replace_unstorable
+from orchestrator.registry.engines import sqlite_engine
+
+_CONNECT_TIMEOUT_S = 10
+
+
+def open_engine(url: URL, *, read_only: bool = False) -> Engine:
+    """Make an engine for the URL; for SQLite, make the file's folder too, unless it is opened for reading alone.
+
+    Raises: RegistryError, OSError.
+    """
+    if url.get_backend_name() == "sqlite":
+        return sqlite_engine.open_for_reading(url) if read_only else sqlite_engine.open_for_writing(url)
+    try:
+        import psycopg  # noqa: F401  (an extra of the package)
+    except ImportError:
+        raise RegistryError(
+            "A PostgreSQL registry needs psycopg; run: pip install 'bert-orchestrator[postgres]'"
+        ) from None
+    return create_engine(
+        url,
+        pool_pre_ping=True,
+        hide_parameters=True,
+        connect_args={"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "orchestrator"},
+    )
+
+
+def lock_until_commit(connection: Connection, name: str) -> None:
+    """Make other writers of `name` wait until this transaction ends; on SQLite all writers wait (`BEGIN IMMEDIATE`)."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(
+            text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"), {"name": replace_unstorable(name)}
+        )
+
+
+def select_list(dialect: str, name: str) -> Select[Any]:
+    """Select the items of a list of texts that the statement gets as one parameter, made by `list_value`."""
+    if dialect == "sqlite":
+        return select(func.json_each(bindparam(name, type_=Text)).table_valued("value").c.value)
+    return select(func.unnest(bindparam(name, type_=ARRAY(Text))))
+
+
+def list_value(dialect: str, items: Iterable[str]) -> str | list[str]:
+    """A list of texts as the parameter that `select_list` names."""
+    return json.dumps(list(items)) if dialect == "sqlite" else list(items)
+
+
+@lru_cache
+def upsert(
+    dialect: str,
+    table: FromClause,
+    keys: tuple[str, ...],
+    update: tuple[str, ...] = (),
+    newer: Callable[[Any], ColumnElement[bool]] | None = None,
+    also: Callable[[Any], Mapping[str, Any]] | None = None,
+) -> Insert:
+    """Statement that inserts rows, and updates rows whose natural key is in the table already.
+
+    Building such a statement costs far more than running it, so each is built once.
+
+    Args:
+        keys: columns of the natural key.
+        update: columns to update; a row that is there stays as it is where this is empty.
+        newer: gives, for the row to be inserted, the condition under which it may update the row that is there.
+        also: gives, for the row to be inserted, further columns to update, each with an expression.
+    """
+    assert isinstance(table, Table)
+    insert = _insert(dialect, table)
+    if not update:
+        statement: Insert = insert.on_conflict_do_nothing(index_elements=keys)
+    else:
+        statement = insert.on_conflict_do_update(
+            index_elements=keys,
+            set_={name: insert.excluded[name] for name in update} | dict(also(insert.excluded) if also else {}),
+            where=None if newer is None else newer(insert.excluded),
+        )
+    return statement
+
+
+def _insert(dialect: str, table: Table) -> Any:
+    if dialect == "sqlite":
+        return sqlite.insert(table)
+    from sqlalchemy.dialects import postgresql  # which loads five drivers' modules: SQLite is spared that
+
+    return postgresql.insert(table)
+
+
+def upsert_rows(
+    session: Session,
+    table: type[DeclarativeBase],
+    keys: tuple[str, ...],
+    update: tuple[str, ...],
+    rows: Sequence[dict[str, Any]],
+    *,
+    newer: Callable[[Any], ColumnElement[bool]] | None = None,
+) -> None:
+    """Insert or update rows, given by column name, as `upsert` describes."""
+    if rows:
+        session.execute(upsert(session.get_bind().dialect.name, table.__table__, keys, update, newer), rows)

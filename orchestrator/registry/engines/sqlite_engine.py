@@ -1,0 +1,133 @@
+"""Engines for SQLite: files opened for writing or for reading alone, and an empty registry in memory.
+
+A file has a write-ahead log, so that readers and a writer do not wait for one another. Every writing transaction begins
+with `BEGIN IMMEDIATE`, for which it waits its turn (`write_queue.py`); a reading one refuses to write (`query_only`).
+"""
+
+import sqlite3
+import time
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, StaticPool, create_engine, event
+
+from orchestrator.errors import RegistryError
+from orchestrator.registry.engines.sqlite_files import BUSY_TIMEOUT_S, reading_address
+from orchestrator.registry.engines.write_queue import WriteQueue
+
+_QUEUE = "place in the queue of writers"
+"""Key of a pooled connection's notes."""
+
+
+def open_for_writing(url: URL) -> Engine:
+    """Make an engine for a file, and the file's folder too. Raises: RegistryError, OSError."""
+    path = file_of(url)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url, hide_parameters=True, connect_args={"timeout": BUSY_TIMEOUT_S})
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "connect", partial(_take_place, path=path))
+    event.listen(engine, "close", _give_place_up)
+    event.listen(engine, "detach", _give_place_up)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def open_for_reading(url: URL) -> Engine:
+    """Make an engine for a file that may lie where nothing can be written; a missing file reads as an empty registry.
+
+    Raises: RegistryError.
+    """
+    path = file_of(url)
+    if not path.exists():
+        return open_empty()
+    address = reading_address(path)
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S, check_same_thread=False)
+
+    engine = create_engine(url, hide_parameters=True, creator=connect)
+    event.listen(engine, "connect", _leave_transactions_to_begin)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def open_empty() -> Engine:
+    """Make an engine for a database in memory, without tables."""
+    engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
+    event.listen(engine, "connect", _leave_transactions_to_begin)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def back_up(url: URL, target: Path) -> None:
+    """Write a copy of a file as it stands at one moment, its write-ahead log included; writers need not stop."""
+    with (
+        closing(sqlite3.connect(reading_address(file_of(url)), uri=True, timeout=BUSY_TIMEOUT_S)) as source,
+        closing(sqlite3.connect(target)) as copy,
+    ):
+        source.backup(copy)
+
+
+def file_of(url: URL) -> Path:
+    """Path of a URL's file. Raises: RegistryError where that is a folder."""
+    path = Path(str(url.database))
+    if path.is_dir():
+        raise RegistryError(f"The registry {path} is a folder; name a file in it, {path / 'registry.sqlite'} say.")
+    return path
+
+
+def _leave_transactions_to_begin(connection: sqlite3.Connection, _record: Any) -> None:
+    connection.isolation_level = None  # transactions begin where _begin says, not where Python's driver guesses
+
+
+def _prepare(connection: sqlite3.Connection, record: Any) -> None:
+    _leave_transactions_to_begin(connection, record)
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    # Pages of the log between two copies into the file, 16 MB: four times SQLite's own, so that the pages which every
+    # trial changes are copied less often.
+    connection.execute("PRAGMA wal_autocheckpoint = 4000")
+    if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        _switch_to_wal(connection)
+
+
+def _switch_to_wal(connection: sqlite3.Connection) -> None:
+    """Switch to the write-ahead log; try again while another process does so, which SQLite's busy handler does not."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _begin(connection: Connection) -> None:
+    driver: Any = connection.connection.driver_connection
+    if not connection.get_execution_options().get("writing"):
+        driver.execute("PRAGMA query_only = ON")
+        driver.execute("BEGIN")
+        return
+    driver.execute("PRAGMA query_only = OFF")
+    queue = connection.info.get(_QUEUE)
+    if queue is None:
+        driver.execute("BEGIN IMMEDIATE")  # in memory, where nobody else writes
+        return
+    driver.execute("PRAGMA busy_timeout = 0")  # the queue waits, and for nothing else is waited while it does
+    try:
+        queue.begin(driver.execute)
+    finally:
+        driver.execute(f"PRAGMA busy_timeout = {round(1000 * BUSY_TIMEOUT_S)}")
+
+
+def _take_place(_connection: sqlite3.Connection, record: Any, path: Path) -> None:
+    record.info[_QUEUE] = WriteQueue(path)
+
+
+def _give_place_up(_connection: sqlite3.Connection, record: Any) -> None:
+    if _QUEUE in record.info:
+        record.info.pop(_QUEUE).close()

@@ -1,0 +1,1 @@
+"""Groups of runs that differ only in their seed: their records, comparison, leaderboard and predictions."""

@@ -1,0 +1,162 @@
+"""Comparison of two groups over the examples that their runs answered, from the predictions that they kept."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.registry.groups.group_records import GroupRecord
+from orchestrator.registry.groups.kept_predictions import (
+    PredictionRow,
+    count_for,
+    is_share_of_right_answers,
+    read_predictions,
+    right_answers,
+    same_examples,
+)
+from orchestrator.significance.bootstrap import ExampleBootstrapResult, Numbers, ScoreOfSums, compare_over_examples
+from orchestrator.significance.many_comparisons import holm
+from orchestrator.significance.mcnemar import McNemarResult, compare_answers
+from orchestrator.significance.summary import Interval
+
+
+@dataclass(frozen=True)
+class AnswerComparison:
+    """McNemar's test of two runs' answers."""
+
+    first_run: str
+    second_run: str
+    result: McNemarResult
+    corrected_p_value: float
+    """Exact p-value, corrected by Holm's method for the pairs of runs."""
+
+
+@dataclass(frozen=True)
+class ExampleComparison:
+    """Two groups over the same examples, the first one's score minus the second one's.
+
+    Runs are paired by their seed; where the groups have none in common, one run of each is taken, the best one.
+    """
+
+    num_examples: int
+    answers: Sequence[AnswerComparison]
+    """Comparison of right and wrong answers, for each pair of runs; empty where answers are not right or wrong."""
+    score: ExampleBootstrapResult | None
+    """Difference of the score, the mean over the pairs of runs; None for a score that is more than sums of counts."""
+    is_of_answers: bool
+    """Whether the score that ranks is the share of right answers."""
+
+    @property
+    def _speaks(self) -> AnswerComparison | None:
+        """McNemar's test of the only pair, where it is about the score."""
+        alone = len(self.answers) == 1 and (self.is_of_answers or self.score is None)
+        return self.answers[0] if alone else None
+
+    @property
+    def test(self) -> str:
+        """Test that speaks, in words."""
+        if self._speaks is not None:
+            about = "" if self.is_of_answers else " of right answers"
+            return f"McNemar's exact test{about} over {self.num_examples:,} examples"
+        return f"paired bootstrap over {self.num_examples:,} examples"
+
+    @property
+    def difference(self) -> float:
+        """Difference that the test is about."""
+        if self._speaks is not None:
+            return self._speaks.result.difference
+        assert self.score is not None
+        return self.score.difference
+
+    @property
+    def interval(self) -> Interval:
+        """Interval of the difference."""
+        if self._speaks is not None:
+            return self._speaks.result.interval
+        assert self.score is not None
+        return self.score.interval
+
+    @property
+    def p_value(self) -> float:
+        """p-value of the test that speaks."""
+        if self._speaks is not None:
+            return self._speaks.result.p_value
+        assert self.score is not None
+        return self.score.p_value
+
+
+Rows = list[tuple[PredictionRow, PredictionRow]]
+
+
+def compare_examples(
+    first: GroupRecord, second: GroupRecord, predictions: Mapping[str, str]
+) -> ExampleComparison | None:
+    """Compare two groups by kept predictions; None where there are none of the same examples, or nothing to count.
+
+    Args:
+        predictions: file of predictions of each run that has one, by the run's id.
+    """
+    read: dict[str, list[PredictionRow] | None] = {}
+    pairs: list[tuple[str, str, Rows]] = []
+    for one, other in _pairs_of_runs(first, second, predictions):
+        for run_id in (one, other):
+            if run_id not in read:
+                read[run_id] = read_predictions(predictions[run_id])
+        rows, other_rows = read[one], read[other]
+        side_by_side = same_examples(rows, other_rows) if rows and other_rows else None
+        if side_by_side is not None:
+            pairs.append((one, other, side_by_side))
+    if not pairs:
+        return None
+    answers, score = _compare_answers(pairs), _compare_scores(first.metric, [rows for _, _, rows in pairs])
+    if score is None and len(answers) != 1:
+        return None
+    return ExampleComparison(len(pairs[0][2]), answers, score, is_share_of_right_answers(first.metric))
+
+
+def _pairs_of_runs(first: GroupRecord, second: GroupRecord, predictions: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Runs that kept predictions, paired by seed."""
+    sides = []
+    for group in (first, second):
+        kept = [run for run in group.runs if run.is_scored and run.id in predictions]
+        sides.append({run.seed: run.id for run in kept})
+    common = sorted(seed for seed in sides[0].keys() & sides[1].keys() if seed is not None)
+    if common:
+        return [(sides[0][seed], sides[1][seed]) for seed in common]
+    best = [group.best.id for group in (first, second) if group.best is not None and group.best.id in predictions]
+    return [(best[0], best[1])] if len(best) == 2 else []
+
+
+def _compare_answers(pairs: Sequence[tuple[str, str, Rows]]) -> list[AnswerComparison]:
+    results = []
+    for one, other, rows in pairs:
+        first, second = right_answers([row for row, _ in rows]), right_answers([row for _, row in rows])
+        if first is None or second is None:
+            return []
+        results.append((one, other, compare_answers(first, second)))
+    corrected = holm([result.p_value for _, _, result in results])
+    return [AnswerComparison(*found, p_value) for found, p_value in zip(results, corrected, strict=True)]
+
+
+def _compare_scores(metric: str, pairs: Sequence[Rows]) -> ExampleBootstrapResult | None:
+    """Compare the mean score over the pairs of runs: the examples that are drawn are the same for every run."""
+    first: list[Numbers] = []
+    second: list[Numbers] = []
+    score: ScoreOfSums | None = None
+    for rows in pairs:
+        order = {row["id"]: place for place, (row, _) in enumerate(pairs[0])}
+        aligned = sorted(rows, key=lambda both: order.get(both[0]["id"], -1))
+        counted = count_for(metric, [row for row, _ in aligned], [row for _, row in aligned])
+        if counted is None or len(counted[0]) != len(pairs[0]):
+            return None
+        first.append(counted[0])
+        second.append(counted[1])
+        score = counted[2]
+    assert score is not None
+    score_of_run, width = score, first[0].shape[1]
+
+    def mean_score(sums: Numbers) -> Numbers:
+        runs = [score_of_run(sums[:, begin : begin + width]) for begin in range(0, sums.shape[1], width)]
+        return np.asarray(np.mean(runs, axis=0))
+
+    return compare_over_examples(np.concatenate(first, axis=1), np.concatenate(second, axis=1), mean_score)

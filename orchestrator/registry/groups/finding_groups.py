@@ -1,0 +1,68 @@
+"""Groups by what a person calls them: the beginning of a group's digest, a trial, or a run."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlalchemy import ColumnElement, and_, or_, select
+from sqlalchemy.orm import Session
+
+from orchestrator.errors import InputError, NotFoundError
+from orchestrator.registry.groups.group_records import GroupRecord, group_key, group_label
+from orchestrator.registry.groups.groups import RANKED_KINDS, load_groups
+from orchestrator.registry.run_records import MAX_CANDIDATES, find_run
+from orchestrator.registry.tables import RunRow
+from orchestrator.run_states import RunState
+
+
+def find_group(session: Session, name: str, state: ColumnElement[RunState]) -> GroupRecord:
+    """Find the group whose digest begins with `name`, or a run's or trial's part of its group.
+
+    A whole digest, or one as lists show it, means that group, although longer ones begin with it. A trial, a student or
+    an evaluation stands for itself alone; a sweep for its own trials, where they are one group, without those of other
+    sweeps that the group has.
+
+    Raises: NotFoundError where nothing is called so, or several are; InputError for a run without a score that ranks,
+        or with several groups.
+    """
+    digest, _, code = name.lower().partition(".")
+    ranked = select(RunRow.group_key, RunRow.code_version).where(
+        RunRow.group_key.startswith(digest, autoescape=True),
+        RunRow.task.is_not(None),
+        RunRow.metric.is_not(None),
+        or_(RunRow.parent_id.is_not(None), RunRow.kind.in_(RANKED_KINDS)),
+    )
+    pairs = session.execute(ranked.distinct().order_by(RunRow.group_key, RunRow.code_version)).all() if name else []
+    keys = {group_key(*pair): pair for pair in pairs if group_key(*pair).partition(".")[2].startswith(code)}
+    exact = {key: pair for key, pair in keys.items() if name.lower() in (key, group_label(key))}
+    if len(exact) == 1:  # a group of before the code was recorded has no more to its name than others begin with
+        keys = exact
+    if len(keys) == 1:
+        ((own_digest, version),) = keys.values()
+        of_code = RunRow.code_version.is_(None) if version is None else RunRow.code_version == version
+        return _only(load_groups(session, and_(RunRow.group_key == own_digest, of_code)), name)
+    if keys:
+        labels = [group_label(key) for key in keys]
+        listed = ", ".join(labels[:MAX_CANDIDATES]) + (", …" if len(labels) > MAX_CANDIDATES else "")
+        raise NotFoundError(f"{name!r} begins the digests of several groups; give more of it: {listed}.")
+    try:
+        run = find_run(session, name, state)
+    except NotFoundError as error:
+        raise NotFoundError(f"No group's digest begins with {name!r}. {error}") from None
+    own = load_groups(session, RunRow.parent_id == run.id)
+    groups = own or [
+        replace(group, runs=[one for one in group.runs if one.id == run.id])
+        for group in load_groups(session, RunRow.id == run.id)
+    ]
+    if not groups:
+        raise InputError(f"run {run.id} ({run.kind}) has no score that ranks; name a sweep, a trial or an evaluation")
+    return _only(groups, name)
+
+
+def _only(groups: Sequence[GroupRecord], name: str) -> GroupRecord:
+    if len(groups) > 1:
+        listed = ", ".join(f"{group.label} ({group.metric})" for group in groups[:MAX_CANDIDATES])
+        raise InputError(
+            f"{name} has {len(groups)} groups of trials; name one of them, as `orchestrator groups list` shows them: "
+            f"{listed}{', …' if len(groups) > MAX_CANDIDATES else ''}"
+        )
+    return groups[0]

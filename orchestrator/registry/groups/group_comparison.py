@@ -1,0 +1,229 @@
+"""Comparison of groups: whether their difference is more than luck, over seeds and over the examples they answered.
+
+Over seeds, which test speaks follows from the numbers of seeds alone, never from what the tests say:
+
+    six or more seeds in common     paired permutation: it needs six pairs to be able to find anything at 95 %
+    fewer, two or more on each side Welch's test over all seeds of both
+    one seed on a side              none: the noise of seeds is not known, and only examples can speak
+    equal scores, two on a side     none, likewise: two seeds score the same by luck too often
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from statistics import stdev
+from typing import Any
+
+from orchestrator.errors import InputError
+from orchestrator.registry.groups.example_comparison import ExampleComparison
+from orchestrator.registry.groups.group_records import GroupRecord
+from orchestrator.registry.groups.varying_paths import varying_paths
+from orchestrator.results import is_better_lower
+from orchestrator.significance.bootstrap import bootstrap_interval, paired_bootstrap_interval
+from orchestrator.significance.many_comparisons import holm
+from orchestrator.significance.paired_permutation import PairedResult, compare_pairs, least_p_value
+from orchestrator.significance.sample_size import POWER, pairs_of_seeds, seeds_of_each_group
+from orchestrator.significance.summary import LEVEL, Interval, why_noise_is_unknown
+from orchestrator.significance.welch import WelchResult, compare_means
+
+_SEEDS_OF_A_PAIRED_TEST = next(number for number in range(1, 20) if least_p_value(number) < 1 - LEVEL)
+
+
+@dataclass(frozen=True)
+class SeedComparison:
+    """Difference of two groups over their seeds, the first one's mean minus the second one's."""
+
+    test: str
+    """Test that speaks, in words; empty where the noise of seeds is not known."""
+    difference: float
+    interval: Interval | None
+    p_value: float | None
+    num_first: int
+    num_second: int
+    num_common: int
+    """Number of seeds that both have."""
+    paired: PairedResult | None
+    """Permutation test over the seeds in common; None where there are fewer than two."""
+    welch: WelchResult
+    bootstrap: Interval | None
+    """Bootstrap interval, over common seeds where these speak; None where the noise of seeds is not known."""
+    num_seeds_needed: int | None
+    """Number of seeds of each group that would settle a difference of this size; None where no number would."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Comparison of two groups."""
+
+    first: GroupRecord
+    second: GroupRecord
+    seeds: SeedComparison
+    examples: ExampleComparison | None
+    """Comparison over the examples that runs of both answered; None where no predictions of the same ones are kept."""
+    differs_in: Mapping[str, tuple[Any, Any]]
+    """Values in which the groups differ, by path."""
+    corrected_p_value: float | None
+    """p-value, corrected by Holm's method for all the comparisons that were asked for at once."""
+    num_comparisons: int = 1
+
+    @property
+    def p_value(self) -> float | None:
+        """p-value of what speaks: the test over seeds, or where there is none, that over examples."""
+        if self.seeds.p_value is not None:
+            return self.seeds.p_value
+        return self.examples.p_value if self.examples else None
+
+    @property
+    def is_distinguishable(self) -> bool | None:
+        """Whether the groups differ by more than luck; None where nothing can tell."""
+        return None if self.corrected_p_value is None else self.corrected_p_value < 1 - LEVEL
+
+    @property
+    def words(self) -> str:
+        """The answer in one sentence."""
+        return _in_words(self)
+
+
+def compare_groups(
+    groups: Sequence[GroupRecord], examples: Mapping[tuple[int, int], ExampleComparison | None]
+) -> list[Comparison]:
+    """Compare each two of some groups, and correct for their number.
+
+    Args:
+        examples: comparison over examples of each two groups, by their places.
+
+    Raises: InputError where groups cannot be compared.
+    """
+    pairs = list(combinations(range(len(groups)), 2))
+    found = [_compare(groups[one], groups[other], examples.get((one, other))) for one, other in pairs]
+    known = [comparison.p_value for comparison in found if comparison.p_value is not None]
+    corrected = iter(holm(known))
+    return [
+        replace(
+            comparison,
+            corrected_p_value=None if comparison.p_value is None else next(corrected),
+            num_comparisons=len(known) or 1,
+        )
+        for comparison in found
+    ]
+
+
+def check_comparable(groups: Sequence[GroupRecord]) -> None:
+    """Check that groups are scored alike. Raises: InputError."""
+    first = groups[0]
+    for group in groups:
+        for what, one, other in (
+            ("task", first.task, group.task),
+            ("score", first.metric, group.metric),
+            ("split", first.split, group.split),
+            ("data", first.data, group.data),
+        ):
+            if one != other:
+                raise InputError(
+                    f"groups {first.label} and {group.label} cannot be compared: the {what} of one is {one}, of "
+                    f"the other {other}; score both models on the same data: orchestrator evaluate MODEL TASK"
+                )
+        if not group.seeds:
+            why = group.refusal or "no run of it completed with a score"
+            raise InputError(f"group {group.label} cannot be compared: {why}")
+
+
+def _compare(first: GroupRecord, second: GroupRecord, examples: ExampleComparison | None) -> Comparison:
+    check_comparable([first, second])
+    told = [{**group.parameters, "code": group.code_version} for group in (first, second)]
+    differs_in = {path: (told[0].get(path), told[1].get(path)) for path in sorted(varying_paths(told))}
+    return Comparison(first, second, compare_seeds(first, second), examples, differs_in, None)
+
+
+def compare_seeds(first: GroupRecord, second: GroupRecord) -> SeedComparison:
+    """Compare two groups over their seeds, as the head of this file says."""
+    one, other = ({seed.seed: seed.score for seed in group.seeds} for group in (first, second))
+    common = sorted(seed for seed in one.keys() & other.keys() if seed is not None)
+    differences = [one[seed] - other[seed] for seed in common]
+    welch = compare_means(first.scores, second.scores)
+    paired = compare_pairs(differences) if len(common) > 1 else None
+    counted = {"num_first": len(one), "num_second": len(other), "num_common": len(common)}
+    if paired is not None and len(common) >= _SEEDS_OF_A_PAIRED_TEST:
+        return SeedComparison(
+            f"paired permutation over {len(common)} common seeds",
+            paired.difference,
+            paired.interval,
+            paired.p_value,
+            **counted,
+            paired=paired,
+            welch=welch,
+            bootstrap=paired_bootstrap_interval(differences),
+            num_seeds_needed=pairs_of_seeds(paired.difference, stdev(differences)),
+        )
+    is_testable = welch.p_value is not None
+    return SeedComparison(
+        f"Welch's test over {len(one)} and {len(other)} seeds" if is_testable else "",
+        welch.difference,
+        welch.interval,
+        welch.p_value,
+        **counted,
+        paired=paired,
+        welch=welch,
+        bootstrap=bootstrap_interval(first.scores, second.scores) if is_testable else None,
+        num_seeds_needed=_seeds_needed(first, second, welch.difference) if is_testable else None,
+    )
+
+
+def _seeds_needed(first: GroupRecord, second: GroupRecord, difference: float) -> int | None:
+    spreads = [group.summary.sd or 0.0 for group in (first, second) if group.summary]
+    return seeds_of_each_group(difference, *spreads)
+
+
+def _in_words(comparison: Comparison) -> str:
+    seeds, examples = comparison.seeds, comparison.examples
+    amount = _amounts(comparison.first.metric)
+    why = why_noise_is_unknown(comparison.first.scores, comparison.second.scores)
+    if comparison.p_value is None:
+        return (
+            f"nothing can tell: difference {amount(seeds.difference)} cannot be held against the noise of seeds "
+            f"({why}), and no predictions of the same examples are kept; run further seeds"
+        )
+    speaks = seeds if seeds.p_value is not None or examples is None else examples
+    interval = speaks.interval
+    within = "" if interval is None else f", 95 % interval {amount(interval.low, False)} to {amount(interval.high)}"
+    p_value = f"p = {_p_text(comparison.p_value)} ({speaks.test})"
+    if comparison.num_comparisons > 1 and comparison.corrected_p_value is not None:
+        corrected = _p_text(comparison.corrected_p_value)
+        p_value += f"; corrected for {comparison.num_comparisons} comparisons (Holm): p = {corrected}"
+    facts = f"difference {amount(speaks.difference)}{within}, {p_value}"
+    if speaks is examples:
+        models = "these two models are" if comparison.is_distinguishable else "not even these two models are"
+        return f"{models} distinguishable: {facts}; {why}: whether further seeds would say so is not known"
+    if not comparison.is_distinguishable:
+        return f"not distinguishable: {facts}{_further(comparison)}"
+    is_first = (speaks.difference > 0) != comparison.first.is_better_lower
+    return f"distinguishable: {'the first' if is_first else 'the second'} is better, {facts}"
+
+
+def _further(comparison: Comparison) -> str:
+    """Words on the number of seeds that would settle a difference that is not settled."""
+    needed = comparison.seeds.num_seeds_needed
+    if needed is None:
+        return "; no number of seeds settles so small a difference"
+    if needed <= min(comparison.seeds.num_first, comparison.seeds.num_second):
+        return f"; {needed} seeds each find a difference of this size {POWER:.0%} of the time"
+    return f"; about {needed} seeds each would settle a difference of this size"
+
+
+def _amounts(metric: str) -> Any:
+    """Function that tells a difference: scores, which are fractions, in points of a hundred."""
+
+    def amount(value: float, with_unit: bool = True) -> str:
+        if is_better_lower(metric):
+            return f"{value:.4g}"
+        decimals = 1 if abs(value) >= 0.001 or not value else 1 - math.floor(math.log10(100 * abs(value)))
+        return f"{100 * value:.{min(decimals, 4)}f}" + (" points" if with_unit else "")
+
+    return amount
+
+
+def _p_text(p_value: float) -> str:
+    return f"{p_value:.2g}" if p_value >= 0.001 else "under 0.001"

@@ -1,0 +1,82 @@
+"""Notes on a group in words: all that its mean does not say, the doubtful first."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from orchestrator.cells import setting_cell
+from orchestrator.registry.groups.group_records import GroupRecord, SeedScore, group_label
+
+_CHOSEN = {
+    "chosen": "its model was chosen on these data",
+    "apart": "its model was chosen on other data",
+    None: "it is not known on which data its model was chosen",
+}
+_LONGEST_LIST = 3
+
+
+def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
+    """Yield what a reader of the group's mean has to know.
+
+    Args:
+        alike: keys of groups that differ from it in the version of the code alone.
+    """
+    if group.refusal:
+        yield f"score refused: {group.refusal}"
+    elif not group.seeds:
+        yield "no run completed with a score"
+    elif len(group.seeds) == 1:
+        yield "one seed: noise not known"
+    elif not group.shows_noise or len(set(group.scores)) == 1:
+        doubt = "" if group.shows_noise else ": noise not known"
+        yield f"all {len(group.seeds)} seeds score the same{doubt}"
+    if group.test_refusal:
+        yield f"test score refused: {group.test_refusal}"
+    counts = {
+        "failed": group.num_failed,
+        "pruned": group.num_pruned,
+        "collapsed": group.num_collapsed,
+        "NaN": group.num_nan,
+        "not finished": group.num_unfinished,
+    }
+    told = [f"{number} {name}" for name, number in counts.items() if number]
+    if told:
+        yield f"of {len(group.runs)} runs {', '.join(told)}"
+    yield from _repeats(group)
+    if alike:
+        named = ", ".join(group_label(key) for key in alike[:_LONGEST_LIST]) + (
+            ", …" if len(alike) > _LONGEST_LIST else ""
+        )
+        yield f"the same was run with other code, too: {named}"
+    if group.kind == "evaluate" and not group.refusal:
+        yield _CHOSEN[group.origin]
+
+
+def _repeats(group: GroupRecord) -> Iterator[str]:
+    """Yield how often seeds ran, those that came out otherwise first."""
+    others = [seed for seed in group.repeats if seed.spread]
+    same = [seed for seed in group.repeats if not seed.spread]
+    if others:
+        widest = max(seed.spread for seed in others)
+        yield f"{_ran(others)}, scores differ by {widest:.2g} although nothing else does"
+    if same:
+        yield f"{_ran(same)}, same score"
+
+
+def _ran(seeds: Sequence[SeedScore]) -> str:
+    if len(seeds) == 1:
+        named = "run" if seeds[0].seed is None else f"seed {seeds[0].seed} run"
+        return f"{named} {len(seeds[0].runs)} times"
+    return f"{len(seeds)} seeds run up to {max(len(seed.runs) for seed in seeds)} times"
+
+
+def recipe_text(values: Mapping[str, Any]) -> str:
+    """Values by path as one text; fields of a recipe by their own names.
+
+    >>> recipe_text({"recipe.epochs": 3.0, "task.max_train_examples": 100})
+    'epochs=3 task.max_train_examples=100'
+    """
+    return " ".join(f"{path.removeprefix('recipe.')}={_setting(value)}" for path, value in values.items())
+
+
+def _setting(value: Any) -> str:
+    return setting_cell(value) if isinstance(value, float) else str(value)

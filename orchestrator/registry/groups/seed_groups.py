@@ -1,0 +1,95 @@
+"""Methods of `Registry` about groups of runs that differ only in their seed: leaderboard, lookup, comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from orchestrator.registry.groups.finding_groups import find_group
+from orchestrator.registry.groups.group_records import GroupRecord
+from orchestrator.registry.groups.groups import count_archived, load_groups_of, load_task_groups
+from orchestrator.registry.groups.leaderboard import Order, rank_groups, ranked_groups
+from orchestrator.registry.record_table import RecordTable
+from orchestrator.registry.run_reader import RunReader
+
+if TYPE_CHECKING:
+    import pandas
+
+    from orchestrator.registry.groups.group_comparison import Comparison
+
+
+class SeedGroups(RunReader):
+    """Groups of runs that differ only in their seed: the part of `Registry` that ranks and compares them."""
+
+    def leaderboard(self, task: str | None = None, *, by: Order = "lower", archived: bool = False) -> pandas.DataFrame:
+        """Groups of runs that differ only in their seed, ranked for each task, score, split and data.
+
+        They are trials of sweeps and probes, students, and evaluations of models. Runs with another recipe, on other
+        data, with another number of threads or other code are another group. Groups that were scored on other data are
+        ranked apart, the newest data first; `data` is the beginning of its digest, None where none was recorded.
+
+        A score that falls as models get better, as a loss, is ranked that way. Groups of one seed, or
+        of two that score the same, come after all others unless `by` says otherwise: how much seeds matter is not
+        known. What completed without a score comes
+        last. `tie`: whether a group cannot be told from the one above it (Welch's test); None where noise is not known.
+
+        Columns: `mean`, `sd`, the 95 % interval of the mean from `low` to `high`, `median`, `worst` and `best` over `n`
+        distinct seeds, of which one that ran again counts once; numbers of runs that `completed`, `failed`, were
+        `pruned`, `collapsed` to the baseline, gave `nan` for a score, or are `unfinished`; `baseline`, the score of
+        guessing the majority; `test`, the score on the test split of the run `test_run`; `recipe`, the values in which
+        the groups of a task differ; `notes`, all that the mean does not say; `origin`, `chosen` where the model was
+        chosen on the very data of the score, which flatters it; `run`, the best seed's, and `model`, its registered
+        name or else its folder.
+
+        Args:
+            by: number that ranks: the worse end of the interval (`lower`), `mean`, `median`, or the `best` seed, which
+                is the luckiest of n.
+            archived: whether archived runs and their trials are ranked, too; `num_ranked_archived` counts them.
+        """
+        return self.leaderboard_table(task, by=by, archived=archived).frame()
+
+    def leaderboard_table(self, task: str | None = None, *, by: Order = "lower", archived: bool = False) -> RecordTable:
+        """The table that `leaderboard` makes a DataFrame of: plain values, without pandas."""
+        with self._database.session(writing=False) as session:
+            return rank_groups(session, task, by, archived=archived)
+
+    def num_ranked_archived(self, task: str | None = None) -> int:
+        """Number of the runs that the leaderboard leaves out since they, or their sweeps, are archived."""
+        with self._database.session(writing=False) as session:
+            return count_archived(session, task)
+
+    def groups(self, task: str | None = None, *, archived: bool = False) -> list[GroupRecord]:
+        """Groups of runs that differ only in their seed, of a task or of all, in the order of the leaderboard.
+
+        Args:
+            archived: whether archived runs and their trials belong to them.
+        """
+        with self._database.session(writing=False) as session:
+            found = load_task_groups(session, task, archived=archived)
+        return [ranked.group for ranked in ranked_groups(found)]
+
+    def groups_of(self, run_ids: Collection[str]) -> list[GroupRecord]:
+        """Groups of some runs, each with all of its runs, archived ones too."""
+        with self._database.session(writing=False) as session:
+            return load_groups_of(session, run_ids)
+
+    def group(self, name: str) -> GroupRecord:
+        """Group whose digest begins with `name`, or the part of its group that a run or trial of that id is.
+
+        Raises: NotFoundError where there is none or there are several; InputError for a run with several groups.
+        """
+        with self._database.session(writing=False) as session:
+            return find_group(session, name, self._state())
+
+    def compare(self, *names: str) -> list[Comparison]:
+        """Compare groups, runs or trials, each two of them, over their seeds and over kept predictions.
+
+        p-values are corrected for the number of comparisons by Holm's method. `Comparison.words` is the answer.
+
+        Raises: NotFoundError, InputError, as `group` does; InputError for less than two, or where they were not scored
+            on the same data by the same score.
+        """
+        from orchestrator.registry.groups.comparing import compare_named  # numpy is of use to no other reading
+
+        with self._database.session(writing=False) as session:
+            return compare_named(session, names, self._state())

@@ -1,0 +1,191 @@
+"""Backups of a registry, made while others write: whole or not at all, and read once before they count.
+
+A SQLite file is copied by SQLite itself. A server's tables go into an archive of `pg_dump` where that program is there,
+else into the portable form. Before the tables of a SQLite file are brought to a newer revision, a copy is laid beside
+it.
+"""
+
+import logging
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import URL, make_url, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from bert_core.checkpoints.atomic_files import atomic_write
+from orchestrator.errors import InputError, RegistryError
+from orchestrator.registry.database import Database
+from orchestrator.registry.engines.database_errors import translate
+from orchestrator.registry.engines.dialects import open_engine
+from orchestrator.registry.engines.sqlite_engine import back_up
+from orchestrator.registry.keeping.portable_form import OnRows, write_portable
+from orchestrator.registry.keeping.table_copy import reading_snapshot
+from orchestrator.registry.location import display_url, resolve_url, without_secrets
+from orchestrator.registry.revisions import refuse_unknown
+
+logger = logging.getLogger(__name__)
+PORTABLE_ENDINGS = (".jsonl", ".gz", ".zst")
+
+
+@dataclass(frozen=True)
+class Backup:
+    """A file that holds a registry."""
+
+    path: Path
+    form: str
+    """`sqlite`, `pg_dump` or `portable`."""
+    num_bytes: int
+
+
+def back_up_registry(
+    location: str, path: Path, *, overwrite: bool = False, on_rows: OnRows = lambda table, rows: None
+) -> Backup:
+    """Write a copy of a registry to a file; it may be of an older revision. Writers go on meanwhile.
+
+    Raises: RegistryError where there is no registry, or it cannot be read; InputError where the file cannot be written.
+    """
+    revision = _revision(location)
+    url = resolve_url(location)
+    check_target(path, url, overwrite=overwrite)
+    if path.suffix in PORTABLE_ENDINGS:
+        return _export(url, revision, path, on_rows)
+    if url.get_backend_name() == "sqlite":
+        atomic_write(path, lambda temporary: copy_file(url, temporary))
+        return Backup(path, "sqlite", path.stat().st_size)
+    program = shutil.which("pg_dump")
+    if program is None:
+        return _export(url, revision, path, on_rows)
+    atomic_write(path, lambda temporary: _dump(url, program, temporary))
+    return Backup(path, "pg_dump", path.stat().st_size)
+
+
+def export_registry(
+    location: str, path: Path, *, overwrite: bool = False, on_rows: OnRows = lambda table, rows: None
+) -> tuple[Backup, int]:
+    """Write a registry in portable form; returns the file and its number of rows. Raises as `back_up_registry` does."""
+    revision = _revision(location)
+    url = resolve_url(location)
+    check_target(path, url, overwrite=overwrite)
+    num_rows = _write(url, revision, path, on_rows)
+    return Backup(path, "portable", path.stat().st_size), num_rows
+
+
+def before_migration(database: Database) -> Callable[[str], object] | None:
+    """Make the function that `Database.upgrade` calls before it changes tables: it copies a SQLite file.
+
+    None for a server, of which no copy is made.
+    """
+    if database.dialect != "sqlite":
+        return None
+    return lambda revision: back_up_before_migration(database.url, revision)
+
+
+def back_up_before_migration(url: URL, revision: str) -> Path:
+    """Lay a copy of a SQLite file beside it, named after its revision and the time; returns where.
+
+    Raises: RegistryError, which says that nothing was changed.
+    """
+    source = Path(str(url.database))
+    time = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
+    path = source.with_name(f"{source.name}.{revision}-{time}.backup")
+    try:
+        atomic_write(path, lambda temporary: copy_file(url, temporary))
+    except (OSError, sqlite3.Error, RegistryError) as error:
+        raise RegistryError(
+            f"The registry {source} stays at revision {revision}: no backup could be made beside it ({error}); make "
+            "room there, or back it up elsewhere and upgrade with --no-backup."
+        ) from error
+    logger.info(f"the registry as it was, at revision {revision}, is kept in {path}")
+    return path
+
+
+def copy_file(url: URL, path: Path) -> None:
+    """Copy a SQLite file as it stands at one moment into one that needs no log beside it, and check the copy."""
+    back_up(url, path)
+    with closing(sqlite3.connect(path)) as copy:
+        copy.execute("PRAGMA journal_mode = DELETE")
+        problem = copy.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if problem != "ok":
+        raise RegistryError(f"The registry {url.database} is damaged ({problem}); restore it from a backup.")
+    shutil.copymode(str(url.database), path)
+
+
+def check_target(path: Path, url: URL, *, overwrite: bool) -> None:
+    """Refuse a file that cannot be written, or that holds something. Raises: InputError."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file in it")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {path.absolute().parent}; make it, or name another file")
+    is_itself = url.get_backend_name() == "sqlite" and path.exists() and path.samefile(str(url.database))
+    if is_itself:
+        raise InputError(f"{path} is the registry itself; name another file")
+    if path.exists() and not overwrite:
+        raise InputError(f"{path} is there already; name another file, or give --overwrite")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise InputError(f"{path} cannot be written: permission denied; name another file")
+
+
+def _revision(location: str) -> str:
+    """Revision of a registry that is there, and that this version can read. Raises: RegistryError."""
+    database = Database(location, read_only=True)
+    try:
+        revision = database.current_revision()
+    finally:
+        database.close()
+    if revision is None:
+        raise RegistryError(f"There is no registry at {database}; check the path.")
+    refuse_unknown(revision, str(database))
+    return revision
+
+
+def _export(url: URL, revision: str, path: Path, on_rows: OnRows) -> Backup:
+    _write(url, revision, path, on_rows)
+    return Backup(path, "portable", path.stat().st_size)
+
+
+def _write(url: URL, revision: str, path: Path, on_rows: OnRows) -> int:
+    written = []
+    engine = open_engine(url, read_only=True)
+
+    def write(temporary: Path) -> None:
+        with reading_snapshot(engine) as reading:
+            written.append(write_portable(reading, revision, temporary, ending=path.suffix, on_rows=on_rows))
+
+    try:
+        atomic_write(path, write)
+    except SQLAlchemyError as error:
+        raise translate(error, url) from error
+    finally:
+        engine.dispose()
+    return written[0]
+
+
+def _dump(url: URL, program: str, path: Path) -> None:
+    """Have `pg_dump` write the registry's schema; the password goes by the environment, which others cannot read."""
+    engine = open_engine(url, read_only=True)
+    with engine.connect() as connection:
+        schema = str(connection.scalar(text("SELECT current_schema()")))
+    engine.dispose()
+    secrets = {"PGPASSWORD": url.password} if url.password else {}
+    plain = make_url(display_url(url)).set(password=None).render_as_string(hide_password=False)
+    options = ["--format=custom", "--no-owner", "--no-privileges", "--no-password", f"--schema={schema}"]
+    done = subprocess.run(
+        [program, *options, f"--file={path}", f"--dbname={plain}"],
+        env={**os.environ, **secrets},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        cause = without_secrets(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no message", url)
+        raise RegistryError(
+            f"pg_dump could not back up {display_url(url)}: {cause}; `orchestrator db export FILE` needs no such "
+            "program."
+        )

@@ -1,0 +1,226 @@
+"""Merging: what another registry has, joined to this one. No value that is here is ever replaced by another.
+
+    run            new here: copied with its trials · the same: stays, and their tags, notes and flags are joined
+                   another one of that id: a conflict, named with what differs, and left as it is
+    model          weights that are new under their name: recorded, with a new version where theirs is taken
+    alias          new here: recorded · on other weights: a conflict
+    other rows     by their primary key: new ones are copied, different ones are a conflict; a row whose run was removed
+                   here, and is here again, names it again
+
+Each run is one transaction. So a merge that breaks off is done again, and one that is done again changes nothing. What
+is in the other's trash stays there.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from sqlalchemy import RowMapping, Table, select, update
+from sqlalchemy.orm import Session
+
+from orchestrator.registry.database import Database
+from orchestrator.registry.engines.dialects import lock_until_commit
+from orchestrator.registry.keeping.annotations import add_annotations, annotations_of, missing_annotations
+from orchestrator.registry.keeping.run_families import (
+    bring_models,
+    bring_row,
+    copy_family,
+    family_digests,
+    family_of,
+    free_version,
+    models_of,
+    shared_keys,
+    tables_of_runs,
+)
+from orchestrator.registry.keeping.table_copy import copy_tables
+from orchestrator.registry.keeping_tables import ANNOTATIONS, AliasRow, TrashRow
+from orchestrator.registry.tables import BaseRow, ExperimentRow, ModelRow, RunRow
+
+_WITH_RULES = {table.__tablename__ for table in (RunRow, ModelRow, ExperimentRow, AliasRow, TrashRow)}
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Outcome, or expected outcome, of bringing one thing that the other registry has."""
+
+    what: str
+    """`run`, `model`, `alias`, or the name of a table."""
+    id: str
+    name: str
+    change: str
+    """One of new, joined, unchanged, conflict and unfinished."""
+    remark: str = ""
+
+
+def merge_registry(
+    target: Database,
+    source: Database,
+    *,
+    unfinished: bool = False,
+    dry_run: bool = False,
+    before_run: Callable[[Session], object] | None = None,
+) -> Iterator[Merged]:
+    """Join what `source` has to `target`; yields what became of each thing as soon as it is there.
+
+    Args:
+        unfinished: whether runs come along that have not ended there; they would differ from what becomes of them.
+        dry_run: only tell what would become of each.
+        before_run: called with the transaction of each run before anything is brought; what it raises ends the merge.
+    """
+    coming: set[tuple[str, str]] = set()
+    with source.session(writing=False) as there:
+        oldest_first = select(RunRow.id).where(RunRow.parent_id.is_(None)).order_by(RunRow.created_at, RunRow.id)
+        for run_id in list(there.scalars(oldest_first)):
+            with target.session(writing=not dry_run) as here:
+                if before_run is not None:
+                    before_run(here)
+                merged = _merge_run(there, here, run_id, unfinished=unfinished, dry_run=dry_run)
+            yield merged  # it is there for good
+            if merged.change in ("new", "joined", "unchanged"):
+                coming |= {(model.name, model.digest) for model in models_of(there, family_of(there, run_id))}
+            there.expunge_all()
+        with target.session(writing=not dry_run) as here:
+            orphans = select(ModelRow.name, ModelRow.digest).where(ModelRow.run_id.is_(None))
+            coming |= {(name, digest) for name, digest in there.execute(orphans)}
+            rest = [*_merge_models(there, here, dry_run=dry_run)]
+            rest += _merge_aliases(there, here, coming, dry_run=dry_run)
+            for table in other_tables():
+                rest += _merge_rows(there, here, table, dry_run=dry_run)
+        yield from rest
+
+
+def fill_if_empty(target: Database, source: Database) -> int | None:
+    """Copy all rows into a registry that has none, in one transaction; returns how many, None where it has some."""
+    with source.session(writing=False) as there, target.session(writing=True) as here:
+        lock_until_commit(here.connection(), "fill")
+        if any(here.execute(select(table).limit(1)).first() for table in BaseRow.metadata.sorted_tables):
+            return None
+        return copy_tables(there.connection(), here.connection())
+
+
+def other_tables() -> list[Table]:
+    """Tables without a rule of their own: their rows are joined by primary key."""
+    known = {*_WITH_RULES, *ANNOTATIONS, *(table.name for table in tables_of_runs())}
+    return [table for table in BaseRow.metadata.sorted_tables if table.name not in known]
+
+
+def _merge_run(there: Session, here: Session, run_id: str, *, unfinished: bool, dry_run: bool) -> Merged:
+    other, known = there.get_one(RunRow, run_id), here.get(RunRow, run_id)
+    merged = ("run", run_id, other.name)
+    if known is not None and (differing := _differing(there, here, run_id)):
+        remark = f"here it is {_told(known)}, there {_told(other)}; they differ in {', '.join(differing)}"
+        return Merged(*merged, "conflict", remark)
+    if known is None and not other.state.is_final and not unfinished:
+        return Merged(*merged, "unfinished", f"it is {other.state} there; merge again when it has ended")
+    family = family_of(there, run_id)
+    missing = missing_annotations(annotations_of(here, family), annotations_of(there, family))
+    renamed = _renamed(there, here, family)
+    if not dry_run:
+        if known is None:
+            copy_family(there, here, run_id)
+        renamed = bring_models(there, here, models_of(there, family))
+        add_annotations(here, missing)
+    joined = "joined" if any(missing.values()) else "unchanged"
+    remark = "; ".join(f"model {theirs} is {ours} here" for theirs, ours in renamed.items())
+    return Merged(*merged, "new" if known is None else joined, remark)
+
+
+def _differing(there: Session, here: Session, run_id: str) -> list[str]:
+    ours, theirs = family_digests(here, run_id), family_digests(there, run_id)
+    return sorted(name.replace("_", " ") for name in ours if ours[name] != theirs.get(name))
+
+
+def _told(run: RunRow) -> str:
+    return f"{run.kind} {run.name} of {run.created_at:%Y-%m-%d %H:%M} ({run.state}, attempt {run.attempt})"
+
+
+def _renamed(there: Session, here: Session, run_ids: Collection[str]) -> dict[str, str]:
+    """New labels that models of runs would have here."""
+    labels = {}
+    for model in models_of(there, run_ids):
+        is_known = (ModelRow.name == model.name) & (ModelRow.digest == model.digest)
+        version = free_version(here, model)
+        if version != model.version and here.scalar(select(ModelRow.version).where(is_known)) is None:
+            labels[f"{model.name}@{model.version}"] = f"{model.name}@{version}"
+    return labels
+
+
+def _merge_models(there: Session, here: Session, *, dry_run: bool) -> Iterator[Merged]:
+    """Models that belong to no run; those of runs come with them."""
+    orphans = select(ModelRow).where(ModelRow.run_id.is_(None)).order_by(ModelRow.name, ModelRow.version)
+    for model in list(there.scalars(orphans)):
+        same = (ModelRow.name == model.name) & (ModelRow.digest == model.digest)
+        if here.scalar(select(ModelRow.version).where(same)) is not None:
+            continue
+        label = f"{model.name}@{free_version(here, model)}"
+        if not dry_run:
+            bring_models(there, here, [model])
+        theirs = f"{model.name}@{model.version}"
+        yield Merged("model", label, model.name, "new", "" if label == theirs else f"model {theirs} is {label} here")
+
+
+def _merge_aliases(
+    there: Session, here: Session, coming: Collection[tuple[str, str]], *, dry_run: bool
+) -> Iterator[Merged]:
+    """Join aliases.
+
+    Args:
+        coming: models that have come, or would, by name and digest.
+    """
+    for alias in list(there.scalars(select(AliasRow).order_by(AliasRow.name, AliasRow.alias))):
+        digest = there.get_one(ModelRow, (alias.name, alias.version)).digest
+        same = (ModelRow.name == alias.name) & (ModelRow.digest == digest)
+        version, own = here.scalar(select(ModelRow.version).where(same)), here.get(AliasRow, (alias.name, alias.alias))
+        merged = ("alias", f"{alias.name}@{alias.alias}", alias.name)
+        if own is not None and own.version != version:
+            remark = f"here it is {own.name}@{own.version}, there other weights, {alias.name}@{alias.version}"
+            yield Merged(*merged, "conflict", f"{remark}; to move it: orchestrator models alias")
+        elif own is None and version is None and (alias.name, digest) not in coming:
+            yield Merged(*merged, "conflict", f"its model, {alias.name}@{alias.version}, does not come")
+        elif own is None:
+            if not dry_run:
+                here.add(AliasRow(name=alias.name, alias=alias.alias, version=version, set_at=alias.set_at))
+            yield Merged(*merged, "new", f"it is {alias.name}@{version or alias.version}")
+
+
+def _merge_rows(there: Session, here: Session, table: Table, *, dry_run: bool) -> Iterator[Merged]:
+    keys, with_runs = [column.name for column in table.primary_key], _needed_by_runs(there, table)
+    for row in there.execute(select(table).order_by(*table.primary_key)).mappings().all():
+        key = {name: row[name] for name in keys}
+        own = here.execute(select(table).where(*(table.c[name] == key[name] for name in keys))).mappings().first()
+        merged = (table.name, " ".join(map(str, key.values())), str(row.get("name", "")))
+        if own is None and tuple(key.values()) in with_runs:
+            continue
+        if own is None:
+            if not dry_run:
+                bring_row(there, here, table, key)
+            yield Merged(*merged, "new")
+        elif _is_relinked(own, row) and here.get(RunRow, row["run_id"]) is not None:
+            if not dry_run:
+                here.execute(
+                    update(table).where(*(table.c[name] == key[name] for name in keys)).values(run_id=row["run_id"])
+                )
+            yield Merged(*merged, "joined")
+        elif differing := [name for name in row if row[name] != own[name] and name not in _OF_THIS_PLACE]:
+            yield Merged(*merged, "conflict", f"they differ in {', '.join(differing)}")
+
+
+def _needed_by_runs(there: Session, table: Table) -> set[tuple[object, ...]]:
+    """Keys of the rows that come with the runs that need them."""
+    keys: set[tuple[object, ...]] = set()
+    for owned in tables_of_runs():
+        for key in shared_keys(owned):
+            if key.shared is table:
+                keys.update(map(tuple, there.execute(select(*(owned.c[name] for name in key.columns)).distinct())))
+    return keys
+
+
+def _is_relinked(own: RowMapping, row: RowMapping) -> bool:
+    """Whether a row has lost its run here, as lineage does when the run is removed, and names it there."""
+    return "run_id" in row and own["run_id"] is None and row["run_id"] is not None
+
+
+_OF_THIS_PLACE = (
+    *("path", "files", "recorded_at", "created_at", "name", "child_name", "parent_name", "run_id"),
+    "tokenizer_digest",  # the fingerprint follows from it, and records of before lack it
+)
+"""Columns that say where something lies and when it was seen, which two machines may tell differently of the same."""

@@ -1,0 +1,171 @@
+"""A run with its trials and all rows that belong to them: told apart by digests, and copied between registries.
+
+Which tables belong to runs follows from the tables themselves: those with a `run_id` in their primary key. What people
+have added to a run later (tags, notes, flags) is no part of what the run is: `keeping_tables.ANNOTATIONS`.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, Table, insert, select, update
+from sqlalchemy.orm import Session
+
+from orchestrator.registry.attempt_tables import AttemptRow
+from orchestrator.registry.engines.dialects import lock_until_commit, upsert
+from orchestrator.registry.keeping.table_copy import ROWS_AT_ONCE, in_byte_order
+from orchestrator.registry.keeping_tables import ANNOTATIONS, TrashRow
+from orchestrator.registry.tables import BaseRow, ExperimentRow, ModelRow, RunRow
+
+
+def tables_of_runs() -> list[Table]:
+    """Tables whose rows belong to one run, without its own and without annotations; a table follows those it needs."""
+    return [
+        table
+        for table in BaseRow.metadata.sorted_tables
+        if "run_id" in table.primary_key.columns and table.name not in (*ANNOTATIONS, TrashRow.__tablename__)
+    ]
+
+
+def family_of(session: Session, run_id: str) -> list[str]:
+    """Ids of a run and its trials, the run first."""
+    return [run_id, *session.scalars(select(RunRow.id).where(RunRow.parent_id == run_id).order_by(RunRow.id))]
+
+
+def family_digests(session: Session, run_id: str) -> dict[str, str]:
+    """Digest of what each table has of a run and its trials: equal in two registries that have the same of it."""
+    family = family_of(session, run_id)
+    digests = {"runs": hashlib.sha256(), **{table.name: hashlib.sha256() for table in tables_of_runs()}}
+    for member in family:
+        run = {**_run_values(session, member), "experiment_id": None}
+        digests["runs"].update(repr(sorted(run.items())).encode())
+        for table in tables_of_runs():
+            for part in session.execute(_rows(session, table, member)).partitions(ROWS_AT_ONCE):
+                digests[table.name].update(repr([tuple(row) for row in part]).encode())
+    return {name: digest.hexdigest() for name, digest in digests.items()}
+
+
+def family_digest(session: Session, run_id: str) -> str:
+    """One digest of a run, its trials, and the weights that they registered under names."""
+    models = select(ModelRow.name, ModelRow.digest).where(ModelRow.run_id.in_(family_of(session, run_id)))
+    named = sorted(tuple(row) for row in session.execute(models))
+    whole = [sorted(family_digests(session, run_id).items()), named]
+    return hashlib.sha256(repr(whole).encode()).hexdigest()[:16]
+
+
+def copy_family(there: Session, here: Session, run_id: str) -> list[str]:
+    """Insert a run, its trials and their rows, and what these rest on; returns their ids, the run first."""
+    family = family_of(there, run_id)
+    for member in family:
+        run = _run_values(there, member)
+        experiment = _experiment_here(there, here, run["experiment_id"])
+        here.execute(insert(RunRow.__table__), [{**run, "experiment_id": experiment}])  # type: ignore[arg-type]
+        for table in tables_of_runs():
+            for part in there.execute(_rows(there, table, member)).mappings().partitions(ROWS_AT_ONCE):
+                rows = [dict(row) for row in part]
+                _bring_shared(there, here, table, rows)
+                here.execute(insert(table), rows)
+    there.expunge_all()
+    return family
+
+
+def bring_models(there: Session, here: Session, models: Iterable[ModelRow]) -> dict[str, str]:
+    """Bring the records of models; weights that are known here by this name keep their version.
+
+    Returns the new labels of those whose version other weights have here.
+    """
+    renamed = {}
+    for model in models:
+        lock_until_commit(here.connection(), f"models/{model.name}")
+        same = (ModelRow.name == model.name) & (ModelRow.digest == model.digest)
+        if here.scalar(select(ModelRow.version).where(same)) is not None:
+            relink = update(ModelRow).where(same, ModelRow.run_id.is_(None)).values(run_id=model.run_id)
+            here.execute(relink.execution_options(synchronize_session=False))
+            continue
+        version = free_version(here, model)
+        values = {column.key: getattr(model, column.key) for column in ModelRow.__table__.columns}
+        here.execute(insert(ModelRow), [{**values, "version": version}])
+        if version != model.version:
+            renamed[f"{model.name}@{model.version}"] = f"{model.name}@{version}"
+    return renamed
+
+
+def free_version(session: Session, model: ModelRow) -> int:
+    """Version under which weights of another registry can be recorded: their own, where no other weights have it."""
+    taken = set(session.scalars(select(ModelRow.version).where(ModelRow.name == model.name)))
+    return max(taken) + 1 if model.version in taken else model.version
+
+
+def models_of(session: Session, run_ids: Iterable[str]) -> list[ModelRow]:
+    """Records of the models that runs registered, in the order of their versions."""
+    statement = select(ModelRow).where(ModelRow.run_id.in_(list(run_ids)))
+    return list(session.scalars(statement.order_by(ModelRow.name, ModelRow.version)))
+
+
+def _run_values(session: Session, run_id: str) -> dict[str, Any]:
+    return dict(session.execute(select(RunRow.__table__).where(RunRow.id == run_id)).mappings().one())
+
+
+def _rows(session: Session, table: Table, run_id: str) -> Select[Any]:
+    """Statement that selects the rows of a table that belong to a run, by their key."""
+    order = [in_byte_order(column, session.get_bind().dialect.name) for column in table.primary_key]
+    ordered = select(table).where(table.c.run_id == run_id).order_by(*order)
+    return ordered.execution_options(yield_per=ROWS_AT_ONCE)
+
+
+def _experiment_here(there: Session, here: Session, experiment_id: int) -> int:
+    """Id that an experiment of another registry has here; its time is that of whichever is older."""
+    other = there.get_one(ExperimentRow, experiment_id)
+    key = {"fingerprint": other.fingerprint, "name": other.name}
+    statement = upsert(here.get_bind().dialect.name, ExperimentRow.__table__, tuple(key))
+    here.execute(statement, [{**key, "created_at": other.created_at}])
+    own = here.scalars(select(ExperimentRow).filter_by(**key)).one()
+    own.created_at = min(own.created_at, other.created_at)
+    return own.id
+
+
+def _linked_here(here: Session, table: Table, row: dict[str, Any]) -> dict[str, Any]:
+    """A row whose run is not here, without that link."""
+    is_linked = "run_id" in table.c and row["run_id"] is not None
+    return {**row, "run_id": None} if is_linked and here.get(RunRow, row["run_id"]) is None else row
+
+
+@dataclass(frozen=True)
+class SharedKey:
+    """Columns of a table by which its rows need a row of a table that runs share."""
+
+    columns: tuple[str, ...]
+    shared: Table
+    shared_columns: tuple[str, ...]
+
+
+def shared_keys(table: Table) -> list[SharedKey]:
+    """Columns by which rows of a table need rows that runs share: data, changes of code."""
+    keys = [
+        SharedKey(tuple(key.column_keys), key.referred_table, tuple(element.column.name for element in key.elements))
+        for key in table.foreign_key_constraints
+        if key.referred_table.name != RunRow.__tablename__ and "run_id" not in key.referred_table.primary_key.columns
+    ]
+    if table.name == AttemptRow.__tablename__:
+        keys.append(SharedKey(("diff_digest",), BaseRow.metadata.tables["code_diffs"], ("digest",)))
+    return keys
+
+
+def _bring_shared(there: Session, here: Session, table: Table, rows: list[dict[str, Any]]) -> None:
+    """Insert the rows of shared tables that some rows need, where they are not here yet."""
+    for key in shared_keys(table):
+        wanted = {tuple(row[name] for name in key.columns) for row in rows}
+        for values in sorted(wanted, key=repr):
+            if None not in values:
+                bring_row(there, here, key.shared, dict(zip(key.shared_columns, values, strict=True)))
+
+
+def bring_row(there: Session, here: Session, table: Table, key: Mapping[str, Any]) -> None:
+    """Insert one row of a shared table, and what it rests on; a row that is here already stays as it is."""
+    statement = select(table).where(*(table.c[name] == value for name, value in key.items()))
+    rows = [_linked_here(here, table, dict(row)) for row in there.execute(statement).mappings()]
+    _bring_shared(there, here, table, rows)
+    names = tuple(column.name for column in table.primary_key)
+    for row in rows:
+        here.execute(upsert(here.get_bind().dialect.name, table, names), [row])

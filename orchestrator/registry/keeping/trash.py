@@ -1,0 +1,200 @@
+"""The trash: runs that were removed and can be restored, until `gc` deletes their files.
+
+Removing a run takes its record out of every other table, and keeps it here as lines of the portable form, in the same
+transaction. So nothing that reads runs needs to know of the trash. The files stay where they are until then.
+
+Whoever deletes the files claims the run first, in a transaction that a restoration cannot cross: either the run is back
+by then, and its files stay, or it is claimed, and cannot be restored any more.
+"""
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import zstandard
+from sqlalchemy import Select, Table, and_, delete, exists, false, or_, select
+from sqlalchemy.orm import Session
+
+from orchestrator.errors import InputError, NotFoundError
+from orchestrator.registry.column_types import utc_now
+from orchestrator.registry.database import Database
+from orchestrator.registry.keeping.merging import Merged, merge_registry
+from orchestrator.registry.keeping.portable_form import read_lines, write_lines
+from orchestrator.registry.keeping.run_families import family_of, shared_keys
+from orchestrator.registry.keeping.table_copy import ordered_rows
+from orchestrator.registry.keeping_tables import AliasRow, TrashRow
+from orchestrator.registry.revisions import NEWEST_REVISION
+from orchestrator.registry.run_records import MAX_CANDIDATES, load_records
+from orchestrator.registry.tables import BaseRow, ExperimentRow, ModelRow, RunRow
+
+
+@dataclass(frozen=True)
+class TrashRecord:
+    """A run in the trash."""
+
+    run_id: str
+    name: str
+    kind: str
+    num_trials: int
+    storage_path: str | None
+    """Folder in which its files still lie."""
+    num_bytes: int
+    created_at: datetime
+    removed_at: datetime
+    claimed_at: datetime | None
+    """Time at which a garbage collection began to delete its files, so that it cannot be restored any more."""
+
+
+class Trash:
+    """`registry.trash`: removes runs so that they can be restored."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put(self, run_id: str, num_bytes: int) -> bool:
+        """Take a run that has ended out of the record, with its trials and models; returns whether it was there.
+
+        Args:
+            num_bytes: size of its files, which stay where they are.
+        """
+        with self._database.session(writing=True) as session:
+            run = session.get(RunRow, run_id, with_for_update=True)
+            if run is None or not run.state.is_final:
+                return False
+            family = family_of(session, run_id)
+            record = io.BytesIO()
+            write_lines(session.connection(), NEWEST_REVISION, record, rows_of=_rows_of_family(run_id))
+            session.merge(
+                TrashRow(
+                    run_id=run_id,
+                    name=run.name,
+                    kind=run.kind,
+                    num_trials=len(family) - 1,
+                    storage_path=run.storage_path,
+                    num_bytes=num_bytes,
+                    record=zstandard.ZstdCompressor().compress(record.getvalue()),
+                    created_at=run.created_at,
+                )
+            )
+            session.flush()
+            session.expunge_all()
+            session.execute(delete(ModelRow).where(ModelRow.run_id.in_(family)))
+            session.execute(delete(RunRow).where(RunRow.id == run_id))
+        return True
+
+    def records(self) -> list[TrashRecord]:
+        """Runs in the trash, the newest first."""
+        newest_first = select(TrashRow).order_by(TrashRow.removed_at.desc(), TrashRow.run_id)
+        with self._database.session(writing=False) as session:
+            return load_records(session, newest_first, TrashRecord)
+
+    def find(self, prefix: str) -> TrashRecord:
+        """Run in the trash whose id begins so, else the one of that name.
+
+        Raises: NotFoundError, which lists those that are there.
+        """
+        records = self.records()
+        found = [one for one in records if prefix and one.run_id.startswith(prefix.lower())]
+        beginning = "begins the ids of several runs in the trash"
+        if prefix and not found:
+            found = [one for one in records if one.name == prefix]
+            beginning = "is the name of several runs in the trash; give the id of one"
+        if len(found) == 1:
+            return found[0]
+        listed = ", ".join(f"{one.run_id} ({one.name[:40]!r})" for one in (found or records)[:MAX_CANDIDATES])
+        what = beginning if found else "is no run in the trash"
+        raise NotFoundError(f"{prefix!r} {what}; there are: {listed or 'none'}")
+
+    def restore(self, run_id: str) -> list[Merged]:
+        """Bring a run back as it was; returns what could not come back as it was, such as an alias that moved since.
+
+        Raises: NotFoundError; InputError where another run has its id by now, or its files are being deleted.
+        """
+        with self._database.session(writing=False) as session:
+            lines = zstandard.ZstdDecompressor().decompressobj().decompress(_restorable(session, run_id).record)
+        with TemporaryDirectory(prefix="orchestrator-trash-") as folder:
+            scratch = Path(folder) / "registry.sqlite"
+            read_lines(io.BytesIO(lines), scratch, f"the record of run {run_id}")
+            source = Database(str(scratch), read_only=True)
+            merge = merge_registry(
+                self._database, source, unfinished=True, before_run=lambda here: _restorable(here, run_id, lock=True)
+            )
+            merged = list(merge)
+            source.close()
+        for one in merged:
+            if one.what == "run" and one.change == "conflict":
+                raise InputError(f"run {run_id} cannot be restored: the registry has another run of that id")
+        self.drop(run_id)
+        return [one for one in merged if one.remark and (one.what == "run" or one.change == "conflict")]
+
+    def claim(self, run_id: str) -> bool:
+        """Claim a run in the trash, whose files are about to be deleted; returns whether they may be.
+
+        They may not where the run is not in the trash, or back in the record. Whoever finds a claim may claim again, to
+        finish what another has begun.
+        """
+        with self._database.session(writing=True) as session:
+            row = session.get(TrashRow, run_id, with_for_update=True)
+            if row is None or session.get(RunRow, run_id) is not None:
+                return False
+            row.claimed_at = row.claimed_at or utc_now()
+        return True
+
+    def drop(self, run_id: str) -> None:
+        """Forget a run in the trash for good."""
+        with self._database.session(writing=True) as session:
+            session.execute(delete(TrashRow).where(TrashRow.run_id == run_id))
+
+
+def _restorable(session: Session, run_id: str, *, lock: bool = False) -> TrashRow:
+    """Row of a run in the trash that can be restored. Raises: NotFoundError, InputError.
+
+    Args:
+        lock: whether nobody may claim the run until the session's transaction ends.
+    """
+    row = session.get(TrashRow, run_id, with_for_update=lock)
+    if row is None:
+        raise NotFoundError(f"run {run_id} is not in the trash")
+    if row.claimed_at is not None:
+        raise InputError(
+            f"run {run_id} cannot be restored: a garbage collection has deleted its files, or does so, since "
+            f"{row.claimed_at:%Y-%m-%d %H:%M} UTC; what is left of it goes with: orchestrator gc"
+        )
+    return row
+
+
+def _rows_of_family(run_id: str) -> Callable[[Table, str], Select[Any]]:
+    """Function that selects from a table what belongs to a run and its trials, and what their rows need."""
+    family = select(RunRow.id).where(or_(RunRow.id == run_id, RunRow.parent_id == run_id))
+
+    def rows_of(table: Table, dialect: str) -> Select[Any]:
+        statement = ordered_rows(table, dialect)
+        if table.name == RunRow.__tablename__:
+            return statement.where(or_(table.c.id == run_id, table.c.parent_id == run_id))
+        if table.name == ExperimentRow.__tablename__:
+            return statement.where(table.c.id.in_(select(RunRow.experiment_id).where(RunRow.id.in_(family))))
+        if table.name == AliasRow.__tablename__:
+            is_its = and_(ModelRow.name == table.c.name, ModelRow.version == table.c.version)
+            return statement.where(exists().where(is_its, ModelRow.run_id.in_(family)))
+        if table.name != TrashRow.__tablename__ and "run_id" in table.c:
+            return statement.where(table.c.run_id.in_(family))
+        others = BaseRow.metadata.sorted_tables
+        return statement.where(or_(false(), *(_is_needed(table, other, family) for other in others)))
+
+    return rows_of
+
+
+def _is_needed(table: Table, other: Table, family: Select[str]) -> Any:
+    """Whether a row of a shared table is one that a row of another table needs, which belongs to the family."""
+    needed: Any = false()
+    if "run_id" in other.primary_key.columns and table.name != TrashRow.__tablename__:
+        for key in shared_keys(other):
+            if key.shared.name == table.name:
+                pairs = zip(key.columns, key.shared_columns, strict=True)
+                same = [other.c[own] == table.c[shared] for own, shared in pairs]
+                needed = or_(needed, exists().where(*same, other.c.run_id.in_(family)))
+    return needed

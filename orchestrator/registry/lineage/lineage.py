@@ -1,0 +1,228 @@
+"""Lineage: what was made of what, as edges between digests of files, data, models and exports.
+
+The edges of a run follow from what it has recorded anyway (`lineage_edges.py`). They are written when it completes;
+those of earlier runs when the tables are upgraded, those of runs from elsewhere when they are brought here.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import ColumnElement, false, or_, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from orchestrator.errors import NotFoundError
+from orchestrator.registry.database import Database
+from orchestrator.registry.engines.dialects import upsert_rows
+from orchestrator.registry.lineage.lineage_edges import LineageEdge, LineageNode, edges_of_run, export_node, model_node
+from orchestrator.registry.lineage.lineage_staleness import stale_nodes
+from orchestrator.registry.lineage.lineage_trees import LineageTree, grow
+from orchestrator.registry.tables import LineageRow, ModelRow, RunRow
+from orchestrator.run_states import RunState
+
+_DIGESTS_PER_QUERY = 500
+_FEWEST_DIGITS = 6
+"""Digits of a digest by which something is found."""
+
+
+class Lineage:
+    """`registry.lineage`: writes and reads edges, and the trees that they make."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record(self, edges: Sequence[LineageEdge]) -> None:
+        """Record edges; one that is there already keeps its names and takes the newer of both times."""
+        with self._database.session(writing=True) as session:
+            write_edges(session, edges)
+
+    def record_run(self, run_id: str, *, is_here: bool = False) -> None:
+        """Record the edges of a completed run.
+
+        Args:
+            is_here: whether the run works in this process: relative paths are meant from the current folder.
+        """
+        with self._database.session(writing=True) as session:
+            derive_edges(session, [run_id], is_here=is_here)
+
+    def record_all(self) -> None:
+        """Record the edges of every completed run, each from what is recorded of it."""
+        with self._database.session(writing=True) as session:
+            completed = (RunRow.state == RunState.COMPLETED, RunRow.parent_id.is_(None))
+            derive_edges(
+                session, list(session.scalars(select(RunRow.id).where(*completed).order_by(RunRow.created_at)))
+            )
+
+    def record_export(self, folder: str, target: str) -> None:
+        """Record that the model in a folder was exported to another one; nothing for a model that is not registered."""
+        with self._database.session(writing=True) as session:
+            model = model_node(session, folder)
+            if model is not None:
+                write_edges(session, [LineageEdge(export_node(target, model.digest), model, "copy")])
+
+    def parents(self, digests: Collection[str]) -> list[LineageEdge]:
+        """Edges that lead to what these were made of, the oldest first."""
+        with self._database.session(writing=False) as session:
+            return load_edges(session, LineageRow.child, digests)
+
+    def children(self, digests: Collection[str]) -> list[LineageEdge]:
+        """Edges that lead to what was made of these, the oldest first."""
+        with self._database.session(writing=False) as session:
+            return load_edges(session, LineageRow.parent, digests)
+
+    def ancestors(self, name: str) -> LineageTree:
+        """The tree of all that something was made of, with what is stale. Raises: NotFoundError."""
+        return self._tree(name, LineageRow.child)
+
+    def descendants(self, name: str) -> LineageTree:
+        """The tree of all that was made of something, with what is stale. Raises: NotFoundError."""
+        return self._tree(name, LineageRow.parent)
+
+    def _tree(self, name: str, end: InstrumentedAttribute[str]) -> LineageTree:
+        with self._database.session(writing=False) as session:
+            root = find_node(session, name)
+            edges = _reachable(session, end, {root.digest})
+            nodes = {root.digest} | {digest for edge in edges for digest in (edge.child.digest, edge.parent.digest)}
+            # Something is stale by any of its ancestors, also by one that stands on no branch of this tree.
+            stale = stale_nodes(session, _reachable(session, LineageRow.child, nodes))
+            return grow(root, edges, stale, downward=end is LineageRow.parent)
+
+
+def _reachable(session: Session, end: InstrumentedAttribute[str], digests: Collection[str]) -> list[LineageEdge]:
+    """Edges that are reached from some digests, each by this end of it."""
+    edges: dict[tuple[str, str, str], LineageEdge] = {}
+    seen, frontier = set(digests), set(digests)
+    while frontier:
+        found = load_edges(session, end, frontier)
+        edges |= {(edge.child.digest, edge.parent.digest, edge.role): edge for edge in found}
+        ends = {digest for edge in found for digest in (edge.child.digest, edge.parent.digest)}
+        frontier, seen = ends - seen, seen | ends
+    return list(edges.values())
+
+
+def write_edges(session: Session, edges: Sequence[LineageEdge]) -> None:
+    """Write edges in a session."""
+    rows = [
+        {
+            "child": edge.child.digest,
+            "parent": edge.parent.digest,
+            "role": edge.role,
+            "child_kind": edge.child.kind,
+            "child_name": edge.child.name,
+            "parent_kind": edge.parent.kind,
+            "parent_name": edge.parent.name,
+            "run_id": edge.run_id,
+            **({} if edge.recorded_at is None else {"recorded_at": edge.recorded_at}),
+        }
+        for edge in edges
+        if edge.child.digest != edge.parent.digest
+    ]
+    for has_time in (True, False):  # rows of one statement have the same columns
+        alike = [row for row in rows if ("recorded_at" in row) is has_time]
+        upsert_rows(session, LineageRow, ("child", "parent", "role"), ("recorded_at",), alike, newer=_is_newer)
+
+
+def _is_newer(new: Any) -> ColumnElement[bool]:
+    newer: ColumnElement[bool] = new.recorded_at > LineageRow.recorded_at
+    return newer
+
+
+def derive_edges(session: Session, run_ids: Sequence[str], *, is_here: bool = False) -> None:
+    """Write the edges of runs that follow from what is recorded of them."""
+    for run_id in run_ids:
+        run = session.get(RunRow, run_id)
+        if run is not None and run.state == RunState.COMPLETED and run.parent_id is None:
+            write_edges(session, edges_of_run(session, run, is_here=is_here))
+            session.expunge(run)
+
+
+def load_edges(session: Session, end: InstrumentedAttribute[str], digests: Collection[str]) -> list[LineageEdge]:
+    """Edges one end of which is among some digests, the oldest first."""
+    wanted = sorted(set(digests))
+    rows: list[LineageRow] = []
+    for begin in range(0, len(wanted), _DIGESTS_PER_QUERY):
+        statement = select(LineageRow).where(end.in_(wanted[begin : begin + _DIGESTS_PER_QUERY]))
+        rows += session.scalars(statement.order_by(LineageRow.recorded_at, LineageRow.child, LineageRow.parent))
+    return [
+        LineageEdge(
+            LineageNode(row.child, row.child_kind, row.child_name),
+            LineageNode(row.parent, row.parent_kind, row.parent_name),
+            row.role,
+            row.run_id,
+            row.recorded_at,
+        )
+        for row in rows
+    ]
+
+
+def find_node(session: Session, name: str) -> LineageNode:
+    """Find a node: by a model's name, a path, a name of data, the beginning of a digest, or that of a run's id.
+
+    Raises: NotFoundError, also where several runs' ids begin so.
+    """
+    model = model_node(session, name)
+    if model is not None:
+        return model
+    for found in (_place_condition(name), _name_condition(name)):
+        for digest, kind, called in _ENDS:
+            named = select(digest, kind, called).where(found(digest, called)).order_by(LineageRow.recorded_at.desc())
+            for node in session.execute(named.limit(1)):
+                return LineageNode(*node)
+    made = _made_by(session, name) if name else None
+    if made is not None:
+        return made
+    labels = [f"{row.name}@{row.version}" for row in _newest_models(session)]
+    known = f"; models are: {', '.join(labels)}" if labels else ""
+    raise NotFoundError(
+        f"nothing called {name!r} stands in the lineage; give a model, run, file or the beginning of a digest{known}"
+    )
+
+
+_ENDS = (
+    (LineageRow.child, LineageRow.child_kind, LineageRow.child_name),
+    (LineageRow.parent, LineageRow.parent_kind, LineageRow.parent_name),
+)
+Condition = Callable[[InstrumentedAttribute[str], InstrumentedAttribute[str]], ColumnElement[bool]]
+"""Function from the columns of a digest and a name to a condition."""
+
+
+def _place_condition(name: str) -> Condition:
+    """Condition that something lies at a path, as it is meant here."""
+    place = name if "://" in name or "\0" in name else str(Path(name or ".").absolute())
+    return lambda digest, called: called == place
+
+
+def _name_condition(name: str) -> Condition:
+    """Condition that something is called so, lies at a path that ends so, or has a digest that begins so."""
+    ending = "/" + name.removeprefix("./").removeprefix("/")
+
+    def condition(digest: InstrumentedAttribute[str], called: InstrumentedAttribute[str]) -> ColumnElement[bool]:
+        is_called = or_(called == name, called.endswith(ending, autoescape=True) if name.strip("./") else false())
+        if len(name) < _FEWEST_DIGITS:
+            return is_called
+        return or_(is_called, digest.startswith(name.lower(), autoescape=True))
+
+    return condition
+
+
+def _made_by(session: Session, beginning: str) -> LineageNode | None:
+    """Find what the run of this id has made, its model first; None where none has. Raises: NotFoundError of several.
+
+    Anything short may begin an id, so that names come first.
+    """
+    begins = LineageRow.run_id.startswith(beginning.lower(), autoescape=True)
+    runs = list(
+        session.scalars(select(LineageRow.run_id).where(begins).distinct().order_by(LineageRow.run_id).limit(5))
+    )
+    if not runs:
+        return None
+    if len(runs) > 1 and runs[0] != beginning.lower():  # a whole id wins over longer ones, and comes first
+        known = ", ".join(map(str, runs))
+        raise NotFoundError(f"the ids of several runs begin with {beginning!r}: {known}; give more of one")
+    of_it = select(LineageRow).where(LineageRow.run_id == runs[0])
+    row = session.scalars(of_it.order_by(LineageRow.child_kind != "model", LineageRow.recorded_at)).first()
+    return None if row is None else LineageNode(row.child, row.child_kind, row.child_name)
+
+
+def _newest_models(session: Session) -> Sequence[ModelRow]:
+    return session.scalars(select(ModelRow).order_by(ModelRow.created_at.desc()).limit(5)).all()

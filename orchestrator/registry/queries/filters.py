@@ -1,0 +1,228 @@
+"""Parser of the query language: from text to a tree of comparisons, or an error with a caret under the wrong place.
+
+The grammar is in filters.lark; `orchestrator help queries` tells what it means.
+"""
+
+from collections.abc import Callable, Collection
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lark import Lark, Token, Transformer
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken, VisitError
+
+from orchestrator.errors import InputError
+from orchestrator.registry.queries.expected_words import in_words
+from orchestrator.registry.queries.query_tree import (
+    Age,
+    Combination,
+    Comparison,
+    Condition,
+    FieldName,
+    HistoryValue,
+    Not,
+    Operand,
+    Value,
+    error_at,
+    shown_word,
+)
+
+MAX_CHARACTERS = 10_000
+MAX_COMPARISONS = 200
+MAX_DEPTH = 50
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+_LITERALS: dict[str, Callable[[Token], Value]] = {
+    "NUMBER": float,
+    "TEXT": lambda token: _unquoted(token),
+    "AGE": lambda token: Age(float(token[:-1]), token[-1]),
+    "DATE": str,
+    "TRUE": lambda token: True,
+    "FALSE": lambda token: False,
+    "NULL": lambda token: None,
+}
+
+
+class _Part(NamedTuple):
+    """Side of a comparison with its place in the text."""
+
+    value: Value | Operand
+    place: int
+
+
+class _MisplacedError(Exception):
+    """A part that the grammar allows and the language does not, with its place."""
+
+    def __init__(self, place: int, message: str) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+def parse_filter(text: str) -> Condition:
+    """Parse a query into its tree. Raises: InputError with a caret under the wrong place."""
+    condition: Condition = _parse(text, "start")
+    comparisons, depth = _size(condition)
+    if comparisons > MAX_COMPARISONS or depth > MAX_DEPTH:
+        raise InputError(f"The query is too long; at most {MAX_COMPARISONS} comparisons and {MAX_DEPTH} nested parts.")
+    return condition
+
+
+def parse_operand(text: str) -> Operand:
+    """Parse a field, or a function of one: `best(metrics.f1)`. Raises: InputError with a caret."""
+    part: _Part = _parse(text, "operand")
+    if not isinstance(part.value, Operand):
+        raise error_at(text, part.place, f"{shown_word(text, part.place)} is no field:")
+    return part.value
+
+
+def _parse(text: str, start: str) -> Any:
+    if len(text) > MAX_CHARACTERS or text.count("(") > MAX_DEPTH * 4:
+        raise InputError(f"The query is too long; at most {MAX_CHARACTERS} characters and {MAX_DEPTH} nested parts.")
+    try:
+        return _grammar().parse(text, start=start)
+    except UnexpectedInput as error:
+        raise _explained(error, text, start) from None
+    except _MisplacedError as error:
+        raise error_at(text, error.place, f"{error}:") from None
+    except VisitError as error:
+        if not isinstance(error.orig_exc, _MisplacedError):
+            raise
+        raise error_at(text, error.orig_exc.place, f"{error.orig_exc}:") from None
+
+
+@lru_cache
+def _grammar() -> Lark:
+    """The parser. It builds the tree while it reads, which needs no recursion however deep the text is nested."""
+    grammar = Path(__file__).with_name("filters.lark").read_text(encoding="utf-8")
+    return Lark(grammar, parser="lalr", start=["start", "operand"], propagate_positions=False, transformer=_Tree())
+
+
+class _Tree(Transformer[Token, Any]):
+    """Builder of the tree, from the leaves up; its methods are named like the rules of the grammar."""
+
+    def any(self, parts: list[Condition]) -> Condition:
+        return Combination("or", tuple(parts))
+
+    def all(self, parts: list[Condition]) -> Condition:
+        return Combination("and", tuple(parts))
+
+    def negation(self, parts: list[Condition]) -> Condition:
+        return Not(parts[0])
+
+    def truth(self, parts: list[_Part]) -> Condition:
+        return Comparison(_operand(parts[0], "as a condition"), "=", (True,))
+
+    def chain(self, parts: list[Any]) -> Condition:
+        sides, operators = parts[::2], ["=" if operator == "==" else str(operator) for operator in parts[1::2]]
+        links = [
+            _compared(left, operator, right) for left, operator, right in zip(sides, operators, sides[1:], strict=False)
+        ]
+        return links[0] if len(links) == 1 else Combination("and", tuple(links))
+
+    def member(self, parts: list[Any]) -> Condition:
+        return Comparison(_operand(parts[0], "before in"), "in", parts[1])
+
+    def no_member(self, parts: list[Any]) -> Condition:
+        return Not(self.member(parts))
+
+    def like(self, parts: list[Any]) -> Condition:
+        return Comparison(_operand(parts[0], "before like"), "like", (parts[1],))
+
+    def not_like(self, parts: list[Any]) -> Condition:
+        return Not(self.like(parts))
+
+    def between(self, parts: list[_Part]) -> Condition:
+        return Comparison(_operand(parts[0], "before between"), "between", (parts[1].value, parts[2].value))
+
+    def not_between(self, parts: list[_Part]) -> Condition:
+        return Not(self.between(parts))
+
+    def null(self, parts: list[Any]) -> Condition:
+        return Comparison(_operand(parts[0], "before is"), "=", (None,))
+
+    def not_null(self, parts: list[Any]) -> Condition:
+        return Comparison(_operand(parts[0], "before is"), "!=", (None,))
+
+    def choices(self, parts: list[_Part]) -> tuple[Value | Operand, ...]:
+        return tuple(part.value for part in parts)
+
+    def pattern(self, parts: list[Token]) -> str:
+        (token,) = parts
+        if token.type == "FIELD":
+            raise _MisplacedError(token.start_pos or 0, f"Text stands in quotes: like '{token}'")
+        return _unquoted(token)
+
+    def literal(self, parts: list[Token]) -> _Part:
+        (token,) = parts
+        return _Part(_LITERALS[token.type](token), token.start_pos or 0)
+
+    def field(self, parts: list[Token]) -> _Part:
+        (token,) = parts
+        return _Part(FieldName(str(token), token.start_pos or 0), token.start_pos or 0)
+
+    def history(self, parts: list[Token]) -> _Part:
+        function, metric, *step = parts
+        place = function.start_pos or 0
+        name = FieldName(str(metric), metric.start_pos or 0)
+        return _Part(HistoryValue(function.lower(), name, float(step[0]) if step else None, place), place)
+
+
+def _compared(left: _Part, operator: str, right: _Part) -> Comparison:
+    """Comparison of two sides, its field on the left."""
+    if isinstance(left.value, Operand):
+        return Comparison(left.value, operator, (right.value,))
+    return Comparison(_operand(right, "on one side"), _MIRRORED[operator], (left.value,))
+
+
+def _operand(part: _Part, where: str) -> Operand:
+    if not isinstance(part.value, Operand):
+        raise _MisplacedError(part.place, f"There should be a field {where}, such as metrics.f1 or task")
+    return part.value
+
+
+def _unquoted(token: Token) -> str:
+    quote = token[0]
+    return str(token[1:-1]).replace(quote * 2, quote)
+
+
+def _size(condition: Condition) -> tuple[int, int]:
+    """Number of comparisons and depth of a tree; without recursion, since the tree may be too deep for it."""
+    comparisons, deepest, pending = 0, 0, [(condition, 1)]
+    while pending:
+        part, depth = pending.pop()
+        deepest = max(deepest, depth)
+        if isinstance(part, Comparison):
+            comparisons += len(part.values)
+        else:
+            inner = part.parts if isinstance(part, Combination) else (part.part,)
+            pending += [(child, depth + 1) for child in inner]
+    return comparisons, deepest
+
+
+def _explained(error: UnexpectedInput, text: str, start: str) -> InputError:
+    place = error.pos_in_stream or 0
+    expected: Collection[str]
+    if isinstance(error, UnexpectedToken):
+        expected = _accepted_after(text[:place], start) if error.token.type != "$END" else error.accepts
+        if error.token.type == "$END":
+            return error_at(text, len(text.rstrip()), f"The query ends too early; expected {in_words(expected)}:")
+        message = f"The query goes wrong at {shown_word(text, place)!r}"
+    else:
+        assert isinstance(error, UnexpectedCharacters)
+        expected = _accepted_after(text[:place], start) or error.allowed or ()
+        if text[place] in "'\"" and "TEXT" in expected:
+            return error_at(text, place, "The quote that opens here is not closed:")
+        word = shown_word(text, place)
+        message = f"The query goes wrong at {word!r}"
+        if "NUMBER" in expected and word[0].isalnum():
+            message = f"{word!r} is no number, date or age, and text stands in quotes ('{word}')"
+    return error_at(text, place, f"{message}; expected {in_words(expected)}:")
+
+
+def _accepted_after(text: str, start: str) -> Collection[str]:
+    """Tokens that may follow the beginning of a query; the lexer's own list has those of other places as well."""
+    parser = _grammar().parse_interactive(text, start=start)
+    try:
+        parser.exhaust_lexer()
+    except (UnexpectedInput, VisitError, _MisplacedError):
+        return ()
+    return list(parser.accepts())  # type: ignore[no-untyped-call]

@@ -1,0 +1,136 @@
+"""Methods of `Registry` that take a query: runs, their groups by the values of fields, and their number."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from orchestrator.registry.queries.query_names import load_values
+from orchestrator.registry.queries.run_listing import count_runs, list_runs, selecting
+from orchestrator.registry.queries.selection import Selection
+from orchestrator.registry.record_table import RecordTable
+from orchestrator.registry.records import RunRecord
+from orchestrator.registry.run_reader import RunReader
+from orchestrator.registry.run_records import load_selected
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class QueriedRuns(RunReader):
+    """Runs and trials that queries select: the part of `Registry` that reads them as tables."""
+
+    def runs(
+        self, filter: str = "", *, sort: str = "-created_at", limit: int | None = None, trials: bool = True
+    ) -> pandas.DataFrame:
+        """Runs and trials that a query selects, a row each, newest first unless sorted otherwise.
+
+        Columns: those of `RUN_COLUMNS`, `tags`, then a `metrics.…` and a `params.…` column for each metric and
+        parameter that any of these runs has.
+
+        Args:
+            filter: a query, such as `metrics.f1 > 0.9 and params.size = 'tiny'`; all runs when empty.
+            sort: a field, `-field` or `field desc` for descending order; runs without the field come last.
+            limit: number of rows at most.
+            trials: whether trials are included, beside runs without a parent.
+
+        Raises: InputError with a caret under the place that is wrong.
+        """
+        return self.run_table(filter, sort=sort, limit=limit, trials=trials).frame()
+
+    def run_table(
+        self,
+        filter: str = "",
+        *,
+        sort: str = "-created_at",
+        limit: int | None = None,
+        offset: int = 0,
+        trials: bool = True,
+        archived: bool = True,
+    ) -> RecordTable:
+        """The table that `runs` makes a DataFrame of: plain values, without pandas.
+
+        Args:
+            offset: number of rows that are left out before the first.
+            archived: whether archived runs and their trials are included.
+        """
+        with self._database.session(writing=False) as session:
+            return list_runs(session, self._state(), filter, sort, limit, offset, trials=trials, archived=archived)
+
+    def selected(self, filter: str, *, trials: bool = True) -> list[RunRecord]:
+        """Records of the runs that a query selects, the newest first; nothing else is read of them."""
+        with self._database.session(writing=False) as session:
+            state = self._state()
+            conditions = selecting(session, state, filter, trials=trials, archived=True, whole=True)
+            return load_selected(session, state, conditions)
+
+    def named_in_specs(self, fields: Collection[str], *, except_of: Collection[str] = ()) -> set[str]:
+        """Values that these fields have, wherever they stand in a spec, in any run but some."""
+        with self._database.session(writing=False) as session:
+            return load_values(session, fields, except_of)
+
+    def unmatched(self, filter: str) -> list[str]:
+        """Tell what a query asks for that no run has: why it finds nothing. Raises: InputError."""
+        with self._database.session(writing=False) as session:
+            return Selection(session, self._state()).unmatched(filter)
+
+    def grouped(
+        self,
+        by: str | Sequence[str],
+        filter: str = "",
+        *,
+        aggregates: str | Sequence[str] = (),
+        pivot: str | None = None,
+        sort: str | None = None,
+        trials: bool = True,
+        archived: bool = True,
+    ) -> pandas.DataFrame:
+        """Groups of the runs that a query selects, a row each: `grouped("params.learning_rate", "task = 'mrpc'")`.
+
+        Columns: the fields of `by`, then the aggregates. Scores of different measurements are never taken together:
+        where runs have several, `metric` becomes a field of `by`. A run with several tags is in the group of each.
+
+        Args:
+            by: fields whose values make a group, as one text with commas or several.
+            filter: a query, as `runs` takes it; all runs when empty.
+            aggregates: `count`, `n` (how many have a value), `mean`, `sd`, `min`, `max`, `median`, `sum`, `best` and
+                `worst`, of the score; or of a field: `max(seconds)`, `mean(best(metrics.loss))`. When empty count, n,
+                mean, sd, min and max of the score; with a pivot the mean.
+            pivot: field each of whose values becomes a column, such as `seed`.
+            sort: a column of the table, `-mean` from the largest down; groups stand in the order of `by` when None.
+            trials: whether trials are included, beside runs without a parent.
+            archived: whether archived runs and their trials are included.
+
+        Raises: InputError.
+        """
+        table = self.grouped_table(
+            by, filter, aggregates=aggregates, pivot=pivot, sort=sort, trials=trials, archived=archived
+        )
+        return table.frame()
+
+    def grouped_table(
+        self,
+        by: str | Sequence[str],
+        filter: str = "",
+        *,
+        aggregates: str | Sequence[str] = (),
+        pivot: str | None = None,
+        sort: str | None = None,
+        trials: bool = True,
+        archived: bool = True,
+    ) -> RecordTable:
+        """The table that `grouped` makes a DataFrame of: plain values, without pandas."""
+        from orchestrator.registry.queries.run_grouping import Grouping, group_runs
+
+        grouping = Grouping.of(by, aggregates, pivot, sort)
+        with self._database.session(writing=False) as session:
+            return group_runs(session, self._state(), filter, grouping, trials=trials, archived=archived)
+
+    def stages(self, run_id: str) -> list[RunRecord]:
+        """Stages of a pipeline that have begun, or were done before, the newest first; none of any other run."""
+        return self.selected(f"tag = 'pipeline:{run_id}'", trials=False)
+
+    def num_runs(self, filter: str = "", *, trials: bool = True, archived: bool = True) -> int:
+        """Number of the runs and trials that a query selects. Raises: InputError, as `runs` does."""
+        with self._database.session(writing=False) as session:
+            return count_runs(session, self._state(), filter, trials=trials, archived=archived)

@@ -1,0 +1,128 @@
+"""Names of fields that runs have, read by skipping through indexes, the nearest to one that none has, and their values.
+
+A registry of 100,000 runs has millions of rows of parameters and some hundred names of them. Each name is found by one
+look-up in an index, the smallest name after the one before, so that a misspelt field costs milliseconds.
+"""
+
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, select, true
+from sqlalchemy.orm import Session, aliased
+
+from orchestrator.registry.parameter_values import decode_parameter
+from orchestrator.registry.queries.query_fields import METRIC_SPLITS, NAMES
+from orchestrator.registry.run_records import metric_name
+from orchestrator.registry.tables import MetricRow, ParameterRow, TagRow
+
+MAX_NAMES = 2_000
+"""Number of names of one sort that are read at most."""
+_NUM_NEAREST = 4
+_NUM_LISTED = 8
+
+
+def distinct(session: Session, column: Any, where: ColumnElement[bool] | None = None) -> list[str]:
+    """The distinct values of an indexed column of text, in order, without reading every row.
+
+    Args:
+        where: condition on columns that stand before it in the index.
+    """
+    condition = true() if where is None else where
+    found = select(func.min(column).label("name")).where(condition).cte("found", recursive=True)
+    following = select(func.min(column)).where(condition, column > found.c.name).scalar_subquery()
+    found = found.union_all(select(following).where(found.c.name.is_not(None)))
+    row = aliased(found)
+    return list(session.scalars(select(row.c.name).where(row.c.name.is_not(None)).limit(MAX_NAMES)))
+
+
+def metric_fields(session: Session) -> list[str]:
+    """Fields of the measurements that runs have: `metrics.f1`, `metrics.test.f1`."""
+    return [
+        f"metrics.{metric_name(split, name)}"
+        for split in METRIC_SPLITS
+        for name in distinct(session, MetricRow.name, MetricRow.split == split)
+    ]
+
+
+def parameter_paths(session: Session) -> list[str]:
+    """Dotted paths of the parameters that runs have."""
+    return distinct(session, ParameterRow.path)
+
+
+def parameter_fields(session: Session) -> list[str]:
+    """Fields of the parameters that runs have, by their short names and by their paths."""
+    names = dict.fromkeys([*distinct(session, ParameterRow.leaf), *parameter_paths(session)])
+    return [f"params.{name}" for name in names]
+
+
+def tag_fields(session: Session) -> list[str]:
+    """Fields of the tags that runs have: `tags.paper`, and `tags.pulled` of `pulled:HEAD`."""
+    return [f"tags.{key}" for key in dict.fromkeys(tag.partition(":")[0] for tag in distinct(session, TagRow.tag))]
+
+
+def load_values(session: Session, fields: Collection[str], except_of: Collection[str] = ()) -> set[str]:
+    """Load the values that these fields have, wherever they stand in a spec, in any run but some."""
+    paths = [path for path in parameter_paths(session) if path.rpartition(".")[2] in fields]
+    values = select(ParameterRow.kind, ParameterRow.text).where(ParameterRow.path.in_(paths)).distinct()
+    found: set[str] = set()
+    for kind, text in session.execute(values.where(ParameterRow.run_id.not_in(except_of), ParameterRow.kind != "null")):
+        value = decode_parameter(kind, text)
+        found.update(map(str, value if isinstance(value, list) else [value]))
+    return found
+
+
+def nearest_fields(session: Session, name: str) -> str:
+    """Tell what a person may have meant by the name of a field that no run has, else which fields there are.
+
+    A field's own last part (`f1` for `metrics.f1`), its initials (`params.lr` for `params.learning_rate`), its
+    beginning (`acc`) and a slip of the pen all count.
+    """
+    known = [*NAMES, *metric_fields(session), *parameter_fields(session)]
+    if name.startswith("tags."):
+        known = tag_fields(session)
+    near = nearest(name, known)
+    if near:
+        return f"nearest: {', '.join(near)}"
+    area = name.partition(".")[0] + "."
+    there = [other for other in known if other.startswith(area)]
+    return "there are: " + ", ".join(_some(there) if there else [*NAMES, "metrics.NAME", "params.PATH", "tags.NAME"])
+
+
+def nearest(name: str, known: Sequence[str]) -> list[str]:
+    """The known names that a name may stand for, the likeliest first.
+
+    >>> nearest("params.lr", ["params.head", "params.recipe.learning_rate"])
+    ['params.recipe.learning_rate']
+    """
+    area, _, rest = name.rpartition(".")
+    area = area.partition(".")[0]
+    wanted = rest.lower()
+    there = [other for other in known if not area or other.startswith(area)] or known
+    meant = [other for other in there if _last(other) == wanted or _initials(_last(other)) == wanted]
+    if len(wanted) > 2:
+        meant += [other for other in there if _last(other).startswith(wanted) or _last(other).endswith(f"_{wanted}")]
+    if meant:
+        shortest_first = sorted(meant, key=lambda other: other.count("."))
+        return list(dict.fromkeys(shortest_first))[:_NUM_NEAREST]
+    close = get_close_matches(name, known, n=_NUM_NEAREST, cutoff=0.5)
+    by_last = {_last(other): other for other in reversed(there)}
+    close += [by_last[last] for last in get_close_matches(wanted, list(by_last), n=_NUM_NEAREST, cutoff=0.7)]
+    return list(dict.fromkeys(close))[:_NUM_NEAREST]
+
+
+def listed(values: Sequence[str]) -> str:
+    """Values for a message, in quotes, not too many of them."""
+    return ", ".join(value if value == "…" else repr(value) for value in _some(values))
+
+
+def _some(names: Sequence[str]) -> list[str]:
+    return [*names[:_NUM_LISTED], *(["…"] if len(names) > _NUM_LISTED else [])]
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2].lower()
+
+
+def _initials(name: str) -> str:
+    return "".join(word[0] for word in name.split("_") if word)

@@ -1,0 +1,193 @@
+"""Runs and trials as tables of plain values, read in a session, with their tags, latest metrics and parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, Text, and_, exists, func, not_, select, type_coerce
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.visitors import iterate
+
+from orchestrator.registry.parameter_values import decode_parameter
+from orchestrator.registry.queries.query_fields import METRIC_SPLITS, ColumnField, Field, MetricField, ParameterField
+from orchestrator.registry.queries.query_plans import plan
+from orchestrator.registry.queries.selection import Selection
+from orchestrator.registry.record_table import RecordTable
+from orchestrator.registry.run_records import is_archived, metric_name
+from orchestrator.registry.tables import (
+    ExperimentRow,
+    MetricRow,
+    ParameterRow,
+    RunRow,
+    TagRow,
+)
+from orchestrator.run_states import RunState
+
+RUN_COLUMNS: dict[str, Any] = {
+    "id": RunRow.id,
+    "name": RunRow.name,
+    "kind": RunRow.kind,
+    "state": None,  # the state as it is read, given to each function below
+    "parent": RunRow.parent_id,
+    "number": RunRow.number,
+    "task": RunRow.task,
+    "metric": RunRow.metric,
+    "seed": RunRow.seed,
+    "experiment": ExperimentRow.name,
+    "group": RunRow.group_key,
+    "created_at": RunRow.created_at,
+    "started_at": RunRow.started_at,
+    "finished_at": RunRow.finished_at,
+    "seconds": RunRow.seconds,
+    "error": RunRow.error,
+}
+_IDS_PER_STATEMENT = 5_000
+_CREATED_AT = ColumnField(RunRow.created_at, "time")
+
+
+def list_runs(
+    session: Session,
+    state: ColumnElement[RunState],
+    filter: str,
+    sort: str,
+    limit: int | None,
+    offset: int = 0,
+    *,
+    trials: bool,
+    archived: bool = True,
+) -> RecordTable:
+    """List the runs that a query selects, as `Registry.runs` describes it."""
+    conditions = selecting(session, state, filter, trials=trials, archived=archived, whole=limit is None)
+    key, descends = Selection(session, state).order(sort)
+    if limit is None or limit > _IDS_PER_STATEMENT:
+        rows = list(_ordered(session, _select_runs(state).where(*conditions), key, descends, limit, offset))
+    else:  # the ids of a page are put in order alone: whole rows would be made of all that are not on it
+        some = [row[0] for row in _ordered(session, _ids(conditions, key), key, descends, limit, offset)]
+        by_id = {row[0]: row for row in session.execute(_select_runs(state).where(RunRow.id.in_(some)))}
+        rows = [by_id[run_id] for run_id in some]
+    return _with_values(session, rows)
+
+
+def count_runs(
+    session: Session, state: ColumnElement[RunState], filter: str, *, trials: bool, archived: bool = True
+) -> int:
+    """Number of the runs that a query selects."""
+    conditions = selecting(session, state, filter, trials=trials, archived=archived, whole=True)
+    return session.scalar(select(func.count()).select_from(_ids(conditions).subquery())) or 0
+
+
+def selecting(
+    session: Session, state: ColumnElement[RunState], filter: str, *, trials: bool, archived: bool, whole: bool
+) -> list[ColumnElement[bool]]:
+    """Conditions of the runs that a query selects. Raises: InputError.
+
+    Args:
+        whole: whether every run is wanted that they select, rather than the first ones.
+    """
+    condition = Selection(session, state).where(filter)
+    return [
+        *([] if condition is None else [plan(session, condition, whole=whole)]),
+        *([] if trials else [RunRow.parent_id.is_(None)]),
+        *([] if archived else [not_(is_archived())]),
+    ]
+
+
+def list_trials(session: Session, state: ColumnElement[RunState], sweep_id: str) -> RecordTable:
+    """List the trials of a sweep, in order, with the columns of `list_runs`."""
+    statement = _select_runs(state).where(RunRow.parent_id == sweep_id)
+    return _with_values(session, list(session.execute(statement.order_by(RunRow.number, RunRow.id))))
+
+
+def _select_runs(state: ColumnElement[RunState]) -> Select[Any]:
+    state_text = type_coerce(state, Text)
+    columns = [state_text if column is None else column for column in RUN_COLUMNS.values()]
+    return _joined(*columns)
+
+
+def _joined(*columns: Any) -> Select[Any]:
+    """Select columns of runs, each beside its experiment."""
+    return select(*columns).join(ExperimentRow, ExperimentRow.id == RunRow.experiment_id)
+
+
+def _ids(conditions: Sequence[ColumnElement[bool]], key: Field = _CREATED_AT) -> Select[Any]:
+    """Select the ids of runs; the experiment is looked up where it is asked for alone."""
+    names = {
+        getattr(getattr(part, "table", None), "name", None)
+        for element in (*conditions, *key.sort_keys())
+        for part in iterate(element)
+    }
+    selected = _joined(RunRow.id) if ExperimentRow.__tablename__ in names else select(RunRow.id)
+    return selected.where(*conditions)
+
+
+def _ordered(
+    session: Session, statement: Select[Any], key: Field, descends: bool, limit: int | None, offset: int
+) -> Iterator[Sequence[Any]]:
+    """Rows in the order asked for: runs that have a measurement or a number first, as their index has them; the others.
+
+    Args:
+        statement: selects runs, the id first.
+    """
+
+    def directed(column: Any) -> Any:
+        return column.desc() if descends else column
+
+    if isinstance(key, MetricField | ParameterField):
+        table, value = (
+            (MetricRow, MetricRow.value) if isinstance(key, MetricField) else (ParameterRow, ParameterRow.number)
+        )
+        has_value = and_(table.run_id == RunRow.id, key.rows(), value.is_not(None))
+        having = statement.join(table, has_value)
+        rows = session.execute(
+            having.order_by(directed(value), directed(table.run_id)).limit(limit).offset(offset)
+        ).all()
+        yield from rows
+        if limit is not None:
+            limit -= len(rows)
+        if limit == 0:
+            return
+        if offset:
+            num_before = 0 if rows else session.scalar(select(func.count()).select_from(having.subquery())) or 0
+            offset = 0 if rows else offset - num_before
+        statement = statement.where(~exists().where(has_value).correlate(RunRow))
+    order: list[Any]
+    if isinstance(key, MetricField):
+        order = [RunRow.created_at.desc(), RunRow.id.desc()]
+    elif key == _CREATED_AT:  # as in its index
+        order = [directed(RunRow.created_at), directed(RunRow.id)]
+    else:
+        order = [part for column in key.sort_keys() for part in (column.is_(None), directed(column))]
+        order.append(directed(RunRow.id))
+    yield from session.execute(statement.order_by(*order).limit(limit).offset(offset))
+
+
+def _with_values(session: Session, rows: Sequence[Sequence[Any]]) -> RecordTable:
+    """Table of runs with their tags, metrics and parameters."""
+    names = list(RUN_COLUMNS)
+    records = {row[0]: dict(zip(names, row, strict=True)) for row in rows}
+    ids = list(records)
+    tags: dict[str, list[str]] = {}
+    metrics: set[tuple[str, str]] = set()
+    parameters: set[str] = set()
+    for start in range(0, len(ids), _IDS_PER_STATEMENT):
+        some = ids[start : start + _IDS_PER_STATEMENT]
+        for run_id, tag in session.execute(select(TagRow.run_id, TagRow.tag).where(TagRow.run_id.in_(some))):
+            tags.setdefault(run_id, []).append(tag)
+        latest = select(MetricRow.run_id, MetricRow.split, MetricRow.name, MetricRow.value)
+        for run_id, split, name, value in session.execute(latest.where(MetricRow.run_id.in_(some))):
+            metrics.add((split, name))
+            records[run_id][f"metrics.{metric_name(split, name)}"] = value
+        values = select(
+            ParameterRow.run_id, ParameterRow.path, ParameterRow.leaf, ParameterRow.kind, ParameterRow.text
+        ).where(ParameterRow.run_id.in_(some))
+        for run_id, path, leaf, kind, text in session.execute(values):
+            name = f"params.{leaf or path}"
+            parameters.add(name)
+            records[run_id][name] = decode_parameter(kind, text)
+    for run_id, record in records.items():
+        record["tags"] = ", ".join(sorted(tags.get(run_id, ())))
+    ordered = sorted(metrics, key=lambda metric: (METRIC_SPLITS.index(metric[0]), metric[1]))
+    measured = [f"metrics.{metric_name(*metric)}" for metric in ordered]
+    dtypes = dict.fromkeys([*measured, "seconds"], "float64") | dict.fromkeys(["seed", "number"], "Int64")
+    return RecordTable([*names, "tags", *measured, *sorted(parameters)], list(records.values()), dtypes)

@@ -1,0 +1,1 @@
+"""Everything that is written of a run while it works: its life, trials, measurements, data, costs, notes."""

@@ -1,0 +1,276 @@
+"""Lifecycle of runs: create, start an attempt, send heartbeats, finish.
+
+`orchestrator.run_states` says which state may follow which.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import delete, func, insert, or_, select, update
+from sqlalchemy.orm import Session
+
+from orchestrator.errors import InputError, NotFoundError
+from orchestrator.provenance.made_with import MadeWith
+from orchestrator.registry.attempt_tables import AttemptRow
+from orchestrator.registry.column_types import replace_unstorable, utc_now
+from orchestrator.registry.database import Database
+from orchestrator.registry.engines.dialects import upsert, upsert_rows
+from orchestrator.registry.parameter_values import flatten, parameter_rows, run_group_digest
+from orchestrator.registry.runs.attempt_columns import attempt_columns, workers_group
+from orchestrator.registry.runs.inheritance import with_tags_of_pipelines
+from orchestrator.registry.tables import ExperimentRow, ParameterRow, RunRow, TagRow
+from orchestrator.results import WorkersEvent
+from orchestrator.run_ids import new_run_id
+from orchestrator.run_states import RunState
+
+_COLUMNS_OF_THEIR_OWN = ("kind", "name", "tags")
+"""Fields of a spec that are columns of the run, and so no parameters."""
+
+
+class RunLifecycle:
+    """`registry.lifecycle`: creates runs and moves them from state to state."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def remove(self, run_id: str) -> None:
+        """Delete a run that has ended, with its trials and all that is recorded of them; one at work stays."""
+        ended = [state for state in RunState if state.is_final]
+        with self._database.session(writing=True) as session:
+            session.execute(delete(RunRow).where(RunRow.id == run_id, RunRow.state.in_(ended)))
+
+    def create(
+        self,
+        *,
+        kind: str,
+        name: str,
+        fingerprint: str,
+        spec: Mapping[str, Any],
+        task: str | None = None,
+        metric: str | None = None,
+        seed: int | None = None,
+        tags: Sequence[str] = (),
+        storage_path: str | None = None,
+        run_id: str | None = None,
+    ) -> str:
+        """Create a run, with its spec as parameters, and return its id. A `run_id` that is there changes nothing.
+
+        Args:
+            name: what a person calls the run; its experiment is called the same.
+            fingerprint: digest of the spec.
+            metric: score that ranks the runs of the task; None for a run without a task.
+            run_id: id of the run; a new one when left out.
+        """
+        run_id = run_id or new_run_id()
+        parameters = flatten({key: value for key, value in spec.items() if key not in _COLUMNS_OF_THEIR_OWN})
+        row = {
+            "id": run_id,
+            "kind": kind,
+            "name": name,
+            "task": task,
+            "metric": metric,
+            "seed": seed,
+            "group_key": run_group_digest(kind, parameters),
+            "spec": dict(spec),
+            "storage_path": storage_path,
+        }
+        with self._database.session(writing=True) as session:
+            row["experiment_id"] = self._experiment_id(session, name, fingerprint)
+            statement = upsert(self._database.dialect, RunRow.__table__, ("id",)).returning(RunRow.id)
+            if session.execute(statement, row).first() is not None:
+                rows = parameter_rows(run_id, parameters)
+                if rows:
+                    session.execute(insert(ParameterRow), rows)
+                add_tags(session, run_id, tags)
+        return run_id
+
+    def start_attempt(
+        self,
+        run_id: str,
+        *,
+        number: int | None = None,
+        host: str | None = None,
+        pid: int | None = None,
+        job_id: str | None = None,
+        made_with: MadeWith | None = None,
+    ) -> int:
+        """Start an attempt of a run and return its number; older attempts are fenced off from then on.
+
+        An attempt that never ended is lost: the trials that it had begun stopped when they were last known to run.
+
+        Args:
+            number: number of the attempt, where it was announced before: the same process may start it twice, which
+                changes nothing. The next number when left out.
+            job_id: id of the job on a cluster whose driver this is.
+            made_with: code, command and machine of the driver.
+
+        Raises: InputError for a run that cannot run again, or whose attempt of this number is another process's;
+            NotFoundError.
+        """
+        with self._database.session(writing=True) as session:
+            run = _locked(session, run_id)
+            if not run.state.may_become(RunState.RUNNING):
+                raise InputError(f"Run {run_id} has ended as {run.state}; there is nothing to resume.")
+            if number is not None and number <= run.attempt:
+                _refuse_others(session.get(AttemptRow, (run_id, number)), host, pid)
+                return number
+            number = run.attempt + 1 if number is None else number
+            died_at = run.heartbeat_at or utc_now()
+            message = "another attempt took over"
+            lost = _end_attempts(session, run_id, RunState.LOST, message, before=number, at=died_at)
+            if lost:
+                run.seconds = (run.seconds or 0.0) + sum(lost)
+                _stop_trials(session, run_id, message, at=func.coalesce(RunRow.heartbeat_at, died_at))
+            own = attempt_columns(session, made_with)
+            session.add(AttemptRow(run_id=run_id, number=number, host=host, pid=pid, job_id=job_id, **own))
+            run.code_version = made_with.code.code_version if made_with else None
+            run.state, run.attempt, run.host, run.pid = RunState.RUNNING, number, host, pid
+            run.error, run.finished_at = None, None
+            run.heartbeat_at = utc_now()
+            if run.started_at is None:
+                run.started_at = utc_now()
+        return number
+
+    def set_queued(self, run_id: str, number: int, *, queued: bool) -> None:
+        """Record that an attempt waits in its cluster's queue, or that it does so no longer: it begins then.
+
+        An attempt that has ended, or was superseded, stays as it is.
+        """
+        states = (RunState.RUNNING, RunState.PENDING) if queued else (RunState.PENDING, RunState.RUNNING)
+        with self._database.session(writing=True) as session:
+            attempt = session.get(AttemptRow, (run_id, number))
+            if attempt is not None and attempt.state == states[0]:
+                attempt.state = states[1]
+                attempt.started_at = utc_now()  # time spent waiting is none of the run's
+
+    def record_workers(self, run_id: str, number: int, events: Iterable[WorkersEvent]) -> None:
+        """Record groups of training workers of an attempt. A group that begins earlier than one before replaces it."""
+        with self._database.session(writing=True) as session:
+            attempt = session.get(AttemptRow, (run_id, number))
+            if attempt is None:
+                raise NotFoundError(f"Run {run_id} has no attempt {number}.")
+            groups: list[dict[str, Any]] = attempt.workers or []
+            for event in events:
+                groups = [group for group in groups if group["first_step"] < event.first_step]
+                if not groups or groups[-1]["hosts"] != list(event.hosts):
+                    groups.append(workers_group(event, attempt))
+            attempt.workers = groups
+
+    def heartbeat(self, run_id: str, attempt: int | None = None) -> bool:
+        """Record that the driver of a run, and so the run's running trials, are alive.
+
+        Returns False, and records nothing, where a newer attempt has superseded `attempt`.
+        """
+        owned_by_attempt = RunRow.id == run_id
+        if attempt is not None:
+            owned_by_attempt &= RunRow.attempt == attempt
+        running = RunRow.state == RunState.RUNNING
+        with self._database.session(writing=True) as session:
+            beat = update(RunRow).values(heartbeat_at=utc_now()).execution_options(synchronize_session=False)
+            is_owned = session.scalar(select(RunRow.id).where(owned_by_attempt)) is not None
+            if is_owned:
+                session.execute(beat.where(or_(RunRow.id == run_id, RunRow.parent_id == run_id), running))
+        return is_owned
+
+    def finish(
+        self,
+        run_id: str,
+        state: RunState,
+        *,
+        error: str | None = None,
+        attempt: int | None = None,
+        seconds: float | None = None,
+        model_folder: str | None = None,
+        predictions_path: str | None = None,
+    ) -> bool:
+        """Finish a run and its open attempts, and stop its open trials; returns whether the run is now in `state`.
+
+        Args:
+            state: COMPLETED, FAILED or STOPPED.
+            attempt: number of the attempt that ends; the newest when left out. An older one ends itself alone.
+            seconds: duration of that attempt by a clock that never jumps; by the database's clock when left out.
+
+        Raises: NotFoundError.
+        """
+        assert state.is_final, state
+        assert not state.is_for_trials_only, state
+        with self._database.session(writing=True) as session:
+            run = _locked(session, run_id)
+            if attempt is not None and attempt < run.attempt:
+                _end_attempts(session, run_id, state, error, before=attempt + 1, after=attempt - 1)
+                return False
+            if not run.state.may_become(state):
+                return run.state == state
+            ended = _end_attempts(session, run_id, state, error, before=run.attempt + 1)
+            spent = seconds if ended and seconds is not None else sum(ended)
+            run.state, run.error, run.seconds = state, error, (run.seconds or 0.0) + spent
+            run.model_folder, run.predictions_path = model_folder, predictions_path
+            run.finished_at = utc_now()
+            _stop_trials(session, run_id, "its sweep ended", at=utc_now())
+        return True
+
+    def _experiment_id(self, session: Session, name: str, fingerprint: str) -> int:
+        key = {"fingerprint": fingerprint, "name": name}
+        session.execute(upsert(self._database.dialect, ExperimentRow.__table__, tuple(key)), key)
+        return session.scalars(select(ExperimentRow.id).filter_by(**key)).one()
+
+
+def add_tags(session: Session, run_id: str, tags: Sequence[str]) -> list[str]:
+    """Add tags to a run, and those that it inherits by them; one that it has already changes nothing. Returns all."""
+    tags = with_tags_of_pipelines(session, tags)
+    upsert_rows(session, TagRow, ("run_id", "tag"), (), [{"run_id": run_id, "tag": tag} for tag in tags])
+    return tags
+
+
+def _locked(session: Session, run_id: str) -> RunRow:
+    run = session.get(RunRow, run_id, with_for_update=True)
+    if run is None:
+        raise NotFoundError(f"No run {run_id} in the registry.")
+    return run
+
+
+def _stop_trials(session: Session, run_id: str, error: str, *, at: Any) -> None:
+    """Stop the open trials of a run, at a time."""
+    session.execute(
+        update(RunRow)
+        .where(RunRow.parent_id == run_id, RunRow.state.in_((RunState.PENDING, RunState.RUNNING)))
+        .values(state=RunState.STOPPED, error=error, finished_at=at)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def _refuse_others(attempt: AttemptRow | None, host: str | None, pid: int | None) -> None:
+    """Refuse an attempt that another process has started. Raises: InputError."""
+    mine = (None if host is None else replace_unstorable(host), pid)
+    if attempt is not None and (attempt.host, attempt.pid) != mine:
+        raise InputError(
+            f"Run {attempt.run_id} was resumed by process {attempt.pid} on {attempt.host} just now; leave it to that "
+            "one, or end it, then resume."
+        )
+
+
+def _end_attempts(
+    session: Session, run_id: str, state: RunState, error: str | None, *, before: int, after: int = 0, at: Any = None
+) -> list[float]:
+    """End the open attempts whose numbers lie between `after` and `before`, both excluded.
+
+    Returns their durations in seconds, by the database's clock; none of those that waited in a queue.
+
+    Args:
+        at: when they ended; now when left out.
+    """
+    queued = select(AttemptRow.number).where(AttemptRow.run_id == run_id, AttemptRow.state == RunState.PENDING)
+    waiting = set(session.scalars(queued))
+    times = session.execute(
+        update(AttemptRow)
+        .where(AttemptRow.run_id == run_id, AttemptRow.number < before, AttemptRow.number > after)
+        .where(AttemptRow.state.in_((RunState.PENDING, RunState.RUNNING)))
+        .values(state=state, error=error, finished_at=utc_now() if at is None else at)
+        .returning(AttemptRow.number, AttemptRow.started_at, AttemptRow.finished_at)
+        .execution_options(synchronize_session=False)
+    ).all()
+    return [
+        0.0 if number in waiting else max(0.0, (finished_at - started_at).total_seconds())
+        for number, started_at, finished_at in times
+        if finished_at is not None
+    ]

@@ -1,0 +1,73 @@
+"""Costs of runs: what each attempt has taken of processors, GPUs and energy."""
+
+from collections.abc import Collection
+from dataclasses import asdict
+from datetime import datetime
+
+from sqlalchemy import select
+
+from orchestrator.registry.attempt_tables import AttemptCostRow, AttemptRow
+from orchestrator.registry.column_types import utc_now
+from orchestrator.registry.database import Database
+from orchestrator.registry.engines.dialects import upsert_rows
+from orchestrator.registry.records import AttemptCostRecord
+from orchestrator.registry.run_records import load_records
+from orchestrator.registry.tables import RunRow
+
+_KEYS = ("run_id", "number")
+_VALUES = ("seconds", "cpu_seconds", "cpu_measured", "gpu_seconds", "gpu_type", "energy_joules")
+_IDS_PER_STATEMENT = 500
+
+
+class RunCosts:
+    """`registry.costs`: writes and reads what attempts have taken. Natural key: (run, attempt)."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record(self, cost: AttemptCostRecord) -> None:
+        """Record what an attempt has taken so far, in place of what was recorded of it before."""
+        with self._database.session(writing=True) as session:
+            upsert_rows(session, AttemptCostRow, _KEYS, _VALUES, [asdict(cost)])
+
+    def of_runs(self, run_ids: Collection[str]) -> list[AttemptCostRecord]:
+        """Costs of the attempts of some runs, by run and number; none of attempts of which nothing is recorded."""
+        ordered, found = sorted(set(run_ids)), []
+        with self._database.session(writing=False) as session:
+            for first in range(0, len(ordered), _IDS_PER_STATEMENT):
+                part = ordered[first : first + _IDS_PER_STATEMENT]
+                statement = select(AttemptCostRow).where(AttemptCostRow.run_id.in_(part))
+                found += load_records(
+                    session, statement.order_by(*AttemptCostRow.__table__.primary_key), AttemptCostRecord
+                )
+        return found
+
+    def trial_seconds(self, sweep_id: str, attempt: int | None = None) -> float | None:
+        """Seconds that a sweep's trials have taken in all, those that run included; None of a run without trials.
+
+        Args:
+            attempt: number of an attempt, from whose beginning on they are counted; None for all attempts.
+        """
+        columns = select(RunRow.started_at, RunRow.finished_at, RunRow.seconds).where(RunRow.parent_id == sweep_id)
+        with self._database.session(writing=False) as session:
+            trials = session.execute(columns).all()
+            row = None if attempt is None else session.get(AttemptRow, (sweep_id, attempt))
+            now = session.scalar(select(utc_now()))
+        since = None if row is None else row.started_at
+        return sum(_spent_s(*trial, since, now) for trial in trials) if trials and now is not None else None
+
+
+def _spent_s(
+    started_at: datetime | None,
+    finished_at: datetime | None,
+    seconds: float | None,
+    since: datetime | None,
+    now: datetime,
+) -> float:
+    """Seconds of a trial after a time. What its process has measured leaves out the time that the trial waited."""
+    if started_at is None:
+        ended_before = since is not None and finished_at is not None and finished_at < since
+        return 0.0 if ended_before else seconds or 0.0
+    begun_at = started_at if since is None else max(started_at, since)
+    passed_s = max(0.0, ((finished_at or now) - begun_at).total_seconds())
+    return passed_s if seconds is None else min(passed_s, seconds)

@@ -1,0 +1,84 @@
+"""Data that runs made or used: token stores, the splits of tasks, tokenizers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import select
+
+from orchestrator.registry.database import Database
+from orchestrator.registry.engines.dialects import upsert_rows
+from orchestrator.registry.record_table import RecordTable, record_table
+from orchestrator.registry.runs.inheritance import pass_on
+from orchestrator.registry.tables import DatasetRow, RunDatasetRow, RunRow
+from orchestrator.results import DatasetResult, TokenizerResult
+
+if TYPE_CHECKING:
+    import pandas
+
+# Counts of corpora that were recorded while the validation split was called held out.
+_FORMER_COUNTS = {
+    f"num_held_out_{counted}": f"num_validation_{counted}" for counted in ("documents", "sentences", "tokens")
+}
+
+
+class RunDatasets:
+    """`registry.datasets`: writes and reads data and which runs used it. Natural key: the data's fingerprint."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record(self, run_id: str, result: DatasetResult) -> None:
+        """Record data and that this run made or used it."""
+        files = [asdict(file) for file in result.files]
+        row = {"kind": result.kind, "name": result.name, "fingerprint": result.fingerprint, "path": result.path}
+        own = {"counts": dict(result.counts), "files": files, "tokenizer_digest": result.tokenizer_digest}
+        self._record(run_id, {**row, **own})
+
+    def record_tokenizer(self, run_id: str, result: TokenizerResult) -> None:
+        """Record a tokenizer and that this run trained it."""
+        row = {"kind": "tokenizer", "name": "tokenizer", "fingerprint": result.fingerprint, "path": result.folder}
+        self._record(run_id, {**row, "counts": {"vocab_size": result.vocab_size}, "files": []})
+
+    def _record(self, run_id: str, row: dict[str, Any]) -> None:
+        link = {"run_id": run_id, "fingerprint": row["fingerprint"]}
+        with self._database.session(writing=True) as session:
+            changing = tuple(name for name in ("path", "counts", "files", "tokenizer_digest") if name in row)
+            upsert_rows(session, DatasetRow, ("fingerprint",), changing, [row])
+            upsert_rows(session, RunDatasetRow, tuple(link), (), [link])
+            pass_on(session, run_id, data=[row["fingerprint"]])
+
+    def tokenizer_at(self, path: str) -> str | None:
+        """Fingerprint of the tokenizer that was last trained into a folder; None where none was."""
+        statement = select(DatasetRow.fingerprint).where(DatasetRow.kind == "tokenizer", DatasetRow.path == path)
+        with self._database.session(writing=False) as session:
+            return session.scalar(statement.order_by(DatasetRow.recorded_at.desc()).limit(1))
+
+    def users(self, fingerprint: str) -> list[str]:
+        """Ids of the runs that made or used data, the oldest first."""
+        statement = select(RunDatasetRow.run_id).where(RunDatasetRow.fingerprint == fingerprint)
+        ordered = statement.join(RunRow, RunRow.id == RunDatasetRow.run_id).order_by(RunRow.created_at, RunRow.id)
+        with self._database.session(writing=False) as session:
+            return list(session.scalars(ordered))
+
+    def frame(self, run_id: str) -> pandas.DataFrame:
+        """`table` as a DataFrame."""
+        return self.table(run_id).frame()
+
+    def table(self, run_id: str) -> RecordTable:
+        """Data that a run made or used, a record each."""
+        data = DatasetRow
+        columns = (data.name, data.kind, data.fingerprint, data.path, data.counts, data.files, data.recorded_at)
+        statement = select(*columns).join(RunDatasetRow, RunDatasetRow.fingerprint == data.fingerprint)
+        with self._database.session(writing=False) as session:
+            rows = session.execute(statement.where(RunDatasetRow.run_id == run_id).order_by(data.kind, data.name)).all()
+        table = record_table([column.key for column in columns], rows)
+        for record in table.records:
+            record["counts"] = _with_present_names(record["counts"])
+        return table
+
+
+def _with_present_names(counts: Mapping[str, int]) -> dict[str, int]:
+    return {_FORMER_COUNTS.get(name, name): count for name, count in counts.items()}

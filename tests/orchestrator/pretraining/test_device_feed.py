@@ -1,0 +1,182 @@
+"""The feed of a device, with a fake in place of a GPU. Alone: pytest tests/orchestrator/pretraining/test_device_feed.py
+
+What a real GPU does with it: tests/gpu/test_synchronizations.py.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+import torch
+from ray.exceptions import RayError
+
+from bert_core.examples.packing import PackedBatch
+from orchestrator.errors import CorpusError
+from orchestrator.pretraining import device_feed
+from orchestrator.pretraining.device_batch import DeviceBatch, lay_end_to_end, num_values
+from orchestrator.pretraining.device_feed import CopyStream, device_batches, one_step_ahead
+
+WAIT_S = 600.0
+"""Longest wait for the feed's thread, on a busy machine."""
+
+
+def numbered(step: int) -> tuple[int, PackedBatch]:
+    """A batch of one sequence of two tokens that bear the step's number."""
+    ids, none = np.array([step, step], np.int32), np.zeros(0, np.int32)
+    return step, PackedBatch(ids, np.zeros(2, np.int8), np.array([0, 2], np.int32), none, none, np.zeros(0, np.int8))
+
+
+@dataclass
+class FakeCopies:
+    """A device that is the host, and tells what was sent and received, and by which thread."""
+
+    sent: list[int] = field(default_factory=list)
+    received: list[int] = field(default_factory=list)
+    senders: set[str] = field(default_factory=set)
+    has_sent: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+
+    def send(self, batch: PackedBatch) -> torch.Tensor:
+        self.sent.append(int(batch.input_ids[0]))
+        self.senders.add(threading.current_thread().name)
+        self.has_sent.release()
+        return torch.from_numpy(lay_end_to_end(batch, np.empty(num_values(batch), np.int32)))
+
+    def receive(self, sent: torch.Tensor) -> torch.Tensor:
+        self.received.append(int(sent[0]))
+        return sent
+
+
+def failing_after(num_steps: int, error: Exception) -> Iterator[tuple[int, PackedBatch]]:
+    yield from map(numbered, range(num_steps))
+    raise error
+
+
+def feed_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("device-feed")]
+
+
+def test_batches_come_in_order_and_complete() -> None:
+    copies = FakeCopies()
+    fed = list(one_step_ahead(map(numbered, range(5, 12)), copies))
+    assert [step for step, _ in fed] == copies.sent == copies.received == list(range(5, 12))
+    for step, batch in fed:
+        (micro,) = batch.cut([batch.host])
+        assert micro.sequences.input_ids.tolist() == batch.host.input_ids.tolist() == [step, step]
+    assert not feed_threads()
+
+
+def test_the_next_step_is_sent_by_a_thread_and_no_more_than_that_one() -> None:
+    copies = FakeCopies()
+    with closing(one_step_ahead(map(numbered, range(9)), copies)) as fed:
+        for done, (step, _) in enumerate(fed):
+            for _ in range(2 if done == 0 else 1):
+                if step < 8:
+                    assert copies.has_sent.acquire(timeout=WAIT_S)
+            assert copies.sent == list(range(min(step + 2, 9))), "while a step is in work, the next one is sent"
+            assert copies.received == list(range(step + 1))
+    assert all(name.startswith("device-feed") for name in copies.senders)
+
+
+@pytest.mark.parametrize("error", [CorpusError("shard-1.parquet is damaged"), RayError("the object is lost")])
+def test_an_error_comes_as_it_is_after_the_batches_before_it(error: Exception) -> None:
+    fed = one_step_ahead(failing_after(3, error), FakeCopies())
+    assert [next(fed)[0] for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(type(error)) as raised:
+        next(fed)
+    assert raised.value is error
+    assert not feed_threads()
+
+
+def test_an_error_of_a_copy_comes_as_it_is() -> None:
+    class NoMemory(FakeCopies):
+        def send(self, batch: PackedBatch) -> torch.Tensor:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        next(one_step_ahead(map(numbered, range(3)), NoMemory()))
+    assert not feed_threads()
+
+
+def test_leaving_early_ends_the_thread_and_its_source() -> None:
+    ended: list[str] = []
+
+    def batches() -> Iterator[tuple[int, PackedBatch]]:
+        try:
+            yield from map(numbered, range(100))
+        finally:
+            ended.append("source")
+
+    copies = FakeCopies()
+    with closing(one_step_ahead(batches(), copies)) as fed:
+        next(fed)
+    assert not feed_threads()
+    assert ended == ["source"]
+    assert len(copies.sent) <= 2
+
+
+def test_on_a_cpu_batches_are_converted_where_they_are_asked_for() -> None:
+    asked: list[int] = []
+
+    def batches() -> Iterator[tuple[int, PackedBatch]]:
+        for step in range(3):
+            asked.append(step)
+            yield numbered(step)
+
+    fed = device_batches(batches(), torch.device("cpu"))
+    step, batch = next(fed)
+    assert (step, asked) == (0, [0])
+    assert isinstance(batch, DeviceBatch)
+    assert not feed_threads()
+
+
+def test_a_step_waits_for_its_own_copy_and_keeps_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The calls that a GPU gets, in order: nothing there waits for the whole device."""
+    calls: list[str] = []
+
+    class FakeStream:
+        def __init__(self, device: torch.device) -> None:
+            self.name = f"stream {len(streams)}"
+            streams.append(self)
+
+        def record_event(self) -> str:
+            calls.append(f"{self.name} records its event")
+            return f"event of {self.name}"
+
+        def wait_event(self, event: str) -> None:
+            calls.append(f"{self.name} waits for {event}")
+
+    @contextmanager
+    def on_stream(stream: FakeStream) -> Iterator[None]:
+        calls.append(f"on {stream.name}")
+        yield
+        calls.append(f"off {stream.name}")
+
+    def pinned(size: int, **options: object) -> torch.Tensor:
+        assert options == {"dtype": torch.int32, "pin_memory": True}
+        return made(size, dtype=torch.int32)
+
+    streams: list[FakeStream] = []
+    made = torch.empty
+    device = torch.device("cpu")
+    training = FakeStream(device)
+    monkeypatch.setattr(torch.cuda, "Stream", FakeStream)
+    monkeypatch.setattr(torch.cuda, "stream", on_stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: training)
+    monkeypatch.setattr(device_feed.torch, "empty", pinned)
+    monkeypatch.setattr(
+        torch.Tensor, "record_stream", lambda self, stream: calls.append(f"memory is kept for {stream.name}")
+    )
+    copies = CopyStream(device)
+    _, batch = numbered(7)
+    values = copies.receive(copies.send(batch))
+    assert values[:2].tolist() == [7, 7]
+    assert calls == [
+        "on stream 1",
+        "stream 1 records its event",
+        "off stream 1",
+        "stream 0 waits for event of stream 1",
+        "memory is kept for stream 0",
+    ]

@@ -1,0 +1,266 @@
+"""Merging registries: nothing is lost, nothing replaced, and doing so again changes nothing.
+
+pytest tests/orchestrator/registry/keeping/test_merging.py
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import update
+
+from orchestrator.errors import RegistryError
+from orchestrator.registry import Registry
+from orchestrator.registry.keeping.merging import Merged, merge_registry, other_tables
+from orchestrator.registry.keeping_tables import AliasRow
+from orchestrator.registry.recorder import Recorder
+from orchestrator.registry.tables import DatasetRow, RunRow
+from orchestrator.results import MetricEvent
+from orchestrator.run_states import RunState
+from tests.orchestrator.registry.full_registries import A_TIME, fill, fill_every_table, note
+from tests.orchestrator.registry.samples import everything, model_result, new_run
+
+A_RUN, ANOTHER = "a" * 12, "b" * 12
+
+
+def merge(here: Registry, there: Registry, **options: bool) -> list[Merged]:
+    """Merge, and return the outcome of each thing that was not the same."""
+    done = merge_registry(here._database, there._database, **options)
+    return [one for one in done if one.change != "unchanged"]
+
+
+def content(registry: Registry) -> dict[str, list[object]]:
+    """All rows, without the trash, the numbers that a registry gives by itself, and when and of whom it first heard."""
+    cut = {"experiments": slice(1, 3), "runs": slice(2, None), "datasets": slice(0, -1), "lineage": slice(0, 3)}
+    rows = {
+        name: [row[cut.get(name, slice(None))] for row in each]
+        for name, each in everything(registry).items()
+        if name != "trash"
+    }
+    return {name: sorted(each, key=repr) for name, each in rows.items()}
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[[str], Registry]:
+    return lambda name: Registry(str(tmp_path / f"{name}.sqlite"))
+
+
+def test_a_run_comes_whole_and_twice_changes_nothing(registry: Registry, make: Callable[[str], Registry]) -> None:
+    """Into SQLite and into PostgreSQL."""
+    there = make("there")
+    fill_every_table(there)
+    fill(registry, ANOTHER)
+    own = content(registry)
+    outcome = merge(registry, there)
+    assert [(one.what, one.id, one.change) for one in outcome if one.change != "conflict"] == [
+        ("run", A_RUN, "new"),
+        ("alias", f"{there.models.of_run(A_RUN)[0].name}@production", "new"),
+        ("lineage", f"{'d' * 64} {'e' * 64} teacher", "new"),
+    ]
+    merged = content(registry)
+    for name, rows in content(there).items():
+        assert [row for row in rows if row not in merged[name]] == []
+        assert [row for row in own[name] if row not in merged[name]] == []
+    assert merge(registry, there) == []
+    assert content(registry) == merged
+
+
+def test_a_dry_run_tells_the_same_and_changes_nothing(make: Callable[[str], Registry], tmp_path: Path) -> None:
+    here, there = make("here"), make("there")
+    fill_every_table(there)
+    with Registry(str(tmp_path / "not-there.sqlite"), read_only=True) as nothing:
+        foretold = merge(nothing, there, dry_run=True)
+    assert not (tmp_path / "not-there.sqlite").exists()
+    assert foretold == merge(here, there)
+
+
+def test_two_runs_of_one_id_are_a_conflict_and_both_stay(make: Callable[[str], Registry]) -> None:
+    here, there = make("here"), make("there")
+    fill(here, A_RUN)
+    fill(there, A_RUN)  # at another time
+    before = content(here)
+    (conflict,) = merge(here, there)
+    assert (conflict.id, conflict.change) == (A_RUN, "conflict")
+    assert "here it is sweep" in conflict.remark
+    assert "they differ in attempts" in conflict.remark
+    assert content(here) == before
+
+
+def copied(here: Registry, there: Registry) -> None:
+    """Bring everything from there."""
+    merge(here, there, unfinished=True)
+
+
+def test_what_went_on_there_is_a_conflict_that_says_how_far_each_is(make: Callable[[str], Registry]) -> None:
+    here, there = make("here"), make("there")
+    fill(there, A_RUN, ends=False)
+    copied(here, there)
+    Recorder(there).record_events(A_RUN, [MetricEvent(2**41, "train", {"loss": 1.0})])
+    (conflict,) = merge(here, there)
+    assert conflict.remark.endswith("they differ in metric points, metrics")
+
+
+def test_a_run_that_has_not_ended_stays_away_until_it_has(make: Callable[[str], Registry]) -> None:
+    here, there = make("here"), make("there")
+    fill(there, A_RUN, ends=False)
+    (left,) = merge(here, there)
+    assert (left.change, left.remark) == ("unfinished", "it is RUNNING there; merge again when it has ended")
+    there.lifecycle.finish(A_RUN, RunState.COMPLETED)
+    assert [one.change for one in merge(here, there)] == ["new"]
+
+
+def test_what_people_added_is_joined(make: Callable[[str], Registry]) -> None:
+    here, there = make("here"), make("there")
+    fill(there, A_RUN)
+    copied(here, there)
+    here.tag(A_RUN, "mine")
+    there.tag(A_RUN, "yours")
+    note(here, A_RUN, "later", A_TIME + timedelta(days=1))
+    note(there, A_RUN, "later", A_TIME)
+    assert [one.change for one in merge(here, there)] == ["joined"]
+    assert here.tags(A_RUN) == ["mine", "tried", "yours"]
+    assert merge(here, there) == []
+    assert [one.change for one in merge(there, here)] == ["joined"]
+    assert content(here) == content(there)
+
+
+def test_other_weights_under_a_taken_version_get_another_one(make: Callable[[str], Registry]) -> None:
+    here, there = make("here"), make("there")
+    for registry, digest in ((here, "1" * 64), (there, "2" * 64)):
+        registry.models.register("reviews", model_result(digest))
+    (model,) = merge(here, there)
+    assert (model.id, model.remark) == ("reviews@2", "model reviews@1 is reviews@2 here")
+    assert {one["digest"][0]: one["version"] for one in here.models.table().records} == {"1": 1, "2": 2}
+
+
+def test_an_alias_that_means_other_weights_stays(make: Callable[[str], Registry]) -> None:
+    here, there = make("here"), make("there")
+    for registry, digest in ((here, "1" * 64), (there, "2" * 64)):
+        registry.models.register("reviews", model_result(digest))
+        with registry._database.session(writing=True) as session:
+            session.add(AliasRow(name="reviews", alias="production", version=1, set_at=A_TIME))
+    conflict = merge(here, there)[-1]
+    assert (conflict.what, conflict.id, conflict.change) == ("alias", "reviews@production", "conflict")
+    assert "here it is reviews@1, there other weights, reviews@1" in conflict.remark
+    assert len(here.models.table().records) == 2
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_an_alias_of_a_model_that_does_not_come_is_named(make: Callable[[str], Registry], dry_run: bool) -> None:
+    here, there = make("here"), make("there")
+    run_id = new_run(there)
+    there.lifecycle.start_attempt(run_id)
+    there.models.register("reviews", model_result("2" * 64), run_id=run_id)
+    there.models.set_alias("reviews@1", "production")
+    run, alias = merge_registry(here._database, there._database, dry_run=dry_run)
+    assert (run.change, alias.change) == ("unfinished", "conflict")
+    assert alias.remark == "its model, reviews@1, does not come"
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_an_alias_comes_with_the_model_of_its_run(make: Callable[[str], Registry], dry_run: bool) -> None:
+    here, there = make("here"), make("there")
+    fill(there, A_RUN, weights="2" * 64)
+    name = there.models.table().records[0]["name"]
+    there.models.set_alias(name, "production")
+    changes = {one.what: one.change for one in merge_registry(here._database, there._database, dry_run=dry_run)}
+    assert changes["alias"] == "new"
+
+
+def test_data_with_the_same_fingerprint_and_other_counts_is_a_conflict(make: Callable[[str], Registry]) -> None:
+    here, there = make("here"), make("there")
+    fill(there, A_RUN)
+    copied(here, there)
+    with there._database.session(writing=True) as session:
+        session.execute(update(DatasetRow).values(counts={"n": 2}, path="/elsewhere"))
+    (conflict,) = merge(here, there)
+    assert (conflict.what, conflict.change, conflict.remark) == ("datasets", "conflict", "they differ in counts")
+
+
+def test_a_merge_that_breaks_off_is_done_again(make: Callable[[str], Registry]) -> None:
+    here, there = make("here"), make("there")
+    for run_id in (A_RUN, ANOTHER):
+        fill(there, run_id, weights=run_id * 5)
+    merging = merge_registry(here._database, there._database)
+    next(merging)
+    merging.close()
+    assert here.num_runs(trials=False) == 1
+    assert [one.id for one in merge(here, there) if one.what == "run"] == [ANOTHER]
+    straight = make("straight")
+    merge(straight, there)
+    assert content(here) == content(straight)
+
+
+def test_every_table_has_a_place_in_a_merge() -> None:
+    """A new table whose key is a number of one database alone needs a rule of its own in `merging`."""
+    assert [table.name for table in other_tables()] == ["code_diffs", "datasets", "lineage"]
+
+
+def test_a_source_that_is_not_there_is_not_read_as_an_empty_one(tmp_path: Path) -> None:
+    from orchestrator.registry.keeping.other_registry import open_other
+
+    with pytest.raises(RegistryError, match="There is no registry at"), open_other(str(tmp_path / "typo.sqlite")):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+IDS = st.sampled_from([letter * 12 for letter in "abc"])
+NOTES = st.tuples(IDS, st.sampled_from(["good", "bad"]), st.integers(0, 3))
+Notes = list[tuple[str, str, int]]
+ADDED = st.lists(NOTES, max_size=4)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A registry of three runs, from which others are cut."""
+    path = tmp_path_factory.mktemp("whole") / "whole.sqlite"
+    with Registry(str(path)) as registry:
+        for letter in "abc":
+            fill(registry, letter * 12, weights=letter * 64)
+    return path
+
+
+def part_of(whole: Path, path: Path, run_ids: set[str], notes: Notes) -> Registry:
+    """A registry with some of the runs, and what somebody noted."""
+    registry = Registry(str(path))
+    with Registry(str(whole)) as source:
+        copied(registry, source)
+    for letter in "abc":
+        if letter * 12 not in run_ids:
+            registry.models.remove_of([letter * 12])
+            registry.lifecycle.remove(letter * 12)
+    for run_id, text, days in {(run_id, text): (run_id, text, days) for run_id, text, days in notes}.values():
+        if run_id in run_ids:
+            note(registry, run_id, text, A_TIME + timedelta(days=days))
+    return registry
+
+
+@settings(max_examples=12, deadline=None)
+@given(ours=st.sets(IDS), theirs=st.sets(IDS), our_notes=ADDED, their_notes=ADDED)
+def test_merging_is_idempotent_and_either_way_gives_the_same(
+    whole: Path, ours: set[str], theirs: set[str], our_notes: Notes, their_notes: Notes
+) -> None:
+    with TemporaryDirectory() as name:
+        made = {
+            (side, copy): part_of(whole, Path(name) / f"{side}{copy}.sqlite", runs, notes)
+            for side, runs, notes in (("our", ours, our_notes), ("their", theirs, their_notes))
+            for copy in (1, 2)
+        }
+        assert not [one for one in merge(made["our", 1], made["their", 1]) if one.change == "conflict"]
+        merge(made["their", 2], made["our", 2])
+        once, other = content(made["our", 1]), content(made["their", 2])
+        # Their versions of weights follow the order in which they came.
+        models = [sorted((row[0], *row[2:]) for row in each.pop("models")) for each in (once, other)]  # type: ignore[index]
+        assert models[0] == models[1]
+        assert once == other
+        with made["our", 1]._database.session(writing=False) as session:
+            assert session.query(RunRow).filter(RunRow.parent_id.is_(None)).count() == len(ours | theirs)
+        before = content(made["our", 1])
+        assert merge(made["our", 1], made["their", 1]) == []
+        assert content(made["our", 1]) == before
+        for registry in made.values():
+            registry.close()

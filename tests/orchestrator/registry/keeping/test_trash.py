@@ -1,0 +1,158 @@
+"""The trash: a removed run is nowhere else, and comes back as it was.
+
+pytest tests/orchestrator/registry/keeping/test_trash.py
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from orchestrator.errors import InputError, NotFoundError
+from orchestrator.registry import Registry
+from orchestrator.registry.keeping import trash
+from orchestrator.registry.keeping.merging import Merged
+from orchestrator.registry.tables import LineageRow, RunRow
+from orchestrator.run_states import RunState
+from tests.orchestrator.registry.full_registries import fill, fill_every_table
+from tests.orchestrator.registry.samples import everything, model_result, new_run
+
+
+def test_a_run_comes_back_with_all_that_was_recorded_of_it(registry: Registry) -> None:
+    """On SQLite and on PostgreSQL, beside another run, which nothing happens to."""
+    fill(registry, "b" * 12, weights="b" * 64)
+    run_id = fill_every_table(registry)
+    before = everything(registry)
+    assert registry.trash.put(run_id, 4711)
+    assert registry.run_table().values("id")
+    assert run_id not in registry.run_table().values("id")
+    assert registry.models.of_run(run_id) == []
+    removed = registry.trash.find(run_id[:4])
+    assert (removed.num_trials, removed.num_bytes, removed.storage_path) == (2, 4711, f"/srv/lab/runs/{run_id}")
+    assert registry.trash.restore(run_id) == []
+    assert everything(registry) == before
+
+
+def test_lineage_names_a_restored_run_again_and_keeps_its_own_names(registry: Registry) -> None:
+    run_id = fill_every_table(registry)
+    registry.trash.put(run_id, 0)
+    with registry._database.session(writing=True) as session:
+        session.execute(update(LineageRow).values(child_name="later"))
+    registry.trash.restore(run_id)
+    with registry._database.session(writing=False) as session:
+        rows = session.execute(select(LineageRow.run_id, LineageRow.child_name)).all()
+    assert {tuple(row) for row in rows} == {(run_id, "later")}
+
+
+def test_a_run_that_has_not_ended_is_not_thrown_away(registry: Registry) -> None:
+    run_id = fill(registry, ends=False)
+    assert not registry.trash.put(run_id, 0)
+    assert not registry.trash.put("nobody", 0)
+    assert registry.trash.records() == []
+    assert registry.run(run_id).id == run_id
+
+
+def test_what_is_not_in_the_trash_is_told(registry: Registry) -> None:
+    with pytest.raises(NotFoundError, match=r"'zzz' is no run in the trash; there are: none"):
+        registry.trash.find("zzz")
+    registry.trash.put(fill(registry), 0)
+    with pytest.raises(NotFoundError, match=r"there are: aaaaaaaaaaaa \("):
+        registry.trash.find("")
+
+
+def test_a_removed_run_is_found_by_its_name_where_that_is_its_alone(registry: Registry) -> None:
+    ids = [new_run(registry, name="spring") for _ in range(2)]
+    with registry._database.session(writing=True) as session:
+        session.execute(update(RunRow).values(state=RunState.COMPLETED))
+    assert registry.trash.put(ids[0], 0)
+    assert registry.trash.find("spring").run_id == ids[0]
+    assert registry.trash.put(ids[1], 0)
+    with pytest.raises(NotFoundError, match="is the name of several runs in the trash; give the id of one; there are"):
+        registry.trash.find("spring")
+
+
+def test_a_run_whose_id_is_taken_by_now_stays_in_the_trash(registry: Registry) -> None:
+    run_id = fill(registry)
+    registry.trash.put(run_id, 0)
+    new_run(registry, run_id=run_id, name="a stranger")
+    with pytest.raises(InputError, match="the registry has another run of that id"):
+        registry.trash.restore(run_id)
+    assert registry.run(run_id).name == "a stranger"
+    assert len(registry.trash.records()) == 1
+
+
+def test_weights_whose_version_was_taken_meanwhile_come_back_under_another(tmp_path: Path) -> None:
+    with Registry(str(tmp_path / "registry.sqlite")) as registry:
+        run_id = fill(registry)
+        name = registry.models.of_run(run_id)[0].name
+        registry.trash.put(run_id, 0)
+        registry.models.register(name, model_result("9" * 64))
+        (told,) = registry.trash.restore(run_id)
+        assert told.remark == f"model {name}@1 is {name}@2 here"
+
+
+def test_what_was_dropped_is_gone(registry: Registry) -> None:
+    run_id = fill(registry)
+    registry.trash.put(run_id, 0)
+    registry.trash.drop(run_id)
+    with pytest.raises(NotFoundError):
+        registry.trash.restore(run_id)
+
+
+def test_a_run_whose_deletion_has_begun_is_not_restored(registry: Registry) -> None:
+    run_id = fill(registry)
+    registry.trash.put(run_id, 0)
+    assert registry.trash.claim(run_id)
+    assert registry.trash.claim(run_id), "a collection that broke off is finished by the next one"
+    assert registry.trash.find(run_id).claimed_at is not None
+    with pytest.raises(InputError, match="has deleted its files, or does so, since"):
+        registry.trash.restore(run_id)
+    assert run_id not in registry.run_table().values("id")
+
+
+def test_a_run_that_is_back_is_not_claimed(registry: Registry) -> None:
+    run_id = fill(registry)
+    registry.trash.put(run_id, 0)
+    registry.trash.restore(run_id)
+    assert not registry.trash.claim(run_id)
+    registry.trash.put(run_id, 0)
+    assert registry.trash.claim(run_id)
+
+
+def test_a_claim_between_the_steps_of_a_restoration_ends_it(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record has been read, and the files begin to go: nothing comes back."""
+    run_id = fill(registry)
+    registry.trash.put(run_id, 0)
+    merge = trash.merge_registry
+
+    def merge_late(*databases: Any, **options: Any) -> Iterator[Merged]:
+        assert registry.trash.claim(run_id)
+        return merge(*databases, **options)
+
+    monkeypatch.setattr(trash, "merge_registry", merge_late)
+    with pytest.raises(InputError, match="cannot be restored"):
+        registry.trash.restore(run_id)
+    assert run_id not in registry.run_table().values("id")
+
+
+def test_a_restoration_that_broke_off_keeps_its_run_from_being_deleted(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = fill(registry)
+    registry.trash.put(run_id, 0)
+
+    def break_off(*_: Any) -> None:
+        raise ConnectionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(trash.Trash, "drop", break_off)
+        with pytest.raises(ConnectionError):
+            registry.trash.restore(run_id)
+    assert [one.run_id for one in registry.trash.records()] == [run_id]
+    assert not registry.trash.claim(run_id)
+    registry.trash.restore(run_id)
+    assert registry.trash.records() == []

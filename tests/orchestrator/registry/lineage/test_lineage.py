@@ -1,0 +1,355 @@
+"""Lineage: edges that follow from what runs record, the trees of them, and what in these is stale.
+
+pytest tests/orchestrator/registry/lineage/test_lineage.py
+"""
+
+import hashlib
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import NotFoundError
+from orchestrator.registry import Registry
+from orchestrator.registry.lineage.lineage_trees import LineageTree
+from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.results import DatasetResult, FileCount, TokenizerResult
+from orchestrator.run_states import RunState
+from tests.orchestrator.registry.samples import everything, model_result, trial_result
+
+SAVED = Path(__file__).parents[3] / "saved_before" / "registry_0001.sqlite"
+TOKENIZER, CORPUS, TASK = "a" * 64, "b" * 64, "c" * 64
+PRETRAINED, TUNED, STUDENT = "1" * 64, "2" * 64, "3" * 64
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A file of text that was last written an hour ago."""
+    path = tmp_path / "text.txt"
+    path.write_text("words\n" * 100)
+    an_hour_ago = time.time() - 3600
+    os.utime(path, (an_hour_ago, an_hour_ago))
+    return path
+
+
+def complete(recorder: Recorder, run_id: str, **outcome: Any) -> str:
+    recorder.complete(run_id, RunOutcome(**outcome))
+    return run_id
+
+
+def train_tokenizer(recorder: Recorder, text: Path, digest: str = TOKENIZER) -> str:
+    run = recorder.start({"kind": "tokenizer", "name": "life/words", "corpus": {"files": [str(text)]}}, "f")
+    recorder.record_tokenizer(run.id, TokenizerResult("storage/tokenizers/words", digest, 100))
+    return complete(recorder, run.id)
+
+
+def pretrain(recorder: Recorder, text: Path, digest: str = PRETRAINED, **spec: Any) -> str:
+    values = {
+        "kind": "pretrain",
+        "name": "life/encoder",
+        "tokenizer": "storage/tokenizers/words",
+        "init_from": "random",
+    }
+    run = recorder.start(values | spec, "f")
+    files = [FileCount(str(text), text.stat().st_size if text.exists() else 600, 5)]
+    recorder.record_dataset(run.id, DatasetResult("text.txt", "corpus", CORPUS, "/corpora/b", {}, files))
+    recorder.record_model(run.id, model_result(digest))
+    return complete(recorder, run.id, model_folder=f"storage/{digest}")
+
+
+def fine_tune(recorder: Recorder, starts: tuple[str, ...] = ("life/encoder@1",), digest: str = TUNED) -> str:
+    """A sweep over models to start from; the last one wins."""
+    run = recorder.start(
+        {"kind": "sweep", "name": "life/tuned", "recipe": {"init_from": starts[0]}, "task": {"id": "sst2"}}, "f"
+    )
+    recorder.record_dataset(run.id, DatasetResult("sst2", "task", TASK, "/features", {}, ()))
+    results = [
+        trial_result(
+            f"k{n}",
+            number=n,
+            parameters={"init_from": name},
+            model=model_result(digest if n == len(starts) - 1 else "9" * 64),
+        )
+        for n, name in enumerate(starts)
+    ]
+    recorder.record_trials(run.id, results)
+    recorder.record_model(run.id, model_result(digest))
+    return complete(recorder, run.id, model_folder=f"storage/{digest}")
+
+
+def distill(recorder: Recorder, teacher: str = "life/tuned@1", digest: str = STUDENT) -> str:
+    spec = {"kind": "distill", "name": "life/student", "teacher": teacher, "recipe": {"init_from": "random"}}
+    run = recorder.start(spec | {"task": {"id": "sst2"}}, "f")
+    recorder.record_dataset(run.id, DatasetResult("sst2", "task", TASK, "/features", {}, ()))
+    recorder.record_model(run.id, model_result(digest))
+    return complete(recorder, run.id, model_folder=f"storage/{digest}")
+
+
+@pytest.fixture
+def life(registry: Registry, text: Path) -> Registry:
+    """A whole life: text, tokenizer, pretraining, fine-tuning, distillation, export."""
+    recorder = Recorder(registry)
+    train_tokenizer(recorder, text)
+    pretrain(recorder, text)
+    fine_tune(recorder)
+    distill(recorder)
+    registry.lineage.record_export(f"storage/{STUDENT}", "/exports/student")
+    return registry
+
+
+def drawn(tree: LineageTree) -> list[str]:
+    """Lines of a tree, indented by depth; paths by their last part."""
+    role = f"{tree.role}: " if tree.role else ""
+    name = Path(tree.node.name).name if tree.node.kind in ("file", "tokenizer") else tree.node.name
+    again = " (again)" if tree.is_repeated else ""
+    below = [f"  {line}" for branch in tree.branches for line in drawn(branch)]
+    return [f"{role}{tree.node.kind} {name}{again}", *below]
+
+
+def stale(tree: LineageTree) -> dict[str, str]:
+    """Reasons by the names of the stale nodes of a tree."""
+    own = {tree.node.name: tree.stale} if tree.stale else {}
+    for branch in tree.branches:
+        own |= stale(branch)
+    return own
+
+
+def test_a_model_leads_back_to_the_files_of_its_text(life: Registry) -> None:
+    assert drawn(life.lineage.ancestors("life/student")) == [
+        "model life/student@1",
+        "  examples: task sst2",
+        "  teacher: model life/tuned@1",
+        "    examples: task sst2",
+        "    weights: model life/encoder@1",
+        "      text: corpus text.txt",
+        "        text: file text.txt",
+        "        tokenizer: tokenizer words",
+        "          text: file text.txt",
+        "      tokenizer: tokenizer words (again)",
+    ]
+
+
+def test_a_file_leads_to_all_that_was_made_of_it_and_to_exports(life: Registry, text: Path) -> None:
+    assert drawn(life.lineage.descendants(str(text))) == [
+        "file text.txt",
+        "  text: tokenizer words",
+        "    tokenizer: model life/encoder@1",
+        "      weights: model life/tuned@1",
+        "        teacher: model life/student@1",
+        "          copy: export /exports/student",
+        "    tokenizer: corpus text.txt",
+        "      text: model life/encoder@1 (again)",
+        "  text: corpus text.txt (again)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["life/student", "life/student@1", f"storage/{STUDENT}", STUDENT[:8], "text.txt", "/exports/student", CORPUS[:12]],
+)
+def test_things_are_found_by_name_folder_path_or_digest(life: Registry, name: str) -> None:
+    assert life.lineage.ancestors(name)
+
+
+def test_a_run_is_found_by_the_model_that_it_made(registry: Registry, text: Path) -> None:
+    run_id = pretrain(Recorder(registry), text)
+    assert registry.lineage.ancestors(run_id[:6]).node.name == "life/encoder@1"
+
+
+def test_a_name_that_begins_a_runs_id_as_well_is_the_name(registry: Registry, text: Path) -> None:
+    recorder = Recorder(registry)
+    runs = [recorder.start({"kind": "pretrain"}, "f", run_id=f"face{n}0000000") for n in range(2)]
+    for run, digest in zip(runs, (PRETRAINED, TUNED), strict=True):
+        recorder.record_dataset(run.id, DatasetResult("face", "corpus", "e" + digest[1:], "/c", {}, ()))
+        recorder.record_model(run.id, model_result(digest))
+        complete(recorder, run.id)
+    assert registry.lineage.ancestors("face").node.kind == "corpus"
+    assert registry.lineage.ancestors("face1").node.digest == TUNED
+    with pytest.raises(NotFoundError, match="several runs begin with 'fac': face00000000, face10000000"):
+        registry.lineage.ancestors("fac")
+
+
+@pytest.mark.parametrize("name", ["nothing", "", "%", "zz" * 8, "../x"])
+def test_what_is_not_there_is_refused_with_the_models_that_are(life: Registry, name: str) -> None:
+    with pytest.raises(NotFoundError, match="life/student@1"):
+        life.lineage.ancestors(name)
+
+
+def test_of_a_sweep_over_models_the_winners_origin_counts(registry: Registry, text: Path) -> None:
+    recorder = Recorder(registry)
+    pretrain(recorder, text)
+    pretrain(recorder, text, "4" * 64)
+    fine_tune(recorder, ("life/encoder@1", "life/encoder@2"))
+    (weights,) = [edge.parent.name for edge in registry.lineage.parents([TUNED]) if edge.role == "weights"]
+    assert weights == "life/encoder@2"
+
+
+def test_nothing_is_stale_at_first(life: Registry, text: Path) -> None:
+    assert stale(life.lineage.descendants(str(text))) == {}
+    assert stale(life.lineage.ancestors("life/student")) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda path: path.unlink(), "text.txt is gone"),
+        (lambda path: path.write_text("other"), "text.txt has 5 bytes now, 600 were read"),
+        (lambda path: os.utime(path, (time.time() + 60, time.time() + 60)), "text.txt was written again, "),
+    ],
+)
+def test_all_that_was_made_of_a_changed_file_is_stale(life: Registry, text: Path, change: Any, reason: str) -> None:
+    change(text)
+    found = stale(life.lineage.descendants(str(text)))
+    assert found.keys() == {
+        "storage/tokenizers/words", "text.txt", "life/encoder@1", "life/tuned@1", "life/student@1", "/exports/student"
+    }  # fmt: skip
+    assert found["text.txt"].startswith(reason)
+    assert found["life/tuned@1"] == "made of life/encoder@1, which is stale"
+    assert stale(life.lineage.ancestors("life/student"))["life/student@1"].startswith("made of life/tuned@1")
+
+
+def test_a_file_that_was_only_touched_is_not_stale_where_its_digest_is_known(registry: Registry, text: Path) -> None:
+    recorder = Recorder(registry)
+    run = recorder.start({"kind": "corpus", "name": "life/store"}, "f")
+    digest = hashlib.sha256(text.read_bytes()).hexdigest()
+    files = [FileCount(str(text), text.stat().st_size, 5, digest=digest)]
+    recorder.record_dataset(run.id, DatasetResult("text.txt", "corpus", CORPUS, "/corpora/b", {}, files))
+    complete(recorder, run.id)
+    soon = time.time() + 60
+    os.utime(text, (soon, soon))
+    assert stale(registry.lineage.descendants(str(text))) == {}
+    text.write_text("WORDS\n" * 100)
+    os.utime(text, (soon - 3600, soon - 3600))
+    assert stale(registry.lineage.descendants(str(text))) == {}, "neither size nor time differ"
+    os.utime(text, (soon, soon))
+    assert stale(registry.lineage.descendants(str(text)))["text.txt"].startswith("text.txt was written again, ")
+
+
+def test_a_newer_version_of_a_model_makes_its_children_stale(life: Registry, text: Path) -> None:
+    pretrain(Recorder(life), text, "4" * 64)
+    found = stale(life.lineage.descendants("life/encoder@1"))
+    assert found["life/tuned@1"] == "life/encoder@2 is newer"
+    assert found["life/student@1"] == "made of life/tuned@1, which is stale"
+    fine_tune(Recorder(life), ("life/encoder@2",), "5" * 64)
+    assert "life/tuned@2" not in stale(life.lineage.descendants("life/encoder@2"))
+
+
+def test_a_tokenizer_that_was_trained_again_makes_its_children_stale(life: Registry, text: Path) -> None:
+    again = train_tokenizer(Recorder(life), text, "d" * 64)
+    assert stale(life.lineage.descendants(TOKENIZER[:12]))["life/encoder@1"] in (
+        f"run {again} made life/words again, otherwise",
+        "made of text.txt, which is stale",
+    )
+
+
+def test_a_model_under_a_newer_name_as_well_is_not_superseded(life: Registry, text: Path) -> None:
+    life.models.register("chosen", model_result(PRETRAINED))
+    pretrain(Recorder(life), text, "4" * 64)
+    assert stale(life.lineage.descendants("chosen")) == {}
+
+
+def test_files_of_another_machine_are_not_looked_for(registry: Registry, tmp_path: Path) -> None:
+    recorder = Recorder(registry)
+    run_id = pretrain(recorder, tmp_path / "elsewhere.txt")
+    assert stale(registry.lineage.ancestors("life/encoder")) != {}
+    with registry._database.session(writing=True) as session:
+        from orchestrator.registry.tables import RunRow
+
+        session.get_one(RunRow, run_id).host = "another"
+    assert stale(registry.lineage.ancestors("life/encoder")) == {}
+
+
+def test_recording_again_changes_nothing(life: Registry) -> None:
+    once = everything(life)["lineage"]
+    assert len(once) >= 10
+    life.lineage.record_all()
+    assert everything(life)["lineage"] == once
+
+
+def test_a_run_that_did_not_complete_has_no_edges(registry: Registry, text: Path) -> None:
+    recorder = Recorder(registry)
+    run = recorder.start({"kind": "pretrain", "init_from": "x@1"}, "f")
+    recorder.record_model(run.id, model_result(PRETRAINED))
+    registry.lifecycle.finish(run.id, RunState.FAILED)
+    registry.lineage.record_all()
+    assert registry.lineage.parents([PRETRAINED]) == []
+
+
+@pytest.mark.parametrize("name", ["life/encoder", "life/encoder@good"])
+def test_parents_of_earlier_runs_are_those_of_their_time(registry: Registry, text: Path, name: str) -> None:
+    recorder = Recorder(registry)
+    pretrain(recorder, text)
+    registry.models.set_alias("life/encoder@1", "good")
+    fine_tune(recorder, (name,))
+    pretrain(recorder, text, "4" * 64)
+    registry.lineage.record_all()
+    registry.models.set_alias("life/encoder@2", "good")
+    registry.lineage.record_all()
+    parents = {edge.parent.digest for edge in registry.lineage.parents([TUNED])}
+    assert PRETRAINED in parents
+    assert "4" * 64 not in parents
+
+
+def test_a_token_stores_tokenizer_is_the_one_that_it_was_made_with(registry: Registry, text: Path) -> None:
+    """Not the newest one of its folder, nor, where the run has recorded no digest, a later one."""
+    recorder = Recorder(registry)
+    train_tokenizer(recorder, text)
+    train_tokenizer(recorder, text, "e" * 64)
+    run = recorder.start({"kind": "pretrain", "name": "p", "tokenizer": "storage/tokenizers/words"}, "f")
+    recorder.record_dataset(run.id, DatasetResult("t", "corpus", CORPUS, "/b", {}, tokenizer_digest=TOKENIZER))
+    complete(recorder, run.id)
+    former = recorder.start({"kind": "pretrain", "name": "q", "tokenizer": "storage/tokenizers/words"}, "f")
+    recorder.record_dataset(former.id, DatasetResult("u", "corpus", "d" * 64, "/d", {}))
+    train_tokenizer(recorder, text, "7" * 64)
+    complete(recorder, former.id)
+    for data, tokenizer in ((CORPUS, TOKENIZER), ("d" * 64, "e" * 64)):
+        (parent,) = [edge.parent for edge in registry.lineage.parents([data]) if edge.role == "tokenizer"]
+        assert (parent.digest, parent.name) == (tokenizer, "storage/tokenizers/words")
+
+
+def test_a_tokenizer_that_was_trained_elsewhere_is_known_by_its_digest(registry: Registry) -> None:
+    recorder = Recorder(registry)
+    run = recorder.start({"kind": "pretrain", "name": "p", "tokenizer": "/words"}, "f")
+    recorder.record_dataset(run.id, DatasetResult("t", "corpus", CORPUS, "/b", {}, tokenizer_digest=TOKENIZER))
+    complete(recorder, run.id)
+    assert [edge.parent.digest for edge in registry.lineage.parents([CORPUS])] == [TOKENIZER]
+
+
+def test_lineage_means_the_model_that_a_run_would_start_from(registry: Registry, text: Path) -> None:
+    recorder = Recorder(registry)
+    pretrain(recorder, text)
+    elsewhere = pretrain(recorder, text, "4" * 64)
+    registry.tag(elsewhere, "pulled:cluster")
+    fine_tune(recorder, ("life/encoder",))
+    weights = [edge.parent.name for edge in registry.lineage.parents([TUNED]) if edge.role == "weights"]
+    assert weights == [registry.models.get("life/encoder").label] == ["life/encoder@1"]
+
+
+def test_edges_outlive_their_run(life: Registry) -> None:
+    (run_id,) = {edge.run_id for edge in life.lineage.parents([PRETRAINED])}
+    assert run_id is not None
+    life.lifecycle.remove(run_id)
+    assert {edge.run_id for edge in life.lineage.parents([PRETRAINED])} == {None}
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "a\0b", "\udc80", "🤖", "'; DROP TABLE lineage; --", "x" * 5000])
+def test_hostile_names_are_names(registry: Registry, text: Path, name: str) -> None:
+    recorder = Recorder(registry)
+    pretrain(recorder, text, init_from=name)
+    (weights,) = [edge.parent for edge in registry.lineage.parents([PRETRAINED]) if edge.role == "weights"]
+    assert registry.lineage.descendants(weights.digest).branches[0].node.digest == PRETRAINED
+
+
+def test_an_upgrade_derives_the_edges_of_earlier_runs(tmp_path: Path) -> None:
+    with Registry(str(shutil.copy(SAVED, tmp_path))) as registry:
+        registry.upgrade()
+        tree = registry.lineage.ancestors("small sst2")
+        assert [(branch.role, branch.node.kind) for branch in tree.branches] == [
+            ("examples", "task"), ("teacher", "model")
+        ]  # fmt: skip
+        once = everything(registry)["lineage"]
+        registry.upgrade()
+        assert everything(registry)["lineage"] == once

@@ -1,0 +1,374 @@
+"""The query language: what it means, held against plain Python on sample runs.
+
+pytest tests/orchestrator/registry/queries/test_query.py
+"""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import update
+
+from orchestrator.registry import Registry
+from orchestrator.registry.groups.group_records import group_key, group_label
+from orchestrator.registry.queries.filters import parse_filter
+from orchestrator.registry.queries.query_tree import Combination, Comparison, Condition, FieldName, HistoryValue, Not
+from orchestrator.registry.tables import RunRow
+from orchestrator.results import DatasetResult, MetricEvent
+from orchestrator.run_states import RunState
+from tests.orchestrator.registry.queries.query_samples import (
+    AGES,
+    DAYS,
+    HOSTS,
+    NUMBERS,
+    SAMPLES,
+    WORDS,
+    found,
+    holds,
+    selected,
+    written,
+)
+from tests.orchestrator.registry.samples import new_run, trial_result
+
+# ------------------------------------------------------------------ against plain Python
+
+
+def comparisons(name: str, values: st.SearchStrategy[Any], operators: list[str]) -> st.SearchStrategy[Comparison]:
+    """Comparisons of a field, or of a function's value, with one value, several and none."""
+    if "(" in name:
+        function, _, rest = name.rstrip(")").partition("(")
+        metric, _, step = rest.partition(", ")
+        operand: Any = HistoryValue(function, FieldName(metric), float(step) if step else None)
+    else:
+        operand = FieldName(name)
+    one = st.builds(lambda op, value: Comparison(operand, op, (value,)), st.sampled_from(operators), values)
+    several = st.lists(values, min_size=1, max_size=4).map(lambda chosen: Comparison(operand, "in", tuple(chosen)))
+    null = st.sampled_from(["=", "!="]).map(lambda operator: Comparison(operand, operator, (None,)))
+    return one | several | null
+
+
+def ranges(name: str, values: list[Any], key: Any = None) -> st.SearchStrategy[Comparison]:
+    """Comparisons `between` of a field, the smaller value first."""
+    pairs = st.lists(st.sampled_from(values), min_size=2, max_size=2).map(lambda pair: tuple(sorted(pair, key=key)))
+    return pairs.map(lambda pair: Comparison(FieldName(name), "between", pair))
+
+
+def between_fields(names: list[str], operators: list[str]) -> st.SearchStrategy[Comparison]:
+    """Comparisons of a field with another field."""
+    fields = st.sampled_from(names).map(FieldName)
+    return st.builds(lambda left, op, right: Comparison(left, op, (right,)), fields, st.sampled_from(operators), fields)
+
+
+EQUAL, ORDER = ["=", "!="], ["=", "!=", "<", "<=", ">", ">="]
+TEXTS = ["task", "name", "params.recipe.size"]
+MEASURED = ["metrics.f1", "metrics.test.f1", "metrics.train.loss", "params.learning_rate", "seed"]
+LOOKING_BACK = ["best(metrics.train.loss)", "max(metrics.train.loss)", "at(metrics.train.loss, 10)"]
+LOOKING_BACK += ["first(metrics.train.loss)", "last(metrics.train.loss)", "at(metrics.train.loss, 4)"]
+numbers, whole, words = st.sampled_from(NUMBERS), st.sampled_from([0.0, 1.0, 3.0]), st.sampled_from(WORDS)
+tags = st.sampled_from(["odd", "even", "tiny", "pulled:head", "none"])
+patterns = st.sampled_from(["%s%", "s_t2", "100%", "%\\%", "%CODE", "", "%", "it's", "_"])
+leaves = st.one_of(
+    *(comparisons(name, numbers, ORDER) for name in MEASURED[:-1]),
+    comparisons("seed", whole, ORDER),
+    *(comparisons(name, words, EQUAL) for name in TEXTS),
+    *(patterns.map(lambda p, name=name: Comparison(FieldName(name), "like", (p,))) for name in TEXTS[::2]),
+    comparisons("params.cased", st.booleans(), EQUAL),
+    comparisons("host", st.sampled_from(HOSTS), EQUAL),
+    comparisons("tag", tags, EQUAL),
+    comparisons("model", st.sampled_from(["best", "other", "best@1", "best@7"]), EQUAL),
+    comparisons("dataset", st.sampled_from(["corpus", "c" * 64, "c"]), EQUAL),
+    comparisons("tags.pulled", st.sampled_from(["head", "other", True, False]), EQUAL),
+    comparisons("tags.odd", st.booleans(), EQUAL),
+    comparisons("created_at", st.sampled_from(DAYS), ORDER),
+    st.builds(
+        lambda op, age: Comparison(FieldName("created_at"), op, (age,)),
+        st.sampled_from(ORDER[2:]),
+        st.sampled_from(AGES),
+    ),
+    comparisons("seconds", st.sampled_from([*AGES, 0.0, 700.0, 1e4]), ORDER),
+    *(comparisons(name, st.sampled_from([*NUMBERS, 23.0, 30.0]), ORDER) for name in LOOKING_BACK),
+    *(ranges(name, NUMBERS) for name in MEASURED),
+    ranges("created_at", DAYS),
+    ranges("created_at", AGES, key=lambda age: -age.seconds),
+    between_fields(MEASURED, ORDER),
+    between_fields(TEXTS, EQUAL),
+)
+trees = st.recursive(
+    leaves,
+    lambda inner: (
+        inner.map(Not)
+        | st.builds(Combination, st.sampled_from(["and", "or"]), st.lists(inner, min_size=2, max_size=3).map(tuple))
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(tree=trees)
+def test_a_query_finds_what_plain_python_finds(filled: Registry, tree: Condition) -> None:
+    assert found(filled, written(tree)) == selected(lambda run: holds(tree, run))
+
+
+@given(tree=trees)
+def test_a_tree_written_out_reads_back(tree: Condition) -> None:
+    assert parse_filter(written(tree)) == tree
+
+
+# ------------------------------------------------------------------ single facts
+
+
+def test_and_binds_tighter_than_or_and_not_tightest() -> None:
+    tree = parse_filter("not a = 1 and b = 2 or c = 3")
+    a, b, c = (Comparison(FieldName(name), "=", (float(value),)) for name, value in (("a", 1), ("b", 2), ("c", 3)))
+    assert tree == Combination("or", (Combination("and", (Not(a), b)), c))
+
+
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        ("0.7 < metrics.f1 <= 0.9", "metrics.f1 > 0.7 and metrics.f1 <= 0.9"),
+        ("'cola' = task", "task = 'cola'"),
+        ("task == 'cola'", "task = 'cola'"),
+        ("task is null", "task = null"),
+        ("task IS NOT NULL", "task != null"),
+        ("seed not between 1 and 2 and seed = 3", "(not seed between 1 and 2) and seed = 3"),
+        ("created_at > 2026-11-20", "created_at > '2026-11-20'"),
+        ("created_at > 2026-11-20T10:45Z", "created_at > '2026-11-20T10:45Z'"),
+        ("1 < seed < metrics.f1 < 4", "seed > 1 and seed < metrics.f1 and metrics.f1 < 4"),
+        ("not tags.paper", "not tags.paper = true"),
+        ("BEST(metrics.f1) > 1", "best(metrics.f1) > 1"),
+    ],
+)
+def test_other_ways_to_write_the_same(short: str, long: str) -> None:
+    assert parse_filter(short) == parse_filter(long)
+
+
+def test_unequal_is_true_of_runs_without_the_field(filled: Registry) -> None:
+    assert found(filled, "tag != 'odd'") == selected(lambda run: "odd" not in run["tag"])
+    assert found(filled, "task != 'cola'") == selected(lambda run: run["task"] != "cola")
+    assert found(filled, "metrics.f1 != 0.5") == selected(lambda run: run["metrics.f1"] != 0.5)
+    assert found(filled, "metrics.f1 is not null and metrics.f1 != 0.5") != found(filled, "metrics.f1 != 0.5")
+
+
+def test_an_age_is_the_moment_so_long_ago(filled: Registry) -> None:
+    assert found(filled, "created_at > 1d") == [0, 1]
+    assert found(filled, "created_at < 24h") == list(range(2, 24))
+    assert found(filled, "created_at between 2w and 1w") == list(range(14, 24))
+    assert found(filled, "started_at > 1w") == []
+
+
+def test_a_day_is_equal_to_any_time_of_it_and_between_has_both_days(filled: Registry) -> None:
+    of_day = selected(lambda run: f"{run['created_at']:%Y-%m-%d}" == DAYS[1])
+    assert found(filled, f"created_at = {DAYS[1]}") == of_day != []
+    assert set(of_day) <= set(found(filled, f"created_at > {DAYS[1]}"))
+    assert set(of_day) <= set(found(filled, f"created_at between {DAYS[2]} and {DAYS[1]}"))
+
+
+def test_the_best_of_a_loss_is_its_lowest_and_of_a_score_its_highest(registry: Registry) -> None:
+    run_id = new_run(registry)
+    for step, value in ((1, 0.2), (2, 0.9), (3, 0.4)):
+        registry.metrics.record(run_id, [MetricEvent(step, "validation", {"f1": value, "mlm_loss": value})])
+    for query in (
+        "best(metrics.f1) = 0.9 and best(metrics.mlm_loss) = 0.2 and worst(metrics.f1) = 0.2",
+        "at(metrics.f1, 2) = 0.9 and at(metrics.f1, 100) = 0.4 and at(metrics.f1, 0) is null",
+        "best(metrics.f1) > metrics.f1 and last(metrics.f1) = metrics.f1 and first(metrics.f1) = 0.2",
+    ):
+        assert list(registry.run_table(query).values("id")) == [run_id], query
+
+
+def test_trials_are_found_by_the_data_and_the_host_of_their_sweep(registry: Registry) -> None:
+    sweep = new_run(registry, kind="sweep")
+    registry.lifecycle.start_attempt(sweep, host="node-a")
+    registry.datasets.record(sweep, DatasetResult("mrpc", "task", "a" * 64, "storage/mrpc", {}))
+    (trial,) = registry.trials.record(sweep, [trial_result()])
+    assert set(registry.run_table("dataset = 'mrpc' and host = 'node-a'").values("id")) == {sweep, trial}
+
+
+def test_a_run_is_found_by_its_group_as_groups_are_listed(registry: Registry) -> None:
+    digests, versions = ("cdee734f00112233", "cdee99ff00112233"), ("0.1.0", "0.2.0", None)
+    for number, (digest, version) in enumerate((digest, version) for digest in digests for version in versions):
+        new_run(registry, run_id=f"run{number}")
+        with registry._database.session(writing=True) as session:
+            values = {"group_key": digest, "code_version": version}
+            session.execute(update(RunRow).where(RunRow.id == f"run{number}").values(**values))
+    first, every = {"run0", "run1", "run2"}, {f"run{number}" for number in range(6)}
+    whole = group_key(digests[0], "0.2.0")
+    for query, expected in (
+        (f"group = '{digests[0]}'", first),
+        ("group = 'cdee'", every),
+        ("group = 'CDEE7'", first),
+        (f"group = '{group_label(whole)}'", {"run1"}),
+        (f"group = '{whole}'", {"run1"}),
+        (f"group = '{whole[:-1]}'", {"run1"}),
+        (f"group != '{whole}'", every - {"run1"}),
+        (f"group in ('{whole}', '{digests[1]}')", {"run1", "run3", "run4", "run5"}),
+        (f"group = '{digests[0]}.ffffffffffff'", set()),
+        ("group like 'cdee9%'", every - first),
+    ):
+        assert set(registry.run_table(query).values("id")) == expected, query
+
+
+def test_a_run_is_found_by_its_code(registry: Registry) -> None:
+    versions = ("0.1.0", "0.1.0+g1f2e3d4c5b6a", "0.1.0+g1f2e3d4c5b6a.d0a1b2c3d", "0.1.0+gaaaaaaaaaaaa", None)
+    for number, version in enumerate(versions):
+        new_run(registry, run_id=f"run{number}")
+        with registry._database.session(writing=True) as session:
+            session.execute(update(RunRow).where(RunRow.id == f"run{number}").values(code_version=version))
+    for query, expected in (
+        ("commit = '1f2e3d4'", {"run1", "run2"}),
+        (f"commit = '1F2E3D4C5B6A{'0' * 28}'", {"run1", "run2"}),
+        ("commit like '1f%'", {"run1", "run2"}),
+        ("commit != '1f2e3d4'", {"run0", "run3", "run4"}),
+        ("commit is null", {"run0", "run4"}),
+        ("commit not like '1f%' and code is not null", {"run0", "run3"}),
+        ("code = '0.1.0+g1f2e3d4c5b6a'", {"run1"}),
+    ):
+        assert set(registry.run_table(query).values("id")) == expected, query
+    assert registry.grouped_table("commit", aggregates="count").records == [
+        {"commit": "1f2e3d4c5b6a", "count": 2},
+        {"commit": "aaaaaaaaaaaa", "count": 1},
+        {"commit": None, "count": 2},
+    ]
+
+
+def test_the_score_of_a_run_is_of_its_own_measurement(registry: Registry) -> None:
+    for run_id, metric in (("a", "f1"), ("b", "accuracy"), ("c", None)):
+        new_run(registry, run_id=run_id, metric=metric)
+        registry.metrics.record(run_id, [MetricEvent(1, "validation", {"f1": 0.9, "accuracy": 0.7})])
+    assert list(registry.run_table("score > 0.8").values("id")) == ["a"]
+    assert list(registry.run_table("score is not null", sort="score").values("id")) == ["b", "a"]
+    assert list(registry.run_table(sort="-score").values("id")) == ["a", "b", "c"]
+
+
+def test_a_run_is_found_by_the_fingerprint_of_its_spec(registry: Registry) -> None:
+    run_id = new_run(registry, fingerprint="ab" * 32)
+    new_run(registry)
+    assert list(registry.run_table(f"fingerprint = '{'ab' * 32}'").values("id")) == [run_id]
+    assert list(registry.run_table("fingerprint like 'abab%'").values("id")) == [run_id]
+
+
+def test_the_design_page_query_works(filled: Registry) -> None:
+    query = "metrics.f1 > 0.9 and (params.learning_rate < 5e-5 or task = 'cola')"
+    expected = selected(
+        lambda run: (
+            (run["metrics.f1"] or 0) > 0.9
+            and (
+                (run["params.learning_rate"] is not None and run["params.learning_rate"] < 5e-5)
+                or run["task"] == "cola"
+            )
+        )
+    )
+    assert expected
+    assert found(filled, query) == expected
+
+
+def test_words_that_no_run_has_are_told(filled: Registry) -> None:
+    assert filled.unmatched("task = 'cola' and seed = 1 and params.size = 'sst2' and tag = 'odd'") == []
+    assert filled.unmatched("not (tag in ('odd', 'od') or task = 'SST2')") == [
+        "no run has tag = 'od'; nearest: 'odd'",
+        "no run has task = 'SST2'; nearest: 'sst2'",
+    ]
+    assert filled.unmatched("model = 'worst'")[0].startswith("no run has model = 'worst'; there are: 'best', 'other'")
+    assert filled.unmatched("name = 'nobody' and id = '77'") == ["no run has name = 'nobody'", "no run has id = '77'"]
+    assert filled.unmatched(" ") == []
+
+
+def test_an_empty_query_finds_all(filled: Registry) -> None:
+    assert found(filled, " ") == list(range(len(SAMPLES)))
+
+
+def test_states_are_asked_for_in_any_case(registry: Registry) -> None:
+    run_id = new_run(registry)
+    registry.lifecycle.finish(run_id, RunState.COMPLETED)
+    for query in ("state = 'completed'", "state in ('Completed')", "state like 'comp%'", "state != 'failed'"):
+        assert list(registry.runs(query).id) == [run_id]
+    assert registry.runs("state != 'completed'").empty
+
+
+def test_tags_are_asked_for_by_word(filled: Registry) -> None:
+    odd = [index for index in range(len(SAMPLES)) if index % 2]
+    assert found(filled, "tag = 'odd'") == odd
+    assert found(filled, "tag in ('odd', 'none') and tag not like 'ev%'") == odd
+    assert found(filled, "tag = null") == selected(lambda run: not run["tag"]) != []
+
+
+def test_the_beginning_of_an_id_and_a_star_are_told_how_to_ask_for(registry: Registry) -> None:
+    sweep = new_run(registry, run_id="64fa6766d2e7", kind="sweep", name="spring", fingerprint="91d6" + "0" * 60)
+    registry.trials.record(sweep, [trial_result()])
+    for query, told in (
+        ("id = '64fa'", "no run has id = '64fa'; some begin so: id like '64fa%'"),
+        ("fingerprint = '91d6'", "no run has fingerprint = '91d6'; some begin so: fingerprint like '91d6%'"),
+        ("parent = '64fa'", "no run has parent = '64fa'; some begin so: parent like '64fa%'"),
+        ("parent = 'spring'", "no run has parent = 'spring'; the parent of a trial is its sweep's id"),
+        ("name like 'spr*'", "any text is % in a pattern: name like 'spr%'"),
+    ):
+        assert registry.num_runs(query) == 0
+        assert registry.unmatched(query) == [told]
+    for query in ("id like '64fa%'", "fingerprint like '91d6%'", "parent like '64fa%'", "name like 'spr%'"):
+        assert registry.num_runs(query) > 0
+    assert registry.unmatched("name like 'nobody%'") == []
+
+
+def test_a_model_of_another_version_is_told_which_there_are(filled: Registry) -> None:
+    (told,) = filled.unmatched("model = 'best@9'")
+    assert told.startswith("no run has model = 'best@9'; there are: 'best@1', 'best@2'")
+
+
+def test_a_kind_may_stand_in_capitals(registry: Registry) -> None:
+    run_id = new_run(registry, kind="sweep")
+    for query in ("kind = 'Sweep'", "kind in ('SWEEP')"):
+        assert list(registry.run_table(query).values("id")) == [run_id]
+    assert registry.num_runs("kind != 'Sweep'") == registry.num_runs("kind = 'Trial'") == 0
+
+
+def test_times_are_compared_as_moments(filled: Registry) -> None:
+    assert len(found(filled, "created_at > '2020-01-01' and created_at < '2999-01-01T00:00+02:00'")) == len(SAMPLES)
+    assert found(filled, "finished_at > '2020-01-01'") == []
+    assert len(found(filled, "finished_at = null")) == len(SAMPLES)
+
+
+def test_the_last_part_of_a_path_is_enough_where_it_is_unique(filled: Registry) -> None:
+    assert found(filled, "params.size = 'sst2'") == found(filled, "params.recipe.size = 'sst2'") != []
+
+
+def test_an_empty_registry_answers_any_query_with_nothing(registry: Registry) -> None:
+    assert registry.runs("metrics.f1 > 0.9 and params.x = 1").empty
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"), [("params.size", ["base", "mini", "tiny"]), ("-params.size", ["tiny", "mini", "base"])]
+)
+def test_text_parameters_sort_as_text(registry: Registry, sort: str, order: list[str]) -> None:
+    for size in ("mini", None, "tiny", "base"):
+        new_run(registry, name=str(size), spec={"size": size})
+    assert list(registry.runs(sort=sort).name) == [*order, "None"]
+
+
+def test_numbers_come_before_text(registry: Registry) -> None:
+    for value in ("auto", 8, 4):
+        new_run(registry, name=str(value), spec={"batch_size": value})
+    assert list(registry.runs(sort="params.batch_size").name) == ["4", "8", "auto"]
+    assert list(registry.runs(sort="-params.batch_size").name) == ["8", "4", "auto"]
+
+
+@pytest.mark.parametrize("sort", ["metrics.f1", "-metrics.f1", "metrics.f1 desc", "params.learning_rate", "-seed"])
+def test_sorting_puts_runs_without_the_value_last(filled: Registry, sort: str) -> None:
+    name = sort.removesuffix(" desc").lstrip("-")
+    values = [SAMPLES[int(run_id)][name] for run_id in filled.runs(sort=sort).id]
+    present = [value for value in values if value is not None]
+    assert present == sorted(present, reverse=sort != name)
+    assert values == present + [None] * (len(SAMPLES) - len(present))
+
+
+@pytest.mark.parametrize("field", ["metrics.f1", "params.learning_rate", "tag", "task"])
+def test_a_query_can_be_sorted_by_the_field_it_asks_about(filled: Registry, field: str) -> None:
+    for sort in (field, f"-{field}"):
+        assert sorted(filled.runs(f"{field} != null", sort=sort).id) == sorted(filled.runs(f"{field} != null").id)
+
+
+def test_a_limit_takes_the_first(filled: Registry) -> None:
+    for sort in ("-metrics.f1", "name", "-created_at"):
+        whole = list(filled.runs(sort=sort).id)
+        for limit in (0, 1, 20, 22, 100):
+            assert list(filled.runs(sort=sort, limit=limit).id) == whole[:limit]

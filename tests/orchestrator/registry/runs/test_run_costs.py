@@ -1,0 +1,110 @@
+"""Costs of attempts, as they are recorded, and the time of a sweep's trials.
+
+Alone: .venv/bin/pytest tests/orchestrator/registry/runs/test_run_costs.py
+"""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from orchestrator.registry import Registry
+from orchestrator.registry.attempt_tables import AttemptRow
+from orchestrator.registry.records import AttemptCostRecord
+from orchestrator.registry.tables import RunRow
+from orchestrator.results import TrialStart
+from orchestrator.run_states import RunState
+from tests.orchestrator.registry.samples import new_run, trial_result
+
+
+def test_the_newest_word_on_an_attempt_stands(registry: Registry) -> None:
+    run_id, other = new_run(registry), new_run(registry)
+    first = AttemptCostRecord(run_id, 1, 10.0, 8.0, True, 10.0, "H200", 1.5)
+    registry.costs.record(first)
+    registry.costs.record(replace(first, seconds=20.0))
+    second = AttemptCostRecord(run_id, 2, 5.0, 4.0, False, 0.0)
+    registry.costs.record(second)
+    assert registry.costs.of_runs([run_id, other]) == [replace(first, seconds=20.0), second]
+    assert registry.costs.of_runs([]) == []
+
+
+def test_costs_go_with_their_run(registry: Registry) -> None:
+    run_id = new_run(registry)
+    number = registry.lifecycle.start_attempt(run_id)
+    registry.costs.record(AttemptCostRecord(run_id, number, 1.0, 1.0, True, 0.0))
+    registry.lifecycle.finish(run_id, RunState.COMPLETED)
+    registry.lifecycle.remove(run_id)
+    assert registry.costs.of_runs([run_id]) == []
+
+
+def test_trials_count_by_their_own_clock_and_those_that_run_until_now(registry: Registry) -> None:
+    sweep = new_run(registry, kind="sweep")
+    assert registry.costs.trial_seconds(sweep) is None
+    registry.lifecycle.start_attempt(sweep)
+    registry.trials.record(sweep, [TrialStart("k0", 0, {}, 0), TrialStart("k1", 1, {}, 1)])
+    registry.trials.record(sweep, [trial_result("k0", seconds=0.001)])
+    seconds = registry.costs.trial_seconds(sweep)
+    assert seconds == pytest.approx(0.0, abs=5.0)
+    assert registry.costs.trial_seconds(sweep, 1) == pytest.approx(seconds, abs=5.0)
+
+
+def test_trials_of_an_earlier_attempt_are_not_counted_again(registry: Registry) -> None:
+    sweep = new_run(registry, kind="sweep")
+    registry.lifecycle.start_attempt(sweep)
+    registry.trials.record(sweep, [TrialStart("k0", 0, {}, 0)])
+    registry.trials.record(sweep, [trial_result("k0", seconds=0.05)])
+    registry.lifecycle.finish(sweep, RunState.STOPPED)
+    second = registry.lifecycle.start_attempt(sweep)
+    assert registry.costs.trial_seconds(sweep, second) == 0.0
+
+
+def move(registry: Registry, hours: float) -> None:
+    """Put all that was recorded so far this many hours into the past."""
+    with registry._database.session(writing=True) as session:
+        for row in [*session.query(RunRow), *session.query(AttemptRow)]:
+            for name in ("started_at", "finished_at", "heartbeat_at"):
+                at = getattr(row, name, None)
+                if at is not None:
+                    setattr(row, name, at - timedelta(hours=hours))
+
+
+def test_trials_of_a_killed_driver_stopped_when_it_was_last_heard_of(registry: Registry) -> None:
+    sweep = new_run(registry, kind="sweep")
+    registry.lifecycle.start_attempt(sweep)
+    trial, again = registry.trials.record(sweep, [TrialStart(key, n, {}, n) for n, key in enumerate(("k0", "k1"))])
+    move(registry, 2)
+    second = registry.lifecycle.start_attempt(sweep)
+    stopped = registry.run(trial)
+    assert (stopped.state, stopped.finished_at) == (RunState.STOPPED, stopped.heartbeat_at)
+    registry.trials.record(sweep, [TrialStart("k1", 1, {}, 1)])
+    assert registry.run(again).finished_at is None
+    move(registry, 1)
+    assert registry.costs.trial_seconds(sweep, second) == pytest.approx(3600, abs=60), "the one that began again"
+    assert registry.costs.trial_seconds(sweep) == pytest.approx(3600, abs=60), "no time while no driver was there"
+    begun_at = registry.run(again).started_at
+    registry.trials.record(sweep, [TrialStart("k1", 1, {}, 1)])
+    assert registry.run(again).started_at == begun_at, "it only says again that it runs"
+
+
+def test_a_trial_that_begins_again_is_timed_anew(registry: Registry) -> None:
+    sweep = new_run(registry, kind="sweep")
+    registry.lifecycle.start_attempt(sweep)
+    start, failed = TrialStart("k0", 0, {}, 0), trial_result("k0", state=RunState.FAILED, seconds=5.0)
+    for change in (start, failed):
+        registry.trials.record(sweep, [change])
+    move(registry, 2)
+    registry.trials.record(sweep, [start])
+    (trial,) = registry.trials.table(sweep).values("id")
+    assert registry.run(str(trial)).seconds is None
+    assert registry.costs.trial_seconds(sweep) == pytest.approx(0, abs=60)
+
+
+def test_a_trial_without_a_start_counts_for_the_attempt_that_it_ended_in(registry: Registry) -> None:
+    sweep = new_run(registry, kind="sweep")
+    first = registry.lifecycle.start_attempt(sweep)
+    registry.trials.record(sweep, [trial_result("k0", seconds=50.0)])
+    assert registry.costs.trial_seconds(sweep, first) == 50.0
+    registry.lifecycle.finish(sweep, RunState.STOPPED)
+    move(registry, 1)
+    assert registry.costs.trial_seconds(sweep, registry.lifecycle.start_attempt(sweep)) == 0.0
+    assert registry.costs.trial_seconds(sweep) == 50.0

@@ -1,0 +1,69 @@
+"""Measurements: their history, their latest values, and what a result changes.
+
+pytest tests/orchestrator/registry/runs/test_run_metrics.py
+"""
+
+from math import inf, isnan, nan
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from orchestrator.errors import RegistryError
+from orchestrator.registry import Registry
+from orchestrator.results import MetricEvent
+from tests.orchestrator.registry.samples import new_run
+
+
+def test_metrics_have_a_history_and_a_latest_value(registry: Registry) -> None:
+    run_id = new_run(registry)
+    events = [
+        MetricEvent(step, "train", {"loss": 1.0 / step, "tokens_per_s": 100.0}, epoch=step / 4) for step in (1, 2, 3)
+    ]
+    assert registry.metrics.record(run_id, events) == 6
+    registry.metrics.record(run_id, [MetricEvent(3, "validation", {"loss": 0.5})])
+    assert registry.metrics.latest(run_id) == {"loss": 0.5, "train.loss": 1 / 3, "train.tokens_per_s": 100.0}
+    history = registry.metrics.history(run_id, "train.loss")
+    assert list(history.step) == [1, 2, 3]
+    assert list(history.value) == [1.0, 0.5, 1 / 3]
+    assert list(history.epoch) == [0.25, 0.5, 0.75]
+    assert len(registry.metrics.history(run_id, "loss")) == 4
+    assert len(registry.metrics.history(run_id)) == 7
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(batches=st.lists(st.lists(st.integers(1, 20), max_size=8), min_size=1, max_size=6))
+def test_the_highest_step_is_the_latest_value_in_whatever_order_it_came(
+    registry: Registry, batches: list[list[int]]
+) -> None:
+    run_id = new_run(registry)
+    for batch in batches:
+        registry.metrics.record(run_id, [MetricEvent(step, "train", {"loss": step / 10}) for step in batch])
+    steps = {step for batch in batches for step in batch}
+    assert registry.metrics.latest(run_id) == ({"train.loss": max(steps) / 10} if steps else {})
+    assert list(registry.metrics.history(run_id).step) == sorted(steps)
+
+
+def test_a_result_stands_over_what_was_reported_on_the_way(registry: Registry) -> None:
+    run_id = new_run(registry)
+    score = lambda step, value: MetricEvent(step, "validation", {"f1": value})  # noqa: E731
+    registry.metrics.record(run_id, [score(10, 0.8), score(20, 0.9), score(30, 0.7)])
+    registry.metrics.record(run_id, [score(20, 0.9)], final=True)
+    registry.metrics.record(run_id, [score(30, 0.7)])
+    assert registry.metrics.latest(run_id) == {"f1": 0.9}
+    registry.metrics.record(run_id, [score(10, 0.8)], final=True)
+    assert registry.metrics.latest(run_id) == {"f1": 0.8}
+
+
+def test_a_loss_that_is_no_number_is_kept(registry: Registry) -> None:
+    run_id = new_run(registry)
+    registry.metrics.record(run_id, [MetricEvent(1, "train", {"a": nan, "b": inf, "c": -inf, "d": 5e-324})])
+    latest = registry.metrics.latest(run_id)
+    assert isnan(latest.pop("train.a"))
+    assert latest == {"train.b": inf, "train.c": -inf, "train.d": 5e-324}
+    assert list(registry.metrics.history(run_id).value.isna()) == [True, False, False, False]
+
+
+def test_metrics_of_a_run_that_is_not_there_are_refused(registry: Registry) -> None:
+    with pytest.raises(RegistryError, match="no such run"):
+        registry.metrics.record("nothing", [MetricEvent(1, "train", {"loss": 0.1})])
