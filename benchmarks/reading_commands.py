@@ -47,6 +47,9 @@ def reading_commands(sweep: str, trial: str) -> list[list[str]]:
     lines = f"""--help
         runs list
         runs show {sweep}
+        runs show {trial}
+        runs diff {sweep} {trial}
+        runs reproduce {sweep}
         runs trials {sweep}
         runs metrics {trial}
         models list

@@ -29,7 +29,8 @@ from typing import IO
 import torch
 import torch.distributed
 
-from benchmarks.training_step import ENVIRONMENT, make_batch, packed_loss
+from benchmarks._pretraining_batches import make_batch, packed_loss
+from benchmarks.training_step import ENVIRONMENT
 from bert_core.config import BertConfig
 from bert_core.heads.pretraining import BertForPreTraining
 from bert_core.optimization import build_optimizer

@@ -16,57 +16,26 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
-from unittest import mock
 
 import torch
 import transformers
 from torch import Tensor
 
 import bert_core.attention
+from benchmarks._attention_choice import forced_attention
+from benchmarks._pretraining_batches import make_batch, packed_loss, padded_loss
 from bert_core.attention import BACKENDS
 from bert_core.attention.backend import AttentionCall
 from bert_core.config import BertConfig
-from bert_core.heads.pretraining import BertForPreTraining, PretrainingLabels
+from bert_core.heads.pretraining import BertForPreTraining
 from bert_core.optimization import build_optimizer
-from bert_core.packed_sequences import PackedSequences
 from bert_core.sizes import SIZES
 from orchestrator.cluster.environment import MEMORY
 
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", **MEMORY}
 """As Ray's workers have it here; both sides run under it, in the same process."""
-
-FILL = 0.57
-
-
-def make_batch(config: BertConfig, batch_size: int, width: int) -> dict[str, Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    shortest = int((2 * FILL - 1) * width)  # lengths spread evenly up to the full width
-    lengths = torch.linspace(shortest, width, batch_size).int()[torch.randperm(batch_size, generator=generator)]
-    mask = (torch.arange(width) < lengths[:, None]).long()
-    input_ids = torch.randint(5, config.vocab_size, mask.shape, generator=generator) * mask
-    predicted = (torch.rand(mask.shape, generator=generator) < 0.15) & mask.bool()
-    return {
-        "input_ids": input_ids,
-        "attention_mask": mask,
-        "token_type_ids": (torch.arange(width) >= lengths[:, None] // 2).long() * mask,
-        "labels": torch.where(predicted, input_ids, -100),
-        "next_sentence_label": torch.randint(0, 2, (batch_size,), generator=generator),
-    }
-
-
-def padded_loss(model: torch.nn.Module, batch: dict[str, Tensor]) -> Tensor:
-    return model(**batch).loss  # type: ignore[no-any-return]
-
-
-def packed_loss(model: BertForPreTraining, batch: dict[str, Tensor]) -> Tensor:
-    seqs = PackedSequences.from_padded(batch["input_ids"], batch["attention_mask"], batch["token_type_ids"])
-    labels = seqs.pack(batch["labels"])
-    positions = (labels != -100).nonzero().squeeze(1)
-    packed_labels = PretrainingLabels(positions, labels[positions], batch["next_sentence_label"])
-    sums = model.packed_loss_sums(seqs, packed_labels, ("masked_lm", "next_sentence"))
-    return torch.stack([each.loss / each.num_predictions for each in sums.values()]).sum()
 
 
 def train(loss: Callable[[], Tensor], optimizer: torch.optim.Optimizer, bf16: bool) -> None:
@@ -81,12 +50,6 @@ def cpu_ms(step: Callable[[], None]) -> float:
     started = time.process_time()
     step()
     return 1000 * (time.process_time() - started)
-
-
-def forced_attention(name: str) -> AbstractContextManager[object]:
-    """Send every call to one backend during the block, whether or not it would refuse it."""
-    backend = next(backend for backend in BACKENDS if backend.name == name)
-    return mock.patch.object(bert_core.attention, "choose_backend", return_value=backend)
 
 
 def attention_name(config: BertConfig, bf16: bool) -> str:

@@ -61,6 +61,7 @@ class Browser:
         self._commands, self._answers = commands, answers
         self._rest, self._number, self._session = b"", 0, ""
         self.console: list[str] = []
+        self._scheme: list[dict[str, str]] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
@@ -82,12 +83,19 @@ class Browser:
     def look_as(self, *, width: int, height: int, scheme: str) -> None:
         """Be a screen of this size, of a person who has chosen `light` or `dark`."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=2, mobile=True)
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self._scheme = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.call("Emulation.setEmulatedMedia", features=self._scheme)
 
     def open(self, url: str) -> None:
         """Load a page."""
         self.call("Page.navigate", url=url)
         self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'")
+
+    def leave(self) -> None:
+        """Leave the page, which may still ask a server that has ended, and forget what its console said."""
+        self.call("Page.navigate", url="about:blank")
+        self.value("document.readyState")
+        self.console.clear()
 
     def value(self, script: str) -> Any:
         """Value of an expression in the page, a promise's once it is there."""
@@ -117,6 +125,20 @@ class Browser:
         text = {"text": "\r"} if key == "Enter" and not modifiers else {}  # without it no form is sent
         self.call("Input.dispatchKeyEvent", type="keyDown", **values, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", **values)
+
+    def printed(self) -> bytes:
+        """Print the page on A4; a PDF."""
+        paper = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": False}
+        return base64.b64decode(self.call("Page.printToPDF", **paper)["data"])
+
+    @contextmanager
+    def on_paper(self) -> Iterator[None]:
+        """Be paper within the block, as wide as the screen."""
+        self.value("dispatchEvent(new Event('beforeprint'))")
+        self.call("Emulation.setEmulatedMedia", media="print", features=self._scheme)
+        yield
+        self.call("Emulation.setEmulatedMedia", media="", features=self._scheme)
+        self.value("dispatchEvent(new Event('afterprint'))")
 
     def save_picture(self, path: Path) -> None:
         """Write what is seen as a PNG."""

@@ -72,8 +72,9 @@ class _Board:
         return HTMLResponse(page.replace("/* page.css */", page_style()))
 
     async def rows(self, request: Request) -> Response:
-        """A window of the list, and how many rows it has as a whole."""
+        """A window of the list, and how many rows it has as a whole, unless `count=no`."""
         asked = request.query_params
+        is_counted = asked.get("count") != "no"
         try:
             window = Window(
                 filter=asked.get("filter", ""),
@@ -86,10 +87,10 @@ class _Board:
             return JSONResponse({"error": "offset and limit are whole numbers"}, 400)
 
         def read() -> dict[str, object]:
-            return {
-                "rows": run_rows(self._registry, window),
-                "total": self._registry.num_runs(window.filter, trials=window.trials, archived=False),
-            }
+            rows: dict[str, object] = {"rows": run_rows(self._registry, window)}
+            if is_counted:
+                rows["total"] = self._registry.num_runs(window.filter, trials=window.trials, archived=False)
+            return rows
 
         try:
             return JSONResponse(await run_in_threadpool(read))
@@ -140,7 +141,7 @@ async def _page_of(read: Callable[[], tuple[Page, bool]]) -> Response:
         except OrchestratorError as error:
             page = Page("This cannot be shown", "", [Section("Why", [Words(str(error))])])
             is_live, status = False, _status(error)
-        return HTMLResponse(render(page, Served(_LIBRARY, "/", _REFRESH_S if is_live else None)), status)
+        return HTMLResponse(render(page, Served(_LIBRARY, "/", "/runs/", _REFRESH_S if is_live else None)), status)
 
     return await run_in_threadpool(answer)
 

@@ -1,4 +1,7 @@
-"""Several runs side by side: their scores, the settings in which they differ, and their curves over one another."""
+"""Several runs side by side: their scores, what differs, and their curves over one another.
+
+Of two runs everything that `runs diff` tells; of more the settings that are not the same in all of them.
+"""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -6,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.progress import duration
 from orchestrator.registry.groups.varying_paths import varying_paths
-from orchestrator.reports.blocks import Block, Page, Section, Table
+from orchestrator.registry.run_differences import compare_runs
+from orchestrator.reports.blocks import Block, Page, Section, Table, Words
 from orchestrator.reports.charts import learning_curves
+from orchestrator.reports.difference_texts import TITLES, change_text, field_text, same_sentences, value_texts
 from orchestrator.results import is_of_the_machine, short_value
 
 if TYPE_CHECKING:
@@ -28,7 +33,7 @@ def comparing_page(registry: "Registry", runs: Sequence["RunRecord"]) -> Page:
         ", ".join(run.id for run in runs),
         [
             Section("Scores", [_scores(registry, runs, labels)]),
-            Section("What differs", [_differences(registry, runs, labels)]),
+            *(_pair_sections(registry, runs, labels) if len(runs) == 2 else _setting_sections(registry, runs, labels)),
             Section("Curves", _curves(registry, runs, labels)),
         ],
     )
@@ -39,16 +44,41 @@ def _scores(registry: "Registry", runs: Sequence["RunRecord"], labels: Sequence[
     for run, label in zip(runs, labels, strict=True):
         values = registry.metrics.latest(run.id)
         took = None if run.seconds is None else duration(run.seconds)
-        rows.append({"run": label, "state": str(run.state), "task": run.task, "took": took, **values})
-    measured = sorted({name for row in rows for name in row} - {"run", "state", "task", "took"}, key=_machine_last)
-    return Table(("run", "state", "task", *measured, "took"), rows)
+        rows.append({"name": label, "run": run.id, "state": str(run.state), "task": run.task, "took": took, **values})
+    measured = sorted(
+        {name for row in rows for name in row} - {"name", "run", "state", "task", "took"}, key=_machine_last
+    )
+    return Table(("name", "state", "task", *measured, "took", "run"), rows)
 
 
 def _machine_last(name: str) -> tuple[bool, str]:
     return is_of_the_machine(name), name
 
 
-def _differences(registry: "Registry", runs: Sequence["RunRecord"], labels: Sequence[str]) -> Table:
+def _pair_sections(registry: "Registry", runs: Sequence["RunRecord"], labels: Sequence[str]) -> list[Section]:
+    """Each section in which two runs differ, a row for each field; and what is the same in both."""
+    comparison = compare_runs(registry, *(run.id for run in runs))
+    columns = ("field", *_column_names(labels))
+    sections = []
+    for section, title in TITLES.items():
+        found = comparison.of(section)
+        has_changes = any(map(change_text, found))
+        rows = [
+            dict(zip(columns, (field_text(each.field), *value_texts(each)), strict=True))
+            | {"change": change_text(each)}
+            for each in found
+        ]
+        heading = "Kind and state" if section == "run" else title
+        sections.append(Section(heading, [Table((*columns, "change") if has_changes else columns, rows)]))
+    return [*sections, Section("The same", [Words(sentence) for sentence in same_sentences(comparison)])]
+
+
+def _column_names(labels: Sequence[str]) -> tuple[str, ...]:
+    """Headings of the columns of two runs, told apart even where a run is compared with itself."""
+    return tuple(f"{place}: {label}" for place, label in zip(("first", "second"), labels, strict=True))
+
+
+def _setting_sections(registry: "Registry", runs: Sequence["RunRecord"], labels: Sequence[str]) -> list[Section]:
     """Settings that are not the same in all runs, a row each."""
     settings = [registry.parameters(run.id) for run in runs]
     paths = sorted(path for path in varying_paths(settings) if not path.startswith(_OF_EXECUTION))
@@ -60,7 +90,7 @@ def _differences(registry: "Registry", runs: Sequence["RunRecord"], labels: Sequ
         {"setting": path, **{label: text(values, path) for label, values in zip(labels, settings, strict=True)}}
         for path in paths
     ]
-    return Table(("setting", *labels), rows)
+    return [Section("What differs", [Table(("setting", *labels), rows)])]
 
 
 def _curves(registry: "Registry", runs: Sequence["RunRecord"], labels: Sequence[str]) -> list[Block]:

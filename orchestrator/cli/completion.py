@@ -137,9 +137,9 @@ def _query_fields(context: click.Context, incomplete: str) -> Items:
 
 
 def _spec_kinds(context: click.Context, incomplete: str) -> Items:
-    from orchestrator.specs.loading import SPEC_KINDS
+    from orchestrator.specs.kinds import SPEC_KINDS, spec_class
 
-    return _offered(((name, cls.title) for name, cls in SPEC_KINDS.items()), incomplete)
+    return _offered(((name, spec_class(name).title) for name in SPEC_KINDS), incomplete)
 
 
 def _overrides(context: click.Context, incomplete: str) -> Items:

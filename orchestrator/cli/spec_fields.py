@@ -40,10 +40,10 @@ def override_fields(context: click.Context) -> list[OverrideField]:
 def _fields_of(values: Any, prefix: str = "", only: str = "") -> Iterator[OverrideField]:
     """The fields of a spec and of its stages; where `only` a section is asked for, its fields without its name."""
     from orchestrator.specs.documentation import document_fields
-    from orchestrator.specs.loading import SPEC_KINDS
+    from orchestrator.specs.kinds import SPEC_KINDS, spec_class
 
-    spec = SPEC_KINDS.get(values.get("kind"))
-    for field in document_fields(spec) if spec is not None else ():
+    kind = values.get("kind")
+    for field in document_fields(spec_class(kind)) if kind in SPEC_KINDS else ():
         is_value = field.default != "see below" and field.type != "section" and "[]" not in field.field
         if is_value and field.field != "kind" and field.field.startswith(only):
             yield OverrideField(prefix + field.field.removeprefix(only), field.about, _few_values(field.type))

@@ -2,7 +2,8 @@
 
 A pipeline of Ray Data costs about half a second before its first block, whatever it builds. A window that a fast device
 has done with in less than that starves it. So windows grow, at most to twice the size each time, until one lasts
-`TARGET_S` of training or takes the memory that it may. What a step contains does not depend on them.
+`TARGET_S` at the slower of two speeds, the training's and the data tasks', or takes the memory that it may. Where
+the data tasks are slower, longer windows would gain nothing. What a step contains does not depend on windows.
 """
 
 import math
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 TARGET_S = 5.0
-"""Seconds of training that a window is to last, so that what a pipeline costs at its start is a tenth of them."""
+"""Seconds that a window is to last, so that what a pipeline costs at its start is a tenth of them."""
 FEWEST_BLOCKS = 8
 """Blocks of the first window of a run."""
 
@@ -43,7 +44,7 @@ class PrefetchPace:
 
     def note(self, window: WindowTimes) -> None:
         """Learn from a window that has been trained on. Sizes only grow, as an evaluation makes a window look slow."""
-        wanted = math.ceil(TARGET_S * window.num_blocks / max(window.train_s, 1e-9))
+        wanted = math.ceil(TARGET_S * window.num_blocks / max(window.train_s, window.build_s, 1e-9))
         room = max(1, math.floor(self._most_blocks(window)))
         if window.num_blocks >= min(wanted, room):
             self._warn_if_slow(window)

@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from orchestrator.costs.held import held_by, times_held
 from orchestrator.costs.usage import UNKNOWN_GPU, Usage, total_usage
 from orchestrator.registry.records import AttemptCostRecord, RunRecord
 from orchestrator.registry.registry import Registry
@@ -52,6 +51,8 @@ def _usage(run: RunRecord, recorded: Sequence[AttemptCostRecord], registry: Regi
 
 def _derived(run: RunRecord, known_seconds: float, registry: Registry) -> Usage:
     """Derive what attempts took of which nothing is recorded: what they held, times the rest of the run's seconds."""
+    from orchestrator.costs.held import held_by, times_held  # specs and what they need, which records can spare
+
     if run.seconds is None:
         return Usage(num_unknown=1)
     seconds = max(0.0, run.seconds - known_seconds)

@@ -25,6 +25,7 @@ from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
 from orchestrator.finetuning.training import BestEvaluation
 from orchestrator.finetuning.trial import baseline_metrics, prepare_trial_features, train_and_save
+from orchestrator.models.device import choose_device
 from orchestrator.models.info import describe_model
 from orchestrator.results import DatasetResult, DistillResult, Event
 from orchestrator.specs.distill import DistillSpec
@@ -132,7 +133,7 @@ def _prepare(job: DistillJob) -> _Pair:
     Raises: SpecError, CheckpointError, TokenizerError, TaskDataError where these do not go together.
     """
     spec = job.spec
-    device = torch.device("cuda" if spec.execution.gpus else "cpu")
+    device = choose_device("cuda" if spec.execution.gpus else "cpu", spec.recipe.allow_tf32)
     teacher_folder = local_copy(job.teacher_folder)
     teacher = load_fine_tuned(teacher_folder)
     task = with_labels_of(teacher, job.task, spec.teacher)

@@ -24,6 +24,7 @@ from orchestrator.cluster.remote_call import waiting_for
 from orchestrator.corpus.stream import ExampleStream, SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.distillation.comparison import compare_sizes
+from orchestrator.models.device import choose_device
 from orchestrator.pretraining.device_batch import DeviceBatch, MicroBatch
 from orchestrator.pretraining.job import PretrainListener, PretrainRequest, check_start
 from orchestrator.pretraining.launch import run_pretraining
@@ -135,7 +136,7 @@ def compare_pretrained(
     and speeds, which are taken part by part in turn.
     """
     torch.set_num_threads(spec.threads_per_worker)
-    device = torch.device(device_name)
+    device = choose_device(device_name, spec.allow_tf32)
     models = [
         BertForPreTraining.from_pretrained(local_copy(folder)).to(device) for folder in (student_folder, teacher_folder)
     ]

@@ -15,7 +15,6 @@ from orchestrator.specs import Spec
 from orchestrator.specs.parts import task_of
 from orchestrator.specs.references import TOKENIZER_FIELDS, names_of
 from orchestrator.storage import digest_file, join
-from orchestrator.tasks import load_task
 
 _DIGITS = 16
 """Digits of a split's digest that are recorded."""
@@ -43,6 +42,8 @@ def _changed_splits(registry: Registry, run: RunRecord, spec: Spec) -> Iterator[
     }
     if asked is None or not recorded:
         return
+    from orchestrator.tasks import load_task  # readers of every task type, for runs that have a task
+
     try:
         task = load_task(asked)
         for split in task.splits:

@@ -33,7 +33,10 @@ def freeze(splits: Sequence[Features[A]], model: HeadModel, precision: Precision
     """Splits with the outputs that the model's head reads, from the cache or computed and kept there."""
     config = asdict(model.config.with_dropout(0.0))
     arithmetic = {name: value for name, value in config.items() if name not in _ABOVE}
-    place = [next(model.parameters()).device.type, torch.get_num_threads()]  # both decide the last bits
+    device = next(model.parameters()).device.type
+    place = [device, torch.get_num_threads()]  # both decide the last bits
+    if device == "cuda":
+        place.append(torch.get_float32_matmul_precision())
     encoder = [_STATES_VERSION, _digest(model), arithmetic, precision, place]
 
     def freeze_one(features: Features[A]) -> Features[A]:

@@ -29,6 +29,7 @@ from orchestrator.finetuning.model_record import record_of
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.training import BestEvaluation, DivergedError, Evaluation, Loss, fine_tune
 from orchestrator.finetuning.trial_checkpoint import PausedError, Report, TrialCheckpoint
+from orchestrator.models.device import choose_device
 from orchestrator.results import COLLAPSED, MetricEvent, Split, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.specs import RecipeSpec
@@ -130,7 +131,7 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluati
     Returns its best evaluation and the path of its predictions.
     """
     recipe = plan.present_recipe
-    device = torch.device("cuda" if job.use_gpu else "cpu")
+    device = choose_device("cuda" if job.use_gpu else "cpu", recipe.allow_tf32)
     task = _cached(job, ("task",), lambda: job.task)
     tokenizer_folder = job.tokenizer_folder(recipe)
     tokenizer = _cached(job, ("tokenizer", tokenizer_folder), lambda: Tokenizer.load(_local(job, tokenizer_folder)))

@@ -11,6 +11,7 @@ from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
 from orchestrator.inference.blocks import LineBlock, PredictedBlock, json_lines, line_blocks, rounded
 from orchestrator.inference.request_files import ANSWER_COLUMNS, TableColumns
 from orchestrator.inference.request_lines import make_request
+from orchestrator.models.device import choose_device
 from orchestrator.storage import local_copy
 from orchestrator.storage.delimited_lines import csv_lines, tsv_lines
 from orchestrator.storage.text_lines import parse_line
@@ -49,7 +50,7 @@ class Predictor:
     def load(cls, folder: str, batch_size: int = 64, device: str = "cpu", form: AnswerForm | None = None) -> Self:
         """A predictor of a model folder. Raises: CheckpointError, TokenizerError."""
         model = load_fine_tuned(local_copy(folder))
-        model.model.to(device)
+        model.model.to(choose_device(device))
         return cls(model, batch_size, form)
 
     def predict(self, block: LineBlock) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from bert_core.heads import BertForPreTraining
 from bert_core.packed_sequences import PackedSequences
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError
+from orchestrator.models.device import choose_device
 from orchestrator.storage import local_copy
 
 
@@ -47,7 +48,7 @@ class MaskFiller:
     def load(cls, folder: str, device: str = "cpu") -> Self:
         """Load a model's folder. Raises: CheckpointError when it has no head for masked tokens."""
         model, tokenizer = _load_pretraining(folder, "prediction.bias", "masked tokens")
-        return cls(model.to(device), tokenizer)
+        return cls(model.to(choose_device(device)), tokenizer)
 
     def fill(self, text: str, top_k: int = 5) -> list[FilledMask]:
         """The likeliest tokens for each [MASK] of a text. Raises: InputError."""

@@ -7,6 +7,7 @@ from typing import Any
 from orchestrator.errors import InputError
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.inference.error_analysis import ErrorAnalysis, analyze_errors
+from orchestrator.models.device import choose_device
 from orchestrator.results import EvaluationResult, Split
 from orchestrator.retrieval.reranking import Reranking
 from orchestrator.retrieval.searching import INDEXES, rank_queries
@@ -75,7 +76,7 @@ def _evaluate(
         metrics = score(task, split, found)
     else:
         cache = join(scoring.storage, "tasks")
-        metrics, found, task = evaluate_model(folder, task, split, scoring.batch_size, cache, device)
+        metrics, found, task = evaluate_model(folder, task, split, scoring.batch_size, cache, choose_device(device))
     if scoring.predictions is not None:
         write_prediction_rows(scoring.predictions, _rows_with_texts(task, split, found))
     return EvaluationResult(task.id, split, metrics, len(found), scoring.predictions, counts), task, found

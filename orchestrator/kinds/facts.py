@@ -9,6 +9,8 @@ from orchestrator.tasks import Task
 
 BYTES_PER_PARAMETER = 16
 """float32 weights, gradients and AdamW's two moments."""
+_SAVED_BYTES_PER_PARAMETER = 12
+"""float32 weights and AdamW's two moments."""
 
 
 def times_text(number: int, noun: str, seeds: Sequence[int]) -> str:
@@ -23,6 +25,11 @@ def times_text(number: int, noun: str, seeds: Sequence[int]) -> str:
 def memory_text(num_parameters: int) -> str:
     """Memory that training so many parameters takes."""
     return f"{size_text(num_parameters * BYTES_PER_PARAMETER)} and activations"
+
+
+def host_copy_text(num_parameters: int) -> str:
+    """Memory of the host that checkpoints of so many parameters are written from while a GPU trains on."""
+    return f"{size_text(num_parameters * _SAVED_BYTES_PER_PARAMETER)} on the first worker's host"
 
 
 def step_facts(spec: PretrainSpec) -> Iterator[Fact]:

@@ -11,7 +11,7 @@ from orchestrator.cluster.node_types import cluster_resources
 from orchestrator.corpus.input_files import find_files
 from orchestrator.kinds.base import Fact, Kind, MeasuredTime, Resources, RunContext
 from orchestrator.kinds.disk import DiskUse, pretraining_disk
-from orchestrator.kinds.facts import memory_text, step_facts
+from orchestrator.kinds.facts import host_copy_text, memory_text, step_facts
 from orchestrator.kinds.messages import log_dataset, log_message, report_tokenizing
 from orchestrator.kinds.passes import passes_facts
 from orchestrator.kinds.pretrain_ending import pretrain_ending
@@ -70,6 +70,8 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
             num_parameters = count_pretraining_parameters(config)
             yield "parameters", f"{num_parameters:,}"
             yield "memory of a worker", memory_text(num_parameters)
+            if spec.execution.device == "gpu":
+                yield "copy of a checkpoint", host_copy_text(num_parameters)
 
     def disk(self, spec: PretrainSpec, inputs: Resolved) -> Iterator[DiskUse]:
         """Yield checkpoints, model, snapshots and the token store."""

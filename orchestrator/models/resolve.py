@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_files import TOKENIZER_FILES
 from orchestrator.errors import NotFoundError
 from orchestrator.registry import Registry
@@ -118,5 +117,7 @@ def pin_names(spec: SpecT, settings: Settings, resolve: Callable[[str, str], str
 def content_digest(field: str, path: str) -> str:
     """Digest of the weights, or of the tokenizer, in the folder or file that a field's value leads to."""
     if field in TOKENIZER_FIELDS:
+        from bert_core.text.tokenization import Tokenizer  # and tokenizers with it, for this digest alone
+
         return Tokenizer.load(local_copy(path, skip=(WEIGHTS_FILE,))).fingerprint
     return digest_file(join(path, WEIGHTS_FILE))

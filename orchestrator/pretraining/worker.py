@@ -16,6 +16,7 @@ import torch
 from orchestrator.corpus.feed import ray_batches, window_memory
 from orchestrator.corpus.prefetch_pace import PrefetchPace
 from orchestrator.errors import OWN_ERRORS, RunStoppedError
+from orchestrator.models.device import choose_device
 from orchestrator.pretraining.batch_trace import is_traced, traced
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import PretrainJob
@@ -64,12 +65,11 @@ def run_worker(config: dict[str, WorkerOrder]) -> None:
 
 def _train(order: WorkerOrder, worker: Worker) -> None:
     job, event_queue = order.job, order.event_queue
-    if worker.device.type == "cuda":
-        torch.set_float32_matmul_precision("high")
-        if is_traced():
-            # With warn_only attention would keep its backward pass that differs at each repetition.
-            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it a matrix product raises
-            torch.use_deterministic_algorithms(True)
+    choose_device(worker.device.type, job.spec.allow_tf32)
+    if worker.device.type == "cuda" and is_traced():
+        # With warn_only attention would keep its backward pass that differs at each repetition.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it a matrix product raises
+        torch.use_deterministic_algorithms(True)
 
     def emit(event: Event) -> None:
         if ray.get(event_queue.put.remote(event)):

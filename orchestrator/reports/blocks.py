@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Row = Mapping[str, Any]
+RUN_COLUMN = "run"
+_MOST_FIGURES = 200
+"""Rows at most of a table that is made of a chart's own points."""
 
 
 def is_numeric(value: object) -> bool:
@@ -24,7 +27,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of plain values, which a reader may sort by a column."""
+    """Rows of plain values, which a reader may sort by a column; ids in a column `run` lead to the pages of runs."""
 
     columns: Sequence[str]
     rows: Sequence[Row]
@@ -45,7 +48,20 @@ class Chart:
     note: str = ""
     """Sentence below the picture: how to read it, and what it does not show."""
     table: Table | None = None
-    """The same in figures: for who cannot see the picture, and for who wants the numbers."""
+    """The same in figures: for who cannot see the picture, or wants the numbers; `figures_of` always has one."""
+
+
+def figures_of(chart: Chart) -> Table | None:
+    """The table of a chart: its own, else the points that it draws; None where it draws none by `x` and `y`."""
+    if chart.table is not None:
+        return chart.table
+    points = [
+        {"series": trace.get("name", ""), "x": x, "y": y}
+        for trace in chart.traces
+        for x, y in zip(trace.get("x", ()), trace.get("y", ()), strict=False)
+    ]
+    columns = [name for name in ("series", "x", "y") if any(point[name] != "" for point in points)]
+    return Table(columns, points[:_MOST_FIGURES]) if points else None
 
 
 @dataclass(frozen=True)

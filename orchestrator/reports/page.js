@@ -1,8 +1,9 @@
 "use strict";
-// Colors are the page's own, so that charts follow light, dark and paper.
-function theme() {
+// Colors are the page's own, so that charts follow light and dark; before it prints, a browser has not chosen paper yet.
+const PAPER = { "--text": "#000", "--dim": "#444", "--line": "#bbb" };
+function theme(isPaper) {
   const style = getComputedStyle(document.documentElement);
-  const color = (name) => style.getPropertyValue(name).trim();
+  const color = (name) => isPaper ? PAPER[name] : style.getPropertyValue(name).trim();
   const axis = { gridcolor: color("--line"), zerolinecolor: color("--line"), linecolor: color("--line"), automargin: true,
                  exponentformat: "power" };
   return { paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: color("--text"), size: 13 },
@@ -21,9 +22,12 @@ function merged(below, above) {
 
 const OPTIONS = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
 
-function draw(place) {
+// On paper a chart is as wide as a page of A4 between its margins; on a screen it has the width of its place.
+const PAPER_WIDTH = 680;
+function draw(place, width) {
   const chart = JSON.parse(place.dataset.chart);
-  Plotly.react(place, chart.traces, merged(theme(), { ...chart.layout, height: chart.height }), OPTIONS);
+  const size = { height: chart.height, ...(width ? { width } : { autosize: true }) };
+  Plotly.react(place, chart.traces, merged(theme(Boolean(width)), { ...chart.layout, ...size }), OPTIONS);
 }
 
 function showCharts() {
@@ -33,10 +37,10 @@ function showCharts() {
     draw(place);
   }
 }
-const redraw = () => document.querySelectorAll(".chart").forEach(draw);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-addEventListener("beforeprint", redraw);
-addEventListener("afterprint", redraw);
+const redraw = (width) => document.querySelectorAll(".chart").forEach((place) => draw(place, width));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redraw());
+addEventListener("beforeprint", () => redraw(PAPER_WIDTH));
+addEventListener("afterprint", () => redraw());
 
 function sortBy(heading) {
   const row = heading.parentElement, body = row.closest("table").tBodies[0], column = heading.cellIndex;

@@ -14,12 +14,11 @@ from bert_core.metrics.ner import entity_spans
 from orchestrator.errors import OrchestratorError
 from orchestrator.reports.blocks import Block, Row, Table, Words
 from orchestrator.reports.charts import count_matrix, predicted_values
+from orchestrator.reports.mistakes import mistake_blocks
 from orchestrator.storage import read_bytes
 
 _MAX_CLASSES = 40
 """Classes of a matrix at most: more cannot be read."""
-_NUM_MISTAKES = 20
-_SHOWN_CHARACTERS = 300
 
 
 def prediction_blocks(path: str) -> list[Block]:
@@ -32,14 +31,14 @@ def prediction_blocks(path: str) -> list[Block]:
         return []
     gold, predicted = rows[0].get("gold"), rows[0].get("prediction")
     if isinstance(gold, str) and isinstance(predicted, str):
-        return [*_class_blocks(rows), *_mistakes(rows)]
+        return [*_class_blocks(rows), *mistake_blocks(rows)]
     if "words" in rows[0]:
-        return [_entity_table(rows), *_mistakes(rows)]
+        return [_entity_table(rows), *mistake_blocks(rows)]
     if isinstance(gold, int | float) and isinstance(predicted, int | float):
         return [predicted_values([row["gold"] for row in rows], [row["prediction"] for row in rows])]
     if "exact_match" in rows[0]:
-        return [_answer_table(rows), *_mistakes(rows)]
-    return _mistakes(rows)
+        return [_answer_table(rows), *mistake_blocks(rows)]
+    return mistake_blocks(rows)
 
 
 def _class_blocks(rows: Sequence[Row]) -> Iterator[Block]:
@@ -75,27 +74,3 @@ def _answer_table(rows: Sequence[Row]) -> Block:
             line |= {name: sum(row[name] for row in some) / len(some) for name in ("exact_match", "f1")}
             lines.append(line)
     return Table(("questions", "number", "answered", "exact_match", "f1"), lines)
-
-
-def _mistakes(rows: Sequence[Row]) -> list[Block]:
-    """The first examples that were predicted wrongly; the text of most is in the task's own files, by their ids."""
-    wrong = [row for row in rows if row.get("correct") is False or row.get("exact_match") == 0.0]
-    if not wrong:
-        return []
-    shown = [
-        {
-            "id": row.get("id"),
-            **({"words": _shortened(row["words"])} if "words" in row else {}),
-            "gold": _shortened(row.get("gold")),
-            "prediction": _shortened(row.get("prediction")),
-        }
-        for row in wrong[:_NUM_MISTAKES]
-    ]
-    counted = f"{len(wrong):,} of {len(rows):,} examples are predicted wrongly"
-    more = f"; the first {len(shown)} of them:" if len(wrong) > len(shown) else ":"
-    return [Words(counted + more), Table(list(shown[0]), shown)]
-
-
-def _shortened(value: Any) -> str:
-    text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"

@@ -6,15 +6,16 @@ Content-Security-Policy forbids it to load anything from anywhere, but from its 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from orchestrator.cells import column_cells, heading, plain_value
-from orchestrator.reports.blocks import Chart, Facts, Page, Section, Table, is_numeric
+from orchestrator.reports.blocks import RUN_COLUMN, Chart, Facts, Page, Section, Table, figures_of, is_numeric
 
 _HERE = "orchestrator.reports"
 
@@ -27,6 +28,8 @@ class Column:
     texts: Sequence[str]
     is_number: bool
     sorts_by: Sequence[Any]
+    links: Sequence[str]
+    """Address that a cell leads to, empty for none."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ class Served:
     """Address of Plotly.js."""
     home_url: str
     """Address of the page that leads to all others."""
+    runs_url: str
+    """Beginning of the address of a run's page, before its id."""
     refresh_s: float | None = None
     """Time after which the page looks whether there is anything new; None: never."""
 
@@ -51,7 +56,7 @@ def render(page: Page, served: Served | None = None) -> str:
         .render(
             page=page,
             sections=sections,
-            draw=_draw,
+            draw=partial(_draw, runs_url="" if served is None else served.runs_url),
             has_charts=has_charts,
             style=Markup(page_style()),
             script=Markup(_file("page.js")),
@@ -67,15 +72,21 @@ def plotly_source() -> str:
     return files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
 
 
-def columns_of(table: Table) -> list[Column]:
-    """Columns of a table: all fractions of one have the same number of decimals, as in the terminal."""
+def columns_of(table: Table, runs_url: str = "") -> list[Column]:
+    """Columns of a table: all fractions of one have the same number of decimals, as in the terminal.
+
+    Args:
+        runs_url: beginning of the address of a run's page, to which the ids in a column `run` lead; empty for none.
+    """
     columns = []
     for name in table.columns:
         values = [row.get(name) for row in table.rows]
         known = [value for value in values if value is not None]
         is_number = bool(known) and all(is_numeric(value) for value in known)
         sorts_by = [value if is_number else None for value in values]
-        columns.append(Column(heading(name), column_cells(values, name), is_number, sorts_by))
+        is_run = bool(runs_url) and name == RUN_COLUMN
+        links = [f"{runs_url}{quote(str(value))}" if is_run and value else "" for value in values]
+        columns.append(Column(heading(name), column_cells(values, name), is_number, sorts_by, links))
     return columns
 
 
@@ -92,9 +103,9 @@ def _without_empty(section: Section) -> Section:
     return Section(section.heading, [block for block in section.blocks if is_full(block)])
 
 
-def _draw(block: Any) -> Markup:
+def _draw(block: Any, runs_url: str) -> Markup:
     macros = _environment().get_template("blocks.html").module
-    return Markup(getattr(macros, type(block).__name__.lower())(block))
+    return Markup(getattr(macros, type(block).__name__.lower())(block, runs_url))
 
 
 @cache
@@ -106,7 +117,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"columns_of": columns_of, "chart_values": chart_values}
+    environment.globals |= {"columns_of": columns_of, "chart_values": chart_values, "figures_of": figures_of}
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "allow_nan": False}
     return environment
 

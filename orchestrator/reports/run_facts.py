@@ -62,13 +62,15 @@ def changed_fields(run: "RunRecord") -> dict[str, Any]:
 
 
 def changed_spec(run: "RunRecord") -> dict[str, Any]:
-    """A run's spec without the fields that have their defaults; the whole of one that this version does not read."""
+    """A run's spec without the fields that have their defaults; the whole of a trial's, or of one not read here."""
+    if run.parent_id is not None:
+        return dict(run.spec)
     from orchestrator.errors import SpecError
     from orchestrator.specs.loading import parse_spec
 
     try:
         changed = parse_spec(dict(run.spec)).model_dump(mode="json", exclude_defaults=True)
-    except SpecError:  # a trial's, or one of another version
+    except SpecError:  # of another version
         return dict(run.spec)
     return {"kind": run.kind, **changed}
 

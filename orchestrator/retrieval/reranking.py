@@ -7,6 +7,7 @@ import numpy as np
 
 from orchestrator.finetuning.evaluation import predict_examples
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
+from orchestrator.models.device import choose_device
 from orchestrator.retrieval.document_index import FoundDocument
 from orchestrator.storage import local_copy
 from orchestrator.tasks.types.requests import Request
@@ -33,7 +34,7 @@ class Reranker:
         Raises: InputError when the model says nothing about pairs or has no such label; CheckpointError.
         """
         self.model: FineTunedModel = load_fine_tuned(local_copy(asked.folder))
-        self.model.model.to(device)
+        self.model.model.to(choose_device(device))
         self.task = self.model.task()
         self.num_candidates = asked.num_candidates
         self.batch_size = batch_size

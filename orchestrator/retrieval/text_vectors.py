@@ -16,6 +16,7 @@ from bert_core.config import BertConfig
 from bert_core.errors import DataError
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.errors import InputError
+from orchestrator.models.device import choose_device
 from orchestrator.storage import digest_file, join, local_copy
 
 
@@ -24,7 +25,7 @@ def load_embedder(folder: str, device: str = "cpu") -> TextEmbedder:
 
     Raises: CheckpointError, TokenizerError.
     """
-    return TextEmbedder.load(local_copy(folder), device)
+    return TextEmbedder.load(local_copy(folder), choose_device(device))
 
 
 def embedding_size(folder: str) -> int:

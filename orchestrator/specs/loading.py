@@ -9,24 +9,24 @@ Paths inside a spec stay as written; relative ones are meant from the current di
 import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from orchestrator.errors import SpecError
 from orchestrator.specs.fields import Spec
+from orchestrator.specs.kinds import SPEC_KINDS, spec_class
 from orchestrator.specs.overrides import Overrides, apply_override, merge, parse_overrides
-from orchestrator.specs.parts import task_of
-from orchestrator.specs.pipeline import AnySpec, stages_of
 from orchestrator.specs.problems import describe, dotted, nearest, place_of, problem_value, shown
-from orchestrator.specs.task import TaskSpec
 from orchestrator.specs.variants import unfold_variants
 from orchestrator.specs.yaml_text import KeyPath, Place, YamlDocument, read_document
 
-SPEC_KINDS: dict[str, type[AnySpec]] = {cls.model_fields["kind"].default: cls for cls in get_args(AnySpec)}
+if TYPE_CHECKING:
+    from orchestrator.specs.pipeline import AnySpec
+    from orchestrator.specs.task import TaskSpec
 
 
-def load_spec(path: str | Path, overrides: Overrides = ()) -> AnySpec:
+def load_spec(path: str | Path, overrides: Overrides = ()) -> "AnySpec":
     """Load the spec in a file and apply overrides.
 
     Overrides are `KEY=VALUE` texts (dotted keys, YAML values) or a mapping of dotted keys.
@@ -42,13 +42,16 @@ def load_spec(path: str | Path, overrides: Overrides = ()) -> AnySpec:
     return spec.named(Path(path).stem)
 
 
-def load_task_spec(task: str, overrides: Sequence[str] = ()) -> TaskSpec:
+def load_task_spec(task: str, overrides: Sequence[str] = ()) -> "TaskSpec":
     """The task of a spec file, or one by its id; overrides are `KEY=VALUE`, `task.` before KEY or not.
 
     A pipeline's is the one task that its stages have.
 
     Raises: SpecError.
     """
+    from orchestrator.specs.parts import task_of
+    from orchestrator.specs.pipeline import stages_of  # the specs of every kind, most of which nobody asks for
+
     of_task = [f"task.{text.removeprefix('task.')}" for text in overrides]
     if task.endswith((".yaml", ".yml")):
         stages = _stages_with_tasks(task)
@@ -76,7 +79,7 @@ def _stages_with_tasks(path: str) -> list[str]:
     return [name for name, stage in stages.items() if "task" in stage] if isinstance(stages, dict) else []
 
 
-def parse_spec(values: Mapping[str, Any]) -> AnySpec:
+def parse_spec(values: Mapping[str, Any]) -> "AnySpec":
     """The spec that plain values describe, such as `spec_values` gives. Raises: SpecError."""
     return validate_document(YamlDocument(dict(values), {}))
 
@@ -144,7 +147,7 @@ def _drop_axes_left_out(values: dict[str, Any]) -> None:
             part["space"] = {name: axis for name, axis in space.items() if axis is not None}
 
 
-def validate_document(document: YamlDocument) -> AnySpec:
+def validate_document(document: YamlDocument) -> "AnySpec":
     """The spec that a document describes. Raises: SpecError, naming file, line, field, value and what is allowed."""
     values, places = document.values, document.places
     kind = values.get("kind")
@@ -152,7 +155,7 @@ def validate_document(document: YamlDocument) -> AnySpec:
         raise SpecError(f"{place_of((), places)}: kind is missing; one of: {', '.join(SPEC_KINDS)}")
     if not isinstance(kind, str) or kind not in SPEC_KINDS:
         raise SpecError(f"{place_of(('kind',), places)}: kind is {shown(kind)}{nearest(str(kind), SPEC_KINDS)}")
-    cls = SPEC_KINDS[kind]
+    cls = spec_class(kind)
     try:
         spec = cls.model_validate(values)
     except ValidationError as error:

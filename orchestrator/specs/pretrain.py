@@ -105,6 +105,11 @@ class PretrainSpec(Spec):
         before="stop",
     )
     precision: Precision = identity("fp32", "Arithmetic of forward and backward.")
+    allow_tf32: bool = identity(
+        True,
+        "With fp32 on a GPU: multiply matrices as TF32, with 10 bits behind the point, several times faster.",
+        before=True,
+    )
     residual_precision: Precision = identity(
         "fp32",
         "Arithmetic of the residual stream, what a layer adds to and normalizes; bf16, with precision bf16 alone, "

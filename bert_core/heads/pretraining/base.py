@@ -25,9 +25,9 @@ class PretrainingLabels:
     masked_positions: Tensor
     """(P,) positions whose tokens were hidden, ascending, into T"""
     masked_labels: Tensor
-    """(P,) the token ids that stood there before masking"""
+    """(P,) the token ids that stood there before masking; -100 at positions that only fill up the batch"""
     sentence_labels: Tensor
-    """(B,) the label of each pair of segments, 0 or 1"""
+    """(B,) the label of each pair of segments, 0 or 1; -100 for sequences that only fill up the batch"""
 
 
 @dataclass(frozen=True)

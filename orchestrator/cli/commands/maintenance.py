@@ -27,18 +27,18 @@ def schema(kind: str | None, form: str | None, output: str | None) -> None:
     import json
 
     from orchestrator.specs.documentation import document_fields
-    from orchestrator.specs.loading import SPEC_KINDS
+    from orchestrator.specs.kinds import SPEC_KINDS, spec_class
     from orchestrator.specs.problems import nearest
 
     if kind is None:
-        kinds = [{"kind": name, "about": cls.title} for name, cls in SPEC_KINDS.items()]
+        kinds = [{"kind": name, "about": spec_class(name).title} for name in SPEC_KINDS]
         show_rows(kinds, ["kind", "about"], form, output)
         return
     if kind not in SPEC_KINDS:
         raise InputError(f"{kind!r} is no kind of spec{nearest(kind, SPEC_KINDS)}")
-    rows = list(document_fields(SPEC_KINDS[kind]))
+    rows = list(document_fields(spec_class(kind)))
     if form == "json" or (form is None and (output or "").endswith(".json")):
-        show_text(json.dumps(SPEC_KINDS[kind].model_json_schema(), indent=2, ensure_ascii=False), output)
+        show_text(json.dumps(spec_class(kind).model_json_schema(), indent=2, ensure_ascii=False), output)
     elif form == "csv" or (form is None and (output or "").endswith(".csv")):
         show_rows(map(asdict, rows), ["field", "type", "unit", "default", "role", "about"], "csv", output)
     else:

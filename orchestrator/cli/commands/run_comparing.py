@@ -1,32 +1,28 @@
 """`runs diff`: two runs side by side, with only that in which they differ."""
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cells import MISSING, cell, printable, setting_cell
+from orchestrator.cells import printable
 from orchestrator.cli.commands.registry_reading import find_run, open_registry
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
 from orchestrator.cli.output import chosen_form, show_record, show_rows, show_text
 from orchestrator.cli.reading import output_options
+from orchestrator.reports.difference_texts import (
+    TITLES,
+    change_text,
+    field_text,
+    same_sentences,
+    shown_value,
+    value_texts,
+)
 
 if TYPE_CHECKING:
     from orchestrator.registry.records import RunRecord
     from orchestrator.registry.run_differences import Difference, RunComparison
 
 WIDTH = 80
-_DIGEST_CHARS = 12
-_TITLES = {
-    "run": "Runs",
-    "spec": "Spec",
-    "data": "Data",
-    "code": "Code",
-    "environment": "Environment",
-    "scores": "Scores",
-    "speed": "Speed",
-    "stages": "Stages, each of which can be compared",
-}
 
 
 @click.command(
@@ -67,7 +63,7 @@ def _as_record(comparison: "RunComparison") -> dict[str, Any]:
         "second": _run_record(comparison.second),
         "differences": {
             section: {each.field: {"first": each.first, "second": each.second} for each in comparison.of(section)}
-            for section in _TITLES
+            for section in TITLES
             if comparison.of(section)
         },
         "same": comparison.same,
@@ -83,30 +79,13 @@ def comparison_lines(comparison: "RunComparison") -> list[str]:
     """Lines of a comparison for a person, of 80 characters at most where words allow it."""
     first, second = comparison.first, comparison.second
     lines = [f"first   {_told(first)}", f"second  {_told(second)}"]
-    for section, title in _TITLES.items():
+    for section, title in TITLES.items():
         found = comparison.of(section)
         if found:
             lines += ["", title, *(line for each in found for line in _difference_lines(each))]
         if section == "code" and (between := _commits_between(found)):
             lines.append(f"  see: {between}")
-    lines.append("")
-    if comparison.same:
-        lines.append(
-            f"The same in both: {', '.join(_section_words(section, comparison) for section in comparison.same)}."
-        )
-    for run_id in dict.fromkeys(run for runs in comparison.unknown.values() for run in runs):
-        sections = [
-            _section_words(section, comparison) for section, runs in comparison.unknown.items() if run_id in runs
-        ]
-        lines.append(f"Not recorded of {run_id}: {', '.join(sections)}.")
-    return lines
-
-
-def _section_words(section: str, comparison: "RunComparison") -> str:
-    """Name of a section in a sentence: what it holds where its own name would say more."""
-    if section == "scores" and "sweep" in (comparison.first.kind, comparison.second.kind):
-        return "scores of the best trial"
-    return "kind, task and state" if section == "run" else section
+    return [*lines, "", *same_sentences(comparison)]
 
 
 def _told(run: "RunRecord") -> str:
@@ -117,11 +96,9 @@ def _difference_lines(each: "Difference") -> list[str]:
     """Lines of one field: both values in one line where they fit, else one below the other."""
     from orchestrator.cli.table_layout import wrapped
 
-    name = printable(_short(each.field), keep_lines=False)
-    one, other = (_shown(value, each.section) for value in (each.first, each.second))
-    if one == other:  # which differ in what a table rounds away, or in their kinds
-        one, other = (printable(json.dumps(value, default=str)) for value in (each.first, each.second))
-    line = f"  {name}: {one} → {other}{_change(each)}"
+    name, change = field_text(each.field), change_text(each)
+    one, other = value_texts(each)
+    line = f"  {name}: {one} → {other}" + (f" ({change})" if change else "")
     if len(line) <= WIDTH:
         return [line]
     rows = [f"  {name}:"]
@@ -131,31 +108,9 @@ def _difference_lines(each: "Difference") -> list[str]:
     return rows
 
 
-def _short(field: str) -> str:
-    """Name of a field; the digests among the data's names are told by their values."""
-    return field.removesuffix(".digest")
-
-
-def _shown(value: Any, section: str) -> str:
-    """Text of a value; of a digest its beginning."""
-    if value is None or value in ([], {}):
-        return "not set"
-    text = setting_cell(value) if section == "spec" else cell(value)
-    is_digest = isinstance(value, str) and len(value) in (40, 64) and all(c in "0123456789abcdef" for c in value)
-    return value[:_DIGEST_CHARS] if is_digest else json.dumps(value) if text == MISSING else text
-
-
-def _change(each: "Difference") -> str:
-    """The change of a score or a speed, with its sign."""
-    numbers = [value for value in (each.first, each.second) if isinstance(value, int | float)]
-    if each.section not in ("scores", "speed") or len(numbers) < 2:
-        return ""
-    return f" ({numbers[1] - numbers[0]:+.4g})"
-
-
 def _commits_between(found: "list[Difference]") -> str | None:
     """The command that shows the code between two commits."""
     commits = [(each.first, each.second) for each in found if each.field == "commit"]
     if not commits or None in commits[0]:
         return None
-    return "git diff " + " ".join(_shown(commit, "code") for commit in commits[0])
+    return "git diff " + " ".join(shown_value(commit, "code") for commit in commits[0])

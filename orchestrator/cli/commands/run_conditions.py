@@ -14,7 +14,7 @@ def check_kind(kind: str | None) -> None:
     if kind is None:
         return
     from orchestrator.errors import InputError
-    from orchestrator.specs.loading import SPEC_KINDS
+    from orchestrator.specs.kinds import SPEC_KINDS
     from orchestrator.specs.problems import nearest
 
     if kind not in (*SPEC_KINDS, "trial"):

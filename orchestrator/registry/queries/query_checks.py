@@ -113,7 +113,7 @@ def _check_kind(session: Session, kind: str) -> None:
     kinds = set(session.scalars(recent))
     if not kinds or kind.lower() in {one.lower() for one in kinds}:
         return
-    from orchestrator.specs.loading import SPEC_KINDS  # takes long to load, and most kinds are among the newest runs'
+    from orchestrator.specs.kinds import SPEC_KINDS
 
     known = [*SPEC_KINDS, "trial"]
     of_kind = func.lower(RunRow.kind) == kind.lower()

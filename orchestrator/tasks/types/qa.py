@@ -28,6 +28,8 @@ from orchestrator.tasks.types.squad import QaExample, SquadReader
 
 _NUM_ANSWERED = 3
 """Candidates that are shown with an answer."""
+_PASSAGE_CHARACTERS = 240
+"""Characters of a passage that a kept prediction has beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +170,12 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
         return [AnswerPrediction(" ".join(question.context.split()[:num_words])) for question in examples]
 
     def row(self, task: TaskDefinition, example: QaExample, prediction: AnswerPrediction) -> dict[str, Any]:
-        """The answer beside all right ones, its scores, and what it was chosen from."""
+        """The question with what stands around its answer, the answer beside all right ones, its scores, its rivals."""
         gold = _gold_texts(example)
         exact, f1 = answer_scores(prediction.text, gold, unanswerable=task.unanswerable)
         return {
+            "question": example.question,
+            "passage": _passage_around(example),
             "prediction": prediction.text,
             "gold": gold,
             "exact_match": exact,
@@ -238,6 +242,15 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
         """The answer, and the best spans."""
         candidates = [asdict(candidate) for candidate in prediction.candidates[:_NUM_ANSWERED]]
         return {"answer": prediction.text, "candidates": candidates}
+
+
+def _passage_around(question: QaExample) -> str:
+    """Part of the passage around the first right answer, or its beginning: with it a mistake can be understood."""
+    answer = question.answers[0] if question.answers else None
+    middle = 0 if answer is None else answer.start + len(answer.text) // 2
+    begin = max(0, min(middle - _PASSAGE_CHARACTERS // 2, len(question.context) - _PASSAGE_CHARACTERS))
+    end = begin + _PASSAGE_CHARACTERS
+    return ("…" if begin else "") + question.context[begin:end] + ("…" if end < len(question.context) else "")
 
 
 def _gold_texts(question: QaExample) -> list[str]:

@@ -11,8 +11,10 @@ from starlette.testclient import TestClient
 
 from orchestrator.board.app import build_app
 from orchestrator.registry import Registry
-from orchestrator.results import MetricEvent
-from tests.orchestrator.registry.samples import new_run
+from orchestrator.registry.run_differences import compare_runs
+from orchestrator.reports.difference_texts import field_text
+from orchestrator.results import DatasetResult, MetricEvent
+from tests.orchestrator.registry.samples import made_with, new_run
 from tests.orchestrator.reports.samples import HOSTILE, add_pretraining, add_sweep
 
 ADDRESS = "http://127.0.0.1:8100"
@@ -134,6 +136,40 @@ def test_runs_stand_side_by_side_with_what_differs(registry: Registry, client: T
     assert "<td>size</td>" in page.text
     assert "<td>seed</td>" not in page.text
     assert "size tiny, train" in page.text
+
+
+def test_two_runs_are_compared_by_all_that_runs_diff_tells(registry: Registry, client: TestClient) -> None:
+    ids = [
+        new_run(registry, name=name, spec={"kind": "pretrain", "value": value})
+        for name, value in (("a", 1), ("b", HOSTILE))
+    ]
+    for number, run_id in enumerate(ids):
+        made = made_with("ab"[number] * 40)
+        registry.lifecycle.start_attempt(run_id, made_with=made)
+        counts = {"num_documents": 10 + number}
+        registry.datasets.record(run_id, DatasetResult("text", "corpus", str(number) * 64, "/data", counts))
+        registry.metrics.record(run_id, [MetricEvent(1, "validation", {"mlm_loss": 2.0 + number})])
+    page = client.get("/compare", params={"runs": ",".join(ids)}).text
+    found = compare_runs(registry, *ids).differences
+    assert {each.section for each in found} >= {"spec", "data", "code", "scores"}
+    for each in found:
+        assert f"<td>{field_text(each.field)}</td>" in page
+    assert "+1</td>" in page
+    assert "bbbbbbbbbbbb" in page
+    assert HOSTILE not in page
+    assert all(f'<a href="/runs/{run_id}">{run_id}</a>' in page for run_id in ids)
+
+
+def test_a_run_compared_with_itself_is_the_same(registry: Registry, client: TestClient) -> None:
+    run_id = add_pretraining(registry)
+    page = client.get("/compare", params={"runs": f"{run_id},{run_id}"}).text
+    assert "The same in both: kind, task and state, scores, speed." in page
+
+
+def test_a_window_is_counted_unless_that_is_refused(registry: Registry, client: TestClient) -> None:
+    new_run(registry)
+    assert "total" in client.get("/rows").json()
+    assert "total" not in client.get("/rows", params={"count": "no"}).json()
 
 
 @pytest.mark.parametrize("runs", ["", "a", ",".join("abcdefghijklmnopqrstuvwxyz")])

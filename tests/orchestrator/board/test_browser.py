@@ -1,40 +1,22 @@
-"""The board in a real browser: the list, a query, a long list scrolled, an empty console.
+"""The board in a real browser: the list, a query, a long list scrolled, keys alone, paper, an empty console.
 
 Skipped without Chromium. Alone: pytest tests/orchestrator/board/test_browser.py
 """
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import uvicorn
 
+from benchmarks.generated_registry import NUM_TRIALS, fill
 from orchestrator.board.app import build_app
 from orchestrator.registry import Registry
 from orchestrator.run_states import RunState
-from orchestrator.web.guard import App
-from orchestrator.web.server import listening
 from tests.browser import Browser
 from tests.orchestrator.registry.samples import new_run
 from tests.orchestrator.reports.samples import add_pretraining, add_sweep
+from tests.web_server import answering
 
 NAMES = "[...document.querySelectorAll('#whole a')].map((link) => link.textContent)"
-
-
-@contextmanager
-def answering(app: App) -> Iterator[str]:
-    """Address of an application that answers in a thread meanwhile."""
-    with listening("127.0.0.1", 0) as listener:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -53,7 +35,7 @@ def test_the_list_and_its_pages_are_drawn_without_complaint(
                 ("/tasks/own", "document.querySelectorAll('.chart .main-svg').length > 0"),
                 (f"/compare?runs={pretraining},{sweep}", "document.querySelectorAll('h2').length > 1"),
             ):
-                browser.console.clear()
+                browser.leave()
                 browser.open(url + path)
                 browser.wait_for(is_there)
                 assert browser.console == [], path
@@ -117,3 +99,139 @@ def test_the_page_of_a_run_at_work_shows_what_is_new(tmp_path: Path, browser: Br
             shown = browser.value("document.body.innerText")
             assert "looked-at" in shown
             assert "COMPLETED" in shown
+
+
+WHITE = "rgb(255, 255, 255)"
+ALL_WIDE = "[...document.querySelectorAll('.wide')]"
+FOCUSED = "document.activeElement.textContent || document.activeElement.id || document.activeElement.tagName"
+TAB, ENTER, SPACE, UP, DOWN = ("Tab", 9), ("Enter", 13), (" ", 32), ("ArrowUp", 38), ("ArrowDown", 40)
+
+
+def focus_is_seen(browser: Browser) -> bool:
+    """Whether what has the focus has a line around it."""
+    style = "getComputedStyle(document.activeElement)"
+    return bool(browser.value(f"{style}.outlineStyle !== 'none' && parseFloat({style}.outlineWidth) >= 2"))
+
+
+def test_runs_are_chosen_compared_and_opened_by_the_keyboard_alone(tmp_path: Path, browser: Browser) -> None:
+    browser.look_as(width=1280, height=800, scheme="light")
+    with Registry(str(tmp_path / "registry.sqlite")) as registry:
+        for name in ("first", "second"):
+            new_run(registry, name=name)
+        with answering(build_app(registry)) as url:
+            browser.leave()
+            browser.open(f"{url}/?sort=created_at")
+            browser.wait_for("document.querySelectorAll('#whole input').length === 2")
+            order = []
+            for _ in range(30):
+                browser.press(*TAB)
+                order.append(browser.value(FOCUSED))
+                assert focus_is_seen(browser), order
+                if order[-1] == "first":
+                    break
+            assert order[0] == "Skip to the list"
+            assert order.index("filter") < order.index("name") < order.index("first")
+            browser.press(*DOWN)
+            assert browser.value(FOCUSED) == "second"
+            browser.press(*UP)
+            assert browser.value(FOCUSED) == "first"
+            for _ in range(2):  # from the link back to the box beside it
+                browser.press("Tab", 9, modifiers=8)
+                if browser.value("document.activeElement.type") == "checkbox":
+                    break
+            browser.press(*SPACE)
+            browser.press(*DOWN)
+            browser.press(*SPACE)
+            assert browser.value("document.querySelectorAll('#whole input:checked').length") == 2
+            browser.value("document.getElementById('compare').focus()")
+            browser.press(*ENTER)
+            browser.wait_for("document.title === '2 runs side by side' && document.readyState === 'complete'")
+            browser.press(*TAB)
+            assert browser.value(FOCUSED) == "Skip to the content"
+            browser.press(*ENTER)
+            browser.wait_for("document.activeElement.id === 'content'")
+            links = "[...document.querySelectorAll('main td a')].map((link) => link.getAttribute('href'))"
+            assert len(browser.value(links)) == 2
+            assert browser.value(links)[0].startswith("/runs/")
+            assert browser.console == []
+
+
+def test_the_row_with_the_focus_stays_while_the_list_is_read_again(tmp_path: Path, browser: Browser) -> None:
+    with Registry(str(tmp_path / "registry.sqlite")) as registry:
+        ids = [new_run(registry, name=f"run {number}", task="own") for number in range(3)]
+        with answering(build_app(registry)) as url:
+            browser.open(f"{url}/?sort=created_at")
+            browser.wait_for("document.querySelectorAll('#whole input').length === 3")
+            browser.value("document.querySelectorAll('#whole .row')[1].querySelectorAll('a')[1].focus()")
+            registry.lifecycle.start_attempt(ids[1])
+            browser.value("fetchPage(0)")
+            browser.wait_for("document.querySelectorAll('#whole .row')[1].textContent.includes('RUNNING')")
+            assert browser.value("document.activeElement.closest('.row').getAttribute('aria-rowindex')") == "3"
+
+
+def test_every_page_prints_light_and_uncut(tmp_path: Path, browser: Browser) -> None:
+    """A4 between the browser's own margins is 717 pixels wide."""
+    browser.look_as(width=717, height=1000, scheme="dark")
+    with Registry(str(tmp_path / "registry.sqlite")) as registry:
+        pretraining, sweep = add_pretraining(registry), add_sweep(registry, tmp_path)
+        for number in range(100):
+            new_run(registry, name=f"run {number}")
+        pages = {"/": 2, f"/runs/{sweep}": 40, f"/compare?runs={pretraining},{sweep}": 10, "/tasks/own": 6}
+        with answering(build_app(registry)) as url:
+            for path, most_sheets in pages.items():
+                browser.leave()
+                browser.open(url + path)
+                browser.wait_for("document.querySelector('main').textContent.length > 100")
+                pdf = browser.printed()
+                assert pdf.startswith(b"%PDF"), path
+                assert 1 <= pdf.count(b"/Type /Page\n") <= most_sheets, path
+                with browser.on_paper():
+                    assert browser.width_beyond_screen() <= 0, path
+                    assert browser.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)", (
+                        path
+                    )
+                    cut = (
+                        "[...document.querySelectorAll('.wide')].filter((box) => box.scrollWidth > box.clientWidth + 1)"
+                    )
+                    assert browser.value(f"{cut}.length") == 0, path
+                assert browser.console == [], path
+
+
+def test_every_chart_can_be_read_as_a_table(tmp_path: Path, browser: Browser) -> None:
+    with Registry(str(tmp_path / "registry.sqlite")) as registry:
+        sweep = add_sweep(registry, tmp_path)
+        with answering(build_app(registry)) as url:
+            for path in (f"/runs/{sweep}", "/tasks/own"):
+                browser.open(url + path)
+                browser.wait_for("document.querySelectorAll('.chart .main-svg').length > 0")
+                without = (
+                    "[...document.querySelectorAll('figure')].filter((each) => !each.querySelector('details table'))"
+                )
+                assert browser.value(f"{without}.map((each) => each.innerText)") == [], path
+                unnamed = "[...document.querySelectorAll('.chart')].filter((each) => !each.getAttribute('aria-label'))"
+                assert browser.value(f"{unnamed}.length") == 0, path
+
+
+def test_a_list_of_thousands_is_scrolled_through_with_few_requests(tmp_path: Path, browser: Browser) -> None:
+    browser.look_as(width=1280, height=800, scheme="light")
+    with Registry(str(tmp_path / "registry.sqlite")) as registry:
+        fill(registry, num_sweeps=150)
+        with answering(build_app(registry)) as url:
+            browser.open(f"{url}/?trials=yes&sort=created_at")
+            browser.wait_for("document.querySelectorAll('#whole input').length > 20")
+            browser.value(
+                """new Promise((done) => {
+                  const box = document.getElementById("window");
+                  let left = 60;
+                  requestAnimationFrame(function frame() {
+                    box.scrollTop += box.scrollHeight / 60;
+                    if (--left) requestAnimationFrame(frame); else done();
+                  });
+                })"""
+            )
+            browser.wait_for(f"{NAMES}.length > 20 && document.querySelectorAll('#whole .dim').length === 0")
+            last = browser.value("[...document.querySelectorAll('#whole .row')].at(-1).getAttribute('aria-rowindex')")
+            assert int(last) == 150 * (NUM_TRIALS + 1) + 1
+            asked = "performance.getEntriesByType('resource').filter((one) => one.name.includes('/rows'))"
+            assert browser.value(f"{asked}.length") <= 32
+            assert browser.value(f"{asked}.filter((one) => one.name.includes('count=yes')).length") <= 3

@@ -21,7 +21,7 @@ from orchestrator.registry.queries.query_fields import METRIC_SPLITS, NAMES
 from orchestrator.registry.queries.query_history import FUNCTIONS
 from orchestrator.registry.queries.query_tree import UNITS_S
 from orchestrator.run_states import RunState
-from orchestrator.specs.loading import SPEC_KINDS
+from orchestrator.specs.kinds import SPEC_KINDS
 from orchestrator.storage.compression import COMPRESSIONS
 from orchestrator.tasks import TASK_TYPES
 from tests.contracts.imports import source_files

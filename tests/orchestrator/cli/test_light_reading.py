@@ -26,12 +26,18 @@ def test_reading_the_registry_loads_nothing_heavy(recorded_sweep: RecordedSweep)
         assert not loaded & NOT_FOR_READING, command
 
 
-def test_a_run_is_shown_beside_the_defaults_of_its_spec_and_loads_no_more_than_specs(
-    recorded_sweep: RecordedSweep,
-) -> None:
-    ((status, loaded),) = loaded_by_each([["runs", "show", recorded_sweep.run_id]]).values()
+def test_a_run_is_shown_beside_the_defaults_of_its_own_kind_of_spec(recorded_sweep: RecordedSweep) -> None:
+    sweep, trial = recorded_sweep.run_id, recorded_sweep.trial_ids[3]
+    of_trial, of_sweep = loaded_by_each([["runs", "show", trial], ["runs", "show", sweep]]).values()
+    assert of_trial[0] == of_sweep[0] == 0
+    assert not of_sweep[1] & NOT_FOR_READING
+    assert "pydantic" not in of_trial[1]
+
+
+def test_a_run_is_made_again_on_paper_without_the_libraries_that_make_it(recorded_sweep: RecordedSweep) -> None:
+    ((status, loaded),) = loaded_by_each([["runs", "reproduce", recorded_sweep.run_id]]).values()
     assert status == 0
-    assert not loaded & (NOT_FOR_READING - {"numpy"})
+    assert not loaded & {"pandas", "numpy", "ray", "torch", "pyarrow", "matplotlib"}
 
 
 def test_a_list_of_runs_needs_neither_the_query_parser_nor_specs(recorded_sweep: RecordedSweep) -> None:

@@ -52,12 +52,13 @@ def test_an_evaluation_within_a_window_makes_the_next_no_smaller() -> None:
 def test_slow_data_tasks_are_told_once_and_only_of_windows_of_full_size() -> None:
     warnings: list[str] = []
     pace = PrefetchPace(warn=warnings.append)
-    while pace.num_blocks < 200:
-        pace.note(window(pace, 8e6, build_tokens_per_s=1e6))
+    while (slow := window(pace, 8e6, build_tokens_per_s=1e6)).build_s < TARGET_S:
+        pace.note(slow)
         assert not warnings, "what a pipeline costs at its start is not told as the speed of its tasks"
     for _ in range(3):
         pace.note(window(pace, 8e6, build_tokens_per_s=1e6))
-    assert warnings == ["data tasks deliver 987,654 tokens/s, training takes 8,000,000: raise execution.data_cpus"]
+    assert pace.num_blocks == 23, "longer windows of slow tasks would gain nothing"
+    assert warnings == ["data tasks deliver 901,961 tokens/s, training takes 8,000,000: raise execution.data_cpus"]
 
 
 def test_data_tasks_that_keep_up_are_not_told() -> None:

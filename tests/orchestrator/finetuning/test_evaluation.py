@@ -93,8 +93,9 @@ def test_a_model_is_moved_to_the_device_that_is_asked(
 ) -> None:
     asked: list[object] = []
     monkeypatch.setattr(torch.nn.Module, "to", lambda model, device: asked.append(device) or model)
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", asked.append)
     evaluate(Scoring(save_model(tmp_path, task), task, "validation", str(tmp_path / "storage")), device="cuda")
-    assert asked == ["cuda"]
+    assert asked == ["high", torch.device("cuda")]
 
 
 def test_other_labels_are_refused(tmp_path: Path, task: Task) -> None:

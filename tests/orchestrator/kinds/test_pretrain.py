@@ -76,6 +76,12 @@ def test_a_plan_of_a_pretraining(settings: Settings) -> None:
     ]
 
 
+def test_a_plan_on_gpus_has_the_copy_that_checkpoints_are_written_from(settings: Settings) -> None:
+    rows = plan(settings, {**PRETRAIN, "execution": {"device": "gpu"}})
+    assert rows["copy of a checkpoint"] == "6.0 MB on the first worker's host"
+    assert "copy of a checkpoint" not in plan(settings, PRETRAIN)
+
+
 def test_snapshots_count_in_the_plan_and_tell_one_stage_from_another(settings: Settings) -> None:
     kept = {**PRETRAIN, "execution": {"snapshot_steps": [10, 0]}}
     assert "6.0 MB of model and snapshots" in plan(settings, kept)["disk"]

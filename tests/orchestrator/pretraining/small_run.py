@@ -4,11 +4,13 @@ python -m tests.orchestrator.pretraining.small_run FOLDER-OR-URI [in_background]
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
+from bert_core.examples.packing import PackedBatch
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.corpus.manifest import Manifest
@@ -44,7 +46,7 @@ def make_store(folder: Path | str, tokenizer: Tokenizer, num_shards: int = 4) ->
             ids.append(f"{shard}-{document}")
             lengths.append([len(sentence) for sentence in encoded])
             tokens += [token for sentence in encoded for token in sentence]
-        split = "validation" if shard == num_shards - 1 else "train"
+        split: Literal["train", "validation"] = "validation" if shard == num_shards - 1 else "train"
         flat = np.array(tokens, np.uint16)
         shards.append(write_shard(str(folder), f"shard-{shard}.parquet", split, ids, flat, lengths))
     Manifest(tokenizer.fingerprint, tokenizer.vocab_size, {}, shards).save(str(folder))
@@ -85,7 +87,7 @@ def make_job(folder: Path | str, attempt: int = 1, init_folder: str | None = Non
         "shuffle_window_shards": 2,
         "execution": {"checkpoint_every_steps": 5, "log_every_steps": 2, "evaluate_every_steps": 8},
     }
-    spec = PretrainSpec(**(values | changes))
+    spec = PretrainSpec.model_validate(values | changes)
     tokenizer = make_tokenizer()
     store_folder = join(str(folder), "store")
     done = exists(join(store_folder, "manifest.json"))
@@ -111,7 +113,7 @@ def run(
     worker = worker or Worker()
     loop = TrainingLoop(job, worker, emit, num_confirmed, note_step)
 
-    def batches(first_step: int):
+    def batches(first_step: int) -> Iterator[tuple[int, PackedBatch]]:
         for step in range(first_step, job.spec.steps):
             yield from job.stream.batches(range(step, step + 1), worker.rank, worker.num_workers)
 

@@ -18,8 +18,8 @@ from orchestrator.pretraining import loop as loop_module
 from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEvent
 from orchestrator.storage import digest_file
 from orchestrator.training.checkpoints import Checkpoints
+from tests.orchestrator.pretraining.poisoned_run import poisoned
 from tests.orchestrator.pretraining.small_run import make_job, run
-from tests.orchestrator.pretraining.test_divergence import poisoned
 
 pytestmark = pytest.mark.training
 

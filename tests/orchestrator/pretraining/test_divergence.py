@@ -7,53 +7,27 @@ import json
 import math
 import pickle
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from bert_core.examples.packing import PackedBatch
-from bert_core.heads import BertForPreTraining
 from orchestrator.errors import RunFailedError
 from orchestrator.pretraining import divergence
 from orchestrator.pretraining.batch_digests import combine_digests, example_digests, global_batch_digest
 from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.device_batch import MicroBatch
 from orchestrator.pretraining.divergence import DivergedStepError, StepWatch, max_loss
-from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
-from orchestrator.pretraining.loss import GlobalCounts, Sums, label_loss
 from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEvent
 from orchestrator.specs import PretrainSpec
 from orchestrator.storage import digest_file
 from orchestrator.training.checkpoints import Checkpoints
-from tests.orchestrator.pretraining.batches_on_host import on_host
+from tests.orchestrator.pretraining.poisoned_run import poisoned
 from tests.orchestrator.pretraining.small_run import make_job, run
 
 training = pytest.mark.training
-
-
-@dataclass(frozen=True)
-class PoisonedLoss:
-    """The loss of the labels, but that of some batches is multiplied, as by a fault of data or arithmetic."""
-
-    digests: frozenset[str]
-    factor: float
-
-    def __call__(
-        self, model: BertForPreTraining, micro: MicroBatch, spec: PretrainSpec, counts: GlobalCounts
-    ) -> tuple[Sums, torch.Tensor]:
-        sums, loss = label_loss(model, micro, spec, counts)
-        if combine_digests(example_digests(on_host(micro))) not in self.digests:
-            return sums, loss
-        return {name: replace(each, loss=each.loss * self.factor) for name, each in sums.items()}, loss * self.factor
-
-
-def poisoned(folder: Path, *steps: int, factor: float = math.nan, **changes: object) -> PretrainJob:
-    """A small run whose loss is poisoned at some steps, counted from 1."""
-    job = make_job(folder, **changes)
-    return replace(job, loss=PoisonedLoss(frozenset(global_batch_digest(job.stream, s - 1) for s in steps), factor))
 
 
 def final_digest(folder: Path) -> list[str]:

@@ -9,7 +9,7 @@ from orchestrator.search import SEARCHES
 from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import AnySpec, PretrainSpec, SweepSpec
 from orchestrator.specs.documentation import FieldDoc, document_fields
-from orchestrator.specs.loading import SPEC_KINDS
+from orchestrator.specs.kinds import SPEC_KINDS, spec_class
 
 
 def by_field(cls: type[AnySpec]) -> dict[str, FieldDoc]:
@@ -18,7 +18,7 @@ def by_field(cls: type[AnySpec]) -> dict[str, FieldDoc]:
 
 @pytest.mark.parametrize("kind", SPEC_KINDS)
 def test_every_field_has_a_sentence_a_type_and_a_role(kind: str) -> None:
-    for row in document_fields(SPEC_KINDS[kind]):
+    for row in document_fields(spec_class(kind)):
         assert row.about.endswith("."), row.field
         assert row.role in ("identity", "execution")
         assert row.type

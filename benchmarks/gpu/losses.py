@@ -1,0 +1,77 @@
+"""Losses in bf16 against fp32, step by step from the same weights on the same batches, without dropout.
+
+Rounding is noise that a run of another seed has more of. So the yardstick stands beside: fp32 from other weights. The
+bf16 loss, in the mean over the last quarter of the steps, must be as near to that of fp32 as that one, or within 1 %.
+"""
+
+import statistics
+from collections.abc import Iterator, Sequence
+
+from benchmarks.gpu.own_step import PackedInputs, build_learner, own_loss, packed_inputs
+from benchmarks.gpu.results import NOT_REACHED, Report, Row, Value
+from benchmarks.gpu.setting import Budget, Setting
+from benchmarks.gpu.texts import LearnableText, first_batches, generated_text, real_text
+from bert_core.config import BertConfig
+from bert_core.optimization import linear_warmup_decay, set_learning_rate
+
+LARGEST_GAP = 0.01
+"""Relative difference of losses that is nothing to look at."""
+_RUNS = (("fp32", 0), ("bf16", 0), ("fp32", 1))
+
+
+def measure(setting: Setting, budget: Budget, report: Report) -> Iterator[Row]:
+    """Train on each text in each precision: one row for each run."""
+    for text in texts(setting):
+        num_steps, batch_size, width = setting.choose((200, 128, 128), (8, 4, 16))
+        batches = [
+            packed_inputs(batch, setting.device) for batch in first_batches(text, num_steps, batch_size, width, seed=1)
+        ]
+        config = build_config(setting, text)
+        ends: dict[tuple[str, int], float] = {}
+        for precision, seed in _RUNS:
+            row: dict[str, Value] = {"text": text.name, "precision": precision, "seed": seed, "steps": num_steps}
+            if budget.is_spent:
+                yield {**row, "outcome": NOT_REACHED}
+                continue
+            losses = train(setting, config, batches, precision, seed)
+            ends[precision, seed] = statistics.mean(losses[-len(losses) // 4 :])
+            yield {**row, "first loss": losses[0], "last quarter": ends[precision, seed]}
+        if len(ends) == len(_RUNS):
+            yield compare(text.name, ends)
+
+
+def compare(name: str, ends: dict[tuple[str, int], float]) -> Row:
+    """Compare the last losses of the three runs."""
+    reference = ends["fp32", 0]
+    gap, yardstick = (abs(ends[run] - reference) / reference for run in (("bf16", 0), ("fp32", 1)))
+    return {
+        "text": name,
+        "precision": "bf16 against fp32",
+        "gap": gap,
+        "gap of another seed": yardstick,
+        "ok": gap <= max(LARGEST_GAP, yardstick),
+    }
+
+
+def texts(setting: Setting) -> Iterator[LearnableText]:
+    """Yield the generated text and, where a path is given, the real one."""
+    yield generated_text(*setting.choose((20_000, 512), (200, 48)))
+    if setting.text is not None:
+        yield real_text(setting.text, *setting.choose((4_000_000, 8192), (200_000, 600)))
+
+
+def build_config(setting: Setting, text: LearnableText) -> BertConfig:
+    """Choose a model that learns within the steps, with the text's vocabulary and no dropout."""
+    return setting.build_config("mini", vocab_size=text.vocab_size).with_dropout(0.0)
+
+
+def train(
+    setting: Setting, config: BertConfig, batches: Sequence[PackedInputs], precision: str, seed: int
+) -> list[float]:
+    """Train from weights of a seed; the loss of each step."""
+    peak, learner = 1e-3, build_learner(config, setting.device, seed=seed)
+    losses = []
+    for step, inputs in enumerate(batches):
+        set_learning_rate(learner.optimizer, peak * linear_warmup_decay(step + 1, len(batches) + 1, len(batches) // 10))
+        losses.append(learner.step(own_loss(learner, inputs), precision))
+    return [float(loss) for loss in losses]

@@ -1,0 +1,81 @@
+"""A training step as it is done here: the one place of the GPU benchmark that knows the model's training interface."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from benchmarks._pretraining_batches import loss_of
+from benchmarks.gpu.setting import in_precision
+from bert_core.config import BertConfig
+from bert_core.examples.packing import PackedBatch
+from bert_core.heads.pretraining import BertForPreTraining, PretrainingLabels
+from bert_core.optimization import build_optimizer
+from bert_core.packed_sequences import PackedSequences
+
+MAX_GRADIENT_NORM = 1.0
+PackedInputs = tuple[PackedSequences, PretrainingLabels]
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A model with its optimizer, on a device."""
+
+    model: nn.Module
+    optimizer: Optimizer
+    device: torch.device
+
+    def step(self, loss: Callable[[], Tensor], precision: str = "bf16") -> Tensor:
+        """Make one step: forward, backward, clipping, update. The loss stays on the device."""
+        with in_precision(precision, self.device):
+            value = loss()
+            value.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.model.parameters(), MAX_GRADIENT_NORM)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return value.detach()
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of weights and moments."""
+        weights = list(self.model.parameters())
+        moments = [v for state in self.optimizer.state.values() for v in state.values() if isinstance(v, Tensor)]
+        return sum(tensor.numel() * tensor.element_size() for tensor in (*weights, *moments))
+
+
+def build_learner(config: BertConfig, device: torch.device, learning_rate: float = 1e-4, seed: int = 0) -> Learner:
+    """Build the model with weights drawn from a seed, and its optimizer."""
+    model = BertForPreTraining.from_config(config, seed=seed).to(device).train()
+    return Learner(model, build_optimizer(model, learning_rate), device)
+
+
+def own_loss(learner: Learner, inputs: PackedInputs) -> Callable[[], Tensor]:
+    """Make the function that computes the loss of a packed batch."""
+    assert isinstance(learner.model, BertForPreTraining)
+    return lambda: loss_of(learner.model, *inputs)  # type: ignore[arg-type]
+
+
+def to_device(inputs: PackedInputs, device: torch.device) -> PackedInputs:
+    """Copy a packed batch to a device."""
+    seqs, labels = inputs
+    return seqs.to(device), PretrainingLabels(*(tensor.to(device) for tensor in vars(labels).values()))
+
+
+def packed_inputs(batch: PackedBatch, device: torch.device) -> PackedInputs:
+    """Turn a batch of examples into the model's input on a device."""
+    seqs = PackedSequences.from_numpy(batch.input_ids, batch.token_type_ids, batch.cu_seqlens)
+    arrays = (batch.masked_positions, batch.masked_labels, batch.sentence_labels)
+    return to_device((seqs, PretrainingLabels(*(torch.from_numpy(array).long() for array in arrays))), device)
+
+
+def compile_layers(model: nn.Module, backend: str) -> None:
+    """Compile each layer for any number of tokens, in place.
+
+    One layer is compiled, and all others take its code. Raises: AttributeError for a model without `bert.layers`.
+    """
+    layers: Any = model.bert.layers  # type: ignore[union-attr]
+    for layer in layers:
+        layer.compile(dynamic=True, backend=backend)

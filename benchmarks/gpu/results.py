@@ -1,0 +1,95 @@
+"""Results of a run of the GPU benchmark: rows of stages, written as JSON and as Markdown after every row."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from bert_core.checkpoints.atomic_files import atomic_write_text
+
+Value = str | int | float | bool | None
+Row = Mapping[str, Value]
+
+NOT_REACHED = "not reached: the time was up"
+"""Outcome of a case that the time did not reach."""
+
+
+@dataclass
+class StageRecord:
+    """Rows of one stage, and how it ended."""
+
+    title: str
+    rows: list[dict[str, Value]] = field(default_factory=list)
+    seconds: float = 0.0
+    ended: str = "was interrupted"
+    """How the stage ended: `done`, or what stopped it."""
+
+
+@dataclass
+class Report:
+    """All stages of a run, and the two files that they are written to."""
+
+    path: Path
+    """The files without their endings."""
+    command: str
+    stages: dict[str, StageRecord] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, path: Path, command: str) -> "Report":
+        """Begin a report; stages of an earlier run of the same card and day are kept until they are run again."""
+        report = cls(path, command)
+        if report.json_path.exists():
+            found = json.loads(report.json_path.read_text(encoding="utf-8"))
+            report.stages = {name: StageRecord(**stage) for name, stage in found["stages"].items()}
+        return report
+
+    @property
+    def json_path(self) -> Path:
+        """The file for programs."""
+        return self.path.with_name(self.path.name + ".json")
+
+    @property
+    def markdown_path(self) -> Path:
+        """The file for people."""
+        return self.path.with_name(self.path.name + ".md")
+
+    def rows(self, stage: str, **wanted: Value) -> list[dict[str, Value]]:
+        """Find the rows of a stage that have these values."""
+        record = self.stages.get(stage, StageRecord(""))
+        return [row for row in record.rows if all(row.get(name) == value for name, value in wanted.items())]
+
+    def write(self) -> None:
+        """Write both files, each whole or not at all."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        content = {"command": self.command, "stages": {name: asdict(stage) for name, stage in self.stages.items()}}
+        atomic_write_text(self.json_path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        atomic_write_text(self.markdown_path, self.markdown())
+
+    def markdown(self) -> str:
+        """Write all stages as tables."""
+        parts = [f"# {self.path.name}", f"    {self.command}"]
+        for name, stage in self.stages.items():
+            parts.append(f"## {name}\n\n{stage.title}\n\n{stage.ended}, {stage.seconds:.0f} s")
+            parts.append(table(stage.rows))
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def table(rows: Iterable[Row]) -> str:
+    """Write rows as one Markdown table, with every column that any of them has."""
+    rows = list(rows)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    lines = [names, ["---"] * len(names), *([cell(row.get(name)) for name in names] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) if rows else ""
+
+
+def cell(value: Value) -> str:
+    """Write a value for a table: numbers with four digits, nothing as a dash."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "**no**"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return value.replace("|", "/").replace("\n", " ")

@@ -1,0 +1,243 @@
+"""Time of a pretraining step on a GPU, predicted from its operations and bytes before anything is measured.
+
+    python -m benchmarks.gpu.roofline_tables        # the tables of docs/performance.md
+
+A step is a list of operations. One that multiplies matrices takes its floating-point operations over the card's rate of
+products, every other one its bytes, read and written, over the card's copy rate; what each kind reaches of its ceiling
+is an assumption of `Ceilings`. Not counted: launching kernels, waiting for data, the head over pairs of segments, and
+norm and activation of the head over the vocabulary. So the prediction is a floor for large models and too low for mini.
+
+Shapes: T real tokens, B sequences, S width of a padded row, L layers, H hidden, I intermediate, V vocabulary,
+P predicted positions, W parameters.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+
+from bert_core.config import BertConfig
+from bert_core.model_flops import count_flops_per_prediction, count_flops_per_token
+
+_SHORT = 2
+"""Bytes of a bf16 number."""
+_FULL = 4
+"""Bytes of an fp32 number."""
+_CROSS_ENTROPY_ROWS = 512
+"""Rows of a block of logits in the cross entropy that is not fused (`bert_core.kernels.linear_cross_entropy`)."""
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """Rates of a card, and the share of them that kernels are assumed to reach."""
+
+    product_flops_per_s: float = 790e12
+    """Rate of a large bf16 matrix product on random data: measured on an H200."""
+    copy_bytes_per_s: float = 4.3e12
+    """Bytes read plus bytes written of a large copy: measured on an H200."""
+    product_share: float = 0.80
+    """Share of the rate that products of a layer's shapes reach, whose inner dimension is a tenth of a large one's."""
+    memory_share: float = 0.85
+    """Share of the copy rate that elementwise kernels and norms reach."""
+
+    def attention_flops_per_s(self, width: int, varlen: bool) -> float:
+        """Rate of fused attention with heads of 64: a fifth of the product rate at 128 tokens, a third at 512.
+
+        With dropout and a mask, PyTorch takes a kernel that is assumed to be half as fast.
+        """
+        share = 0.4 * width / (width + 128)
+        return self.product_flops_per_s * (share if varlen else share / 2)
+
+
+@dataclass(frozen=True)
+class BatchShape:
+    """Sizes of a batch that decide how much there is to compute."""
+
+    lengths: tuple[int, ...]
+    """Real tokens of each sequence."""
+    width: int
+    """S: length of a padded row."""
+    num_predictions: int
+    """P: positions whose tokens are predicted."""
+
+    @classmethod
+    def of_fill(cls, num_slots: int, width: int, fill: float = 1.0) -> "BatchShape":
+        """Make a batch whose lengths are spread evenly up to the width, so that a share `fill` of all slots is real."""
+        num_sequences, shortest = num_slots // width, round((2 * fill - 1) * width)
+        steps = max(1, num_sequences - 1)
+        lengths = tuple(shortest + (width - shortest) * place // steps for place in range(num_sequences))
+        lengths = lengths if fill < 1 else (width,) * num_sequences
+        return cls(lengths, width, round(0.15 * sum(lengths)))
+
+    @property
+    def num_tokens(self) -> int:
+        """T: real tokens of all sequences."""
+        return sum(self.lengths)
+
+    @property
+    def num_pairs(self) -> int:
+        """Pairs of a query and a key, the sum of the squared lengths."""
+        return sum(length * length for length in self.lengths)
+
+    @property
+    def num_slots(self) -> int:
+        """B · S: places of the padded form."""
+        return len(self.lengths) * self.width
+
+
+@dataclass(frozen=True)
+class Levers:
+    """Choices that make a step faster. All off: autocast, padded attention with dropout, PyTorch's default AdamW."""
+
+    fused_adamw: bool = False
+    """One pass over weights, gradients and moments, in place of ten."""
+    varlen: bool = False
+    """No attention dropout, so that attention goes by variable-length flash attention and never sees padding."""
+    compiled_layers: bool = False
+    """Dropout, addition, norm and cast of a sub-layer are one kernel forward and one backward."""
+    bf16_residual: bool = False
+    """The stream between the layers has 16 bits, so that nothing is cast."""
+    fused_cross_entropy: bool = False
+    """Softmax, loss and gradient of the logits in two reads and one write, without blocks."""
+    last_layer_rows: bool = False
+    """The last layer's rows behind attention are computed where a head reads them: P + B of T."""
+
+
+AS_IT_WAS = Levers(fused_adamw=True)
+"""The step before any work for GPUs."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Part of a step, forward and backward together."""
+
+    component: str
+    bytes: float
+    flops: float = 0.0
+    is_attention: bool = False
+
+    def seconds(self, ceilings: Ceilings, width: int, varlen: bool) -> float:
+        """Time: the longer of that for its operations and that for its bytes."""
+        rate = ceilings.product_flops_per_s * ceilings.product_share
+        if self.is_attention:
+            rate = ceilings.attention_flops_per_s(width, varlen)
+        return max(self.flops / rate, self.bytes / (ceilings.copy_bytes_per_s * ceilings.memory_share))
+
+
+def useful_flops(config: BertConfig, shape: BatchShape) -> float:
+    """Count operations that the model asks for, forward and backward: the numerator of the model FLOPs utilization.
+
+    6·N·T for the encoder's N weights, 12·L·H·Σ length² for attention, 6·P·(H² + H·V) for the predicted positions.
+    """
+    attention = 12 * config.num_hidden_layers * config.hidden_size * shape.num_pairs
+    predictions = count_flops_per_prediction(config) * shape.num_predictions
+    return float(count_flops_per_token(config) * shape.num_tokens + attention + predictions)
+
+
+def product(component: str, rows: int, inputs: int, outputs: int) -> Operation:
+    """Matrix product (rows, inputs) · (inputs, outputs) and its two gradients: three products of the same size."""
+    elements = rows * inputs + inputs * outputs + rows * outputs
+    return Operation(component, 3 * _SHORT * elements, 3 * 2.0 * rows * inputs * outputs)
+
+
+def sublayer_bytes(levers: Levers) -> int:
+    """Bytes for each element of (T, H) that dropout, addition, norm and casts of one sub-layer read and write."""
+    stream = _SHORT if levers.bf16_residual else _FULL
+    if levers.compiled_layers:
+        copy = 0 if levers.bf16_residual else _SHORT
+        forward = _SHORT + stream + 2 * stream + copy  # branch, stream → sum, output, copy for the next product
+        backward = (stream + _SHORT + stream) + (stream + _SHORT)  # two gradients, sum → gradients of stream and branch
+        return forward + backward
+    cast = 0 if levers.bf16_residual else 2 * (stream + _SHORT)  # and the gradient's cast back
+    dropout = 2 * (2 * _SHORT + 1)  # with a mask of one byte
+    add = _SHORT + 2 * stream + (0 if levers.bf16_residual else stream + _SHORT)  # and the branch's gradient, cast
+    norm = 2 * stream + 3 * stream
+    two_gradients = 3 * stream  # of the stream, which goes into the sub-layer and around it
+    return cast + dropout + add + norm + two_gradients
+
+
+def attention_operations(config: BertConfig, shape: BatchShape, levers: Levers) -> Iterator[Operation]:
+    """Attention of one layer: scores and contexts, and the way into and out of padded rows where it needs these."""
+    hidden, tokens, slots = config.hidden_size, shape.num_tokens, shape.num_slots
+    rows, pairs = (tokens, shape.num_pairs) if levers.varlen else (slots, slots * shape.width)
+    # 2 products forward, 5 backward (the scores are computed again): 2 · H for each pair and product.
+    yield Operation("attention", 24 * rows * hidden, 14.0 * hidden * pairs, is_attention=True)
+    if not levers.varlen:
+        to_rows = 3 * (3 * _SHORT * slots + 2 * _SHORT * tokens) + 3 * 2 * _SHORT * tokens  # q, k, v; and backward
+        to_tokens = 2 * _SHORT * tokens + _SHORT * slots + 3 * _SHORT * tokens
+        yield Operation("attention", (to_rows + to_tokens) * hidden)
+
+
+def layer_operations(config: BertConfig, shape: BatchShape, levers: Levers, rows: int) -> Iterator[Operation]:
+    """One layer whose part behind attention is computed for `rows` tokens."""
+    hidden, inner, tokens = config.hidden_size, config.intermediate_size, shape.num_tokens
+    yield product("products", tokens, hidden, 3 * hidden)
+    yield from attention_operations(config, shape, levers)
+    yield product("products", rows, hidden, hidden)
+    yield product("products", rows, hidden, inner)
+    yield product("products", rows, inner, hidden)
+    activation = 5 * _SHORT * rows * inner  # forward 2, backward 3
+    biases = _SHORT * (tokens * 3 * hidden + rows * (2 * hidden + inner))
+    joined_gradients = 2 * _SHORT * tokens * 3 * hidden  # of queries, keys and values, into one tensor
+    yield Operation("elementwise", 2 * sublayer_bytes(levers) * rows * hidden + activation + biases + joined_gradients)
+
+
+def cross_entropy_operations(config: BertConfig, shape: BatchShape, levers: Levers) -> Iterator[Operation]:
+    """Head over the vocabulary: two products, then softmax, loss and gradient of the logits (P, V)."""
+    hidden, vocabulary, predictions = config.hidden_size, config.vocab_size, shape.num_predictions
+    yield product("products", predictions, hidden, hidden)
+    yield product("products", predictions, hidden, vocabulary)
+    if levers.fused_cross_entropy:
+        yield Operation("cross entropy", 3 * _SHORT * predictions * vocabulary)
+        return
+    # To fp32, maximum, softmax, its maximum, its sum for the bias, back to bf16.
+    passes = (_SHORT + _FULL) + _FULL + 2 * _FULL + _FULL + _FULL + (_FULL + _SHORT)
+    added_blocks = max(0, -(-predictions // _CROSS_ENTROPY_ROWS) - 1) * (_SHORT + 2 * _FULL)
+    scaled = 2 * _FULL  # the weight's gradient times that of the loss
+    yield Operation("cross entropy", passes * predictions * vocabulary + (added_blocks + scaled) * vocabulary * hidden)
+
+
+def step_operations(config: BertConfig, shape: BatchShape, levers: Levers) -> Iterator[Operation]:
+    """All operations of a training step."""
+    hidden, tokens = config.hidden_size, shape.num_tokens
+    matrices = config.num_hidden_layers * (4 * hidden + 2 * config.intermediate_size) * hidden
+    table = config.vocab_size * hidden
+    # Three rows looked up and added up, norm, dropout, the same backward; the table's gradient, zeroed and added.
+    lookups = _FULL * (3 * 2 + 2 * 3 + 2 + 3 + 2 + 2 + 3) + 2
+    yield Operation("embedding", lookups * tokens * hidden + 4 * _FULL * table)
+    for place in range(config.num_hidden_layers):
+        is_cut = levers.last_layer_rows and place == config.num_hidden_layers - 1
+        rows = min(tokens, shape.num_predictions + len(shape.lengths)) if is_cut else tokens
+        yield from layer_operations(config, shape, levers, rows)
+    yield from cross_entropy_operations(config, shape, levers)
+    adamw = 7 * _FULL if levers.fused_adamw else 20 * _FULL
+    clipping = 3 * _FULL
+    casts = 2 * (_FULL + _SHORT)  # of matrices in autocast, and of their gradients
+    yield Operation("optimizer", (adamw + clipping) * (matrices + table) + casts * (matrices + table))
+
+
+def component_ms(
+    config: BertConfig, shape: BatchShape, levers: Levers, ceilings: Ceilings | None = None
+) -> dict[str, float]:
+    """Milliseconds of each component of a step, in the order in which a step comes to them first."""
+    found: dict[str, float] = {}
+    for operation in step_operations(config, shape, levers):
+        seconds = operation.seconds(ceilings or Ceilings(), shape.width, levers.varlen)
+        found[operation.component] = found.get(operation.component, 0.0) + 1000 * seconds
+    return found
+
+
+def step_ms(config: BertConfig, shape: BatchShape, levers: Levers, ceilings: Ceilings | None = None) -> float:
+    """Milliseconds of a step."""
+    return sum(component_ms(config, shape, levers, ceilings).values())
+
+
+def utilization(config: BertConfig, shape: BatchShape, milliseconds: float, ceilings: Ceilings) -> float:
+    """Model FLOPs utilization: the step's useful operations over what the card multiplies in that time."""
+    return useful_flops(config, shape) / (milliseconds / 1000 * ceilings.product_flops_per_s)
+
+
+def one_after_another() -> Iterator[tuple[str, Levers]]:
+    """Name each lever, with all levers up to it."""
+    levers = Levers()
+    for lever in fields(Levers):
+        levers = replace(levers, **{lever.name: True})
+        yield lever.name, levers

@@ -1,0 +1,98 @@
+"""Sides that the GPU benchmark compares: a training step here, in three forms, and in transformers, in two."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from benchmarks._pretraining_batches import pack_batch
+from benchmarks.gpu import peers
+from benchmarks.gpu.own_step import Learner, build_learner, compile_layers, own_loss, to_device
+from benchmarks.gpu.roofline import BatchShape, Ceilings, Levers, step_ms
+from benchmarks.gpu.setting import Setting, in_precision
+from bert_core.config import BertConfig
+from bert_core.heads.pretraining import BertForPreTraining
+
+HERE, HERE_COMPILED, HERE_DROPOUT = "here", "here, layers compiled", "here, attention dropout 0.1"
+PEER, PEER_COMPILED = "transformers", "transformers compiled"
+_COMPILED = (HERE_COMPILED, PEER_COMPILED)
+
+LEVERS = {
+    HERE: Levers(fused_adamw=True, varlen=True),
+    HERE_COMPILED: Levers(fused_adamw=True, varlen=True, compiled_layers=True),
+    HERE_DROPOUT: Levers(fused_adamw=True),
+}
+"""What the code has of the levers of `roofline`; another one that is built is switched on here."""
+
+Batch = dict[str, Tensor]
+
+
+@dataclass
+class Side:
+    """A model that takes turns with others, with what was measured of it."""
+
+    name: str
+    learner: Learner
+    losses: Sequence[Callable[[], Tensor]]
+    """Function that computes the loss, for each batch."""
+    times_ms: list[float] = field(default_factory=list)
+    peak_bytes: int | None = None
+    """Memory of a step besides weights and moments, at its largest; None without a card."""
+
+    def round(self) -> None:
+        """Make a step with each batch."""
+        for loss in self.losses:
+            self.learner.step(loss)
+
+    def loss_without_dropout(self) -> float | None:
+        """Loss of the first batch, by which sides are seen to compute the same; None for what would compile anew."""
+        if self.name in _COMPILED:
+            return None
+        self.learner.model.eval()
+        with torch.no_grad(), in_precision("bf16", self.learner.device):
+            loss = float(self.losses[0]())
+        self.learner.model.train()
+        return loss
+
+
+def build_side_model(setting: Setting, name: str, config: BertConfig) -> Learner:
+    """Build the model of a side, from the same weights for all, with an attention dropout of 0 but for HERE_DROPOUT."""
+    config = replace(config, attention_probs_dropout_prob=0.1 if name == HERE_DROPOUT else 0.0)
+    own = build_learner(config, setting.device)
+    # The front half of the compiler is tried everywhere; making code for a CPU takes a minute.
+    backend = setting.choose("inductor", "eager")
+    if name == HERE_COMPILED:
+        compile_layers(own.model, backend)
+    if name in (PEER, PEER_COMPILED):
+        assert isinstance(own.model, BertForPreTraining)
+        return peers.build_peer(own.model, setting.device, backend if name == PEER_COMPILED else None)
+    return own
+
+
+def build_side(setting: Setting, name: str, learner: Learner, batches: Sequence[Batch]) -> Side:
+    """Put the batches on the device in the form that a side reads."""
+    if name in (PEER, PEER_COMPILED):
+        moved = [{key: value.to(setting.device) for key, value in batch.items()} for batch in batches]
+        return Side(name, learner, [peers.peer_loss(learner, batch) for batch in moved])
+    packed = [to_device(pack_batch(batch), setting.device) for batch in batches]
+    return Side(name, learner, [own_loss(learner, inputs) for inputs in packed])
+
+
+def refusal(name: str) -> str | None:
+    """Reason why a side cannot be built on this machine; None where it can."""
+    is_missing = name in (PEER, PEER_COMPILED) and not peers.IS_INSTALLED
+    return "transformers is not installed" if is_missing else None
+
+
+def shape_of(batch: Batch) -> BatchShape:
+    """Sizes of a padded batch."""
+    lengths = batch["attention_mask"].sum(dim=1).tolist()
+    return BatchShape(tuple(lengths), batch["input_ids"].shape[1], int((batch["labels"] >= 0).sum()))
+
+
+def predicted_ms(name: str, config: BertConfig, shapes: Sequence[BatchShape], ceilings: Ceilings) -> float | None:
+    """Milliseconds that the roofline predicts for a step of a side, in the mean over batches; None for transformers."""
+    if name not in LEVERS:
+        return None
+    return sum(step_ms(config, shape, LEVERS[name], ceilings) for shape in shapes) / len(shapes)

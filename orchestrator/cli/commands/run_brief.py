@@ -1,0 +1,191 @@
+"""Brief of a run, in the order of reading: identity, scores, changed settings, files, and the commands that go on.
+
+All of it fits a screen of 80 columns; the rest is `runs show --all`.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.cells import setting_cell
+from orchestrator.cli.commands.costing import recorded_cost
+from orchestrator.cli.commands.next_steps import model_commands
+from orchestrator.cli.commands.run_annotating import note_lines
+from orchestrator.cli.frame import current_settings, given_options, resume_command
+from orchestrator.reports.make_facts import code_line
+from orchestrator.reports.run_facts import (
+    BEST,
+    attempt_line,
+    best_trial,
+    changed_fields,
+    data_line,
+    score_lines,
+    stage_line,
+)
+from orchestrator.results import is_of_the_machine
+from orchestrator.run_states import RunState
+
+if TYPE_CHECKING:
+    from orchestrator.registry import Registry
+    from orchestrator.registry.records import AttemptRecord, RunRecord
+
+_MOST_SCORES, _MOST_STAGES = 6, 12
+_TRAINING = "train."
+_OF_A_PIPELINE = "pipeline:"
+
+
+def brief_record(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
+    """Fields of a run that matter most, in the order of reading."""
+    return {
+        **_identity(registry, run),
+        **_scores(registry, run),
+        **(_stages(registry, run) if run.kind == "pipeline" else _changes(changed_fields(run))),
+        **_sources(registry, run),
+        **_files(registry, run),
+    }
+
+
+def next_commands(registry: "Registry", run: "RunRecord") -> list[str]:
+    """Commands that go on from a run, ready to be pasted."""
+    own = f"orchestrator{given_options()}"
+    commands = model_commands(run, registry)
+    if run.state in (RunState.FAILED, RunState.STOPPED) and run.parent_id is None:
+        commands.append(resume_command(run.id))
+        commands.append(f"{own} runs logs {run.id}")
+    if run.kind == "sweep":
+        commands.append(f"{own} runs trials {run.id}")
+    if _can_be_drawn(registry, run):
+        commands.append(f"{own} runs plot {run.id} -o {run.id}.png")
+    return [*commands, f"{own} runs show {run.id} --all"]
+
+
+def best_trial_texts(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
+    """The best trial of a sweep, its settings as texts with all their digits."""
+    return {
+        name: setting_cell(value) if name.startswith(BEST) else value
+        for name, value in best_trial(registry, run).items()
+    }
+
+
+def stage_lines(registry: "Registry", run: "RunRecord") -> dict[str, str]:
+    """A line on each stage of a pipeline, by its name; none of any other run."""
+    stages = reversed(registry.stages(run.id)) if run.kind == "pipeline" else ()
+    return {f"stage {stage.name.rpartition('/')[2]}": stage_line(registry, stage) for stage in stages}
+
+
+def _identity(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
+    """Identity of a run, its outcome, and the notes of people on it."""
+    from orchestrator.progress import duration
+
+    took = None if run.seconds is None else duration(run.seconds)
+    cost = recorded_cost(registry, run, current_settings().home)
+    return {
+        "run": f"{run.id} {run.name}",
+        "kind": run.kind,
+        "state": run.state,
+        "error": run.error,
+        "task": run.task,
+        "tags": [tag for tag in registry.tags(run.id) if not tag.startswith(_OF_A_PIPELINE)],
+        "marks": registry.annotations.flags(run.id),
+        **note_lines(registry, run.id),
+        "created": run.created_at,
+        "took": took,
+        "host": None if run.parent_id is None else run.host,
+        "cost": None if cost is None else cost.removeprefix(f"{took}; "),
+        **_attempts(registry.attempts(run.id)),
+    }
+
+
+def _attempts(attempts: "list[AttemptRecord]") -> dict[str, str]:
+    """Starts of a run, unless there is nothing to tell: one that completed, with workers on one host."""
+    hosts = {host for one in attempts for group in one.workers or () for host in group["hosts"]}
+    if len(attempts) == 1 and attempts[0].state == RunState.COMPLETED and len(hosts) < 2:
+        return {}
+    return {f"attempt.{one.number}": attempt_line(one) for one in attempts}
+
+
+def _scores(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
+    """The scores on held-out data, each with its baseline; of a run without any what it has measured in training."""
+    values = registry.metrics.latest(run.id)
+    held_out = {name: value for name, value in values.items() if not name.startswith(_TRAINING)}
+    shown = {name: value for name, value in (held_out or values).items() if not is_of_the_machine(name)}
+    lines = score_lines(shown, run.metric)
+    more = len(lines) - _MOST_SCORES
+    step = registry.metrics.last_step(run.id)
+    return {
+        "step": f"{step:,}" if step else None,
+        **dict(islice(lines.items(), _MOST_SCORES)),
+        "more scores": f"{more}: --all" if more > 0 else None,
+        **_best_trial(registry, run),
+    }
+
+
+def _best_trial(registry: "Registry", run: "RunRecord") -> dict[str, str]:
+    """Number of trials of a sweep, and its best one with the settings that set it apart."""
+    facts = best_trial(registry, run)
+    if not facts:
+        return {}
+    trials, best = facts.pop("trials"), facts.pop("best trial")
+    settings = {name.removeprefix(BEST): value for name, value in facts.items()}
+    return {"trials": trials, "best trial": best + (f": {_words(settings)}" if settings else "")}
+
+
+def _stages(registry: "Registry", run: "RunRecord") -> dict[str, str]:
+    """The stages of a pipeline; of many those that have not completed, and the newest."""
+    lines = stage_lines(registry, run)
+    more = len(lines) - _MOST_STAGES
+    if more <= 0:
+        return lines
+    done = [name for name, line in lines.items() if f" {RunState.COMPLETED}" in line]
+    left_out = set(done[: more + 1])
+    shown = {name: line for name, line in lines.items() if name not in left_out}
+    return {"stages": f"{len(lines)}, of which {len(left_out)} are not here, all of them completed: --all", **shown}
+
+
+def _changes(changed: Mapping[str, Any]) -> dict[str, str]:
+    """The settings that differ from their defaults, a line for each section, as they are typed on a command line."""
+    sections: dict[str, dict[str, Any]] = defaultdict(dict)
+    for path, value in changed.items():
+        section, _, name = path.partition(".")
+        sections[f"spec.{section}" if name else "spec"][name or path] = value
+    return {section: _words(values) for section, values in sections.items()}
+
+
+def _words(settings: Mapping[str, Any]) -> str:
+    """Settings as words `KEY=VALUE`; lists have no blanks, at which a line would break."""
+    return " ".join(f"{name}={_typed(value)}" for name, value in settings.items())
+
+
+def _typed(value: Any) -> str:
+    """Text of a setting as it is typed."""
+    return f"[{','.join(map(setting_cell, value))}]" if isinstance(value, list | tuple) else setting_cell(value)
+
+
+def _sources(registry: "Registry", run: "RunRecord") -> dict[str, str]:
+    """The data and the code that a run was made of."""
+    from orchestrator.registry.run_differences import make_of
+
+    make = make_of(registry, run)
+    lines = {f"data.{n}": data_line(row) for n, row in enumerate(registry.datasets.table(run.id).records, 1)}
+    return lines if make is None or make.code is None else {**lines, "code": code_line(make.code)}
+
+
+def _files(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
+    """Paths of a run's files; of one that has not completed also of the checkpoint that it goes on from."""
+    checkpoints = [] if run.state == RunState.COMPLETED else registry.checkpoints.of_run(run.id)
+    return {
+        "folder": run.storage_path,
+        "last checkpoint": checkpoints[-1].path if checkpoints else None,
+        "model": run.model_folder,
+        "registered as": [model.label for model in registry.models.of_run(run.id)],
+        "predictions": run.predictions_path,
+    }
+
+
+def _can_be_drawn(registry: "Registry", run: "RunRecord") -> bool:
+    """Whether `runs plot` has something to draw: measurements over steps, of a sweep those of its trials that rank."""
+    trials = registry.trials.table(run.id).records
+    if not trials:
+        return bool(registry.metrics.last_step(run.id))
+    return any(registry.metrics.history_table(trial["id"], f"validation.{run.metric}").records for trial in trials)

@@ -1,0 +1,69 @@
+"""The command itself, and what it can do without. Run alone: pytest tests/gpu/test_command.py"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.gpu.__main__ import main
+from benchmarks.gpu.checks import COMMAND, ROOT
+from benchmarks.gpu.stages import STAGES
+
+MISSING = ("ray", "sqlalchemy", "click", "pandas", "pydantic", "yaml", "fsspec", "alembic")
+"""Packages that a machine with a GPU need not have."""
+
+
+def run_without_packages(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command where importing any of MISSING fails."""
+    for name in MISSING:
+        (folder / f"{name}.py").write_text(f"raise ModuleNotFoundError('No module named {name}', name='{name}')\n")
+    environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+def test_packages_that_are_blocked_cannot_be_imported(tmp_path: Path) -> None:
+    blocked = run_without_packages(tmp_path, sys.executable, "-c", "import ray")
+    assert "No module named ray" in blocked.stderr
+
+
+def test_the_tests_are_found_by_a_python_without_the_projects_other_packages(tmp_path: Path) -> None:
+    found = run_without_packages(tmp_path, *COMMAND, "--collect-only")
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "test_a_single_bit_is_seen" in found.stdout
+
+
+def test_the_stages_run_on_a_python_without_the_projects_other_packages(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.gpu", "--small", "--output", str(tmp_path)]
+    found = run_without_packages(tmp_path, *command, "--stages", "machine", "ceilings", "goals")
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert list(tmp_path.glob("gpu_*.json"))
+
+
+def test_a_machine_without_a_card_is_told_of_the_small_form(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert main([]) == 1
+    assert capsys.readouterr().err == (
+        "no CUDA device here; the small form runs the same code on the CPU: python -m benchmarks.gpu --small\n"
+    )
+
+
+@pytest.mark.training
+@pytest.mark.filterwarnings("default")  # transformers' and the compiler's own
+def test_the_small_form_goes_through_every_stage(tmp_path: Path) -> None:
+    assert main(["--small", "--minutes", "60", "--output", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("gpu_*.json")
+    stages = json.loads(path.read_text(encoding="utf-8"))["stages"]
+    assert list(stages) == [stage.name for stage in STAGES]
+    assert all(stage["ended"] == "done" and stage["rows"] for stage in stages.values())
+    sides = {row["side"] for row in stages["step time"]["rows"] if "ms" in row}
+    assert len(sides) == 5
+    kinds = {row["kind"] for row in stages["time shares"]["rows"]}
+    assert {"products", "attention", "optimizer", "cross entropy"} <= kinds
+    report = path.with_suffix(".md").read_text(encoding="utf-8")
+    assert "measured / predicted" in report

@@ -1,0 +1,54 @@
+"""Facts of a machine with a card, which a stand-in has here. Run alone: pytest tests/gpu/test_machine.py"""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from benchmarks.gpu import machine
+from benchmarks.gpu.setting import Setting
+
+CARD = Setting(torch.device("cuda"))
+PROPERTIES = SimpleNamespace(name="NVIDIA H200", major=9, minor=0, multi_processor_count=132)
+
+
+@pytest.fixture(autouse=True)
+def card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An H200 that answers without being there."""
+    answers = {"--query-compute-apps=pid,used_memory": ("4242, 512 MiB",)}
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: PROPERTIES)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: PROPERTIES.name)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (100 << 30, 139 << 30))
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    monkeypatch.setattr(machine, "ask", lambda *command: "; ".join(answers.get(command[1], ("580.1",))))
+
+
+def test_a_card_is_described_with_who_else_is_on_it() -> None:
+    facts = machine.facts(CARD)
+    assert facts["card"] == "NVIDIA H200"
+    assert facts["capability"] == "9.0, 132 multiprocessors"
+    assert facts["memory"] == "100.0 GiB free of 139.0"
+    assert facts["driver"] == "580.1"
+    assert facts["other processes on the card"] == "4242, 512 MiB"
+    assert facts["data sheet"] == "989 TFLOP/s"
+
+
+def test_the_card_is_part_of_the_files_name() -> None:
+    assert machine.card_name(CARD) == "h200"
+    assert machine.card_name(Setting(CARD.device, is_small=True)) == "h200-small"
+    assert machine.card_name(Setting(torch.device("cpu"), is_small=True)) == "small-cpu"
+
+
+def test_a_card_without_a_data_sheet_has_no_rate() -> None:
+    assert machine.data_sheet_flops_per_s("NVIDIA A100-SXM4-80GB") == 312e12
+    assert machine.data_sheet_flops_per_s("Another Card") is None
+
+
+def test_programs_that_are_missing_or_fail_give_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert machine.ask("no-such-program-anywhere") == "–"
+    assert machine.ask(sys.executable, "-c", "raise SystemExit(1)") == "–"
+    assert machine.ask(sys.executable, "-c", "print('a\\nb')") == "a; b"
+    assert machine.ask(sys.executable, "-c", "pass") == "none"
+    assert machine.installed_version("no_such_package") == "not installed"
