@@ -17,6 +17,10 @@ _LONGEST_VALUE = 20
 _BETTER_LOWER = frozenset({"loss", "perplexity", "ppl", "error", "mse", "rmse", "mae", "s", "seconds"})
 _BETTER_LOWER |= {"latency", "bytes"}
 """Last words of measurements that are better the lower they are; every other score is better the higher it is."""
+_FRACTIONS = frozenset({"accuracy", "f1", "precision", "recall", "exact", "ndcg", "mrr"})
+"""Words of scores that lie between 0 and 1."""
+_CORRELATIONS = frozenset({"correlation", "pearson", "spearman"})
+"""Words of scores that lie between -1 and 1."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,20 @@ def is_better_lower(measurement: str) -> bool:
     """
     words = measurement.lower().replace(".", "_").split("_")
     return words[-1] in _BETTER_LOWER and "per" not in words
+
+
+def score_bounds(measurement: str) -> tuple[float, float] | None:
+    """Smallest and largest value that a score can have; None where it has no bounds, as a loss, or none are known.
+
+    >>> [score_bounds(name) for name in ("macro_f1", "recall_at_5", "matthews_correlation", "mlm_loss", "f1_s")]
+    [(0.0, 1.0), (0.0, 1.0), (-1.0, 1.0), None, None]
+    """
+    words = {*measurement.lower().replace(".", "_").split("_")}
+    if is_better_lower(measurement) or is_of_the_machine(measurement):
+        return None
+    if words & _CORRELATIONS:
+        return -1.0, 1.0
+    return (0.0, 1.0) if words & _FRACTIONS else None
 
 
 def best_first(measurement: str, score: float | None) -> tuple[bool, float]:
@@ -123,6 +141,8 @@ class FileCount:
     num_bytes: int
     num_documents: int
     num_bad_records: int = 0
+    digest: str | None = None
+    """SHA-256 of the file as it is stored; None of a remote one, one not read to its end, and one of before."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +158,8 @@ class DatasetResult:
     """Counts by name: `num_documents`, `num_sentences`, `num_tokens`, `num_train_examples`, …"""
     files: Sequence[FileCount] = ()
     reused: bool = False
+    tokenizer_digest: str | None = None
+    """Fingerprint of the tokenizer that a token store was made with."""
 
 
 @dataclass(frozen=True)
@@ -204,6 +226,8 @@ class TrialResult:
     predictions_path: str | None = None
     error: str | None = None
     seconds: float = 0.0
+    host: str | None = None
+    """Host on which it ran last; None where it has not said."""
     diverged: bool = False
     """Whether it failed because its loss or its outputs were no numbers any more."""
 

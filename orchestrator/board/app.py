@@ -2,7 +2,7 @@
 
 /                    the list of runs, with a query
 /rows?filter=…       a window of that list, as JSON
-/runs/ID             a run, a trial, a sweep or a pipeline, as `orchestrator report` writes it
+/runs/ID             a run, a trial, a sweep or a pipeline, as `orchestrator report` writes it; of a name the newest
 /compare?runs=A,B    runs side by side
 /plotly.js           the library that draws charts, kept by the browser
 """
@@ -51,7 +51,7 @@ def build_app(registry: "Registry", cost_of: Callable[["RunRecord"], str | None]
     routes = [
         Route("/", board.list),
         Route("/rows", board.rows),
-        Route("/runs/{run_id}", board.run),
+        Route("/runs/{run_id:path}", board.run),
         Route("/compare", board.comparison),
         Route("/tasks/{task}", board.task),
         Route(_LIBRARY, _library),
@@ -102,7 +102,7 @@ class _Board:
         run_id = request.path_params["run_id"]
 
         def read() -> tuple[Page, bool]:
-            run = self._registry.run(run_id)
+            run = self._registry.find_run(run_id)
             cost = self._cost_of(run)
             return run_page(self._registry, run, {"cost": cost} if cost else None), run.state in _AT_WORK
 
@@ -115,7 +115,7 @@ class _Board:
         def read() -> tuple[Page, bool]:
             if not 2 <= len(run_ids) <= MAX_RUNS:
                 raise InputError(f"name 2 to {MAX_RUNS} runs; these are {len(run_ids)}")
-            return comparing_page(self._registry, [self._registry.run(run_id) for run_id in run_ids]), False
+            return comparing_page(self._registry, [self._registry.find_run(run_id) for run_id in run_ids]), False
 
         return await _page_of(read)
 
@@ -124,7 +124,7 @@ class _Board:
         task = request.path_params["task"]
 
         def read() -> tuple[Page, bool]:
-            if not self._registry.leaderboard_table(task).records:
+            if not self._registry.leaderboard_table(task, archived=True).records:
                 raise NotFoundError(f"No run of task {task} has ended with a score.")
             return task_page(self._registry, task), False
 

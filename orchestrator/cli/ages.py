@@ -27,7 +27,7 @@ def age_s(age: str, option: str, *, or_else: str = "") -> float:
 
 
 def time_of(since: str | None, option: str) -> datetime | None:
-    """Time that a day or an age means, the value of an option; a day begins at this machine's midnight.
+    """Time that a day or an age means, the value of an option; without a zone it is in UTC, as in queries and tables.
 
     Raises: InputError.
     """
@@ -42,4 +42,4 @@ def time_of(since: str | None, option: str) -> datetime | None:
             ) from None
         seconds = age_s(since, option, or_else=", or a day such as 2026-11-22")
         return datetime.now(UTC) - timedelta(seconds=seconds)
-    return day if day.tzinfo else day.astimezone()
+    return day if day.tzinfo else day.replace(tzinfo=UTC)

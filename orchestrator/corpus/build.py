@@ -96,7 +96,10 @@ def _result(store: TokenStore, source: TextSource, reused: bool) -> DatasetResul
         counts |= {name.replace("num_", f"num_{split}_"): of_split[name] for name in COUNT_NAMES}
     counts["num_bad_records"] = sum(file.num_bad_records for file in manifest.files)
     name = ", ".join(source.files)
-    return DatasetResult(name, "corpus", manifest.fingerprint, store.folder, counts, tuple(manifest.files), reused)
+    files, tokenizer_digest = tuple(manifest.files), manifest.tokenizer_fingerprint
+    return DatasetResult(
+        name, "corpus", manifest.fingerprint, store.folder, counts, files, reused, tokenizer_digest=tokenizer_digest
+    )
 
 
 def _run(

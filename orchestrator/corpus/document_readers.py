@@ -14,6 +14,8 @@ Bad records are counted for each file. A NUL byte is a bad byte: a file with suc
 import json
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
@@ -25,6 +27,8 @@ from orchestrator.corpus.lines import Line, split_lines
 from orchestrator.errors import CorpusError
 from orchestrator.results import FileCount
 from orchestrator.specs import TextSource
+from orchestrator.storage import digest_file
+from orchestrator.storage.uris import is_local
 
 MAX_RECORD_BYTES = 16 << 20
 """Largest size of a line; a longer line is a bad record. A longer document of plain text is split into several."""
@@ -60,7 +64,18 @@ class DocumentReader:
 
     def count(self) -> FileCount:
         """Counts of what was read so far."""
-        return FileCount(self.file.path, self.file.num_bytes, self.num_documents, self.num_bad_records)
+        numbers = self.num_documents, self.num_bad_records
+        return FileCount(self.file.path, self.file.num_bytes, *numbers, self._digest())
+
+    def _digest(self) -> str | None:
+        """SHA-256 of a file of this machine that was read to its end; None where it was written meanwhile."""
+        if not is_local(self.file.path) or self.num_bytes_read != self.file.num_bytes:
+            return None
+        with suppress(OSError):
+            digest = digest_file(self.file.path)
+            if str(Path(self.file.path).stat().st_mtime_ns) == self.file.version:
+                return digest
+        return None
 
     def read(self) -> Iterator[Document]:
         """Read the documents that hold text, in order. Raises: CorpusError."""

@@ -68,7 +68,7 @@ def find_garbage(settings: Settings, older_than_s: float) -> list[Garbage]:
         pinned = registry.annotations.flagged("pinned")
         found = [item for run_id in runs["id"] if run_id not in pinned for item in _of_run(registry, str(run_id))]
         found += _weights(registry, frame, pinned)
-        found += _trash(registry, frame)
+        found += _trash(registry, everything)
         if _any_at_work(registry):
             return found
         used = _data_used_of_late(registry, everything[everything["parent"].isna()], older_than_s, pinned)
@@ -97,9 +97,12 @@ def delete_garbage(items: Iterable[Garbage], settings: Settings) -> Iterator[Gar
 
 
 def _empty(item: Garbage, registry: Registry) -> bool:
-    """Delete the files of a run in the trash, then what would restore it; returns whether it was still there."""
+    """Delete the files of a run in the trash, then what would restore it; returns whether it was still there.
+
+    It is claimed first: a restoration that comes meanwhile is refused, and one that was faster keeps its files.
+    """
     removed = {one.run_id: one for one in registry.trash.records()}.get(str(item.run_id))
-    if removed is None:
+    if removed is None or not registry.trash.claim(removed.run_id):
         return False
     if removed.storage_path is not None and exists(removed.storage_path):
         delete_atomically(removed.storage_path)
@@ -141,7 +144,8 @@ def _weights(registry: Registry, frame: "pandas.DataFrame", pinned: set[str]) ->
     places = places_of([*models["folder"], *named])
     own = set(frame["id"])
     # The best of what is here stays, also where a cluster's run that was pulled is better: its weights are not here.
-    groups = [replace(group, runs=[run for run in group.runs if run.id in own]) for group in registry.groups()]
+    everywhere = registry.groups(archived=True)
+    groups = [replace(group, runs=[run for run in group.runs if run.id in own]) for group in everywhere]
     kept = {*models["run_id"].dropna(), *named, *best_of_groups(groups), *pinned}
     parents = set(frame["parent"].dropna())
     for sweep_id in frame.loc[frame["state"] == RunState.COMPLETED, "id"]:
@@ -160,11 +164,14 @@ def _weights(registry: Registry, frame: "pandas.DataFrame", pinned: set[str]) ->
 
 
 def _trash(registry: Registry, frame: "pandas.DataFrame") -> Iterator[Garbage]:
-    """Files of removed runs, unless another run has come to read them."""
-    places = places_of(named_in_specs(frame))
+    """Files of removed runs, unless another run has come to read them, or the run is back."""
+    places, present = places_of(named_in_specs(frame)), set(frame["id"])
     for one in registry.trash.records():
+        if one.run_id in present:
+            continue
         if one.storage_path is None or absolute(one.storage_path) not in places:
-            why = f"run {one.name} was removed {one.removed_at:%Y-%m-%d}; orchestrator runs restore {one.run_id}"
+            why = f"run {one.name} was removed {one.removed_at:%Y-%m-%d}; "
+            why += f"orchestrator runs restore {one.run_id}" if one.claimed_at is None else "its deletion has begun"
             yield Garbage(TRASH, one.storage_path or f"record of {one.run_id}", one.num_bytes, why, one.run_id)
 
 

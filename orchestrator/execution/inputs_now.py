@@ -1,12 +1,14 @@
 """Inputs of a recorded run as they are now: files, splits of tasks, models and tokenizers that have changed since."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from orchestrator.errors import OWN_ERRORS, NotFoundError
 from orchestrator.models.resolve import WEIGHTS_FILE, content_digest, resolve_name
 from orchestrator.registry import Registry
+from orchestrator.registry.lineage.lineage_staleness import written_again
 from orchestrator.registry.records import RunRecord
 from orchestrator.settings import Settings
 from orchestrator.specs import Spec
@@ -21,7 +23,8 @@ _DIGITS = 16
 def changed_inputs(registry: Registry, run: RunRecord, spec: Spec, settings: Settings) -> list[str]:
     """Tell which inputs of a run are gone or differ from what it read; relative paths begin at the current folder.
 
-    Splits of tasks, weights and tokenizers are compared by their digests, files of text by size and time.
+    Splits of tasks, weights and tokenizers are compared by their digests, files of text by size and time,
+    and by their digest where the time differs and it was recorded.
     """
     return [
         *_changed_splits(registry, run, spec),
@@ -58,15 +61,16 @@ def _changed_files(registry: Registry, run: RunRecord) -> Iterator[str]:
                 yield f"data: {file['path']} {change}"
 
 
-def _change(file: dict[str, int | str], since: datetime) -> str | None:
+def _change(file: dict[str, Any], since: datetime) -> str | None:
+    path = Path(str(file["path"]))
     try:
-        status = Path(str(file["path"])).stat()
+        status = path.stat()
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     if status.st_size != file["num_bytes"]:
         return f"has changed: {file['num_bytes']:,} bytes then, {status.st_size:,} now"
-    written_at = datetime.fromtimestamp(status.st_mtime, UTC)
-    return f"was written again since, {written_at:%Y-%m-%d %H:%M}" if written_at > since else None
+    written_at = written_again(path, file.get("digest"), since)
+    return None if written_at is None else f"was written again since, {written_at:%Y-%m-%d %H:%M}"
 
 
 def _changed_names(registry: Registry, spec: Spec, settings: Settings) -> Iterator[str]:

@@ -9,21 +9,18 @@ record is still there and doing so again removes the rest.
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from orchestrator.errors import NotFoundError
-from orchestrator.execution.garbage import best_of_groups, delete_atomically, named_in_specs, places_of
+from orchestrator.execution.garbage import best_of_groups, delete_atomically, places_of
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.registry.runs.inheritance import PIPELINE
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
+from orchestrator.specs.references import NAME_FIELDS
 from orchestrator.storage import exists
 from orchestrator.storage.free_space import used_bytes
 from orchestrator.storage.uris import absolute
-
-if TYPE_CHECKING:
-    import pandas
 
 
 @dataclass(frozen=True)
@@ -49,8 +46,7 @@ def find_removals(prefixes: Sequence[str], settings: Settings, *, force: bool = 
     """
     with Registry(settings.registry, read_only=True) as registry:
         runs = {run.id: run for run in map(registry.run, prefixes)}
-        frame, best = registry.runs(), best_of_groups(registry.groups())
-        return [_removal(registry, run, frame, best, force=force) for run in runs.values()]
+        return [_removal(registry, run, force=force) for run in runs.values()]
 
 
 def remove_runs(removals: Sequence[Removal], settings: Settings, *, at_once: bool = False) -> Iterator[Removal]:
@@ -62,10 +58,8 @@ def remove_runs(removals: Sequence[Removal], settings: Settings, *, at_once: boo
     with Registry(settings.registry) as registry:
         for removal in removals:
             run = registry.run(removal.run.id)
-            frame = registry.runs()
-            trials = _trials_of(run, frame)
-            best = best_of_groups(registry.groups())
-            if _refusal(registry, run, trials, frame, best, force=removal.force):
+            trials = _trials_of(registry, run)
+            if _refusal(registry, run, trials, force=removal.force):
                 continue
             if not at_once:
                 if registry.trash.put(run.id, removal.num_bytes):
@@ -78,11 +72,11 @@ def remove_runs(removals: Sequence[Removal], settings: Settings, *, at_once: boo
             yield removal
 
 
-def _removal(registry: Registry, run: RunRecord, frame: "pandas.DataFrame", best: set[str], *, force: bool) -> Removal:
-    trials = _trials_of(run, frame)
+def _removal(registry: Registry, run: RunRecord, *, force: bool) -> Removal:
+    trials = _trials_of(registry, run)
     folder = run.storage_path
     num_bytes = used_bytes(folder) if folder is not None and exists(folder) else 0
-    return Removal(run, len(trials), num_bytes, _refusal(registry, run, trials, frame, best, force=force), force)
+    return Removal(run, len(trials), num_bytes, _refusal(registry, run, trials, force=force), force)
 
 
 def _unfinished_pipelines(registry: Registry, run: RunRecord) -> Iterator[RunRecord]:
@@ -101,14 +95,12 @@ def _alias_labels(registry: Registry, labels: Sequence[str]) -> set[str]:
     return {f"{name}@{alias}" for (name, version), of_it in aliases if f"{name}@{version}" in labels for alias in of_it}
 
 
-def _trials_of(run: RunRecord, frame: "pandas.DataFrame") -> set[str]:
-    return set(frame.loc[frame["parent"] == run.id, "id"])
+def _trials_of(registry: Registry, run: RunRecord) -> set[str]:
+    return {trial.id for trial in registry.selected(f"parent = '{run.id}'")}
 
 
-def _refusal(
-    registry: Registry, run: RunRecord, trials: set[str], frame: "pandas.DataFrame", best: set[str], *, force: bool
-) -> str:
-    """Reason why a run must stay; `best` are the runs whose scores stand for their groups on the leaderboard."""
+def _refusal(registry: Registry, run: RunRecord, trials: set[str], *, force: bool) -> str:
+    """Reason why a run must stay; of other runs what they name is read alone, and the groups that they share."""
     if run.parent_id is not None:
         return f"it is a trial of {run.parent_id}; remove that sweep"
     if not run.state.is_final:
@@ -126,14 +118,14 @@ def _refusal(
     for pipeline in _unfinished_pipelines(registry, run):
         return f"it is a stage of {pipeline.id}, which is {pipeline.state} and may go on; remove that first"
     own = {run.id, *trials}
-    named = named_in_specs(frame[~frame["id"].isin(own)])
+    named = registry.named_in_specs(NAME_FIELDS, except_of=own)
     if {*own, *models, *_alias_labels(registry, models)} & named or (
         run.storage_path is not None and absolute(run.storage_path) in places_of(named)
     ):
         return "another run started from its model, or reads its files"
     if models and not force:
         return f"its model is registered: {', '.join(models)}; --force takes it out of the registry too"
-    leading = sorted(trials & best)
+    leading = sorted(trials & best_of_groups(registry.groups_of(trials)))
     if leading and not force:
         return f"its trial {leading[0]} is the best of its group on the leaderboard; --force removes it all the same"
     return ""

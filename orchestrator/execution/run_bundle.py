@@ -157,8 +157,8 @@ def _asked(registry: Registry, wanted: Wanted) -> list[str]:
     if not wanted.run_ids:
         return begun
     asked = []
-    for prefix in wanted.run_ids:
-        record = registry.run(prefix)
+    for called in wanted.run_ids:
+        record = registry.find_run(called)
         run_id = record.parent_id or record.id
         asked += [run_id, *(stage.id for stage in reversed(registry.stages(run_id)))]
     return [run_id for run_id in dict.fromkeys(asked) if run_id in set(begun)]

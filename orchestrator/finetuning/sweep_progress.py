@@ -53,6 +53,8 @@ class SweepProgress:
     _best_event: dict[str, MetricEvent] = field(default_factory=dict)
     _scores: dict[str, list[float]] = field(default_factory=dict)
     """Scores of the trials that run or wait, evaluation by evaluation."""
+    _hosts: dict[str, str] = field(default_factory=dict)
+    """Hosts of trials that have reported, by key."""
     _started_at: dict[str, float] = field(default_factory=dict)
     _seconds_before: dict[str, float] = field(default_factory=dict)
     """Seconds that a trial has taken until it waited for others."""
@@ -92,6 +94,10 @@ class SweepProgress:
         self._running.started(plan)
         self._at_a_time = max(self._at_a_time, len(self._running.keys))
         self._show()
+
+    def ran_on(self, plan: TrialPlan, host: str) -> None:
+        """Note the host of a trial that has reported; one that is ended early does not say it itself."""
+        self._hosts[plan.key] = host
 
     def reported(self, plan: TrialPlan, events: Sequence[MetricEvent]) -> None:
         """Pass on what a trial measured, and note its best score."""
@@ -160,11 +166,14 @@ class SweepProgress:
             best_step=event.step if event else 0,
             metrics={**event.values, **baseline_metrics(self.baseline)} if event else {},
             seconds=self._seconds_now(plan.key),
+            host=self._hosts.get(plan.key),
         )
 
     def died(self, plan: TrialPlan, reason: str) -> TrialResult:
         """The result of a trial whose process died more often than the spec allows."""
-        return plan.result(RunState.FAILED, error=reason, seconds=self._seconds_now(plan.key))
+        return plan.result(
+            RunState.FAILED, error=reason, seconds=self._seconds_now(plan.key), host=self._hosts.get(plan.key)
+        )
 
     def _seconds_now(self, key: str) -> float:
         """Seconds since a trial last began to run."""

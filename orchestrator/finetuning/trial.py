@@ -3,6 +3,7 @@
 A trial's process runs many trials, so what they share (task, tokenizer, features, pretrained encoder) is read once.
 """
 
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -96,7 +97,8 @@ def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult | N
     except Exception as error:
         diverged = isinstance(error, (DivergedError, NotFiniteError))
         seconds = perf_counter() - begun_at
-        return plan.result(RunState.FAILED, error=_reason(error), seconds=seconds, diverged=diverged)
+        host = socket.gethostname()
+        return plan.result(RunState.FAILED, error=_reason(error), seconds=seconds, host=host, diverged=diverged)
     return plan.result(
         RunState.COMPLETED,
         best_step=best.evaluation.step,
@@ -108,6 +110,7 @@ def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult | N
         },
         predictions_path=predictions_path,
         seconds=perf_counter() - begun_at,
+        host=socket.gethostname(),
     )
 
 

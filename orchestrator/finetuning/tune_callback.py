@@ -10,6 +10,7 @@ from typing import Any
 
 from ray import tune
 from ray.tune.experiment import Trial
+from ray.tune.result import HOSTNAME
 from ray.tune.search import Searcher
 
 from orchestrator.finetuning.interrupts import HeldInterrupt
@@ -88,6 +89,8 @@ class TrialCallback(tune.Callback):  # type: ignore[misc]
     ) -> None:
         if REFUSAL in result:
             self._error = self._error or result[REFUSAL]
+        if HOSTNAME in result:
+            self._progress.ran_on(trial.config[PLAN], str(result[HOSTNAME]))
         if EVENTS in result:
             self._guard(lambda: self._progress.reported(trial.config[PLAN], result[EVENTS]))
 

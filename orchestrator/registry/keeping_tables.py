@@ -65,6 +65,8 @@ class TrashRow(BaseRow):
     record: Mapped[bytes] = mapped_column(LargeBinary)
     created_at: Mapped[UtcDatetime]
     removed_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
+    claimed_at: Mapped[UtcDatetime | None]
+    """Time at which a garbage collection began to delete its files; from then on it cannot be restored."""
 
 
 ANNOTATIONS: dict[str, str | None] = {TagRow.__tablename__: None, "run_notes": "written_at", "run_flags": "set_at"}

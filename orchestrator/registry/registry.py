@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import select
 
+from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.database import Database
 from orchestrator.registry.groups.seed_groups import SeedGroups
@@ -18,7 +19,7 @@ from orchestrator.registry.lineage.lineage import Lineage
 from orchestrator.registry.queries.queried_runs import QueriedRuns
 from orchestrator.registry.records import AttemptRecord, RunRecord
 from orchestrator.registry.registered_models import RegisteredModels
-from orchestrator.registry.run_records import find_run, load_records, load_runs, newest_completed
+from orchestrator.registry.run_records import find_run, load_records, load_runs, newest_called, newest_completed
 from orchestrator.registry.runs.attempt_columns import load_code_diff
 from orchestrator.registry.runs.lifecycle import RunLifecycle
 from orchestrator.registry.runs.run_annotations import RunAnnotations
@@ -130,6 +131,23 @@ class Registry(QueriedRuns, SeedGroups):
         """
         with self._database.session(writing=False) as session:
             return find_run(session, prefix, self._state())
+
+    def newest_called(self, name: str) -> tuple[RunRecord, int] | None:
+        """Newest run of a name, else the newest trial, and how many are called so; None where nothing is."""
+        with self._database.session(writing=False) as session:
+            return newest_called(session, name, self._state())
+
+    def find_run(self, wanted: str) -> RunRecord:
+        """Run or trial whose id begins with `wanted`, else the newest of that name. Raises: NotFoundError, as `run`."""
+        try:
+            return self.run(wanted)
+        except SeveralRunsError:
+            raise
+        except NotFoundError:
+            called = self.newest_called(wanted)
+            if called is None:
+                raise
+            return called[0]
 
     def run_records(self, run_ids: Collection[str]) -> list[RunRecord]:
         """Records of the runs with these ids, the newest first; without those that are not there."""

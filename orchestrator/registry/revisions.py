@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from alembic.script import ScriptDirectory
 
 VERSION_TABLE = "registry_revision"
-NEWEST_REVISION = "0007"
+NEWEST_REVISION = "0008"
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 

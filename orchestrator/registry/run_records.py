@@ -4,12 +4,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Select, and_, case, func, literal, select
+from sqlalchemy import ColumnElement, Select, and_, case, func, literal, or_, select, true
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.column_types import StateText, utc_now
+from orchestrator.registry.keeping_tables import FlagRow
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.tables import BaseRow, ExperimentRow, RunRow
 from orchestrator.run_states import RunState
@@ -51,10 +52,26 @@ def find_run(session: Session, prefix: str, state: ColumnElement[RunState]) -> R
     raise NotFoundError(f"No run's id begins with {prefix!r}; {known}.")
 
 
+def newest_called(session: Session, name: str, state: ColumnElement[RunState]) -> tuple[RunRecord, int] | None:
+    """Find the newest run of a name, else the newest trial, and how many are called so; None where nothing is."""
+    for condition in (RunRow.parent_id.is_(None), RunRow.parent_id.is_not(None)):
+        so_called = and_(RunRow.name == name, condition)
+        for newest in _load_runs(session, state, so_called, 1):
+            return newest, session.scalar(select(func.count()).select_from(RunRow).where(so_called)) or 1
+    return None
+
+
 def newest_completed(session: Session, fingerprint: str, state: ColumnElement[RunState]) -> RunRecord | None:
     """Find the newest completed run of a spec by its fingerprint; None where there is none."""
     condition = and_(ExperimentRow.fingerprint == fingerprint, RunRow.state == RunState.COMPLETED)
     return next(iter(_load_runs(session, state, and_(condition, RunRow.parent_id.is_(None)), 1)), None)
+
+
+def load_selected(
+    session: Session, state: ColumnElement[RunState], conditions: Sequence[ColumnElement[bool]]
+) -> list[RunRecord]:
+    """Load the runs for which all conditions are true, the newest first."""
+    return _load_runs(session, state, and_(true(), *conditions), None)
 
 
 def load_runs(session: Session, state: ColumnElement[RunState], run_ids: Collection[str]) -> list[RunRecord]:
@@ -67,7 +84,7 @@ def load_runs(session: Session, state: ColumnElement[RunState], run_ids: Collect
 
 
 def _load_runs(
-    session: Session, state: ColumnElement[RunState], condition: ColumnElement[bool], limit: int
+    session: Session, state: ColumnElement[RunState], condition: ColumnElement[bool], limit: int | None
 ) -> list[RunRecord]:
     statement = select(RunRow, state.label("state"), ExperimentRow.name, ExperimentRow.fingerprint)
     statement = statement.join(ExperimentRow, ExperimentRow.id == RunRow.experiment_id).where(condition)
@@ -76,6 +93,12 @@ def _load_runs(
         _record(RunRecord, row, state=state_read, experiment=name, fingerprint=fingerprint)
         for row, state_read, name, fingerprint in rows
     ]
+
+
+def is_archived() -> ColumnElement[bool]:
+    """Condition for runs that are archived, and for the trials of those."""
+    put_away = select(FlagRow.run_id).where(FlagRow.flag == "archived")
+    return or_(RunRow.id.in_(put_away), func.coalesce(RunRow.parent_id, RunRow.id).in_(put_away))
 
 
 def load_records(session: Session, statement: Select[Any], kind: type[R]) -> list[R]:

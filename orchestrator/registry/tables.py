@@ -197,6 +197,8 @@ class DatasetRow(BaseRow):
     counts: Mapped[dict[str, Any]]
     files: Mapped[list[Any]]
     recorded_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
+    tokenizer_digest: Mapped[str | None]
+    """Digest of the tokenizer that a token store was made with; None of other data, and of stores of before."""
 
 
 class RunDatasetRow(BaseRow):

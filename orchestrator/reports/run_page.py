@@ -1,7 +1,7 @@
 """The page of one run: what came out, how it learned, where it errs, what it was made with, how to make it again."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -10,13 +10,13 @@ from bert_core.objectives import OBJECTIVES
 from bert_core.objectives.base import PERPLEXITY
 from orchestrator.progress import duration
 from orchestrator.registry.run_differences import make_of
-from orchestrator.reports.blocks import Block, Code, Facts, Page, Section, Table, Words
+from orchestrator.reports.blocks import Block, Code, Facts, Page, Row, Section, Table, Words
 from orchestrator.reports.charts import learning_curves
 from orchestrator.reports.lineage_chart import lineage_chart
 from orchestrator.reports.make_facts import make_lines
 from orchestrator.reports.prediction_charts import prediction_blocks
 from orchestrator.reports.run_facts import attempt_line, changed_spec, data_line, score_lines
-from orchestrator.reports.sweep_sections import best_trial_of, sweep_sections
+from orchestrator.reports.sweep_sections import is_best_of_several, sweep_sections
 from orchestrator.results import is_of_the_machine
 from orchestrator.run_states import RunState
 
@@ -37,11 +37,12 @@ def run_page(registry: "Registry", run: "RunRecord", more: Mapping[str, str] | N
     """
     subtitle = f"{run.kind} {run.id}, {run.state}, made {run.created_at:%Y-%m-%d %H:%M} UTC"
     stages = list(reversed(registry.stages(run.id))) if run.kind == "pipeline" else []
+    trials = registry.trials.table(run.id).records
     sections = [
-        Section("Result", _result(registry, run, more or {})),
+        Section("Result", _result(registry, run, more or {}, trials)),
         Section("Stages", [Table(_STAGE_COLUMNS, [_stage_row(registry, stage) for stage in stages])]),
-        *sweep_sections(registry, run),
-        *(_named(section, stage) for stage in stages for section in sweep_sections(registry, stage)),
+        *sweep_sections(registry, run, trials),
+        *(section for stage in stages for section in _stage_sections(registry, stage)),
         Section("How it learned", _curves(registry, run)),
         *(Section(f"How {_stage_name(stage)} learned", _curves(registry, stage)) for stage in stages),
         Section("Where it errs", _errors(registry, run)),
@@ -52,8 +53,10 @@ def run_page(registry: "Registry", run: "RunRecord", more: Mapping[str, str] | N
     return Page(run.name, subtitle, sections)
 
 
-def _named(section: Section, stage: "RunRecord") -> Section:
-    return Section(f"{_stage_name(stage)}: {section.heading}", section.blocks)
+def _stage_sections(registry: "Registry", stage: "RunRecord") -> Iterator[Section]:
+    """Yield the sections on the trials of a pipeline's stage, under its name."""
+    for section in sweep_sections(registry, stage, registry.trials.table(stage.id).records):
+        yield Section(f"{_stage_name(stage)}: {section.heading}", section.blocks)
 
 
 def _stage_name(stage: "RunRecord") -> str:
@@ -72,7 +75,7 @@ def _stage_row(registry: "Registry", stage: "RunRecord") -> dict[str, Any]:
     }
 
 
-def _result(registry: "Registry", run: "RunRecord", more: Mapping[str, str]) -> list[Block]:
+def _result(registry: "Registry", run: "RunRecord", more: Mapping[str, str], trials: Sequence[Row]) -> list[Block]:
     values = registry.metrics.latest(run.id)
     facts = {
         "state": str(run.state),
@@ -86,7 +89,7 @@ def _result(registry: "Registry", run: "RunRecord", more: Mapping[str, str]) -> 
         "registered as": ", ".join(model.label for model in registry.models.of_run(run.id)),
     }
     blocks: list[Block] = [Facts({name: text for name, text in facts.items() if text})]
-    if run.state == RunState.COMPLETED and run.metric and run.parent_id is None and best_trial_of(registry, run):
+    if run.state == RunState.COMPLETED and run.metric and run.parent_id is None and is_best_of_several(trials):
         blocks.append(
             Words(
                 "These are the scores of the trial that did best here, of several, on the data that it was chosen on: "

@@ -9,7 +9,7 @@ from orchestrator.reports.blocks import Block, Row, Section, Table, Words
 from orchestrator.reports.charts import Spread, learning_curves, seed_spread
 from orchestrator.reports.setting_charts import importances, parallel_coordinates, score_by_setting
 from orchestrator.reports.setting_importance import METHOD, MIN_TRIALS, setting_importances
-from orchestrator.results import best_first, is_better_lower, short_value
+from orchestrator.results import best_first, is_better_lower, score_bounds, short_value
 from orchestrator.run_states import RunState
 from orchestrator.significance.summary import summarize
 
@@ -23,9 +23,8 @@ _MOST_GROUPS = 30
 _PARAMETER = "params."
 
 
-def sweep_sections(registry: "Registry", run: "RunRecord") -> list[Section]:
-    """Sections on the trials of a run; none of a run without trials."""
-    records = registry.trials.table(run.id).records
+def sweep_sections(registry: "Registry", run: "RunRecord", records: Sequence[Row]) -> list[Section]:
+    """Sections on the trials of a run, whose records `registry.trials.table` gives; none of a run without trials."""
     if not records:
         return []
     metric = str(run.metric)
@@ -41,10 +40,9 @@ def sweep_sections(registry: "Registry", run: "RunRecord") -> list[Section]:
     ]
 
 
-def best_trial_of(registry: "Registry", run: "RunRecord") -> bool:
-    """Whether a run's scores are those of the best of several trials."""
-    states = registry.trials.states(run.id)
-    return sum(state == RunState.COMPLETED for state in states.values()) > 1
+def is_best_of_several(records: Sequence[Row]) -> bool:
+    """Whether the scores of a run with these trials are those of the best of several."""
+    return [record["state"] for record in records].count(RunState.COMPLETED) > 1
 
 
 def _row(record: Row, settings: Sequence[str], metric: str) -> dict[str, Any]:
@@ -64,17 +62,21 @@ def _row(record: Row, settings: Sequence[str], metric: str) -> dict[str, Any]:
 def _spreads(records: Sequence[Mapping[str, Any]], settings: Sequence[str], metric: str) -> list[Block]:
     """The groups of trials that differ only in the seed, the best mean first."""
     groups = scored_groups(records, metric)
-    shown = [_spread([_row(record, settings, metric) for record in group], settings) for group in groups[:_MOST_GROUPS]]
+    bounds = score_bounds(metric)
+    shown = [
+        _spread([_row(record, settings, metric) for record in group], settings, bounds)
+        for group in groups[:_MOST_GROUPS]
+    ]
     blocks: list[Block] = [seed_spread(shown, metric)] if shown else []
     if len(groups) > len(shown):
         blocks.append(Words(f"The best {len(shown)} of {len(groups)} groups."))
     return blocks
 
 
-def _spread(group: Sequence[Row], settings: Sequence[str]) -> Spread:
+def _spread(group: Sequence[Row], settings: Sequence[str], bounds: tuple[float, float] | None) -> Spread:
     scores = [row["score"] for row in group]
     label = ", ".join(f"{name} {short_value(group[0][name])}" for name in settings) or "all trials"
-    summary = summarize(scores)
+    summary = summarize(scores, bounds=bounds)
     interval = None if summary.interval is None else (summary.interval.low, summary.interval.high)
     return Spread(label, scores, summary.mean, interval)
 

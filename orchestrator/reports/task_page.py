@@ -3,6 +3,7 @@
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.progress import counted
 from orchestrator.registry.groups.group_notes import recipe_text
 from orchestrator.reports.blocks import Block, Page, Section, Table, Words
 from orchestrator.reports.charts import Spread, seed_spread
@@ -26,12 +27,14 @@ def task_page(registry: "Registry", task: str) -> Page:
     """Make the page of a task that has been tried."""
     records = registry.leaderboard_table(task).records
     groups = {group.key: group for group in registry.groups(task)}
+    num_archived = registry.num_ranked_archived(task)
+    left_out = f"; {counted(num_archived, 'archived run')} left out" if num_archived else ""
     sections = []
     for (metric, split, data), some in groupby(records, key=lambda row: (row["metric"], row["split"], row["data"])):
         ranking = [dict(row, tie="≈" if row["tie"] else "") for row in some]
         on_data = f", data {data}" if data else ""
         sections.append(Section(f"{metric} on {split}{on_data}", _blocks(ranking, groups, metric)))
-    return Page(f"Task {task}", f"{len(groups)} groups of runs that differ only in their seed", sections)
+    return Page(f"Task {task}", f"{len(groups)} groups of runs that differ only in their seed{left_out}", sections)
 
 
 def _blocks(ranking: list[dict[str, Any]], groups: "dict[str, GroupRecord]", metric: str) -> list[Block]:

@@ -41,8 +41,8 @@ class Summary:
     highest: float
 
 
-def summarize(scores: Sequence[float], level: float = LEVEL) -> Summary:
-    """Summarize finite scores, at least one.
+def summarize(scores: Sequence[float], level: float = LEVEL, bounds: tuple[float, float] | None = None) -> Summary:
+    """Summarize finite scores, at least one; `bounds` are those of `mean_interval`.
 
     >>> summarize([0.8, 0.9]).sd is None, summarize([0.8]).sd is None
     (False, True)
@@ -51,24 +51,34 @@ def summarize(scores: Sequence[float], level: float = LEVEL) -> Summary:
         len(scores),
         fmean(scores),
         math.sqrt(sample_variance(scores)) if len(scores) > 1 else None,
-        mean_interval(scores, level),
+        mean_interval(scores, level, bounds),
         median(scores),
         min(scores),
         max(scores),
     )
 
 
-def mean_interval(scores: Sequence[float], level: float = LEVEL) -> Interval | None:
+def mean_interval(
+    scores: Sequence[float], level: float = LEVEL, bounds: tuple[float, float] | None = None
+) -> Interval | None:
     """Interval of the mean of normally distributed scores; None of a single one, and of two that are equal.
 
     Two seeds on a few hundred examples score the same every tenth time or so: that they do is no sign of small noise.
 
-    Source: Student (1908), The probable error of a mean: mean ± t · s / √n with n - 1 degrees of freedom.
+    Source: Student (1908), The probable error of a mean: mean ± t · s / √n with n - 1 degrees of freedom. It takes no
+    account of bounds; what lies beyond them is cut off, which takes nothing from the interval that a mean can be in.
+
+    Args:
+        bounds: smallest and largest value that a score can have; None for a score without bounds. They are none where
+            a score lies beyond them, as one in percent.
     """
     if len(scores) < 2 or (len(scores) == 2 and math.isclose(*scores, rel_tol=ROUNDING)):
         return None
     mean, half = fmean(scores), math.sqrt(sample_variance(scores) / len(scores)) * t_quantile(level, len(scores) - 1)
-    return Interval(mean - half, mean + half)
+    low, high = (-math.inf, math.inf) if bounds is None else bounds
+    if not low <= min(scores) <= max(scores) <= high:
+        low, high = -math.inf, math.inf
+    return Interval(max(low, mean - half), min(high, mean + half))
 
 
 def why_noise_is_unknown(*groups: Sequence[float]) -> str:

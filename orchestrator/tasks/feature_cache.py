@@ -70,15 +70,11 @@ def dataset_result(task: Task, features: Mapping[Split, Features[Any]]) -> Datas
         for split, made in features.items()
         for name, count in made.counts.items()
     }
-    files = [
-        FileCount(
-            path=task.file(split),
-            num_bytes=len(read_bytes(task.file(split))),
-            num_documents=made.counts["num_examples"],
-            num_bad_records=made.counts["num_bad_records"],
-        )
-        for split, made in features.items()
-    ]
+    files = []
+    for split, made in features.items():
+        data = read_bytes(task.file(split))
+        numbers = made.counts["num_examples"], made.counts["num_bad_records"]
+        files.append(FileCount(task.file(split), len(data), *numbers, hashlib.sha256(data).hexdigest()))
     return DatasetResult(
         name=task.id,
         kind="task",

@@ -32,7 +32,7 @@ _WHOLE = (
     at_dashboard=AtDashboard.SENT,
 )
 @click.argument("what", metavar="[RUN|MODEL|TASK]", required=False)
-@click.option("--since", metavar="AGE|DATE", help="Only runs made since: 7d, 12h, or 2026-11-01.")
+@click.option("--since", metavar="AGE|DATE", help="Only runs made since: 7d, 12h, or 2026-11-01 (UTC).")
 @click.option("--trials", is_flag=True, help="Of a sweep each trial, by what it held.")
 @reading_options
 def cost(what: str | None, since: str | None, trials: bool, form: str | None, output: str | None) -> None:
@@ -126,8 +126,7 @@ def _runs_since(registry: "Registry", since: str | None, task: str | None) -> li
         conditions.append(f"created_at >= {quoted(time.isoformat())}")
     if task is not None:
         conditions.append(f"task = {quoted(task)}")
-    rows = registry.run_table(" and ".join(conditions), trials=False).records
-    return registry.run_records([str(row["id"]) for row in rows])
+    return registry.selected(" and ".join(conditions), trials=False)
 
 
 def _row(run: "RunRecord", usage: "Usage", prices: "PriceTable | None") -> dict[str, Any]:

@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from orchestrator.cli.commands.registry_reading import run_id_of
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings, resume_command
 from orchestrator.cli.output import notify, status_line
 from orchestrator.progress import is_terminal
@@ -33,7 +34,11 @@ def stop(run_id: str, force: bool, no_wait: bool, timeout_s: float) -> None:
     from orchestrator.run_states import RunState
 
     record = stop_run(
-        run_id, settings=current_settings(), force=force, timeout_s=None if no_wait else timeout_s, say=notify
+        run_id_of(run_id),
+        settings=current_settings(),
+        force=force,
+        timeout_s=None if no_wait else timeout_s,
+        say=notify,
     )
     if record.state == RunState.STOPPED:
         notify(f"go on with: {resume_command(record.id)}")
@@ -55,7 +60,7 @@ def wait(run_id: str, timeout_s: float | None) -> int:
     from orchestrator.execution.waiting import outcome_line, wait_for_run
     from orchestrator.run_states import RunState
 
-    settings = current_settings()
+    settings, run_id = current_settings(), run_id_of(run_id)
     if is_terminal(sys.stderr):
         with status_line() as show:
             record = wait_for_run(run_id, settings=settings, timeout_s=timeout_s, on_progress=show)

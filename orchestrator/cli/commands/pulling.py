@@ -31,7 +31,7 @@ _COLUMNS = ["id", "name", "kind", "state", "trials", "measurements", "log_bytes"
     "orchestrator cluster pull 7f3a --registry postgresql://lab@db/lab",
 )
 @click.argument("run_ids", metavar="[RUN ...]", nargs=-1)
-@click.option("--since", metavar="TIME", help="Leave out runs that ended before: a day (2026-11-22), or an age (7d).")
+@click.option("--since", metavar="TIME", help="Leave out runs that ended before: 2026-11-22 (UTC), or an age (7d).")
 @click.option("--dry-run", is_flag=True, help="Only show what would come, and how much it is.")
 @reading_options
 def pull(run_ids: tuple[str, ...], since: str | None, dry_run: bool, form: str | None, output: str | None) -> int:

@@ -27,7 +27,7 @@ from orchestrator.cli.reading import output_options
 @click.argument("text", metavar="QUERY")
 @click.option("--sort", help="Field to sort by; `-FIELD` for descending order.")
 @click.option("--limit", type=click.IntRange(1), help="Number of rows at most.")
-@click.option("--since", metavar="AGE|DATE", help="Only those made since: 7d, 12h, or 2026-11-01.")
+@click.option("--since", metavar="AGE|DATE", help="Only those made since: 7d, 12h, or 2026-11-01 (UTC).")
 @click.option("--archived", is_flag=True, help="Include archived runs.")
 @grouping_options
 @output_options

@@ -1,17 +1,19 @@
 """Command `leaderboard`: groups of runs that differ only in their seed, ranked by what they show."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.commands.registry_reading import no_runs, open_registry
+from orchestrator.cli.commands.registry_reading import no_runs, open_registry, tell_archived
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
 from orchestrator.cli.output import notify, show_rows, shows_briefly
 from orchestrator.cli.reading import output_options
 
-NO_TRIALS = "no fine-tuned trials yet; run a sweep: `orchestrator run experiments/sweep_sst2.yaml`"
-"""Said in place of a board without groups."""
+if TYPE_CHECKING:
+    from orchestrator.registry import Registry
+
+_NO_TRIALS = "no fine-tuned trials yet; run a sweep: `orchestrator run experiments/sweep_sst2.yaml`"
 _TIE = "≈"
 _BY = {
     "mean": "ranked by the mean, however few seeds it is of",
@@ -30,8 +32,9 @@ _BY = {
     show_default=True,
     help="Number that ranks; `lower` is the worse end of the mean's 95 % interval.",
 )
+@click.option("--archived", is_flag=True, help="Rank archived runs, too.")
 @output_options
-def leaderboard(task: str | None, limit: int, by: Any, form: str | None, output: str | None) -> None:
+def leaderboard(task: str | None, limit: int, by: Any, archived: bool, form: str | None, output: str | None) -> None:
     """The best of each task, by what their seeds show.
 
     A group is what differs only in its seed: other data, task fields, threads or code are another group. One seed is
@@ -41,19 +44,33 @@ def leaderboard(task: str | None, limit: int, by: Any, form: str | None, output:
     from orchestrator.errors import NotFoundError
 
     with open_registry() as registry:
-        table = registry.leaderboard_table(task, by=by)
+        table = registry.leaderboard_table(task, by=by, archived=archived)
         known = set() if table.records or task is None else set(registry.leaderboard_table().values("task"))
-        empty = NO_TRIALS if registry.run_table(limit=1).records else no_runs(registry)
-    if task is not None and not table.records:
+        num_archived = 0 if archived else registry.num_ranked_archived(task)
+        empty = no_groups(registry, num_archived)
+    if task is not None and not table.records and not num_archived:
         raise NotFoundError(f"no finished trial of task {task}; there are: {', '.join(sorted(known)) or 'none yet'}")
     rows = [row for row in table.records if row["rank"] <= limit]
     if not shows_briefly(form, output):
         show_rows(rows, list(table.columns), form, output, empty=empty)
+        tell_archived(num_archived)
         return
     _show_briefly(rows, empty, by, several_tasks=task is None)
     if rows and by in _BY:
         notify(_BY[by])
     _tell_of(rows, table.records)
+    tell_archived(num_archived)
+
+
+def no_groups(registry: "Registry", num_archived: int) -> str:
+    """Message in place of a board without groups.
+
+    Args:
+        num_archived: number of runs that it leaves out.
+    """
+    if num_archived:
+        return "every run that could be ranked is archived"
+    return _NO_TRIALS if registry.run_table(limit=1).records else no_runs(registry)
 
 
 def _show_briefly(rows: list[dict[str, Any]], empty: str, by: str, *, several_tasks: bool) -> None:

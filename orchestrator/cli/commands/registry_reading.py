@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from orchestrator.cli.frame import current_settings
 from orchestrator.cli.output import notify
 from orchestrator.progress import counted
+from orchestrator.run_ids import is_run_id
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
@@ -80,20 +81,34 @@ def _find_named(registry: "Registry", name: str, *, only: bool = False) -> "RunR
     from orchestrator.errors import SeveralRunsError
     from orchestrator.registry.queries.query_tree import quoted
 
-    so_called = f"name = {quoted(name)}"
-    for trials in (False, True):
-        newest = registry.run_table(so_called, trials=trials, limit=_NUM_LISTED).records
-        if not newest:
-            continue
-        num_called = registry.num_runs(so_called, trials=trials)
-        if only and num_called > 1:
-            ids = ", ".join(str(row["id"]) for row in newest) + (", …" if num_called > len(newest) else "")
-            raise SeveralRunsError(f"{num_called} runs are called {name}; give the id of one: {ids}")
-        run = registry.run(str(newest[0]["id"]))
-        if num_called > 1:
-            notify(f"{num_called} runs are called {name}; this is the newest, {run.id} (`runs list` has the others)")
-        return run
-    return None
+    called = registry.newest_called(name)
+    if called is None:
+        return None
+    run, num_called = called
+    if only and num_called > 1:
+        rows = registry.run_table(f"name = {quoted(name)}", trials=run.parent_id is not None, limit=_NUM_LISTED).records
+        ids = ", ".join(str(row["id"]) for row in rows) + (", …" if num_called > len(rows) else "")
+        raise SeveralRunsError(f"{num_called} runs are called {name}; give the id of one: {ids}")
+    if num_called > 1:
+        notify(f"{num_called} runs are called {name}; this is the newest, {run.id} (`runs list` has the others)")
+    return run
+
+
+def run_id_of(wanted: str) -> str:
+    """Whole id of the run that a person means, as `find_run` finds it, for a command that reads the registry itself.
+
+    A whole id stays as it is: a run that has just been submitted may not be recorded yet. Raises: NotFoundError.
+    """
+    from orchestrator.registry.patience import retry_while_unavailable
+
+    if is_run_id(wanted):
+        return wanted
+
+    def look_up() -> str:
+        with open_registry() as registry:
+            return find_run(registry, wanted).id
+
+    return retry_while_unavailable(look_up)
 
 
 def find_anything(registry: "Registry", wanted: str) -> "RunRecord":

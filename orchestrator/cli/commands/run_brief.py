@@ -91,6 +91,7 @@ def _identity(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
         **note_lines(registry, run.id),
         "created": run.created_at,
         "took": took,
+        "host": None if run.parent_id is None else run.host,
         "cost": None if cost is None else cost.removeprefix(f"{took}; "),
         **_attempts(registry.attempts(run.id)),
     }

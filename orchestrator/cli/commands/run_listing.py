@@ -36,7 +36,7 @@ _SHOWN_REASON = 50
 )
 @click.option("--task", metavar="TASK", help="Only those of this task.")
 @click.option("--kind", metavar="KIND", help="Only those of this kind of spec.")
-@click.option("--since", metavar="AGE|DATE", help="Only those made since: 7d, 12h, or 2026-11-01.")
+@click.option("--since", metavar="AGE|DATE", help="Only those made since: 7d, 12h, or 2026-11-01 (UTC).")
 @click.option("--where", metavar="QUERY", help="Only those for which a query is true: `orchestrator help queries`.")
 @click.option("--sort", help="Field to sort by; `-FIELD` for descending order. Of groups, a column.")
 @grouping_options

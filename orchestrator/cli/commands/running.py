@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.commands.next_steps import next_steps
+from orchestrator.cli.commands.registry_reading import run_id_of
 from orchestrator.cli.frame import (
     AtDashboard,
     GlobalOptionsCommand,
@@ -139,14 +140,14 @@ def _plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: 
 def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, priority: int, nice: bool, check: bool) -> int:
     """Go on with a run that was interrupted.
 
-    Pretraining continues from its last checkpoint, a sweep with its unfinished trials; the id stays. RUN is an id or
-    the beginning of one. KEY=VALUE changes a field of `execution` for this attempt (a stage's is
+    Pretraining continues from its last checkpoint, a sweep with its unfinished trials; the id stays. RUN is an id, the
+    beginning of one, or a name. KEY=VALUE changes a field of `execution` for this attempt (a stage's is
     stages.NAME.execution.…); what shapes the result cannot change.
     """
     say_now(f"looking up run {run_id}")
     from orchestrator.execution.runner import check_resume, resume_run
 
-    settings = current_settings()
+    settings, run_id = current_settings(), run_id_of(run_id)
     if check:
         record = check_resume(run_id, overrides, settings=settings, allow_drift=allow_drift)
         show_record({"id": record.id, "name": record.name, "kind": record.kind, "state": record.state}, "json", None)

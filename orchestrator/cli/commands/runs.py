@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.commands.registry_reading import NUM_PARAMETERS_SHOWN, find_run, open_registry
+from orchestrator.cli.commands.registry_reading import NUM_PARAMETERS_SHOWN, find_run, open_registry, run_id_of
 from orchestrator.cli.commands.reproducing import reproduce
 from orchestrator.cli.commands.run_annotating import archive, note, pin, tag, unarchive, unpin, untag
 from orchestrator.cli.commands.run_comparing import diff
@@ -140,7 +140,7 @@ def logs(run_id: str, rank: str | None, follow: bool) -> int:
     if follow and rank is not None:
         raise click.UsageError("--follow is for the run's log; the workers' logs are printed as they stand")
     if follow:
-        return _follow(run_id)
+        return _follow(run_id_of(run_id))
     with open_registry() as registry:
         run = find_run(registry, run_id)
         folder = log_folder(run, registry, current_settings())

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cells import setting_cell
-from orchestrator.cli.commands.ranking import NO_TRIALS
-from orchestrator.cli.commands.registry_reading import group_name, no_runs, open_registry
+from orchestrator.cli.commands.ranking import no_groups
+from orchestrator.cli.commands.registry_reading import group_name, open_registry, tell_archived
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsGroup
 from orchestrator.cli.output import notify, show_paragraph, show_record, show_rows, show_table, show_text, shows_briefly
 from orchestrator.cli.reading import output_options, reading_options
+from orchestrator.progress import counted
 
 if TYPE_CHECKING:
     from orchestrator.registry.groups.group_comparison import Comparison
@@ -28,15 +29,17 @@ def groups() -> None:
 
 @groups.command("list", example="orchestrator groups list sst2", at_dashboard=AtDashboard.SENT)
 @click.argument("task", required=False)
+@click.option("--archived", is_flag=True, help="Include archived runs.")
 @reading_options
-def list_groups(task: str | None, form: str | None, output: str | None) -> None:
+def list_groups(task: str | None, archived: bool, form: str | None, output: str | None) -> None:
     """Groups of a task, or of all, in the order of the leaderboard."""
     from orchestrator.errors import NotFoundError
 
     with open_registry() as registry:
-        table = registry.leaderboard_table(task)
-        empty = NO_TRIALS if registry.run_table(limit=1).records else no_runs(registry)
-        if task is not None and not table.records:
+        table = registry.leaderboard_table(task, archived=archived)
+        num_archived = 0 if archived else registry.num_ranked_archived(task)
+        empty = no_groups(registry, num_archived)
+        if task is not None and not table.records and not num_archived:
             known = sorted(set(registry.leaderboard_table().values("task")))
             raise NotFoundError(f"no group of task {task}; there are: {', '.join(known) or 'none yet'}")
     columns = list(table.columns)
@@ -47,6 +50,7 @@ def list_groups(task: str | None, form: str | None, output: str | None) -> None:
         for row in table.records:
             row["group"] = group_label(row["group"])
     show_rows(table.records, columns, form, output, empty=empty, spare=["kind", "metric", "sd"], page=_PAGE)
+    tell_archived(num_archived)
 
 
 @groups.command("show", example="orchestrator groups show 3f2a", at_dashboard=AtDashboard.SENT)
@@ -59,8 +63,11 @@ def show_group(group: str, form: str | None, output: str | None) -> None:
     """
     with open_registry() as registry:
         found = registry.group(group_name(registry, group))
+        num_archived = len(registry.annotations.flagged("archived") & {run.id for run in found.runs})
     runs = sorted((_run_row(found, run) for run in found.runs), key=lambda row: (row["seed"] is None, row["seed"]))
     record = _group_row(found)
+    if num_archived:
+        notify(f"{num_archived} of its {counted(len(found.runs), 'run')} archived: `groups list` leaves these out")
     if not shows_briefly(form, output):
         show_record({**record, "parameters": dict(found.parameters), "runs": runs}, form, output)
         return

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from orchestrator.results import is_better_lower
+from orchestrator.results import is_better_lower, score_bounds
 from orchestrator.run_states import RunState
 from orchestrator.significance.summary import Summary, summarize
 
@@ -114,7 +114,7 @@ class GroupRecord:
     @cached_property
     def summary(self) -> Summary | None:
         """Statistics of the seeds' scores; None where no run completed with a score."""
-        return summarize(self.scores) if self.seeds else None
+        return summarize(self.scores, bounds=score_bounds(self.metric)) if self.seeds else None
 
     @property
     def scores(self) -> list[float]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, and_, func, literal, or_, select
+from sqlalchemy import ColumnElement, Row, Select, and_, func, literal, not_, or_, select, true
 from sqlalchemy.orm import Session, aliased
 
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun, group_key
 from orchestrator.registry.groups.model_origins import load_origins
 from orchestrator.registry.parameter_values import decode_parameter, without_as_before
+from orchestrator.registry.run_records import is_archived
 from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow
 
 RANKED_KINDS = ("distill", "evaluate")
@@ -21,8 +22,36 @@ SEED_PATH = "recipe.seed"
 _IDS_PER_STATEMENT = 5_000
 
 
-def load_groups(session: Session, condition: ColumnElement[bool] | None = None) -> list[GroupRecord]:
-    """Load the groups of the runs that a condition selects, with these runs alone; of all runs without a condition.
+def load_task_groups(session: Session, task: str | None, *, archived: bool) -> list[GroupRecord]:
+    """Load the groups of a task, of all tasks where it is None.
+
+    Args:
+        archived: whether archived runs and their trials belong to their groups.
+    """
+    of_task = true() if task is None else RunRow.task == task
+    return load_groups(session, of_task if archived else and_(of_task, not_(is_archived())))
+
+
+def count_archived(session: Session, task: str | None) -> int:
+    """Number of the archived runs that would belong to the groups of a task, of all tasks where it is None."""
+    of_task = true() if task is None else RunRow.task == task
+    counted = select(func.count()).select_from(RunRow).where(_is_ranked(), of_task, is_archived())
+    return session.scalar(counted) or 0
+
+
+def load_groups_of(session: Session, run_ids: Collection[str]) -> list[GroupRecord]:
+    """Load the groups that some runs belong to, each with all of its runs."""
+    own = sorted(set(run_ids))
+    keys = {
+        key
+        for some in _parts(own)
+        for key in session.scalars(select(RunRow.group_key).where(RunRow.id.in_(some), _is_ranked()).distinct())
+    }
+    return [group for some in _parts(sorted(keys)) for group in load_groups(session, RunRow.group_key.in_(some))]
+
+
+def load_groups(session: Session, condition: ColumnElement[bool]) -> list[GroupRecord]:
+    """Load the groups of the runs that a condition selects, with these runs alone.
 
     A group's runs come from any number of sweeps. Runs of a task without a score that ranks are in no group.
     """
@@ -66,7 +95,13 @@ def _with_origin(group: GroupRecord, chosen_on: str | None) -> GroupRecord:
     return replace(group, origin="chosen", test_refusal=refused)
 
 
-def _ranked_runs(condition: ColumnElement[bool] | None) -> Select[Any]:
+def _is_ranked() -> ColumnElement[bool]:
+    """Condition for runs that belong to a group."""
+    has_score = and_(RunRow.task.is_not(None), RunRow.metric.is_not(None))
+    return and_(has_score, or_(RunRow.parent_id.is_not(None), RunRow.kind.in_(RANKED_KINDS)))
+
+
+def _ranked_runs(condition: ColumnElement[bool]) -> Select[Any]:
     """Statement that selects the runs of groups with their scores: unfinished ones first, then the oldest."""
     score, baseline, test, collapsed = (aliased(MetricRow) for _ in range(4))
     parent, split, seed = aliased(RunRow), aliased(ParameterRow), aliased(ParameterRow)
@@ -98,7 +133,7 @@ def _ranked_runs(condition: ColumnElement[bool] | None) -> Select[Any]:
         RunRow.finished_at,
         RunRow.parent_id,
     ]
-    statement = (
+    return (
         select(*columns)
         .outerjoin(parent, parent.id == RunRow.parent_id)
         .outerjoin(split, and_(is_parameter(split, "split"), RunRow.kind == "evaluate"))
@@ -107,11 +142,9 @@ def _ranked_runs(condition: ColumnElement[bool] | None) -> Select[Any]:
         .outerjoin(baseline, is_of(baseline, "validation", literal("baseline.") + RunRow.metric))
         .outerjoin(test, and_(is_of(test, "test", RunRow.metric), RunRow.kind != "evaluate"))
         .outerjoin(collapsed, is_of(collapsed, "validation", "collapsed"))
-        .where(RunRow.task.is_not(None), RunRow.metric.is_not(None))
-        .where(or_(RunRow.parent_id.is_not(None), RunRow.kind.in_(RANKED_KINDS)))
+        .where(_is_ranked(), condition)
         .order_by(RunRow.finished_at.is_not(None), RunRow.finished_at, RunRow.id)
     )
-    return statement if condition is None else statement.where(condition)
 
 
 def _run(row: Row[Any]) -> GroupRun:

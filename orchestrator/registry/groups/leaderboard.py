@@ -16,10 +16,10 @@ from sqlalchemy.orm import Session
 
 from orchestrator.registry.groups.group_notes import group_notes, recipe_text
 from orchestrator.registry.groups.group_records import GroupRecord
-from orchestrator.registry.groups.groups import RANKED_KINDS, load_groups
+from orchestrator.registry.groups.groups import RANKED_KINDS, load_task_groups
 from orchestrator.registry.groups.varying_paths import varying_paths
 from orchestrator.registry.record_table import RecordTable
-from orchestrator.registry.tables import ModelRow, RunRow
+from orchestrator.registry.tables import ModelRow
 from orchestrator.significance.welch import is_more_than_noise
 
 Order = Literal["lower", "mean", "median", "best"]
@@ -83,9 +83,9 @@ class RankedGroup:
     """Groups that differ from it in the version of the code alone, by key."""
 
 
-def rank_groups(session: Session, task: str | None, by: Order = "lower") -> RecordTable:
+def rank_groups(session: Session, task: str | None, by: Order, *, archived: bool) -> RecordTable:
     """Rank the groups, as `Registry.leaderboard` describes it."""
-    ranked = ranked_groups(load_groups(session, None if task is None else RunRow.task == task), by)
+    ranked = ranked_groups(load_task_groups(session, task, archived=archived), by)
     models = {
         folder: f"{name}@{version}"
         for folder, name, version in session.execute(select(ModelRow.folder, ModelRow.name, ModelRow.version))

@@ -1,8 +1,8 @@
 """Data that models were chosen on, for runs that score a model: a score on the same data flatters it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from sqlalchemy import select
+from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.tables import ModelRow, ParameterRow, RunRow
@@ -10,6 +10,9 @@ from orchestrator.registry.tables import ModelRow, ParameterRow, RunRow
 _MODEL = "model"
 MODEL_DIGEST = "data.model_digest"
 _VALIDATION = "data.validation_digest"
+_DIGITS = 16
+"""Digits of a model's digest that an evaluation records."""
+_VALUES_PER_STATEMENT = 1_000
 
 
 def load_origins(session: Session, evaluations: Sequence[str]) -> Mapping[str, str]:
@@ -17,16 +20,18 @@ def load_origins(session: Session, evaluations: Sequence[str]) -> Mapping[str, s
 
     A model is found by the digest of its weights, by its label or by its folder, and leads to the run that left it.
     """
-    if not evaluations:
-        return {}
     named: dict[str, dict[str, str]] = {run_id: {} for run_id in evaluations}
     asked = select(ParameterRow.run_id, ParameterRow.path, ParameterRow.text)
-    for run_id, path, text in session.execute(asked.where(ParameterRow.path.in_((_MODEL, MODEL_DIGEST)))):
-        if run_id in named:
+    for some in _parts(named):
+        of_some = asked.where(ParameterRow.run_id.in_(some), ParameterRow.path.in_((_MODEL, MODEL_DIGEST)))
+        for run_id, path, text in session.execute(of_some):
             named[run_id][path] = text
-    makers = _makers(session)
-    chosen = select(ParameterRow.run_id, ParameterRow.text).where(ParameterRow.path == _VALIDATION)
-    validation = {row.run_id: row.text for row in session.execute(chosen)}
+    makers = _makers(session, {text for names in named.values() for text in names.values()})
+    validation: dict[str, str] = {}
+    for some in _parts({*makers.values()}):
+        chosen = select(ParameterRow.run_id, ParameterRow.text).where(ParameterRow.run_id.in_(some))
+        for run_id, text in session.execute(chosen.where(ParameterRow.path == _VALIDATION)):
+            validation[run_id] = text
     found = {}
     for run_id, names in named.items():
         maker = makers.get(names.get(MODEL_DIGEST, "")) or makers.get(names.get(_MODEL, ""))
@@ -35,14 +40,25 @@ def load_origins(session: Session, evaluations: Sequence[str]) -> Mapping[str, s
     return found
 
 
-def _makers(session: Session) -> dict[str, str]:
-    """Id of the run that left a model, by the model's digest, label, folder, and by the run's own id."""
+def _makers(session: Session, names: Collection[str]) -> dict[str, str]:
+    """Id of the run that left a model, by those of its digest, label, folder and the run's own id that are names."""
     makers: dict[str, str] = {}
-    folders = select(RunRow.id, RunRow.model_folder).where(RunRow.model_folder.is_not(None))
-    for run_id, folder in session.execute(folders.order_by(RunRow.created_at)):
-        makers[str(folder)] = makers[run_id] = run_id
-    models = select(ModelRow.run_id, ModelRow.name, ModelRow.version, ModelRow.folder, ModelRow.digest)
-    for maker, name, version, folder, digest in session.execute(models):
-        if maker is not None:
-            makers |= dict.fromkeys((f"{name}@{version}", folder, digest, digest[:16]), maker)
+    for some in _parts(names):
+        folders = select(RunRow.id, RunRow.model_folder).where(RunRow.model_folder.is_not(None))
+        is_named = or_(RunRow.id.in_(some), RunRow.model_folder.in_(some))
+        for run_id, folder in session.execute(folders.where(is_named).order_by(RunRow.created_at)):
+            makers[str(folder)] = makers[run_id] = run_id
+    for some in _parts(names):
+        models = select(ModelRow.run_id, ModelRow.name, ModelRow.version, ModelRow.folder, ModelRow.digest)
+        labels = [name.rpartition("@")[0] for name in some if "@" in name]
+        digest = or_(ModelRow.digest.in_(some), func.substr(ModelRow.digest, 1, _DIGITS).in_(some))
+        is_named = or_(ModelRow.name.in_(labels), ModelRow.folder.in_(some), digest)
+        for maker, name, version, folder, own in session.execute(models.where(is_named, ModelRow.run_id.is_not(None))):
+            makers |= dict.fromkeys((f"{name}@{version}", folder, own, own[:_DIGITS]), str(maker))
     return makers
+
+
+def _parts(values: Collection[str]) -> Iterator[list[str]]:
+    ordered = sorted(values)
+    for begin in range(0, len(ordered), _VALUES_PER_STATEMENT):
+        yield ordered[begin : begin + _VALUES_PER_STATEMENT]

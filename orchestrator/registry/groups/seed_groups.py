@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from orchestrator.registry.groups.finding_groups import find_group
 from orchestrator.registry.groups.group_records import GroupRecord
-from orchestrator.registry.groups.groups import load_groups
+from orchestrator.registry.groups.groups import count_archived, load_groups_of, load_task_groups
 from orchestrator.registry.groups.leaderboard import Order, rank_groups, ranked_groups
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.run_reader import RunReader
-from orchestrator.registry.tables import RunRow
 
 if TYPE_CHECKING:
     import pandas
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class SeedGroups(RunReader):
     """Groups of runs that differ only in their seed: the part of `Registry` that ranks and compares them."""
 
-    def leaderboard(self, task: str | None = None, *, by: Order = "lower") -> pandas.DataFrame:
+    def leaderboard(self, task: str | None = None, *, by: Order = "lower", archived: bool = False) -> pandas.DataFrame:
         """Groups of runs that differ only in their seed, ranked for each task, score, split and data.
 
         They are trials of sweeps and probes, students, and evaluations of models. Runs with another recipe, on other
@@ -44,19 +44,34 @@ class SeedGroups(RunReader):
         Args:
             by: number that ranks: the worse end of the interval (`lower`), `mean`, `median`, or the `best` seed, which
                 is the luckiest of n.
+            archived: whether archived runs and their trials are ranked, too; `num_ranked_archived` counts them.
         """
-        return self.leaderboard_table(task, by=by).frame()
+        return self.leaderboard_table(task, by=by, archived=archived).frame()
 
-    def leaderboard_table(self, task: str | None = None, *, by: Order = "lower") -> RecordTable:
+    def leaderboard_table(self, task: str | None = None, *, by: Order = "lower", archived: bool = False) -> RecordTable:
         """The table that `leaderboard` makes a DataFrame of: plain values, without pandas."""
         with self._database.session(writing=False) as session:
-            return rank_groups(session, task, by)
+            return rank_groups(session, task, by, archived=archived)
 
-    def groups(self, task: str | None = None) -> list[GroupRecord]:
-        """Groups of runs that differ only in their seed, of a task or of all, in the order of the leaderboard."""
+    def num_ranked_archived(self, task: str | None = None) -> int:
+        """Number of the runs that the leaderboard leaves out since they, or their sweeps, are archived."""
         with self._database.session(writing=False) as session:
-            found = load_groups(session, None if task is None else RunRow.task == task)
+            return count_archived(session, task)
+
+    def groups(self, task: str | None = None, *, archived: bool = False) -> list[GroupRecord]:
+        """Groups of runs that differ only in their seed, of a task or of all, in the order of the leaderboard.
+
+        Args:
+            archived: whether archived runs and their trials belong to them.
+        """
+        with self._database.session(writing=False) as session:
+            found = load_task_groups(session, task, archived=archived)
         return [ranked.group for ranked in ranked_groups(found)]
+
+    def groups_of(self, run_ids: Collection[str]) -> list[GroupRecord]:
+        """Groups of some runs, each with all of its runs, archived ones too."""
+        with self._database.session(writing=False) as session:
+            return load_groups_of(session, run_ids)
 
     def group(self, name: str) -> GroupRecord:
         """Group whose digest begins with `name`, or the part of its group that a run or trial of that id is.

@@ -11,7 +11,7 @@ Each run is one transaction. So a merge that breaks off is done again, and one t
 is in the other's trash stays there.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from sqlalchemy import RowMapping, Table, select, update
@@ -52,19 +52,27 @@ class Merged:
 
 
 def merge_registry(
-    target: Database, source: Database, *, unfinished: bool = False, dry_run: bool = False
+    target: Database,
+    source: Database,
+    *,
+    unfinished: bool = False,
+    dry_run: bool = False,
+    before_run: Callable[[Session], object] | None = None,
 ) -> Iterator[Merged]:
     """Join what `source` has to `target`; yields what became of each thing as soon as it is there.
 
     Args:
         unfinished: whether runs come along that have not ended there; they would differ from what becomes of them.
         dry_run: only tell what would become of each.
+        before_run: called with the transaction of each run before anything is brought; what it raises ends the merge.
     """
     coming: set[tuple[str, str]] = set()
     with source.session(writing=False) as there:
         oldest_first = select(RunRow.id).where(RunRow.parent_id.is_(None)).order_by(RunRow.created_at, RunRow.id)
         for run_id in list(there.scalars(oldest_first)):
             with target.session(writing=not dry_run) as here:
+                if before_run is not None:
+                    before_run(here)
                 merged = _merge_run(there, here, run_id, unfinished=unfinished, dry_run=dry_run)
             yield merged  # it is there for good
             if merged.change in ("new", "joined", "unchanged"):
@@ -211,5 +219,8 @@ def _is_relinked(own: RowMapping, row: RowMapping) -> bool:
     return "run_id" in row and own["run_id"] is None and row["run_id"] is not None
 
 
-_OF_THIS_PLACE = ("path", "files", "recorded_at", "created_at", "name", "child_name", "parent_name", "run_id")
+_OF_THIS_PLACE = (
+    *("path", "files", "recorded_at", "created_at", "name", "child_name", "parent_name", "run_id"),
+    "tokenizer_digest",  # the fingerprint follows from it, and records of before lack it
+)
 """Columns that say where something lies and when it was seen, which two machines may tell differently of the same."""

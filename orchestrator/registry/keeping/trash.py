@@ -2,6 +2,9 @@
 
 Removing a run takes its record out of every other table, and keeps it here as lines of the portable form, in the same
 transaction. So nothing that reads runs needs to know of the trash. The files stay where they are until then.
+
+Whoever deletes the files claims the run first, in a transaction that a restoration cannot cross: either the run is back
+by then, and its files stay, or it is claimed, and cannot be restored any more.
 """
 
 import io
@@ -14,8 +17,10 @@ from typing import Any
 
 import zstandard
 from sqlalchemy import Select, Table, and_, delete, exists, false, or_, select
+from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, NotFoundError
+from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
 from orchestrator.registry.keeping.merging import Merged, merge_registry
 from orchestrator.registry.keeping.portable_form import read_lines, write_lines
@@ -40,6 +45,8 @@ class TrashRecord:
     num_bytes: int
     created_at: datetime
     removed_at: datetime
+    claimed_at: datetime | None
+    """Time at which a garbage collection began to delete its files, so that it cannot be restored any more."""
 
 
 class Trash:
@@ -105,18 +112,18 @@ class Trash:
     def restore(self, run_id: str) -> list[Merged]:
         """Bring a run back as it was; returns what could not come back as it was, such as an alias that moved since.
 
-        Raises: NotFoundError; InputError where another run has its id by now.
+        Raises: NotFoundError; InputError where another run has its id by now, or its files are being deleted.
         """
         with self._database.session(writing=False) as session:
-            row = session.get(TrashRow, run_id)
-            if row is None:
-                raise NotFoundError(f"run {run_id} is not in the trash")
-            lines = zstandard.ZstdDecompressor().decompressobj().decompress(row.record)
+            lines = zstandard.ZstdDecompressor().decompressobj().decompress(_restorable(session, run_id).record)
         with TemporaryDirectory(prefix="orchestrator-trash-") as folder:
             scratch = Path(folder) / "registry.sqlite"
             read_lines(io.BytesIO(lines), scratch, f"the record of run {run_id}")
             source = Database(str(scratch), read_only=True)
-            merged = list(merge_registry(self._database, source, unfinished=True))
+            merge = merge_registry(
+                self._database, source, unfinished=True, before_run=lambda here: _restorable(here, run_id, lock=True)
+            )
+            merged = list(merge)
             source.close()
         for one in merged:
             if one.what == "run" and one.change == "conflict":
@@ -124,10 +131,40 @@ class Trash:
         self.drop(run_id)
         return [one for one in merged if one.remark and (one.what == "run" or one.change == "conflict")]
 
+    def claim(self, run_id: str) -> bool:
+        """Claim a run in the trash, whose files are about to be deleted; returns whether they may be.
+
+        They may not where the run is not in the trash, or back in the record. Whoever finds a claim may claim again, to
+        finish what another has begun.
+        """
+        with self._database.session(writing=True) as session:
+            row = session.get(TrashRow, run_id, with_for_update=True)
+            if row is None or session.get(RunRow, run_id) is not None:
+                return False
+            row.claimed_at = row.claimed_at or utc_now()
+        return True
+
     def drop(self, run_id: str) -> None:
         """Forget a run in the trash for good."""
         with self._database.session(writing=True) as session:
             session.execute(delete(TrashRow).where(TrashRow.run_id == run_id))
+
+
+def _restorable(session: Session, run_id: str, *, lock: bool = False) -> TrashRow:
+    """Row of a run in the trash that can be restored. Raises: NotFoundError, InputError.
+
+    Args:
+        lock: whether nobody may claim the run until the session's transaction ends.
+    """
+    row = session.get(TrashRow, run_id, with_for_update=lock)
+    if row is None:
+        raise NotFoundError(f"run {run_id} is not in the trash")
+    if row.claimed_at is not None:
+        raise InputError(
+            f"run {run_id} cannot be restored: a garbage collection has deleted its files, or does so, since "
+            f"{row.claimed_at:%Y-%m-%d %H:%M} UTC; what is left of it goes with: orchestrator gc"
+        )
+    return row
 
 
 def _rows_of_family(run_id: str) -> Callable[[Table, str], Select[Any]]:

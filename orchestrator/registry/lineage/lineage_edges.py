@@ -63,7 +63,9 @@ def edges_of_run(session: Session, run: RunRow, *, is_here: bool = False) -> lis
     linked = select(DatasetRow).join(RunDatasetRow, RunDatasetRow.fingerprint == DatasetRow.fingerprint)
     data = session.scalars(linked.where(RunDatasetRow.run_id == run.id).order_by(DatasetRow.name)).all()
     models = session.scalars(select(ModelRow).where(ModelRow.run_id == run.id).order_by(ModelRow.name)).all()
-    named = list(_named_parents(session, _deciding_parameters(session, run), run.created_at))
+    tokenizers = {each.tokenizer_digest for each in data if each.tokenizer_digest is not None}
+    digest = tokenizers.pop() if len(tokenizers) == 1 else None
+    named = list(_named_parents(session, _deciding_parameters(session, run), run.created_at, digest))
     pairs: list[tuple[LineageNode, LineageNode, str]] = []
     for each in data:
         made = _data_node(each)
@@ -115,9 +117,13 @@ def _deciding_parameters(session: Session, run: RunRow) -> Mapping[str, Any]:
 
 
 def _named_parents(
-    session: Session, parameters: Mapping[str, Any], before: datetime
+    session: Session, parameters: Mapping[str, Any], before: datetime, tokenizer_digest: str | None
 ) -> Iterator[tuple[LineageNode, str]]:
-    """Yield the models and tokenizers that parameters named at a time, each with its role."""
+    """Yield the models and tokenizers that parameters named at a time, each with its role.
+
+    Args:
+        tokenizer_digest: digest of the tokenizer that was used; None where it was not recorded.
+    """
     names = {
         (path.rpartition(".")[2], value)
         for path, value in parameters.items()
@@ -126,17 +132,27 @@ def _named_parents(
     has_weights = any(field in ("init_from", "teacher") for field, _ in names)
     for field, name in sorted(names):
         if field == "tokenizer" and not has_weights:
-            yield _tokenizer_node(session, name, before), "tokenizer"
+            yield _tokenizer_node(session, name, before, tokenizer_digest), "tokenizer"
         elif field in _ROLES and field != "tokenizer":
             yield model_node(session, name, before) or place_node("model", name), _ROLES[field]
 
 
-def _tokenizer_node(session: Session, name: str, before: datetime) -> LineageNode:
-    trained = select(DatasetRow).where(DatasetRow.kind == "tokenizer", DatasetRow.path == name)
-    tokenizer = session.scalar(trained.order_by(DatasetRow.recorded_at.desc()).limit(1))
+def _tokenizer_node(session: Session, name: str, before: datetime, digest: str | None) -> LineageNode:
+    """Return the node of the tokenizer that a name meant at a time: by its digest where that was recorded.
+
+    Else it is the one that was trained into that folder last by then.
+    """
+    trained = select(DatasetRow).where(DatasetRow.kind == "tokenizer")
+    if digest is not None:
+        tokenizer = session.scalar(trained.where(DatasetRow.fingerprint == digest))
+    else:
+        by_then = DatasetRow.recorded_at <= before
+        newest = trained.where(DatasetRow.path == name).order_by(by_then.desc(), DatasetRow.recorded_at.desc())
+        tokenizer = session.scalar(newest.limit(1))
     if tokenizer is not None:
         return _data_node(tokenizer)
-    return model_node(session, name, before) or place_node("tokenizer", name)
+    unknown = place_node("tokenizer", name) if digest is None else LineageNode(digest, "tokenizer", name)
+    return model_node(session, name, before) or unknown
 
 
 def _files(data: DatasetRow, spec: Mapping[str, Any], *, is_here: bool) -> list[str]:

@@ -1,13 +1,15 @@
 """Staleness: a child whose parent has changed, or was superseded by a newer one, since the child was made.
 
-a file           is gone, has another size than was read, or was written since
+a file           is gone, has another size than was read, or was written since, unless it has the digest that was read
 a model          has a newer version under each of its names
 data, tokenizer  the run that made them was made again since, with another result
 """
 
+import hashlib
 import socket
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -68,14 +70,36 @@ def _file_reason(session: Session, edge: LineageEdge) -> str | None:
     except OSError:
         return None
     data = session.get(DatasetRow, edge.child.digest)
-    sizes = {str(file["path"]): file["num_bytes"] for file in (data.files if data else ())}
-    read = sizes.get(edge.parent.name, sizes.get(path.name))
-    if read is not None and read != status.st_size:
-        return f"{path.name} has {status.st_size:,} bytes now, {read:,} were read"
-    written_at = datetime.fromtimestamp(status.st_mtime, UTC)
-    if path.is_file() and edge.recorded_at is not None and written_at > edge.recorded_at:
-        return f"{path.name} was written again, {written_at:%Y-%m-%d %H:%M}"
+    files = {str(file["path"]): file for file in (data.files if data else ())}
+    read = files.get(edge.parent.name, files.get(path.name, {}))
+    if read and read["num_bytes"] != status.st_size:
+        return f"{path.name} has {status.st_size:,} bytes now, {read['num_bytes']:,} were read"
+    if path.is_file() and edge.recorded_at is not None:
+        written_at = written_again(path, read.get("digest"), edge.recorded_at)
+        return None if written_at is None else f"{path.name} was written again, {written_at:%Y-%m-%d %H:%M}"
     return None
+
+
+def written_again(path: Path, digest: str | None, since: datetime) -> datetime | None:
+    """Time at which a file was written, where that is after `since` and it has not the content of before.
+
+    Args:
+        digest: SHA-256 of the content of before; None where it is not known: then the time alone decides.
+
+    Raises: OSError where the file's time cannot be read.
+    """
+    written_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    if written_at <= since:
+        return None
+    with suppress(OSError):
+        if digest is not None and _digest(path) == digest:
+            return None
+    return written_at
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _superseded(session: Session, node: LineageNode) -> str | None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from orchestrator.registry.queries.run_listing import count_runs, list_runs
+from orchestrator.registry.queries.query_names import load_values
+from orchestrator.registry.queries.run_listing import count_runs, list_runs, selecting
 from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.run_reader import RunReader
-from orchestrator.registry.run_records import load_runs
+from orchestrator.registry.run_records import load_selected
 
 if TYPE_CHECKING:
     import pandas
@@ -55,6 +56,18 @@ class QueriedRuns(RunReader):
         """
         with self._database.session(writing=False) as session:
             return list_runs(session, self._state(), filter, sort, limit, offset, trials=trials, archived=archived)
+
+    def selected(self, filter: str, *, trials: bool = True) -> list[RunRecord]:
+        """Records of the runs that a query selects, the newest first; nothing else is read of them."""
+        with self._database.session(writing=False) as session:
+            state = self._state()
+            conditions = selecting(session, state, filter, trials=trials, archived=True, whole=True)
+            return load_selected(session, state, conditions)
+
+    def named_in_specs(self, fields: Collection[str], *, except_of: Collection[str] = ()) -> set[str]:
+        """Values that these fields have, wherever they stand in a spec, in any run but some."""
+        with self._database.session(writing=False) as session:
+            return load_values(session, fields, except_of)
 
     def unmatched(self, filter: str) -> list[str]:
         """Tell what a query asks for that no run has: why it finds nothing. Raises: InputError."""
@@ -115,10 +128,7 @@ class QueriedRuns(RunReader):
 
     def stages(self, run_id: str) -> list[RunRecord]:
         """Stages of a pipeline that have begun, or were done before, the newest first; none of any other run."""
-        stages = f"tag = 'pipeline:{run_id}'"
-        with self._database.session(writing=False) as session:
-            rows = list_runs(session, self._state(), stages, "-created_at", None, 0, trials=False).records
-            return load_runs(session, self._state(), [str(row["id"]) for row in rows])
+        return self.selected(f"tag = 'pipeline:{run_id}'", trials=False)
 
     def num_runs(self, filter: str = "", *, trials: bool = True, archived: bool = True) -> int:
         """Number of the runs and trials that a query selects. Raises: InputError, as `runs` does."""

@@ -1,16 +1,17 @@
-"""Names of fields that runs have, read by skipping through indexes, and the nearest ones to a name that none has.
+"""Names of fields that runs have, read by skipping through indexes, the nearest to one that none has, and their values.
 
 A registry of 100,000 runs has millions of rows of parameters and some hundred names of them. Each name is found by one
 look-up in an index, the smallest name after the one before, so that a misspelt field costs milliseconds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 from typing import Any
 
 from sqlalchemy import ColumnElement, func, select, true
 from sqlalchemy.orm import Session, aliased
 
+from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.queries.query_fields import METRIC_SPLITS, NAMES
 from orchestrator.registry.run_records import metric_name
 from orchestrator.registry.tables import MetricRow, ParameterRow, TagRow
@@ -58,6 +59,17 @@ def parameter_fields(session: Session) -> list[str]:
 def tag_fields(session: Session) -> list[str]:
     """Fields of the tags that runs have: `tags.paper`, and `tags.pulled` of `pulled:HEAD`."""
     return [f"tags.{key}" for key in dict.fromkeys(tag.partition(":")[0] for tag in distinct(session, TagRow.tag))]
+
+
+def load_values(session: Session, fields: Collection[str], except_of: Collection[str] = ()) -> set[str]:
+    """Load the values that these fields have, wherever they stand in a spec, in any run but some."""
+    paths = [path for path in parameter_paths(session) if path.rpartition(".")[2] in fields]
+    values = select(ParameterRow.kind, ParameterRow.text).where(ParameterRow.path.in_(paths)).distinct()
+    found: set[str] = set()
+    for kind, text in session.execute(values.where(ParameterRow.run_id.not_in(except_of), ParameterRow.kind != "null")):
+        value = decode_parameter(kind, text)
+        found.update(map(str, value if isinstance(value, list) else [value]))
+    return found
 
 
 def nearest_fields(session: Session, name: str) -> str:

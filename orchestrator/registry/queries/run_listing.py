@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Text, and_, exists, func, select, type_coerce
+from sqlalchemy import ColumnElement, Select, Text, and_, exists, func, not_, select, type_coerce
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.visitors import iterate
 
-from orchestrator.registry.keeping_tables import FlagRow
 from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.queries.query_fields import METRIC_SPLITS, ColumnField, Field, MetricField, ParameterField
 from orchestrator.registry.queries.query_plans import plan
 from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.record_table import RecordTable
-from orchestrator.registry.run_records import metric_name
+from orchestrator.registry.run_records import is_archived, metric_name
 from orchestrator.registry.tables import (
     ExperimentRow,
     MetricRow,
@@ -87,11 +86,10 @@ def selecting(
         whole: whether every run is wanted that they select, rather than the first ones.
     """
     condition = Selection(session, state).where(filter)
-    put_away = select(FlagRow.run_id).where(FlagRow.flag == "archived")
     return [
         *([] if condition is None else [plan(session, condition, whole=whole)]),
         *([] if trials else [RunRow.parent_id.is_(None)]),
-        *([] if archived else [func.coalesce(RunRow.parent_id, RunRow.id).not_in(put_away)]),
+        *([] if archived else [not_(is_archived())]),
     ]
 
 

@@ -1,4 +1,7 @@
-"""Values that a sweep's trials have from their sweep: its tags and its data, so that queries find the trials too.
+"""Values that runs have from the run that they belong to, so that queries find them too.
+
+    trials of a sweep      its tags and its data
+    stages of a pipeline   its tags, and so have their trials; a stage that several pipelines use has the tags of all
 
 Tags that say where a run itself belongs stay with it: a pipeline finds its stages by them.
 """
@@ -23,7 +26,7 @@ PULLED = "pulled:"
 REPRODUCES = "reproduces:"
 """Beginning of the tag of a run that makes another one again; that one's id follows."""
 OF_ONE_RUN = (PIPELINE, INPUTS, PULLED, REPRODUCES)
-"""Beginnings of the tags that say where a run itself belongs: no trial inherits them, and nobody sets or takes them."""
+"""Beginnings of the tags that say where a run itself belongs: nobody inherits them, and nobody sets or takes them."""
 
 
 def is_of_one_run(tag: str) -> bool:
@@ -49,22 +52,55 @@ def _statements(column: InstrumentedAttribute[str], dialect: str) -> tuple[Drive
     return DriverStatement(read, dialect, ("run_id",)), DriverStatement(upsert(dialect, table, names), dialect, names)
 
 
+def with_tags_of_pipelines(session: Session, tags: Sequence[str]) -> list[str]:
+    """Tags that a run gets, and those that it inherits by them: where one makes it a stage, its pipeline's own."""
+    pipelines = [tag.removeprefix(PIPELINE) for tag in tags if tag.startswith(PIPELINE)]
+    return list(dict.fromkeys([*tags, *_tags_to_inherit(session, pipelines)]))
+
+
 def pass_on(session: Session, run_id: str, *, tags: Sequence[str] = (), data: Sequence[str] = ()) -> None:
-    """Give tags and data, which a run has just got, to the trials that it has already."""
-    trial_ids = session.scalars(select(RunRow.id).where(RunRow.parent_id == run_id)).all()
-    _add(session, trial_ids, tags, data)
+    """Give tags and data, which a run has just got, to its trials; the tags of a pipeline to its stages and theirs."""
+    _add(session, _trials_of(session, [run_id]), tags, data)
+    stages = _stages_of(session, run_id)
+    _add(session, [*stages, *_trials_of(session, stages)], tags, ())
 
 
 def take_back(session: Session, run_id: str, tags: Sequence[str]) -> None:
-    """Take tags, which a run has just lost, from its trials."""
-    of_it = select(RunRow.id).where(RunRow.parent_id == run_id)
-    taken = delete(TagRow).where(TagRow.run_id.in_(of_it), TagRow.tag.in_(tags))
+    """Take tags, which a run has just lost, from its trials, its stages and theirs.
+
+    A stage keeps what its own spec gives it, and what another pipeline does that uses it.
+    """
+    _take(session, _trials_of(session, [run_id]), tags)
+    for stage in _stages_of(session, run_id):
+        own = select(TagRow.tag).where(TagRow.run_id == stage, TagRow.tag.startswith(PIPELINE))
+        others = [tag.removeprefix(PIPELINE) for tag in session.scalars(own) if tag != f"{PIPELINE}{run_id}"]
+        kept = {*_tags_to_inherit(session, others), *(session.get_one(RunRow, stage).spec.get("tags") or ())}
+        _take(session, [stage, *_trials_of(session, [stage])], [tag for tag in tags if tag not in kept])
+
+
+def _tags_to_inherit(session: Session, run_ids: Sequence[str]) -> list[str]:
+    if not run_ids:
+        return []
+    tags = session.scalars(select(TagRow.tag).where(TagRow.run_id.in_(run_ids)).order_by(TagRow.tag))
+    return [tag for tag in tags if not is_of_one_run(tag)]
+
+
+def _trials_of(session: Session, run_ids: Sequence[str]) -> Sequence[str]:
+    return session.scalars(select(RunRow.id).where(RunRow.parent_id.in_(run_ids))).all() if run_ids else []
+
+
+def _stages_of(session: Session, run_id: str) -> Sequence[str]:
+    return session.scalars(select(TagRow.run_id).where(TagRow.tag == f"{PIPELINE}{run_id}")).all()
+
+
+def _take(session: Session, run_ids: Sequence[str], tags: Sequence[str]) -> None:
+    taken = delete(TagRow).where(TagRow.run_id.in_(run_ids), TagRow.tag.in_(tags))
     session.execute(taken.execution_options(synchronize_session=False))
 
 
-def _add(session: Session, trial_ids: Collection[str], tags: Sequence[str], data: Sequence[str]) -> None:
-    own = [tag for tag in tags if not tag.startswith(OF_ONE_RUN)]
-    tag_rows = [{"run_id": trial, "tag": tag} for trial in trial_ids for tag in own]
+def _add(session: Session, run_ids: Collection[str], tags: Sequence[str], data: Sequence[str]) -> None:
+    own = [tag for tag in tags if not is_of_one_run(tag)]
+    tag_rows = [{"run_id": run_id, "tag": tag} for run_id in run_ids for tag in own]
     upsert_rows(session, TagRow, ("run_id", "tag"), (), tag_rows)
-    links = [{"run_id": trial, "fingerprint": fingerprint} for trial in trial_ids for fingerprint in data]
+    links = [{"run_id": run_id, "fingerprint": fingerprint} for run_id in run_ids for fingerprint in data]
     upsert_rows(session, RunDatasetRow, ("run_id", "fingerprint"), (), links)

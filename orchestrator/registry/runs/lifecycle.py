@@ -17,6 +17,7 @@ from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import upsert, upsert_rows
 from orchestrator.registry.parameter_values import flatten, parameter_rows, run_group_digest
 from orchestrator.registry.runs.attempt_columns import attempt_columns, workers_group
+from orchestrator.registry.runs.inheritance import with_tags_of_pipelines
 from orchestrator.registry.tables import ExperimentRow, ParameterRow, RunRow, TagRow
 from orchestrator.results import WorkersEvent
 from orchestrator.run_ids import new_run_id
@@ -214,9 +215,11 @@ class RunLifecycle:
         return session.scalars(select(ExperimentRow.id).filter_by(**key)).one()
 
 
-def add_tags(session: Session, run_id: str, tags: Sequence[str]) -> None:
-    """Add tags to a run; one that it has already changes nothing."""
+def add_tags(session: Session, run_id: str, tags: Sequence[str]) -> list[str]:
+    """Add tags to a run, and those that it inherits by them; one that it has already changes nothing. Returns all."""
+    tags = with_tags_of_pipelines(session, tags)
     upsert_rows(session, TagRow, ("run_id", "tag"), (), [{"run_id": run_id, "tag": tag} for tag in tags])
+    return tags
 
 
 def _locked(session: Session, run_id: str) -> RunRow:

@@ -64,7 +64,7 @@ class RunAnnotations:
             return NoteRecord(row.run_id, row.text, row.author, row.written_at)
 
     def tag(self, run_id: str, tags: Sequence[str], *, by_hand: bool = True) -> None:
-        """Add tags to a run, and to its trials those that do not say where the run itself belongs.
+        """Add tags to a run, and to its trials and stages those that do not say where the run itself belongs.
 
         Args:
             by_hand: whether a person adds them, who may not say where a run belongs.
@@ -74,11 +74,10 @@ class RunAnnotations:
         if by_hand:
             _check_tags(tags)
         with self._database.session(writing=True) as session:
-            add_tags(session, run_id, tags)
-            pass_on(session, run_id, tags=tags)
+            pass_on(session, run_id, tags=add_tags(session, run_id, tags))
 
     def untag(self, run_id: str, tags: Sequence[str]) -> list[str]:
-        """Take tags from a run and its trials; returns those that the run had. Raises: InputError, as `tag` does."""
+        """Take tags from a run, its trials and stages; returns those that it had. Raises: InputError, as `tag` does."""
         _check_tags(tags)
         with self._database.session(writing=True) as session:
             known = select(TagRow).where(TagRow.run_id == run_id, TagRow.tag.in_(tags)).order_by(TagRow.tag)

@@ -34,7 +34,8 @@ class RunDatasets:
         """Record data and that this run made or used it."""
         files = [asdict(file) for file in result.files]
         row = {"kind": result.kind, "name": result.name, "fingerprint": result.fingerprint, "path": result.path}
-        self._record(run_id, {**row, "counts": dict(result.counts), "files": files})
+        own = {"counts": dict(result.counts), "files": files, "tokenizer_digest": result.tokenizer_digest}
+        self._record(run_id, {**row, **own})
 
     def record_tokenizer(self, run_id: str, result: TokenizerResult) -> None:
         """Record a tokenizer and that this run trained it."""
@@ -44,7 +45,8 @@ class RunDatasets:
     def _record(self, run_id: str, row: dict[str, Any]) -> None:
         link = {"run_id": run_id, "fingerprint": row["fingerprint"]}
         with self._database.session(writing=True) as session:
-            upsert_rows(session, DatasetRow, ("fingerprint",), ("path", "counts", "files"), [row])
+            changing = tuple(name for name in ("path", "counts", "files", "tokenizer_digest") if name in row)
+            upsert_rows(session, DatasetRow, ("fingerprint",), changing, [row])
             upsert_rows(session, RunDatasetRow, tuple(link), (), [link])
             pass_on(session, run_id, data=[row["fingerprint"]])
 

@@ -30,7 +30,7 @@ _ROW_COLUMNS = (
     "host",
     "code_version",
 )
-_END_COLUMNS = ("state", "error", "seconds", "model_folder", "predictions_path")
+_END_COLUMNS = ("state", "error", "seconds", "model_folder", "predictions_path", "host")
 
 
 class RunColumns(NamedTuple):
@@ -87,7 +87,7 @@ def insert_statement(dialect: str) -> DriverStatement:
     """Insert a trial that was not recorded before its end; a later one of its ends finds it there."""
     changing = (*_END_COLUMNS, "finished_at")
     statement = upsert(dialect, RunRow.__table__, ("id",), changing, _may_change).values(finished_at=utc_now())
-    return DriverStatement(statement, dialect, (*_ROW_COLUMNS, *NEVER_STARTED, *_END_COLUMNS))
+    return DriverStatement(statement, dialect, tuple(dict.fromkeys((*_ROW_COLUMNS, *NEVER_STARTED, *_END_COLUMNS))))
 
 
 @lru_cache

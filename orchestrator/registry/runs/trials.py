@@ -168,8 +168,8 @@ class _Sweep:
                 ends.append(each)
         begun = [end for end in ends if self._id(end) in known]
         unknown = [end for end in ends if self._id(end) not in known]
-        self._run_many(end_statement, [{"row": self._id(end)} | _end_values(end) for end in begun])
-        self._run_many(insert_statement, [self._row(end) | NEVER_STARTED | _end_values(end) for end in unknown])
+        self._run_many(end_statement, [{"row": self._id(end)} | self._end_values(end) for end in begun])
+        self._run_many(insert_statement, [self._row(end) | NEVER_STARTED | self._end_values(end) for end in unknown])
         kept = [{"row": self._id(each), "folder": each.model.folder} for each in results if each.model is not None]
         self._run_many(folder_statement, kept)
         write_parameters(self._transaction, recipes)
@@ -227,16 +227,16 @@ class _Sweep:
             "code_version": self._run.code_version,
         }
 
-
-def _end_values(result: TrialResult) -> dict[str, Any]:
-    """Values of a trial's row that are known when it has ended."""
-    return {
-        "state": result.state,
-        "error": result.error,
-        "seconds": result.seconds,
-        "model_folder": result.model.folder if result.model else None,
-        "predictions_path": result.predictions_path,
-    }
+    def _end_values(self, result: TrialResult) -> dict[str, Any]:
+        """Values of a trial's row that are known when it has ended; one that does not say its host is its sweep's."""
+        return {
+            "state": result.state,
+            "error": result.error,
+            "seconds": result.seconds,
+            "model_folder": result.model.folder if result.model else None,
+            "predictions_path": result.predictions_path,
+            "host": result.host or self._run.host,
+        }
 
 
 def _result_events(result: TrialResult) -> list[MetricEvent]:

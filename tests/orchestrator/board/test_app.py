@@ -107,6 +107,16 @@ def test_a_run_has_its_page_and_one_at_work_is_looked_at_again(registry: Registr
     assert 'data-refresh-s="5.0"' in client.get(f"/runs/{run_id}").text
 
 
+def test_a_run_has_its_page_by_its_name_the_newest_of_several(registry: Registry, client: TestClient) -> None:
+    new_run(registry, name="spring/tune")
+    newest = new_run(registry, name="spring/tune")
+    answer = client.get("/runs/spring/tune")
+    assert answer.status_code == 200
+    assert newest in answer.text
+    beside = client.get("/compare", params={"runs": f"spring/tune,{new_run(registry, name='summer')}"})
+    assert beside.status_code == 200
+
+
 def test_an_unknown_run_is_told_on_a_page(client: TestClient, registry: Registry) -> None:
     new_run(registry)
     answer = client.get("/runs/zzz")

@@ -3,12 +3,14 @@
 Alone: pytest tests/orchestrator/cli/test_ages.py
 """
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from orchestrator.cli.ages import age_s, time_of
 from orchestrator.errors import InputError
+from orchestrator.registry.queries.query_values import as_time
 
 
 def test_an_age_is_hours_or_days() -> None:
@@ -36,8 +38,13 @@ def test_a_time_is_an_age_ago() -> None:
     assert abs(datetime.now(UTC) - timedelta(days=7) - found) < timedelta(minutes=1)
 
 
-def test_a_day_begins_at_midnight_here_and_a_zone_is_kept() -> None:
-    assert time_of("2026-11-22", "--since") == datetime(2026, 11, 22).astimezone()
+def test_a_day_begins_at_midnight_in_utc_as_in_queries_and_a_zone_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as far_east:
+        far_east.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        found = time_of("2026-11-22", "--since")
+    time.tzset()
+    assert found == as_time("2026-11-22") == datetime(2026, 11, 22, tzinfo=UTC)
     assert time_of("2026-11-22T10:00+00:00", "--since") == datetime(2026, 11, 22, 10, tzinfo=UTC)
 
 

@@ -99,3 +99,13 @@ def test_numbers_are_listed_with_their_sources(command: Command) -> None:
     assert command("published", "list", "sst2").out == command("published", "list", "--task", "sst2").out
     assert command("published", "list", "sst2", "--task", "mrpc").status == 2
     assert command("published", "list", "--task", "SST2").out == command("published", "list", "--task", "sst2").out
+
+
+def test_a_narrow_list_of_published_numbers_says_what_it_leaves_out(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.cli.output._terminal_width", lambda output: 80)
+    outcome = command("published", "list", "cola")
+    assert outcome.out.split("\n")[0].split() == ["task", "metric", "value", "model", "source"]
+    left_out = "left out: split, runs, chosen, note; --columns split,runs,chosen,note shows these, --wide all\n"
+    assert outcome.err.endswith(left_out)

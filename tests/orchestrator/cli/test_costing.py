@@ -115,3 +115,20 @@ def test_a_price_table_that_is_wrong_is_told(command: Command, lineage: tuple[st
     outcome = command("cost", lineage[0])
     assert outcome.status == 2
     assert "prices.yaml: currency is None; give a word" in outcome.err
+
+
+def test_the_cost_since_a_day_reads_no_measurements(
+    command: Command, lineage: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor parameters: they would be as many as the registry has."""
+    whole = Registry.run_table
+    limits: list[object] = []
+
+    def table(registry: Registry, *given: Any, **options: Any) -> Any:
+        limits.append(options.get("limit"))
+        return whole(registry, *given, **options)
+
+    monkeypatch.setattr(Registry, "run_table", table)
+    rows = json.loads(command("cost", "--since", "7d", "-f", "json").out)
+    assert {row["run"] for row in rows} >= {*lineage}
+    assert set(limits) <= {1}

@@ -49,6 +49,20 @@ def test_one_lucky_seed_does_not_lead_and_the_doubts_are_told(command: Command, 
     assert "the first place was chosen on them, too: the best of 3 groups" in outcome.err
 
 
+def test_archived_runs_are_not_ranked_and_it_says_so(command: Command, three_groups: list[str]) -> None:
+    command("runs", "archive", three_groups[0])
+    for words in (("leaderboard", "mrpc"), ("groups", "list", "mrpc")):
+        outcome = command(*words)
+        assert "0.882" not in outcome.out
+        assert "5 archived runs not shown; --archived shows them" in outcome.err
+        assert "0.882" in command(*words, "--archived").out
+        command("runs", "archive", *three_groups[1:])
+        outcome = command(*words)
+        assert "every run that could be ranked is archived" in outcome.err
+        assert "9 archived runs not shown" in outcome.err
+        command("runs", "unarchive", *three_groups[1:])
+
+
 def test_a_note_of_every_group_is_told_once(command: Command) -> None:
     with Registry(Settings.from_options().registry) as registry:
         for rate in (1e-5, 2e-5):

@@ -53,7 +53,8 @@ def test_an_archived_run_is_not_listed_and_that_is_said(command: Command, record
         assert run_id not in hidden.out
         assert "not shown; --archived shows them" in hidden.err
         assert run_id in command(*arguments, "--archived").out
-    assert "sst2" in command("leaderboard").out
+    assert "sst2" not in command("leaderboard").out
+    assert "sst2" in command("leaderboard", "--archived").out
     assert command("runs", "unarchive", run_id).status == 0
     assert run_id in command("runs", "list").out
 
@@ -173,7 +174,7 @@ def test_a_card_says_what_is_known_and_what_is_not(
     assert f"# {model_name()}@1" in card
     assert "| accuracy | 0.8500 | 0.5000 |" in card
     assert "Over 2 seeds of this recipe accuracy has the mean 0.8250" in card
-    assert "95 % interval 0.5073 to 1.1427" in card  # 0.825 ± 12.706 · 0.0354 / √2
+    assert "95 % interval 0.5073 to 1.0000" in card  # 0.825 ± 12.706 · 0.0354 / √2, and no accuracy is above 1
     assert "| test.accuracy | 0.8000 |" in card
     assert "| recipe.learning_rate | 0.0003 |" in card
     assert not any(word in card for word in ("None", "True", "False", "['")), "words of Python"

@@ -69,8 +69,8 @@ def test_an_interrupted_resume_is_gone_on_with_as_it_was_begun(
         raise Interrupted(2)
 
     monkeypatch.setattr(orchestrator.execution.runner, "resume_run", resume_run)
-    said = command("resume", "id-of-words", "execution.num_workers=2", "--allow-drift").err
-    assert "go on with: orchestrator resume id-of-words --allow-drift execution.num_workers=2\n" in said
+    said = command("resume", "7f3a90b1c2d4", "execution.num_workers=2", "--allow-drift").err
+    assert "go on with: orchestrator resume 7f3a90b1c2d4 --allow-drift execution.num_workers=2\n" in said
 
 
 def test_a_completed_run_says_where_to_look(command: Command, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:

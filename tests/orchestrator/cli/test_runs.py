@@ -322,7 +322,8 @@ def test_a_run_is_shown_by_its_name(command: Command, recorded_sweep: RecordedSw
     shown = command("runs", "show", "first")
     assert shown.out == command("runs", "show", recorded_sweep.run_id).out
     assert "this is the newest" not in shown.err
-    for words in (["runs", "trials"], ["runs", "metrics"], ["runs", "logs"]):
+    asking = (["runs", "trials"], ["runs", "metrics"], ["runs", "logs"], ["runs", "logs", "--follow"])
+    for words in (*asking, ["stop"], ["wait"], ["resume", "--check"]):
         by_name, by_id = (command(*words, run) for run in ("first", recorded_sweep.run_id))
         assert (by_name.status, by_name.out) == (by_id.status, by_id.out)
 

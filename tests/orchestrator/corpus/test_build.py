@@ -4,6 +4,7 @@ Run alone: pytest tests/orchestrator/corpus/test_build.py
 """
 
 import gzip
+import hashlib
 import json
 import os
 import time
@@ -73,10 +74,10 @@ def test_a_store_holds_the_corpus_and_does_not_depend_on_cpus(
     assert len(store.shards("train")) > 10
     assert four.counts["num_documents"] == 300
     assert four.counts["num_train_documents"] + four.counts["num_validation_documents"] == 300
-    assert four.files == (
-        FileCount(str(corpus / "a.jsonl"), (corpus / "a.jsonl").stat().st_size, 200),
-        FileCount(str(corpus / "b.txt.gz"), (corpus / "b.txt.gz").stat().st_size, 100),
-        FileCount(str(corpus / "c.txt"), 0, 0),
+    files = {name: (corpus / name).read_bytes() for name in ("a.jsonl", "b.txt.gz", "c.txt")}
+    assert four.files == tuple(
+        FileCount(str(corpus / name), len(data), num_documents, digest=hashlib.sha256(data).hexdigest())
+        for (name, data), num_documents in zip(files.items(), (200, 100, 0), strict=True)
     )
     texts = {f"j{i}": text for i, text in enumerate(TEXTS[:200])}
     texts |= {f"b.txt.gz#{i}": text for i, text in enumerate(TEXTS[200:], 1)}

@@ -227,3 +227,17 @@ def test_the_command_shows_bytes_and_deletes_only_when_told(
 def test_an_age_that_no_calendar_has_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["gc", "--older-than", "99999999999d"]) == 2
     assert "give 36500d at most" in capsys.readouterr().err
+
+
+def test_a_run_that_is_restored_meanwhile_keeps_its_files(settings: Settings, recorder: Recorder) -> None:
+    folder = start(recorder, settings, "back")
+    recorder.complete("back", RunOutcome())
+    recorder.registry.trash.put("back", 7)
+    items = [item for item in find_garbage(settings, DAY_S) if item.what == garbage.TRASH]
+    assert [item.run_id for item in items] == ["back"]
+    with pytest.MonkeyPatch.context() as patched:  # its last step, which takes it out of the trash, has not come yet
+        patched.setattr("orchestrator.registry.keeping.trash.Trash.drop", lambda *_: None)
+        recorder.registry.trash.restore("back")
+    assert list(delete_garbage(items, settings)) == []
+    assert (folder / "log.txt").exists()
+    assert not [item for item in find_garbage(settings, DAY_S) if item.what == garbage.TRASH]

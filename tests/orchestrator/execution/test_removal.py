@@ -5,6 +5,7 @@ Alone: .venv/bin/pytest tests/orchestrator/execution/test_removal.py
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -12,8 +13,9 @@ from sqlalchemy import update
 from orchestrator.cli.entry import run_command_line
 from orchestrator.errors import NotFoundError, RunFailedError
 from orchestrator.execution.removal import Removal, find_removals, remove_runs
-from orchestrator.registry import Registry
+from orchestrator.registry import Registry, run_records
 from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.registry.records import RunRecord
 from orchestrator.registry.runs.trials import trial_id
 from orchestrator.registry.tables import RunRow
 from orchestrator.results import ModelResult, TrialResult
@@ -195,3 +197,27 @@ def test_the_command_removes_all_or_none(
     assert "1 run, 0.0 MB would be removed, and nobody can be asked here; give --yes" in capsys.readouterr().err
     assert run_command_line(["runs", "rm", "failed", "--yes", "--now", *home]) == 0
     assert "removed 1 run, 0.0 MB" in capsys.readouterr().err
+
+
+def test_a_removal_reads_no_list_of_all_runs(
+    settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _run(recorder, settings, "kept")
+    _trial(recorder, "kept", 0.9)
+    _run(recorder, settings, "poor")
+    _trial(recorder, "poor", 0.5)
+    recorder.complete("poor", RunOutcome())
+    read: list[str] = []
+
+    load = run_records._load_runs
+
+    def noting(*given: Any) -> list[RunRecord]:
+        found = load(*given)
+        read.extend(one.id for one in found)
+        return found
+
+    monkeypatch.setattr(Registry, "run_table", lambda *_, **__: pytest.fail("a table of runs"))
+    monkeypatch.setattr(Registry, "groups", lambda *_, **__: pytest.fail("all groups"))
+    monkeypatch.setattr(run_records, "_load_runs", noting)
+    assert _refusal(settings, "poor") == ""
+    assert set(read) == {"poor", trial_id("poor", "a")}

@@ -157,6 +157,15 @@ def test_a_trial_that_failed_keeps_its_checkpoints_for_the_next_attempt() -> Non
     assert sweep.progress.standing() == "0 of 3 trials have ended and stand; resuming goes on with the others"
 
 
+def test_a_trial_that_was_ended_for_it_is_of_the_host_that_it_last_reported_from() -> None:
+    sweep = Sweep()
+    plan = sweep.start()
+    assert sweep.progress.died(plan, "its node is gone").host is None
+    for host in ("first", "second"):
+        sweep.progress.ran_on(plan, host)
+    assert sweep.progress.pruned(plan).host == sweep.progress.died(plan, "its node is gone").host == "second"
+
+
 def test_a_terminal_is_shown_running_trials_and_the_best_of_those_that_ended() -> None:
     views: list[SweepView] = []
     sweep = Sweep()

@@ -28,7 +28,7 @@ from orchestrator.results import (
     WorkersEvent,
 )
 from tests.orchestrator.postgres_server import find_binaries, running_server
-from tests.orchestrator.registry.samples import everything, made_with
+from tests.orchestrator.registry.samples import everything, made_with, trial_result
 from tests.waiting import PATIENCE_S
 
 SWEEP = {
@@ -107,6 +107,16 @@ def test_trials_have_the_code_and_the_host_of_their_sweep(registry: Registry) ->
     }
     assert registry.run(trial).host == sweep.host
     assert versions == {"k0": "0.1.0+gbbbbbbbbbbbb", "k1": "0.1.0+gbbbbbbbbbbbb"}, "k0 began again"
+
+
+def test_a_trial_that_has_ended_is_of_the_host_on_which_it_ran(registry: Registry) -> None:
+    recorder = Recorder(registry)
+    sweep = recorder.start(SWEEP, "f")
+    recorder.record_trials(sweep.id, [TrialStart("begun", 0, {}, 0)])
+    ends = [trial_result("begun", host="node-7"), trial_result("at once", number=1, host="node-8")]
+    begun, at_once, silent = recorder.record_trials(sweep.id, [*ends, trial_result("silent", number=2)])
+    assert [registry.run(trial).host for trial in (begun, at_once, silent)] == ["node-7", "node-8", sweep.host]
+    assert registry.run_table("host = 'node-7'").values("id") == [begun]
 
 
 def test_trials_have_the_tags_and_the_data_of_their_sweep(registry: Registry) -> None:

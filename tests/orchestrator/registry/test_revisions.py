@@ -15,8 +15,9 @@ from sqlalchemy import create_engine, make_url, text
 
 from orchestrator.errors import RegistryError
 from orchestrator.registry import Registry
+from orchestrator.registry.engines.dialects import open_engine
 from orchestrator.registry.location import resolve_url
-from orchestrator.registry.revisions import MIGRATIONS, NEWEST_REVISION, VERSION_TABLE
+from orchestrator.registry.revisions import MIGRATIONS, NEWEST_REVISION, VERSION_TABLE, upgrade_schema
 from orchestrator.registry.tables import BaseRow
 from tests.orchestrator.registry.samples import new_run
 
@@ -42,6 +43,24 @@ def test_the_migrations_make_the_tables_that_the_code_maps(registry: Registry, l
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
         assert compare_metadata(context, BaseRow.metadata) == []
     engine.dispose()
+
+
+def test_stages_of_before_get_the_tags_of_their_pipelines(tmp_path: Path) -> None:
+    location = str(tmp_path / "registry.sqlite")
+    engine = open_engine(resolve_url(location))
+    upgrade_schema(engine, location, to="0007")
+    engine.dispose()
+    execute(location, "INSERT INTO experiments VALUES (1, 'a', 'f', '2026-11-01')")
+    columns = "id, experiment_id, parent_id, kind, name, state, group_key, spec, attempt, created_at"
+    for run_id, parent in (("'p'", "NULL"), ("'q'", "NULL"), ("'s'", "NULL"), ("'t'", "'s'")):
+        values = f"{run_id}, 1, {parent}, 'sweep', 'a', 'STOPPED', 'g', '{{}}', 1, '2026-11-01'"
+        execute(location, f"INSERT INTO runs ({columns}) VALUES ({values})")
+    tags = "('p', 'paper'), ('p', 'pulled:head'), ('q', 'paper'), ('q', 'late'), ('s', 'late')"
+    execute(location, f"INSERT INTO tags VALUES {tags}, ('s', 'pipeline:p'), ('s', 'pipeline:q')")
+    with Registry(location) as registry:
+        registry.upgrade()
+        assert registry.tags("s") == ["late", "paper", "pipeline:p", "pipeline:q"]
+        assert registry.tags("t") == ["late", "paper"]
 
 
 def test_the_newest_script_is_the_newest_revision() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from sqlalchemy import event
 
 from orchestrator.registry import Registry
 from orchestrator.registry.lineage.lineage_edges import LineageNode
@@ -40,6 +41,14 @@ def test_a_pretraining_shows_both_splits_of_a_loss_in_one_chart(registry: Regist
     loss, speed = charts(page, "How it learned")
     assert (loss.title, [trace["name"] for trace in loss.traces]) == ("mlm_loss", ["validation", "train"])
     assert speed.title == "tokens_per_s"
+
+
+def test_a_page_of_a_sweep_reads_its_trials_once(registry: Registry, tmp_path: Path) -> None:
+    run = registry.run(add_sweep(registry, tmp_path))
+    seen: list[str] = []
+    event.listen(registry._database._open(), "before_cursor_execute", lambda *given: seen.append(given[2]))
+    run_page(registry, run)
+    assert len([statement for statement in seen if "FROM runs" in statement and "runs.parent_id = ?" in statement]) == 1
 
 
 def test_a_sweep_shows_its_groups_settings_and_trials(registry: Registry, tmp_path: Path) -> None:

@@ -24,3 +24,12 @@ def test_groups_stand_in_the_order_of_the_leaderboard_with_their_seeds(tmp_path:
     assert [row["group"] for row in table.rows] == [row["group"] for row in board]
     assert len(chart.traces[0]["x"]) == 17  # of 18 trials one has failed
     assert list(chart.traces[1]["x"]) == [row["mean"] for row in board]
+
+
+def test_a_page_says_how_many_archived_runs_it_leaves_out(tmp_path: Path) -> None:
+    with Registry(str(tmp_path / "registry.sqlite")) as registry:
+        sweep = add_sweep(registry, tmp_path)
+        registry.annotations.set_flag(sweep, "archived")
+        page = task_page(registry, "own")
+    assert page.subtitle == "0 groups of runs that differ only in their seed; 18 archived runs left out"
+    assert page.sections == []

@@ -95,3 +95,14 @@ def test_the_noise_of_one_seed_is_not_known() -> None:
     assert is_more_than_noise([0.81] * 3, [0.80] * 3) is True
     assert is_more_than_noise([0.9, 0.91], [0.5, 0.51]) is True
     assert is_more_than_noise([0.9, 0.3], [0.5, 0.51]) is False
+
+
+def test_an_interval_ends_at_the_bounds_of_its_score() -> None:
+    near_one = [0.999, 1.0, 0.96]
+    plain, bounded = mean_interval(near_one), mean_interval(near_one, bounds=(0.0, 1.0))
+    assert plain is not None
+    assert bounded is not None
+    assert plain.high > 1.0
+    assert (bounded.low, bounded.high) == (plain.low, 1.0)
+    in_percent = [99.9, 100.0, 96.0]
+    assert mean_interval(in_percent, bounds=(0.0, 1.0)) == mean_interval(in_percent), "these are no bounds of its own"

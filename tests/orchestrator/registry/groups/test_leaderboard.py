@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Dialect, delete, update
+from sqlalchemy import Dialect, delete, true, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from orchestrator.registry import Registry
 from orchestrator.registry.groups import groups
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
 from orchestrator.registry.groups.leaderboard import ORDERS, Order, ranked_groups
+from orchestrator.registry.groups.model_origins import load_origins
 from orchestrator.registry.groups.varying_paths import varying_paths
 from orchestrator.registry.runs.trials import trial_id
 from orchestrator.registry.tables import ParameterRow, RunRow
@@ -110,7 +111,7 @@ def test_the_newest_of_equal_runs_stands_for_the_group(registry: Registry) -> No
 
 @pytest.mark.parametrize("dialect", [sqlite.dialect(), postgresql.dialect()])
 def test_runs_that_have_not_ended_stand_first_on_every_database(dialect: Dialect) -> None:
-    ordered = str(groups._ranked_runs(None).compile(dialect=dialect)).partition("ORDER BY ")[2]
+    ordered = str(groups._ranked_runs(true()).compile(dialect=dialect)).partition("ORDER BY ")[2]
     assert ordered == "runs.finished_at IS NOT NULL, runs.finished_at, runs.id"
 
 
@@ -490,3 +491,57 @@ def test_the_work_of_a_leaderboard_grows_with_its_groups_alone(monkeypatch: pyte
         varying_paths(recipes)
         counts.append(Counted.num_comparisons)
     assert counts[1] <= 2.5 * counts[0]
+
+
+def test_where_models_were_chosen_is_asked_of_those_that_evaluations_name_alone(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maker = new_sweep(registry)
+    for number in range(20):
+        other = maker if number == 7 else new_sweep(registry)
+        registry.trials.set_data(other, {"train": "x", "validation": f"v{number}"})
+        registry.models.register(f"m{number}", model_result(f"{number:064d}"), other)
+    run = evaluated(registry, "validation", "v7", 0.8, "m7@1")
+    registry.trials.set_data(run, {"validation": "v7", "model": "0" * 14 + "no"})
+    num_rows = 0
+    with registry._database.session(writing=False) as session:
+        execute = session.execute
+
+        def counted(statement: Any) -> list[Any]:
+            nonlocal num_rows
+            rows = list(execute(statement))
+            num_rows += len(rows)
+            return rows
+
+        monkeypatch.setattr(session, "execute", counted)
+        assert load_origins(session, [run]) == {run: "v7"}
+    assert num_rows == 4, "two names, one model, one digest"
+
+
+def test_archived_runs_are_left_out_and_counted(registry: Registry) -> None:
+    """With their trials, and without an effect on the groups that they share with others."""
+    kept, away = seeds(registry, [0.8, 0.82]), seeds(registry, [0.9], first=2)
+    alone = seeds(registry, [0.99], learning_rate=3e-5)
+    for sweep in (away, alone):
+        registry.annotations.set_flag(sweep, "archived")
+    (row,) = registry.leaderboard_table("sst2").records
+    assert (row["mean"], row["n"]) == (pytest.approx(0.81), 2)
+    assert [len(group.runs) for group in registry.groups("sst2")] == [2]
+    assert registry.num_ranked_archived("sst2") == registry.num_ranked_archived() == 2
+    assert registry.num_ranked_archived("mrpc") == 0
+    assert sorted(registry.leaderboard_table("sst2", archived=True).values("n")) == [1, 3]
+    registry.annotations.clear_flag(away, "archived")
+    trial = str(registry.run_table(f"parent = '{away}'").values("id")[0])
+    registry.annotations.set_flag(trial, "archived")
+    assert trial not in registry.run_table(archived=False).values("id"), "a trial of its own, too"
+    assert registry.num_ranked_archived() == 2
+    assert kept in registry.run_table(archived=False).values("id")
+
+
+def test_intervals_of_scores_between_0_and_1_end_there(registry: Registry) -> None:
+    seeds(registry, [0.999, 1.0, 0.96])
+    seeds(registry, [0.001, 0.0, 0.04], learning_rate=3e-5)
+    good, poor = registry.leaderboard_table("sst2").records
+    assert good["high"] == 1.0
+    assert good["low"] == pytest.approx(0.986333 - 0.0567, abs=1e-3)
+    assert poor["low"] == 0.0

@@ -3,13 +3,17 @@
 pytest tests/orchestrator/registry/keeping/test_trash.py
 """
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select, update
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry import Registry
+from orchestrator.registry.keeping import trash
+from orchestrator.registry.keeping.merging import Merged
 from orchestrator.registry.tables import LineageRow, RunRow
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.full_registries import fill, fill_every_table
@@ -95,3 +99,60 @@ def test_what_was_dropped_is_gone(registry: Registry) -> None:
     registry.trash.drop(run_id)
     with pytest.raises(NotFoundError):
         registry.trash.restore(run_id)
+
+
+def test_a_run_whose_deletion_has_begun_is_not_restored(registry: Registry) -> None:
+    run_id = fill(registry)
+    registry.trash.put(run_id, 0)
+    assert registry.trash.claim(run_id)
+    assert registry.trash.claim(run_id), "a collection that broke off is finished by the next one"
+    assert registry.trash.find(run_id).claimed_at is not None
+    with pytest.raises(InputError, match="has deleted its files, or does so, since"):
+        registry.trash.restore(run_id)
+    assert run_id not in registry.run_table().values("id")
+
+
+def test_a_run_that_is_back_is_not_claimed(registry: Registry) -> None:
+    run_id = fill(registry)
+    registry.trash.put(run_id, 0)
+    registry.trash.restore(run_id)
+    assert not registry.trash.claim(run_id)
+    registry.trash.put(run_id, 0)
+    assert registry.trash.claim(run_id)
+
+
+def test_a_claim_between_the_steps_of_a_restoration_ends_it(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record has been read, and the files begin to go: nothing comes back."""
+    run_id = fill(registry)
+    registry.trash.put(run_id, 0)
+    merge = trash.merge_registry
+
+    def merge_late(*databases: Any, **options: Any) -> Iterator[Merged]:
+        assert registry.trash.claim(run_id)
+        return merge(*databases, **options)
+
+    monkeypatch.setattr(trash, "merge_registry", merge_late)
+    with pytest.raises(InputError, match="cannot be restored"):
+        registry.trash.restore(run_id)
+    assert run_id not in registry.run_table().values("id")
+
+
+def test_a_restoration_that_broke_off_keeps_its_run_from_being_deleted(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = fill(registry)
+    registry.trash.put(run_id, 0)
+
+    def break_off(*_: Any) -> None:
+        raise ConnectionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(trash.Trash, "drop", break_off)
+        with pytest.raises(ConnectionError):
+            registry.trash.restore(run_id)
+    assert [one.run_id for one in registry.trash.records()] == [run_id]
+    assert not registry.trash.claim(run_id)
+    registry.trash.restore(run_id)
+    assert registry.trash.records() == []

@@ -3,6 +3,7 @@
 pytest tests/orchestrator/registry/lineage/test_lineage.py
 """
 
+import hashlib
 import os
 import shutil
 import time
@@ -210,6 +211,23 @@ def test_all_that_was_made_of_a_changed_file_is_stale(life: Registry, text: Path
     assert stale(life.lineage.ancestors("life/student"))["life/student@1"].startswith("made of life/tuned@1")
 
 
+def test_a_file_that_was_only_touched_is_not_stale_where_its_digest_is_known(registry: Registry, text: Path) -> None:
+    recorder = Recorder(registry)
+    run = recorder.start({"kind": "corpus", "name": "life/store"}, "f")
+    digest = hashlib.sha256(text.read_bytes()).hexdigest()
+    files = [FileCount(str(text), text.stat().st_size, 5, digest=digest)]
+    recorder.record_dataset(run.id, DatasetResult("text.txt", "corpus", CORPUS, "/corpora/b", {}, files))
+    complete(recorder, run.id)
+    soon = time.time() + 60
+    os.utime(text, (soon, soon))
+    assert stale(registry.lineage.descendants(str(text))) == {}
+    text.write_text("WORDS\n" * 100)
+    os.utime(text, (soon - 3600, soon - 3600))
+    assert stale(registry.lineage.descendants(str(text))) == {}, "neither size nor time differ"
+    os.utime(text, (soon, soon))
+    assert stale(registry.lineage.descendants(str(text)))["text.txt"].startswith("text.txt was written again, ")
+
+
 def test_a_newer_version_of_a_model_makes_its_children_stale(life: Registry, text: Path) -> None:
     pretrain(Recorder(life), text, "4" * 64)
     found = stale(life.lineage.descendants("life/encoder@1"))
@@ -273,6 +291,31 @@ def test_parents_of_earlier_runs_are_those_of_their_time(registry: Registry, tex
     parents = {edge.parent.digest for edge in registry.lineage.parents([TUNED])}
     assert PRETRAINED in parents
     assert "4" * 64 not in parents
+
+
+def test_a_token_stores_tokenizer_is_the_one_that_it_was_made_with(registry: Registry, text: Path) -> None:
+    """Not the newest one of its folder, nor, where the run has recorded no digest, a later one."""
+    recorder = Recorder(registry)
+    train_tokenizer(recorder, text)
+    train_tokenizer(recorder, text, "e" * 64)
+    run = recorder.start({"kind": "pretrain", "name": "p", "tokenizer": "storage/tokenizers/words"}, "f")
+    recorder.record_dataset(run.id, DatasetResult("t", "corpus", CORPUS, "/b", {}, tokenizer_digest=TOKENIZER))
+    complete(recorder, run.id)
+    former = recorder.start({"kind": "pretrain", "name": "q", "tokenizer": "storage/tokenizers/words"}, "f")
+    recorder.record_dataset(former.id, DatasetResult("u", "corpus", "d" * 64, "/d", {}))
+    train_tokenizer(recorder, text, "7" * 64)
+    complete(recorder, former.id)
+    for data, tokenizer in ((CORPUS, TOKENIZER), ("d" * 64, "e" * 64)):
+        (parent,) = [edge.parent for edge in registry.lineage.parents([data]) if edge.role == "tokenizer"]
+        assert (parent.digest, parent.name) == (tokenizer, "storage/tokenizers/words")
+
+
+def test_a_tokenizer_that_was_trained_elsewhere_is_known_by_its_digest(registry: Registry) -> None:
+    recorder = Recorder(registry)
+    run = recorder.start({"kind": "pretrain", "name": "p", "tokenizer": "/words"}, "f")
+    recorder.record_dataset(run.id, DatasetResult("t", "corpus", CORPUS, "/b", {}, tokenizer_digest=TOKENIZER))
+    complete(recorder, run.id)
+    assert [edge.parent.digest for edge in registry.lineage.parents([CORPUS])] == [TOKENIZER]
 
 
 def test_lineage_means_the_model_that_a_run_would_start_from(registry: Registry, text: Path) -> None:

@@ -50,6 +50,25 @@ def test_tags_that_say_where_a_run_belongs_are_nobodys(registry: Registry, tag: 
     assert registry.tags(run_id) == ["pulled:head"]
 
 
+def test_stages_have_the_tags_of_their_pipelines(registry: Registry) -> None:
+    """Those that it has when they begin, those that come later, and those of another pipeline that uses them again."""
+    first, second = (new_run(registry, kind="pipeline", tags=[tag]) for tag in ("spring", "summer"))
+    stage = new_run(registry, tags=[f"pipeline:{first}", "inputs:2b"], spec={"kind": "sweep", "tags": ["own"]})
+    registry.trials.record(stage, [trial_result()])
+    (trial,) = registry.run_table(f"parent = '{stage}'").values("id")
+    registry.annotations.tag(first, ["paper", "own"])
+    registry.tag(stage, f"pipeline:{second}")
+    places = ["inputs:2b", *sorted([f"pipeline:{first}", f"pipeline:{second}"])]
+    assert registry.tags(stage) == ["inputs:2b", "own", "paper", *places[1:], "spring", "summer"]
+    assert registry.tags(str(trial)) == ["own", "paper", "spring", "summer"]
+    assert set(registry.run_table("tag = 'summer' and kind != 'pipeline'").values("id")) == {stage, trial}
+    registry.annotations.tag(second, ["paper"])
+    registry.annotations.untag(first, ["paper", "own", "spring"])
+    assert registry.tags(stage) == ["inputs:2b", "own", "paper", *places[1:], "summer"], "its own, and the second's"
+    registry.annotations.untag(second, ["paper"])
+    assert "paper" not in {*registry.tags(stage), *registry.tags(str(trial))}
+
+
 def test_a_sweeps_tags_come_to_its_trials_and_go_with_it(registry: Registry) -> None:
     sweep = new_run(registry, kind="sweep")
     trial, other = registry.trials.record(sweep, [trial_result("k0"), trial_result("k1", number=1)])
