@@ -1,7 +1,7 @@
 """The encoder (Devlin et al. 2018), run on packed sequences.
 
-Shapes: B sequences, S length of a padded row, T tokens, R rows that are read of the last layer, E embedding size,
-H hidden, N heads, D head size, I intermediate, L layers, W width of what a head reads.
+Shapes: B sequences, S length of a padded row, T tokens, R rows that are read of the last layer, H hidden, L layers,
+W width of what a head reads.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,28 +9,20 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from bert_core.attention import attention
 from bert_core.attention.positions import Positions
 from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.errors import DataError
-from bert_core.kernels.dropout import Dropout
 from bert_core.kernels.linear import Linear
+from bert_core.layers.activations import ACTIVATIONS
+from bert_core.layers.embeddings import Embeddings
+from bert_core.layers.encoder_layer import EncoderLayer
 from bert_core.layers.layer_norm import LayerNorm
 from bert_core.layers.layer_pooling import LayerPooling
 from bert_core.packed_sequences import PackedSequences
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "gelu_new": partial(F.gelu, approximate="tanh"),
-    "relu": F.relu,
-    "silu": F.silu,
-    "tanh": F.tanh,
-}
 
 
 @dataclass(frozen=True)
@@ -41,94 +33,6 @@ class BertOutput:
     """Output of the last layer, (B, S, H), zero at padding."""
     pooler_output: Tensor | None
     """Pooled output of each sequence, (B, H); None where the encoder has no pooler."""
-
-
-class Embeddings(nn.Module):
-    """Sum of word, position and segment embeddings, normalized and, where they are narrow, widened."""
-
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        width = config.embedding_size or config.hidden_size
-        self.position_offset = config.position_offset
-        self.word = nn.Embedding(config.vocab_size, width, padding_idx=config.pad_token_id)
-        self.position = None
-        if config.position_embedding_type == "absolute":
-            row_of_padding = config.position_offset - 1 if config.position_offset else None
-            self.position = nn.Embedding(config.max_position_embeddings, width, padding_idx=row_of_padding)
-        self.token_type = nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None
-        self.norm = LayerNorm(width, eps=config.layer_norm_eps, bias=config.use_bias)
-        self.dropout = Dropout(config.hidden_dropout_prob)
-        self.projection = None if config.embedding_size is None else Linear(width, config.hidden_size)
-
-    def forward(self, seqs: PackedSequences) -> Tensor:
-        """Embed each token: (T,) → (T, H)."""
-        x: Tensor = self.word(seqs.input_ids)  # (T, E)
-        if self.position is not None:
-            x = x + self.position(seqs.position_ids + self.position_offset)
-        if self.token_type is not None:
-            x = x + self.token_type(seqs.token_type_ids)
-        x = self.dropout(self.norm(x))
-        return x if self.projection is None else self.projection(x)  # (T, H)
-
-
-class GatedLinearUnit(nn.Module):
-    """Activation of one half of its input, times the other half: act(x·W)·(x·V) (Shazeer 2020).
-
-    The input holds the two products x·W and x·V side by side: (…, 2I) → (…, I).
-    """
-
-    def __init__(self, activation: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.activation = activation
-
-    def forward(self, products: Tensor) -> Tensor:
-        """Gate the first half of the last dimension by the second: (…, 2I) → (…, I)."""
-        inner, gate = products.chunk(2, dim=-1)
-        return self.activation(inner) * gate
-
-
-class EncoderLayer(nn.Module):
-    """Attention and a feed-forward network, each added to its input, with a LayerNorm behind or in front."""
-
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        width, eps, bias = config.hidden_size, config.layer_norm_eps, config.use_bias
-        gated = config.feed_forward == "gated"
-        self.pre_norm = config.norm_placement == "pre"
-        self.num_heads = config.num_attention_heads
-        self.attention_dropout_p = config.attention_probs_dropout_prob
-        self.causal_attention = config.causal_attention
-        self.qkv = Linear(width, 3 * width, bias=bias)  # queries, keys and values of all heads: H → 3H
-        self.attention_output = Linear(width, width, bias=bias)  # H → H
-        self.attention_norm = LayerNorm(width, eps=eps, bias=bias)
-        self.intermediate = Linear(width, (1 + gated) * config.intermediate_size, bias=bias)  # H → I, or 2I if gated
-        self.activation = GatedLinearUnit(ACTIVATIONS[config.hidden_act]) if gated else ACTIVATIONS[config.hidden_act]
-        self.output = Linear(config.intermediate_size, width, bias=bias)  # I → H
-        self.output_norm = LayerNorm(width, eps=eps, bias=bias)
-        self.dropout = Dropout(config.hidden_dropout_prob)
-
-    def forward(self, x: Tensor, seqs: PackedSequences, positions: Positions, rows: Tensor | None = None) -> Tensor:
-        """Output of the layer: (T, H) → (T, H), or for the tokens `rows` (R,) alone → (R, H)."""
-        residual = x if rows is None else x.index_select(0, rows)
-        if self.pre_norm:
-            x = self.dropout.add(residual, self.attend(self.attention_norm(x), seqs, positions, rows))
-            return self.dropout.add(x, self.feed_forward(self.output_norm(x)))
-        x = self.attention_norm(self.dropout.add(residual, self.attend(x, seqs, positions, rows)))
-        return self.output_norm(self.dropout.add(x, self.feed_forward(x)))  # type: ignore[no-any-return]
-
-    def attend(self, x: Tensor, seqs: PackedSequences, positions: Positions, rows: Tensor | None = None) -> Tensor:
-        """Attention of each token, or of the tokens `rows`, to all tokens of its own sequence: (T, H) → (T or R, H)."""
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).unbind(1)  # (T, N, D) each
-        q, k = positions.apply_rotary(q), positions.apply_rotary(k)
-        dropout_p = self.attention_dropout_p if self.training else 0.0
-        context = attention(q, k, v, seqs, dropout_p, positions.slopes, self.causal_attention)  # (T, N, D)
-        if rows is not None:
-            context = context.index_select(0, rows)  # (R, N, D)
-        return self.attention_output(context.flatten(1))  # type: ignore[no-any-return]
-
-    def feed_forward(self, x: Tensor) -> Tensor:
-        """Feed-forward network of each token by itself: (T, H) → (T, H)."""
-        return self.output(self.activation(self.intermediate(x)))  # type: ignore[no-any-return]
 
 
 class BertModel(PretrainedModel):

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from bert_core.attention.positions import alibi_slopes
 from bert_core.heads import BertForPreTraining
-from bert_core.model import BertModel, EncoderLayer
+from bert_core.layers.encoder_layer import EncoderLayer
+from bert_core.model import BertModel
 from tests.bert_core.reference import ragged_batch, rotated_by_definition, scattered, small_config
 
 AXES: dict[str, tuple[Any, ...]] = {
