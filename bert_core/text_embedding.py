@@ -26,8 +26,17 @@ class TextEmbedder:
     num_truncated: int = 0
     """Number of texts so far that had more tokens than the model reads; only their beginnings were embedded."""
 
-    def __init__(self, model: BertForSentenceEmbedding, tokenizer: Tokenizer, max_tokens: int = 2048) -> None:
+    def __init__(
+        self,
+        model: BertForSentenceEmbedding,
+        tokenizer: Tokenizer,
+        max_tokens: int = 2048,
+        autocast_dtype: torch.dtype | None = None,
+    ) -> None:
         """Make an embedder that computes `max_tokens` at a time, and what the last text needs beyond; a GPU wants more.
+
+        Args:
+            autocast_dtype: type that matrix products are rounded to, as `torch.autocast` does; none when left out.
 
         Raises: TokenizerError when the tokenizer is not the model's.
         """
@@ -35,14 +44,21 @@ class TextEmbedder:
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.max_tokens = max_tokens
+        self.autocast_dtype = autocast_dtype
         longest = model.config.max_seq_length
         self.max_seq_length = min(longest, model.embedding.max_seq_length or longest)
 
     @classmethod
-    def load(cls, folder: str | Path, device: torch.device | str = "cpu", max_tokens: int = 2048) -> Self:
+    def load(
+        cls,
+        folder: str | Path,
+        device: torch.device | str = "cpu",
+        max_tokens: int = 2048,
+        autocast_dtype: torch.dtype | None = None,
+    ) -> Self:
         """Load an encoder's or a sentence-transformers folder. Raises: CheckpointError, TokenizerError."""
         model = BertForSentenceEmbedding.from_pretrained(folder)
-        return cls(model.to(device), Tokenizer.load(folder), max_tokens)
+        return cls(model.to(device), Tokenizer.load(folder), max_tokens, autocast_dtype)
 
     def save(self, folder: str | Path) -> None:
         """Write a folder that sentence-transformers loads."""
@@ -73,7 +89,9 @@ class TextEmbedder:
             tokens = np.concatenate([sequences[row] for row in rows])  # (T,)
             borders = np.concatenate([[0], lengths[rows].cumsum()])
             seqs = PackedSequences.from_numpy(tokens, np.zeros_like(tokens), borders)
-            embeddings[rows] = self.model.packed_embeddings(seqs.to(device)).cpu().numpy()
+            with torch.autocast(device.type, self.autocast_dtype, enabled=self.autocast_dtype is not None):
+                vectors = self.model.packed_embeddings(seqs.to(device))
+            embeddings[rows] = vectors.float().cpu().numpy()
         return embeddings
 
     def _encode(self, texts: Sequence[str], first_number: int) -> list[list[int]]:

@@ -86,6 +86,7 @@ def distill(
         validation,
         "validation",
         teacher.record.options.with_recipe(job.spec.recipe),
+        job.spec.recipe.precision,
         calibrates=False,
     )
     best, predictions_path = _train(job, pair, report, on_saved)
@@ -212,12 +213,12 @@ def teacher_metrics(scores: Mapping[str, float]) -> dict[str, float]:
 
 
 def _test(job: DistillJob, device: torch.device) -> dict[str, float]:
-    """Both on the test split, as their folders read it; nothing where there is none."""
+    """Both on the test split, as their folders read it and in the recipe's arithmetic; nothing where there is none."""
     task = job.task
     if "test" not in task.files:
         return {}
     own, theirs = (
-        evaluate_model(folder, task, "test", _TEST_BATCH_SIZE, job.cache, device)
+        evaluate_model(folder, task, "test", _TEST_BATCH_SIZE, job.cache, device, job.spec.recipe.precision)
         for folder in (join(job.run_folder, "model"), job.teacher_folder)
     )
     rows = prediction_rows(own.task, "test", own.predictions)

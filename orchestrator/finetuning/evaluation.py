@@ -67,9 +67,15 @@ class EvaluatedSplit(NamedTuple):
 
 
 def evaluate_model(
-    folder: str, task: Task, split: Split, batch_size: int, cache: str, device: torch.device | str = "cpu"
+    folder: str,
+    task: Task,
+    split: Split,
+    batch_size: int,
+    cache: str,
+    device: torch.device | str = "cpu",
+    precision: Precision = "fp32",
 ) -> EvaluatedSplit:
-    """Scores and predictions of a model folder on a split, in fp32; a stored threshold for "no answer" is used.
+    """Scores and predictions of a model folder on a split; a stored threshold for "no answer" is used.
 
     Raises: SpecError when the model's head or labels are not the task's; CheckpointError, TaskDataError.
     """
@@ -79,16 +85,18 @@ def evaluate_model(
     HEADS[task.head].set_objective(fine_tuned.model, task.objective)
     fine_tuned.model.to(device)
     features = prepare_features(as_model, split, fine_tuned.tokenizer, record.options, cache)
-    outputs = compute_outputs(fine_tuned.model, features, "fp32", batch_size)
+    outputs = compute_outputs(fine_tuned.model, features, precision, batch_size)
     predictions = decode(as_model, features, as_model.examples(split), outputs, record.options)
     return EvaluatedSplit(score(task, split, predictions), predictions, as_model)
 
 
-def predict_examples(fine_tuned: FineTunedModel, examples: Sequence[Any], batch_size: int = 64) -> list[Any]:
+def predict_examples(
+    fine_tuned: FineTunedModel, examples: Sequence[Any], batch_size: int = 64, precision: Precision = "fp32"
+) -> list[Any]:
     """Predictions for examples of the model's task type that belong to no split, labeled or not."""
     record, task = fine_tuned.record, fine_tuned.task()
     features = build_features(task, examples, fine_tuned.tokenizer, record.options)
-    outputs = compute_outputs(fine_tuned.model, features, "fp32", batch_size)
+    outputs = compute_outputs(fine_tuned.model, features, precision, batch_size)
     return decode(task, features, examples, outputs, record.options)
 
 

@@ -22,7 +22,7 @@ from functools import partial
 from orchestrator.cluster.capacity import decide_gpus
 from orchestrator.cluster.remote_call import call_on_device
 from orchestrator.errors import RunFailedError
-from orchestrator.finetuning.evaluation import evaluate_model
+from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
 from orchestrator.finetuning.leader import write_leader
 from orchestrator.finetuning.legs import delete_leg_before, delete_legs
 from orchestrator.finetuning.population import POPULATION, Comparison
@@ -35,12 +35,13 @@ from orchestrator.finetuning.trial_journal import POINTS
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.finetuning.trial_watch import watch_trials
 from orchestrator.finetuning.tune_run import run_with_tune
+from orchestrator.models.device import choose_device
 from orchestrator.models.info import describe_model
 from orchestrator.progress import UNDER_WAY
 from orchestrator.results import SweepResult, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.search.schedulers import SCHEDULERS
-from orchestrator.specs import SweepSpec
+from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.storage import AppendLog, delete, exists, join
 from orchestrator.storage.uris import absolute
 from orchestrator.tasks import (
@@ -99,7 +100,8 @@ def run_sweep(
         raise RunFailedError(
             f"none of the sweep's {len(progress.results)} trials completed; the first: {first_reason(progress.results)}"
         )
-    best, test_metrics = _score_best(progress.best, job, spec.execution.cpus_per_trial, gpus)
+    recipe = spec.recipe.model_copy(update=dict(progress.best.parameters))
+    best, test_metrics = _score_best(progress.best, recipe, job, spec.execution.cpus_per_trial, gpus)
     for result in progress.results.values():
         if _exchanges(spec) or result.state == RunState.FAILED:  # kept for others, or an attempt that will not come
             delete_legs(trial_folder(run_folder, result.key))
@@ -153,9 +155,12 @@ def _exchanges(spec: SweepSpec) -> bool:
     return SCHEDULERS[spec.scheduler].exchanges
 
 
-def _score_best(best: TrialResult, job: TrialJob, cpus: float, gpus: float) -> tuple[TrialResult, dict[str, float]]:
+def _score_best(
+    best: TrialResult, recipe: RecipeSpec, job: TrialJob, cpus: float, gpus: float
+) -> tuple[TrialResult, dict[str, float]]:
     """Describe the best trial's model, and score it on the test split where there is one, with a trial's resources.
 
+    The test split is scored as the trial scored its validation split: in the arithmetic of its recipe.
     The model stays where its trial wrote it, and the result names that folder: object stores cannot move a folder in
     one piece, and an end in the middle would leave half of it in each place.
     """
@@ -166,9 +171,15 @@ def _score_best(best: TrialResult, job: TrialJob, cpus: float, gpus: float) -> t
     test_metrics: dict[str, float] = {}
     if "test" in task.files:
         logger.info(f"scoring trial {best.number}, the best one, on the test split", extra=UNDER_WAY)
-        evaluate = partial(evaluate_model, folder, task, "test", 64, job.cache)
+        evaluate = partial(_score_on_test, folder, task, job.cache, recipe)
         tested = call_on_device(evaluate, cpus, gpus, "the best trial's model was not scored on the test split")
         test_metrics = tested.metrics | baseline_metrics(majority_baseline(task, "test"))
         rows = prediction_rows(tested.task, "test", tested.predictions)
         write_prediction_rows(join(job.run_folder, "predictions/test.jsonl"), rows)
     return replace(best, model=model), test_metrics
+
+
+def _score_on_test(folder: str, task: Task, cache: str, recipe: RecipeSpec, device: str) -> EvaluatedSplit:
+    """Score a trial's model on the test split, on the device of this name."""
+    chosen = choose_device(device, recipe.allow_tf32)
+    return evaluate_model(folder, task, "test", 64, cache, chosen, recipe.precision)

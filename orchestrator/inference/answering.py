@@ -16,6 +16,7 @@ from orchestrator.finetuning.model_folder import find_head
 from orchestrator.inference.embedder import LineEmbedder, text_values
 from orchestrator.inference.predictor import Predictor
 from orchestrator.inference.pretraining_heads import MaskFiller
+from orchestrator.specs.network import Precision
 from orchestrator.storage import local_copy
 from orchestrator.tasks import TASK_TYPES
 
@@ -99,12 +100,12 @@ class _MaskFilling:
             raise InputError(f"line {number}: {error}") from None
 
 
-def load_answering(folder: str, device: str = "cpu") -> Answering:
+def load_answering(folder: str, device: str = "cpu", precision: Precision = "fp32") -> Answering:
     """The model of a folder, whatever it is. Raises: CheckpointError, TokenizerError."""
     local = local_copy(folder)
     head = find_head(local, BertConfig.from_pretrained(local))
     if head is None:
-        return _MaskFilling(MaskFiller.load(folder, device))
+        return _MaskFilling(MaskFiller.load(folder, device, precision))
     if HEADS[head].gives_vectors:
-        return _Embedding(LineEmbedder.load(folder, device=device))
-    return _TaskAnswering(Predictor.load(folder, device=device))
+        return _Embedding(LineEmbedder.load(folder, device=device, precision=precision))
+    return _TaskAnswering(Predictor.load(folder, device=device, precision=precision))

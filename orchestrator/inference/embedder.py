@@ -16,6 +16,7 @@ from bert_core.text_embedding import TextEmbedder
 from orchestrator.errors import InputError
 from orchestrator.inference.blocks import LineBlock, PredictedBlock, json_lines, line_blocks
 from orchestrator.retrieval.text_vectors import embed_texts, load_embedder
+from orchestrator.specs.network import Precision
 from orchestrator.storage.text_lines import check_has, numbered_lines, parse_line
 
 
@@ -28,9 +29,9 @@ class LineEmbedder:
         self.as_matrix = as_matrix
 
     @classmethod
-    def load(cls, folder: str, as_matrix: bool = False, device: str = "cpu") -> Self:
+    def load(cls, folder: str, as_matrix: bool = False, device: str = "cpu", precision: Precision = "fp32") -> Self:
         """An embedder of any encoder's folder. Raises: CheckpointError, TokenizerError."""
-        return cls(load_embedder(folder, device), as_matrix)
+        return cls(load_embedder(folder, device, precision), as_matrix)
 
     def embed(self, block: LineBlock) -> tuple[list[dict[str, Any]], NDArray[np.float32]]:
         """Return the lines' values, and their vectors (N, H). Raises: InputError, naming the line."""

@@ -12,6 +12,7 @@ from orchestrator.inference.blocks import LineBlock, PredictedBlock, json_lines,
 from orchestrator.inference.request_files import ANSWER_COLUMNS, TableColumns
 from orchestrator.inference.request_lines import make_request
 from orchestrator.models.device import choose_device
+from orchestrator.specs.network import Precision
 from orchestrator.storage import local_copy
 from orchestrator.storage.delimited_lines import csv_lines, tsv_lines
 from orchestrator.storage.text_lines import parse_line
@@ -39,19 +40,33 @@ class AnswerForm:
 class Predictor:
     """Answers as JSON lines: what the line said, and the prediction; or as rows of a table."""
 
-    def __init__(self, model: FineTunedModel, batch_size: int = 64, form: AnswerForm | None = None) -> None:
+    def __init__(
+        self,
+        model: FineTunedModel,
+        batch_size: int = 64,
+        form: AnswerForm | None = None,
+        precision: Precision = "fp32",
+    ) -> None:
         """`batch_size` examples are computed at a time."""
         self.model = model
         self.task = model.task()
         self.batch_size = batch_size
         self.form = form or AnswerForm()
+        self.precision = precision
 
     @classmethod
-    def load(cls, folder: str, batch_size: int = 64, device: str = "cpu", form: AnswerForm | None = None) -> Self:
+    def load(
+        cls,
+        folder: str,
+        batch_size: int = 64,
+        device: str = "cpu",
+        form: AnswerForm | None = None,
+        precision: Precision = "fp32",
+    ) -> Self:
         """A predictor of a model folder. Raises: CheckpointError, TokenizerError."""
         model = load_fine_tuned(local_copy(folder))
         model.model.to(choose_device(device))
-        return cls(model, batch_size, form)
+        return cls(model, batch_size, form, precision)
 
     def predict(self, block: LineBlock) -> list[dict[str, Any]]:
         """One answer for each line. Raises: InputError, naming the line."""
@@ -63,7 +78,7 @@ class Predictor:
         text_columns = table.text if table else task.text_columns or task.type.usual_text_columns
         requests = [make_request(read, number, task, text_columns) for number, read in numbered]
         examples = [task.type.example_of(task, request) for request in requests]
-        predictions = predict_examples(self.model, examples, self.batch_size)
+        predictions = predict_examples(self.model, examples, self.batch_size, self.precision)
         said = [
             read if isinstance(read, dict) else request.values
             for (_, read), request in zip(numbered, requests, strict=True)

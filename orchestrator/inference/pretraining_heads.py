@@ -10,7 +10,9 @@ from bert_core.heads import BertForPreTraining
 from bert_core.packed_sequences import PackedSequences
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError
+from orchestrator.finetuning.logits import autocast
 from orchestrator.models.device import choose_device
+from orchestrator.specs.network import Precision
 from orchestrator.storage import local_copy
 
 
@@ -38,17 +40,18 @@ class NextSentenceAnswer:
 class MaskFiller:
     """A pretrained model that guesses the tokens behind [MASK]."""
 
-    def __init__(self, model: BertForPreTraining, tokenizer: Tokenizer) -> None:
+    def __init__(self, model: BertForPreTraining, tokenizer: Tokenizer, precision: Precision = "fp32") -> None:
         """Keep a model that has the head, and its tokenizer."""
         self.model = model
+        self.precision = precision
         self.tokenizer = tokenizer
         self.mask = tokenizer.token(tokenizer.mask_id)
 
     @classmethod
-    def load(cls, folder: str, device: str = "cpu") -> Self:
+    def load(cls, folder: str, device: str = "cpu", precision: Precision = "fp32") -> Self:
         """Load a model's folder. Raises: CheckpointError when it has no head for masked tokens."""
         model, tokenizer = _load_pretraining(folder, "prediction.bias", "masked tokens")
-        return cls(model.to(choose_device(device)), tokenizer)
+        return cls(model.to(choose_device(device)), tokenizer, precision)
 
     def fill(self, text: str, top_k: int = 5) -> list[FilledMask]:
         """The likeliest tokens for each [MASK] of a text. Raises: InputError."""
@@ -64,7 +67,7 @@ class MaskFiller:
             torch.zeros(len(ids), dtype=torch.long, device=device),
             torch.tensor([0, len(ids)], device=device),
         )
-        with torch.inference_mode():
+        with torch.inference_mode(), autocast(device, self.precision):
             hidden = self.model.bert.encode(seqs, torch.tensor(places, device=device))  # (P, H)
             probabilities = self.model.predict(hidden).float().softmax(dim=-1)  # (P, V)
         best = probabilities[:, : tokenizer.vocab_size].topk(min(top_k, tokenizer.vocab_size))

@@ -11,6 +11,7 @@ from orchestrator.models.device import choose_device
 from orchestrator.results import EvaluationResult, Split
 from orchestrator.retrieval.reranking import Reranking
 from orchestrator.retrieval.searching import INDEXES, rank_queries
+from orchestrator.specs.network import Precision
 from orchestrator.storage import join
 from orchestrator.tasks import Task, prediction_rows, score, write_prediction_rows
 
@@ -30,6 +31,8 @@ class Scoring:
     """Examples of a forward pass."""
     predictions: str | None = None
     """JSONL file for a prediction of each example."""
+    precision: Precision = "fp32"
+    """Arithmetic of the forward pass, of a reranker's too."""
     reranking: Reranking | None = None
     """Model that scores the first hits of a retrieval task again, and how."""
 
@@ -72,11 +75,15 @@ def _evaluate(
     counts: dict[str, int] = {}
     if task.type.is_searched:
         kept = join(scoring.storage, INDEXES)
-        found, counts = rank_queries(folder, task, split, scoring.reranking, on_progress, kept, device)
+        found, counts = rank_queries(
+            folder, task, split, scoring.reranking, on_progress, kept, device, scoring.precision
+        )
         metrics = score(task, split, found)
     else:
         cache = join(scoring.storage, "tasks")
-        metrics, found, task = evaluate_model(folder, task, split, scoring.batch_size, cache, choose_device(device))
+        metrics, found, task = evaluate_model(
+            folder, task, split, scoring.batch_size, cache, choose_device(device), scoring.precision
+        )
     if scoring.predictions is not None:
         write_prediction_rows(scoring.predictions, _rows_with_texts(task, split, found))
     return EvaluationResult(task.id, split, metrics, len(found), scoring.predictions, counts), task, found

@@ -71,6 +71,7 @@ class EvaluateKind(Kind[EvaluateSpec, EvaluationResult]):
             storage=context.settings.storage,
             batch_size=spec.batch_size,
             predictions=join(context.run_folder, f"predictions/{spec.split}.jsonl"),
+            precision=spec.precision,
             reranking=reranking,
         )
         score = partial(evaluate, scoring)

@@ -9,6 +9,7 @@ from orchestrator.finetuning.evaluation import predict_examples
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
 from orchestrator.models.device import choose_device
 from orchestrator.retrieval.document_index import FoundDocument
+from orchestrator.specs.network import Precision
 from orchestrator.storage import local_copy
 from orchestrator.tasks.types.requests import Request
 
@@ -28,7 +29,9 @@ class Reranking:
 class Reranker:
     """A cross-encoder. Its scores put the first hits in order; the rest follow them as they were."""
 
-    def __init__(self, asked: Reranking, batch_size: int = 64, device: str = "cpu") -> None:
+    def __init__(
+        self, asked: Reranking, batch_size: int = 64, device: str = "cpu", precision: Precision = "fp32"
+    ) -> None:
         """Load the model that `asked` names, on a device.
 
         Raises: InputError when the model says nothing about pairs or has no such label; CheckpointError.
@@ -38,6 +41,7 @@ class Reranker:
         self.task = self.model.task()
         self.num_candidates = asked.num_candidates
         self.batch_size = batch_size
+        self.precision = precision
         self._relevance = self.task.type.relevance(self.task, asked.relevant_label, asked.folder)
 
     def rerank(self, query: str, hits: Sequence[FoundDocument]) -> list[FoundDocument]:
@@ -53,4 +57,5 @@ class Reranker:
         head, keys = self.task.head, self.task.type.request_keys
         requests = (Request({"text": query, "text_pair": text}, n, head, keys) for n, text in enumerate(texts, start=1))
         examples = [self.task.type.example_of(self.task, request) for request in requests]
-        return [self._relevance(prediction) for prediction in predict_examples(self.model, examples, self.batch_size)]
+        predictions = predict_examples(self.model, examples, self.batch_size, self.precision)
+        return [self._relevance(prediction) for prediction in predictions]

@@ -17,6 +17,7 @@ from orchestrator.retrieval.document_index import (
 )
 from orchestrator.retrieval.reranking import Reranker, Reranking
 from orchestrator.retrieval.text_vectors import embed_texts, embedder_fingerprint, load_embedder
+from orchestrator.specs.network import Precision
 from orchestrator.storage import join
 from orchestrator.tasks import Task
 from orchestrator.tasks.types.beir import QueryExample
@@ -67,6 +68,7 @@ def open_searcher(
     kind: str = "exact",
     cache: str | None = None,
     device: str = "cpu",
+    precision: Precision = "fp32",
 ) -> Iterator[Searcher]:
     """Open a searcher over an index folder, or over a file of documents whose index is cached or built.
 
@@ -75,11 +77,12 @@ def open_searcher(
         kind: kind of an index that is built: "exact" or "hnsw".
         cache: folder on the storage where indexes lie by what they were made from, and are found again.
         device: where the models compute, `cpu` or `cuda`.
+        precision: arithmetic of both models.
 
     Raises: InputError, CheckpointError, ConfigError.
     """
-    embedder = load_embedder(model, device)
-    reranker = None if reranking is None else Reranker(reranking, device=device)
+    embedder = load_embedder(model, device, precision)
+    reranker = None if reranking is None else Reranker(reranking, device=device, precision=precision)
     encoder = embedder_fingerprint(embedder, model)
     with tempfile.TemporaryDirectory(prefix="orchestrator-") as scratch:
         if index is None:
@@ -98,6 +101,7 @@ def rank_queries(
     on_progress: OnProgress,
     cache: str | None = None,
     device: str = "cpu",
+    precision: Precision = "fp32",
 ) -> tuple[list[RankingPrediction], dict[str, int]]:
     """The ranking of the documents for each query of a split, and what was counted of the documents.
 
@@ -105,7 +109,9 @@ def rank_queries(
     """
     reader = collection_of(task)
     queries: Sequence[QueryExample] = task.examples(split)
-    with open_searcher(model, reader.documents, None, reranking, on_progress, cache=cache, device=device) as searcher:
+    with open_searcher(
+        model, reader.documents, None, reranking, on_progress, cache=cache, device=device, precision=precision
+    ) as searcher:
         rankings = [
             RankingPrediction(tuple(hit.id for hit in hits), tuple(hit.score for hit in hits))
             for hits in searcher.search([query.text for query in queries], RANKING_DEPTH)

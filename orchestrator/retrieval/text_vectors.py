@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from bert_core.checkpoints.pretrained import WEIGHTS_FILE
@@ -17,15 +18,17 @@ from bert_core.errors import DataError
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.errors import InputError
 from orchestrator.models.device import choose_device
+from orchestrator.specs.network import Precision
 from orchestrator.storage import digest_file, join, local_copy
 
 
-def load_embedder(folder: str, device: str = "cpu") -> TextEmbedder:
+def load_embedder(folder: str, device: str = "cpu", precision: Precision = "fp32") -> TextEmbedder:
     """The encoder of a model folder, with the pooling that the folder names, else the mean of a text's tokens.
 
     Raises: CheckpointError, TokenizerError.
     """
-    return TextEmbedder.load(local_copy(folder), choose_device(device))
+    dtype = torch.bfloat16 if precision == "bf16" else None
+    return TextEmbedder.load(local_copy(folder), choose_device(device), autocast_dtype=dtype)
 
 
 def embedding_size(folder: str) -> int:
@@ -38,6 +41,8 @@ def embedder_fingerprint(embedder: TextEmbedder, folder: str) -> str:
     model = embedder.model
     encoder = [digest_file(join(folder, WEIGHTS_FILE)), model.config.to_dict()]
     values = [*encoder, embedder.tokenizer.fingerprint, asdict(model.embedding), embedder.max_seq_length]
+    if embedder.autocast_dtype is not None:  # fp32 keeps the fingerprint of the indexes that there are
+        values.append(str(embedder.autocast_dtype))
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 

@@ -20,6 +20,7 @@ from orchestrator.errors import OWN_ERRORS, ClusterError, InputError, OwnError, 
 from orchestrator.inference.answering import Abilities, Answering, Read, load_answering
 from orchestrator.serving.app import Ask
 from orchestrator.serving.refusals import RefusedError
+from orchestrator.specs.network import Precision
 from orchestrator.storage.uris import absolute
 
 MAX_REQUESTS = 32
@@ -33,11 +34,11 @@ Answered = list[dict[str, Any]] | InputError
 class Replica:
     """A process that holds the model."""
 
-    def __init__(self, folder: str, device: str) -> None:
+    def __init__(self, folder: str, device: str, precision: Precision = "fp32") -> None:
         """Load the model of a folder, or keep what is wrong with it."""
         self._answering: Answering | OwnError
         try:
-            self._answering = load_answering(folder, device)
+            self._answering = load_answering(folder, device, precision)
         except OWN_ERRORS as error:
             self._answering = error
 
@@ -75,7 +76,9 @@ def _answer_alone(answering: Answering, inputs: Sequence[Read]) -> Answered:
 
 
 @contextmanager
-def running_replicas(folder: str, device: str, num_replicas: int) -> Iterator[tuple[Abilities, Ask]]:
+def running_replicas(
+    folder: str, device: str, num_replicas: int, precision: Precision = "fp32"
+) -> Iterator[tuple[Abilities, Ask]]:
     """Replicas of a model's folder on the connected Ray, until the block ends: what they can do, how they are asked.
 
     Raises: CheckpointError, TokenizerError; ClusterError when the replicas do not start.
@@ -89,7 +92,8 @@ def running_replicas(folder: str, device: str, num_replicas: int) -> Iterator[tu
     try:
         try:
             serve.start(proxy_location="Disabled", logging_config=quiet)
-            handle = serve.run(deployment.bind(absolute(folder), device), name=application, route_prefix=None)
+            bound = deployment.bind(absolute(folder), device, precision)
+            handle = serve.run(bound, name=application, route_prefix=None)
             found = handle.abilities.remote().result()
         except (RayError, RayServeException, RuntimeError) as error:
             raise ClusterError(f"the replicas did not start: {last_line(error)}; see `orchestrator doctor`") from error

@@ -9,6 +9,7 @@ from orchestrator.inference.answering import Abilities
 from orchestrator.progress import UNDER_WAY
 from orchestrator.serving.app import build_app
 from orchestrator.settings import Settings
+from orchestrator.specs.network import Precision
 from orchestrator.web.server import listening, names_of, serve_app, url_of
 
 logger = logging.getLogger(__name__)
@@ -25,6 +26,8 @@ class ServeOptions:
     device: str = "cpu"
     """`cpu`, or `cuda` for a GPU of each replica."""
     token: str | None = None
+    precision: Precision = "fp32"
+    """Arithmetic of the forward pass."""
 
 
 def serve_model(
@@ -47,7 +50,8 @@ def serve_model(
             from orchestrator.serving.replicas import running_replicas  # after `connect`, which prepares for Ray
 
             logger.info(f"loading {name}", extra=UNDER_WAY)
-            with running_replicas(folder, options.device, options.num_replicas) as (abilities, ask):
+            replicas = running_replicas(folder, options.device, options.num_replicas, options.precision)
+            with replicas as (abilities, ask):
                 app = build_app(name, abilities, ask, options.token, names_of(options.host))
                 url = url_of(options.host, listener.getsockname()[1])
                 serve_app(app, listener, lambda: on_ready(url, abilities))

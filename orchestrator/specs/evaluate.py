@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from orchestrator.results import Split
 from orchestrator.specs.fields import Spec, execution, identity
+from orchestrator.specs.network import Precision
 from orchestrator.specs.task import TaskSpec
 
 
@@ -20,6 +21,11 @@ class EvaluateSpec(Spec):
     rerank: str | None = identity(None, "A model fine-tuned on pairs, which scores the first hits again (retrieval).")
     relevant_label: str | None = identity(None, "Label that counts, where a classifier reranks.")
     num_candidates: int = identity(50, "First hits that are reranked.", unit="documents", ge=1)
+    precision: Precision = identity(
+        "fp32",
+        "Arithmetic of the forward pass; fp32 whatever a model was trained in, so that scores of all models compare.",
+        before="fp32",
+    )
     batch_size: int = execution(64, "Examples of a forward pass.", unit="examples", ge=1)
     gpus: Annotated[float, Field(ge=0.0)] | Literal["auto"] = execution(
         "auto",

@@ -15,12 +15,14 @@ from orchestrator.cli.output import (
     status_line,
 )
 from orchestrator.cli.output_option import output_option
+from orchestrator.cli.precision_option import precision_option
 from orchestrator.cli.reading import form_options
 from orchestrator.progress import counted
 
 if TYPE_CHECKING:
     from orchestrator.inference.error_analysis import ErrorAnalysis
     from orchestrator.specs import TaskSpec
+    from orchestrator.specs.network import Precision
 
 _MAX_CONFUSIONS = 10
 """Classes up to which the matrix of confusions is shown; as JSON it is always there."""
@@ -56,6 +58,7 @@ _PREDICTIONS_ENDING = ".jsonl"
     metavar="N",
     help="Show so many of the worst mistakes, with their text.",
 )
+@precision_option
 @reranking_options
 @form_options
 @output_option(f"Write the scores to a file, .json or .csv; {_PREDICTIONS_ENDING}: the prediction for each example")
@@ -67,6 +70,7 @@ def evaluate(
     batch_size: int,
     predictions: str | None,
     num_errors: int,
+    precision: "Precision",
     reranking: RerankingOptions,
     form: str | None,
     output: str | None,
@@ -100,13 +104,14 @@ def evaluate(
             storage=settings.storage,
             batch_size=batch_size,
             predictions=predictions,
+            precision=precision,
             reranking=reranking.resolve(settings),
         )
         device = "cuda" if torch.cuda.is_available() else "cpu"
         found = task_scores.evaluate_closely(scoring, device, status, num_mistakes=num_errors)
     result = found.result
     record = {"model": model, "task": result.task, "split": result.split, "num_examples": result.num_examples}
-    record |= dict(result.counts) | dict(result.metrics)
+    record |= {"precision": precision} | dict(result.counts) | dict(result.metrics)
     if chosen_form(form, output) == "json":
         record |= dict(found.tables) | ({"mistakes": list(found.mistakes)} if num_errors else {})
     show_record(record, form, output)

@@ -15,11 +15,13 @@ from orchestrator.cli.commands.output_files import write_pieces
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
 from orchestrator.cli.output import notify, say_now, status_line
 from orchestrator.cli.output_option import output_option, output_path
+from orchestrator.cli.precision_option import precision_option
 from orchestrator.errors import InputError
 from orchestrator.progress import counted, is_terminal
 
 if TYPE_CHECKING:
     from orchestrator.inference.blocks import LinePredictor, PredictedBlock
+    from orchestrator.specs.network import Precision
     from orchestrator.tasks import TaskDefinition
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,8 +36,9 @@ _VECTOR_FILES = ("", ".json", ".jsonl", ".npy")
 
 
 def _lines_and_workers(command: F) -> F:
-    """Add the argument FILE and the options `--workers` and `--gpus-per-worker` to a command."""
+    """Add the argument FILE and the options `--workers`, `--gpus-per-worker` and `--precision` to a command."""
     for option in (
+        precision_option,
         click.option(
             "--gpus-per-worker",
             "gpus",
@@ -84,6 +87,7 @@ def predict(
     file: str,
     workers: int | None,
     gpus: float,
+    precision: "Precision",
     batch_size: int,
     text_columns: tuple[str, ...],
     form: str | None,
@@ -126,7 +130,7 @@ def predict(
     is_shown = output in (None, _STDIN) and is_terminal(sys.stdout)
     delimiter = _delimiter(file, form, output) if requests.table else None
     answer_form = AnswerForm(requests.table, delimiter, _SHOWN_DIGITS if is_shown else None)
-    load = partial(Predictor.load, batch_size=batch_size, device=_device(gpus), form=answer_form)
+    load = partial(Predictor.load, batch_size=batch_size, device=_device(gpus), form=answer_form, precision=precision)
     answers = _answers(load, folder, file, workers, gpus, requests.read, of_stdin)
     header = answer_form.header()
     _answer(answers, output, lambda pieces: write_pieces(chain([header] if header else [], pieces), output))
@@ -166,7 +170,7 @@ def _delimiter(file: str, form: str | None, output: str | None) -> str | None:
 @click.argument("model", metavar="MODEL")
 @_lines_and_workers
 @output_option("Instead of stdout: .npy a matrix, a row for each text; .jsonl, .json the lines")
-def embed(model: str, file: str, workers: int | None, gpus: float, output: str | None) -> None:
+def embed(model: str, file: str, workers: int | None, gpus: float, precision: "Precision", output: str | None) -> None:
     """One vector for each line of text.
 
     Lines come from FILE (a path or URI; .gz, .xz and .zst too), or stdin: text, or JSON objects with text; or FILE is a
@@ -183,7 +187,7 @@ def embed(model: str, file: str, workers: int | None, gpus: float, output: str |
     from orchestrator.retrieval.text_vectors import embedding_size
 
     folder = resolve_model(model, current_settings())
-    load = partial(LineEmbedder.load, as_matrix=suffix == ".npy", device=_device(gpus))
+    load = partial(LineEmbedder.load, as_matrix=suffix == ".npy", device=_device(gpus), precision=precision)
     answers = _answers(load, folder, file, workers, gpus)
     if output is None or suffix != ".npy":
         _answer(answers, output, lambda pieces: write_pieces(pieces, output))

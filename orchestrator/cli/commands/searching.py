@@ -10,6 +10,7 @@ import click
 
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
 from orchestrator.cli.output import notify, say_now, show_rows, shows_briefly, status_line
+from orchestrator.cli.precision_option import precision_option
 from orchestrator.cli.reading import reading_options
 from orchestrator.errors import InputError
 from orchestrator.progress import counted, is_terminal
@@ -17,6 +18,7 @@ from orchestrator.progress import counted, is_terminal
 if TYPE_CHECKING:
     from orchestrator.retrieval.reranking import Reranking
     from orchestrator.settings import Settings
+    from orchestrator.specs.network import Precision
 
 T = TypeVar("T")
 
@@ -83,6 +85,14 @@ def reranking_options(command: Callable[..., T]) -> Callable[..., T]:
 @click.option("--index", metavar="DIR", help="Folder of the documents' vectors; built there if there is none.")
 @click.option("--approximate", is_flag=True, help="Build a graph, for millions of documents; needs the extra `search`.")
 @click.option("--top-k", type=click.IntRange(1), default=10, show_default=True, help="Documents for each query.")
+@click.option(
+    "--device",
+    type=click.Choice(["cpu", "cuda"]),
+    default="cpu",
+    show_default=True,
+    help="Where the models compute; cuda is a GPU of this machine.",
+)
+@precision_option
 @reranking_options
 @reading_options
 def search(
@@ -92,6 +102,8 @@ def search(
     index: str | None,
     approximate: bool,
     top_k: int,
+    device: str,
+    precision: "Precision",
     reranking: RerankingOptions,
     form: str | None,
     output: str | None,
@@ -117,9 +129,10 @@ def search(
     for number, query in enumerate(asked, start=1):
         if not query.strip():
             raise InputError(f"query {number} is empty; leave it out")
+    kind = "hnsw" if approximate else "exact"
     with (
         status_line() as status,
-        open_searcher(folder, documents, index, reranker, status, "hnsw" if approximate else "exact") as searcher,
+        open_searcher(folder, documents, index, reranker, status, kind, device=device, precision=precision) as searcher,
     ):
         left_out = searcher.index.counts["num_empty_documents"]
         if left_out:

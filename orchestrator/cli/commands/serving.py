@@ -8,10 +8,12 @@ import click
 
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
 from orchestrator.cli.output import notify, say_now, show_text
+from orchestrator.cli.precision_option import precision_option
 from orchestrator.progress import clear_screen
 
 if TYPE_CHECKING:
     from orchestrator.inference.answering import Abilities
+    from orchestrator.specs.network import Precision
 
 
 @click.command(
@@ -31,7 +33,16 @@ if TYPE_CHECKING:
     show_default=True,
     help="Where the model computes; cuda takes a GPU for each replica.",
 )
-def serve(model: str, host: str, port: int, token_file: str | None, num_replicas: int, device: str) -> None:
+@precision_option
+def serve(
+    model: str,
+    host: str,
+    port: int,
+    token_file: str | None,
+    num_replicas: int,
+    device: str,
+    precision: "Precision",
+) -> None:
     """Answer by HTTP with a model, until Ctrl-C.
 
     There is a page to try it, a JSON endpoint (POST /v1/answers) and its description (/openapi.json). A fine-tuned
@@ -53,7 +64,7 @@ def serve(model: str, host: str, port: int, token_file: str | None, num_replicas
         raise InputError("serving needs more packages; run: pip install 'bert-orchestrator[serve]'") from None
     from orchestrator.serving.server import ServeOptions, serve_model
 
-    options = ServeOptions(host, port, num_replicas, device, token)
+    options = ServeOptions(host, port, num_replicas, device, token, precision)
     urls: list[str] = []
 
     def on_ready(url: str, abilities: "Abilities") -> None:

@@ -23,6 +23,7 @@ from orchestrator.finetuning.model_record import RECORD_FILE, record_of
 from orchestrator.inference.task_scores import Scoring, evaluate
 from orchestrator.models.info import count_parameters
 from orchestrator.specs import RecipeSpec
+from orchestrator.specs.network import Precision
 from orchestrator.tasks import Task, load_task
 from orchestrator.tasks.options import TaskOptions
 from tests.orchestrator.finetuning import tiny_tasks
@@ -51,6 +52,21 @@ def save_model(folder: Path, task: Task, labels: Sequence[str] = ("no", "yes")) 
 def share_of(task: Task, label: str) -> float:
     examples = task.examples("validation")
     return sum(example.label == label for example in examples) / len(examples)  # type: ignore[union-attr]
+
+
+def test_a_model_is_scored_in_fp32_unless_bf16_is_asked(tmp_path: Path, task: Task) -> None:
+    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
+    model = build_model(define("classification", ("no", "yes")), RECIPE, None, tokenizer)
+    save_model_folder(model, tokenizer, record_of(task, OPTIONS), str(tmp_path / "model"))
+
+    def probabilities(**asked: Precision) -> list[float]:
+        found = evaluate_model(str(tmp_path / "model"), task, "validation", 16, str(tmp_path / "cache"), "cpu", **asked)
+        return [prediction.probabilities[0] for prediction in found.predictions]
+
+    exact, rounded = probabilities(precision="fp32"), probabilities(precision="bf16")
+    assert probabilities() == exact
+    assert rounded != exact
+    assert rounded == pytest.approx(exact, abs=0.02)
 
 
 @pytest.mark.parametrize("labels", [("no", "yes"), ("yes", "no")])

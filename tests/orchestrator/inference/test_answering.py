@@ -63,6 +63,16 @@ def test_a_models_example_can_be_answered(tmp_path: Path, labels: list[str], hea
     assert answering.answer([answering.abilities.example])[0]["text"] == answering.abilities.example["text"]
 
 
+def test_whatever_a_model_answers_it_answers_in_bf16_too(pretrained: str, tmp_path: Path) -> None:
+    classifier, encoder = save_pair_model(tmp_path / "m", ["no", "yes"]), save_encoder(tmp_path / "e", 0)
+    asked = {pretrained: "cats [MASK] on the mat", classifier: "cats\train", encoder: "cats"}
+    for folder, text in asked.items():
+        exact, rounded = (load_answering(folder, precision=some).answer([text])[0] for some in ("fp32", "bf16"))
+        assert exact.keys() == rounded.keys()
+        assert exact != rounded
+        assert exact == load_answering(folder).answer([text])[0]
+
+
 def test_an_encoder_gives_vectors(tmp_path: Path) -> None:
     answering = load_answering(save_encoder(tmp_path / "m", 0))
     assert answering.abilities.head == "embedding"

@@ -69,3 +69,12 @@ def test_fingerprints_tell_weights_and_pooling_apart(encoder: str, other_encoder
     assert own != embedder_fingerprint(load_embedder(other_encoder), other_encoder)
     embedder.max_seq_length = 8
     assert own != embedder_fingerprint(embedder, encoder)
+
+
+def test_vectors_in_bf16_are_rounded_and_an_index_of_them_is_another(encoder: str) -> None:
+    exact, rounded = load_embedder(encoder), load_embedder(encoder, precision="bf16")
+    vectors, others = (embedder.embed(["cats rest", "rain falls"]) for embedder in (exact, rounded))
+    assert others.dtype == np.float32
+    assert (vectors != others).any()
+    np.testing.assert_allclose(others, vectors, atol=0.05)
+    assert embedder_fingerprint(exact, encoder) != embedder_fingerprint(rounded, encoder)
