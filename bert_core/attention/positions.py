@@ -37,16 +37,12 @@ class Positions:
             return cls(slopes=slopes.to(position_ids.device, non_blocking=True))
         return cls()
 
-    def apply_rotary(self, heads: Tensor) -> Tensor:
-        """Rotate queries or keys by their tokens' angles; unless positions are rotary, nothing changes.
 
-        (T, N, D) → (T, N, D)
-        """
-        if self.rotation is None:
-            return heads
-        cosine, sine = (part.to(heads.dtype) for part in self.rotation)
-        left, right = heads.chunk(2, dim=-1)
-        return heads * cosine + torch.cat([-right, left], dim=-1) * sine
+def apply_rotary(heads: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
+    """Rotate queries or keys by cosines and sines of their tokens' angles, (T, 1, D) each: (T, N, D) → (T, N, D)."""
+    cosine, sine = (part.to(heads.dtype) for part in rotation)
+    left, right = heads.chunk(2, dim=-1)
+    return heads * cosine + torch.cat([-right, left], dim=-1) * sine
 
 
 def rotation(position_ids: Tensor, head_size: int, base: float) -> tuple[Tensor, Tensor]:

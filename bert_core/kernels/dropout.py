@@ -27,7 +27,7 @@ class Dropout(nn.Module):
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
         """Compute residual + dropout(x), in one pass over memory."""
         p = self.p if self.training else 0.0
-        if p == 0.0 or x.device.type != "cpu":
+        if p == 0.0 or not _draws_here(x):
             return residual + F.dropout(x, p)
         x = x.to(residual.dtype)
         return torch.addcmul(residual, x, bernoulli_keep_mask(x.shape, p, x.dtype), value=1 / (1 - p))
@@ -38,9 +38,14 @@ class Dropout(nn.Module):
 
 def dropout(x: Tensor, p: float) -> Tensor:
     """Drop each element of x with probability p."""
-    if p == 0.0 or x.device.type != "cpu":
+    if p == 0.0 or not _draws_here(x):
         return F.dropout(x, p)
     return x * bernoulli_keep_mask(x.shape, p, x.dtype).mul_(1 / (1 - p))
+
+
+def _draws_here(x: Tensor) -> bool:
+    """Whether the numbers are drawn here: on a CPU, unless a compiler makes one loop of drawing and what follows."""
+    return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def bernoulli_keep_mask(shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:

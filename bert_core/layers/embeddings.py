@@ -31,10 +31,15 @@ class Embeddings(nn.Module):
 
     def forward(self, seqs: PackedSequences) -> Tensor:
         """Embed each token: (T,) → (T, H)."""
-        x: Tensor = self.word(seqs.input_ids)  # (T, E)
-        if self.position is not None:
-            x = x + self.position(seqs.position_ids + self.position_offset)
-        if self.token_type is not None:
-            x = x + self.token_type(seqs.token_type_ids)
+        words: Tensor = self.word(seqs.input_ids)  # (T, E)
+        positions = None if self.position is None else self.position(seqs.position_ids + self.position_offset)
+        token_types = None if self.token_type is None else self.token_type(seqs.token_type_ids)
+        return self.combine(words, positions, token_types)
+
+    def combine(self, words: Tensor, positions: Tensor | None, token_types: Tensor | None) -> Tensor:
+        """Input of the first layer from the vectors that were looked up: (T, E) each → (T, H)."""
+        x: Tensor = words if positions is None else words + positions
+        if token_types is not None:
+            x = x + token_types
         x = self.dropout(self.norm(x))
         return x if self.projection is None else self.projection(x)  # (T, H)

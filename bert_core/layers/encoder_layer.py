@@ -3,10 +3,11 @@
 Shapes: T tokens, R rows that are read of the layer, H hidden, N heads, D head size, I intermediate.
 """
 
+import torch
 from torch import Tensor, nn
 
 from bert_core.attention import attention
-from bert_core.attention.positions import Positions
+from bert_core.attention.positions import Positions, apply_rotary
 from bert_core.config import BertConfig
 from bert_core.kernels.dropout import Dropout
 from bert_core.kernels.linear import Linear
@@ -16,7 +17,10 @@ from bert_core.packed_sequences import PackedSequences
 
 
 class EncoderLayer(nn.Module):
-    """Attention and a feed-forward network, each added to its input, with a LayerNorm behind or in front."""
+    """Attention and a feed-forward network, each added to its input, with a LayerNorm behind or in front.
+
+    What lies before and behind the attention are methods of tensors alone, as `compiled_layers` compiles them.
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -37,22 +41,30 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, seqs: PackedSequences, positions: Positions, rows: Tensor | None = None) -> Tensor:
         """Output of the layer: (T, H) → (T, H), or for the tokens `rows` (R,) alone → (R, H)."""
-        residual = x if rows is None else x.index_select(0, rows)
-        if self.pre_norm:
-            x = self.dropout.add(residual, self.attend(self.attention_norm(x), seqs, positions, rows))
-            return self.dropout.add(x, self.feed_forward(self.output_norm(x)))
-        x = self.attention_norm(self.dropout.add(residual, self.attend(x, seqs, positions, rows)))
-        return self.output_norm(self.dropout.add(x, self.feed_forward(x)))  # type: ignore[no-any-return]
-
-    def attend(self, x: Tensor, seqs: PackedSequences, positions: Positions, rows: Tensor | None = None) -> Tensor:
-        """Attention of each token, or of the tokens `rows`, to all tokens of its own sequence: (T, H) → (T or R, H)."""
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).unbind(1)  # (T, N, D) each
-        q, k = positions.apply_rotary(q), positions.apply_rotary(k)
+        q, k, v = self.before_attention(x, positions.rotation).chunk(3, dim=1)  # (T, N, D) each
         dropout_p = self.attention_dropout_p if self.training else 0.0
         context = attention(q, k, v, seqs, dropout_p, positions.slopes, self.causal_attention)  # (T, N, D)
         if rows is not None:
-            context = context.index_select(0, rows)  # (R, N, D)
-        return self.attention_output(context.flatten(1))  # type: ignore[no-any-return]
+            x, context = x.index_select(0, rows), context.index_select(0, rows)  # (R, H), (R, N, D)
+        return self.after_attention(x, context.flatten(1))
+
+    def before_attention(self, x: Tensor, rotation: tuple[Tensor, Tensor] | None) -> Tensor:
+        """Queries, keys and values of all heads, one behind the other: (T, H) → (T, 3N, D)."""
+        if self.pre_norm:
+            x = self.attention_norm(x)
+        heads: Tensor = self.qkv(x).unflatten(-1, (3 * self.num_heads, -1))  # (T, 3N, D)
+        if rotation is None:
+            return heads
+        turned, values = torch.split(heads, [2 * self.num_heads, self.num_heads], dim=1)
+        return torch.cat([apply_rotary(turned, rotation), values], dim=1)
+
+    def after_attention(self, residual: Tensor, context: Tensor) -> Tensor:
+        """Output of the layer for tokens, from its input and what they attended to: (T, H), (T, H) → (T, H)."""
+        x = self.dropout.add(residual, self.attention_output(context))
+        if self.pre_norm:
+            return self.dropout.add(x, self.feed_forward(self.output_norm(x)))
+        x = self.attention_norm(x)
+        return self.output_norm(self.dropout.add(x, self.feed_forward(x)))  # type: ignore[no-any-return]
 
     def feed_forward(self, x: Tensor) -> Tensor:
         """Feed-forward network of each token by itself: (T, H) → (T, H)."""

@@ -26,6 +26,7 @@ from orchestrator.pretraining.device_feed import device_batches
 from orchestrator.pretraining.divergence import REMEDY, DivergedStepError, Divergences, StepWatch, max_loss
 from orchestrator.pretraining.gradient_buckets import GradientBuckets
 from orchestrator.pretraining.job import Emit, PretrainJob, build_model
+from orchestrator.pretraining.layer_compilation import LayerCompilation
 from orchestrator.pretraining.loss import label_loss, pretraining_sums
 from orchestrator.pretraining.meter import Meter, add_sums, empty_totals, named_metrics
 from orchestrator.pretraining.micro_batches import MicroBatches
@@ -87,6 +88,7 @@ class TrainingLoop:
         self.snapshots = Snapshots(job.run_folder, job.attempt)
         self.micro_batches = MicroBatches(worker, self.spec, self.warn)
         self.gradients = GradientBuckets(self.model.parameters(), worker, self.spec.gradient_precision)
+        self._compilation = LayerCompilation(self.spec, worker, self._tell, self.warn)
         self.divergences = Divergences(job, worker)
         # A teacher's work beside the model's own would make the share a wrong one.
         knows_work = job.loss is None
@@ -195,6 +197,7 @@ class TrainingLoop:
         self.meter = Meter(self.worker, self.objectives, self._utilization)
         found = read_for_all(self.checkpoints, self.worker, self.warn)
         if found is None:
+            self._compilation.begin(self.model, None)
             if self.divergences.passed_over:  # the step that diverged has changed model and optimizer
                 self.model.load_state_dict(build_model(self.job).state_dict())
                 self.optimizer.state.clear()
@@ -212,10 +215,11 @@ class TrainingLoop:
             self.meter.restore(extra["meter"])
         self.divergences.passed_over.update(extra.get("passed_over", ()))
         self.micro_batches.restore(extra)
+        self._compilation.begin(self.model, extra)
         for values in extra["metrics"]:
             self._emit(MetricEvent(**values))
         self._emit(event)
-        self._emit(MessageEvent(f"goes on at step {event.step:,} of {self.spec.steps:,}"))
+        self._tell(f"goes on at step {event.step:,} of {self.spec.steps:,}")
         return event.step
 
     def save_checkpoint(self, step: int, meter: dict[str, Any] | None = None) -> None:
@@ -238,6 +242,7 @@ class TrainingLoop:
             "metrics": [dataclasses.asdict(event) for _, event in self._unconfirmed],
             "passed_over": sorted(self.divergences.passed_over),
             **self.micro_batches.state(),
+            **self._compilation.state(),
             "meter": meter,
         }
         self._saver.save(step, self.model, self.optimizer, extra)
@@ -302,6 +307,9 @@ class TrainingLoop:
     def warn(self, text: str) -> None:
         """Tell a warning, from any thread."""
         self._emit(MessageEvent(text, "warning"))
+
+    def _tell(self, text: str) -> None:
+        self._emit(MessageEvent(text))
 
     def _emit(self, event: Event) -> None:
         if self.worker.rank != 0:

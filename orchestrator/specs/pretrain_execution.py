@@ -37,6 +37,11 @@ class ExecutionSpec(Section):
         "`layers` keeps only what goes into a layer and computes its inside again in backward: less memory, about a "
         "third more time, the same bits.",
     )
+    compile_layers: Literal["auto", "never", "always"] = execution(
+        "auto",
+        "Layers as compiled kernels, which take less time. `auto` compiles on GPUs in runs of 10,000 steps and more, "
+        "where it pays; never on CPUs. Other last bits and dropout than without; a resumed run goes on as it began.",
+    )
     data_cpus: float = execution(1.0, "Ray CPUs for each worker's data pipeline.", unit="CPUs", gt=0.0)
     checkpoint_every_steps: int | None = execution(None, "A checkpoint every so many steps.", unit="steps", ge=1)
     checkpoint_every_minutes: float | None = execution(

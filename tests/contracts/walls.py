@@ -35,6 +35,7 @@ NUMPY_ALONE = ("bert_core.answer_spans", "bert_core.metrics", "bert_core.model_f
 TORCH_HALF = (
     "bert_core.attention",
     "bert_core.checkpoints",
+    "bert_core.compiled_layers",
     "bert_core.distillation",
     "bert_core.embedding_losses",
     "bert_core.heads",

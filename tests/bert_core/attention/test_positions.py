@@ -6,7 +6,7 @@ Run alone: pytest tests/bert_core/attention/test_positions.py
 import pytest
 import torch
 
-from bert_core.attention.positions import Positions, alibi_bias, alibi_slopes
+from bert_core.attention.positions import Positions, alibi_bias, alibi_slopes, apply_rotary, rotation
 from bert_core.config import BertConfig
 from tests.bert_core.reference import rotated_by_definition, small_config
 
@@ -16,7 +16,7 @@ def test_rotary_rotates_pairs_by_their_angle(base: float) -> None:
     config = small_config(position_embedding_type="rotary", rotary_base=base)
     x = torch.randn(3, 2, config.head_size, generator=torch.Generator().manual_seed(0))
     position_ids = torch.tensor([0, 5, 17])
-    rotated = Positions.of(config, position_ids).apply_rotary(x)
+    rotated = apply_rotary(x, rotation(position_ids, config.head_size, base))
     for token, position in enumerate(position_ids.tolist()):
         for head in range(2):
             expected = rotated_by_definition(x[token, head].tolist(), position, base)
@@ -29,7 +29,10 @@ def test_rotary_product_depends_on_the_distance_alone() -> None:
     q, k = (torch.randn(1, 1, config.head_size, generator=generator) for _ in range(2))
 
     def product(query_at: int, key_at: int) -> float:
-        rotated = [Positions.of(config, torch.tensor([at])).apply_rotary(x) for x, at in ((q, query_at), (k, key_at))]
+        places = (torch.tensor([at]) for at in (query_at, key_at))
+        rotated = [
+            apply_rotary(x, rotation(place, config.head_size, 1e4)) for x, place in zip((q, k), places, strict=True)
+        ]
         return float((rotated[0] * rotated[1]).sum())
 
     assert product(9, 4) == pytest.approx(product(25, 20), abs=1e-4)
@@ -51,6 +54,4 @@ def test_bias_falls_linearly_on_both_sides() -> None:
 
 def test_learned_positions_leave_attention_alone() -> None:
     positions = Positions.of(BertConfig.from_size("tiny"), torch.arange(4))
-    x = torch.ones(4, 2, 64)
-    assert positions.apply_rotary(x) is x
-    assert positions.slopes is None
+    assert positions == Positions(rotation=None, slopes=None)
