@@ -1,5 +1,6 @@
 """A function called where its GPUs are: in the driver's own process, or in one Ray task on a node that has them."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -9,8 +10,10 @@ import ray
 from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.silence import telling_silence
 from orchestrator.errors import OWN_ERRORS, OwnError, RunFailedError, last_line
+from orchestrator.training.cards import card_notes
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 
 def call_on_device(function: Callable[[str], T], num_cpus: float, num_gpus: float, problem: str, remedy: str = "") -> T:
@@ -35,7 +38,9 @@ def call_on_device(function: Callable[[str], T], num_cpus: float, num_gpus: floa
     needed = Processes(1, {"CPU": num_cpus, "GPU": num_gpus})
     with waiting_for(task, problem, remedy):
         with telling_silence("work with a GPU has not begun", needed):
-            ray.get(next(task))
+            notes = ray.get(next(task))
+        for note in notes:
+            logger.warning(note)
         outcome: T | OwnError = ray.get(next(task))
     if isinstance(outcome, OWN_ERRORS):
         raise outcome
@@ -55,9 +60,12 @@ def waiting_for(task: Any, problem: str, remedy: str = "") -> Iterator[None]:
         raise
 
 
-def _begin_and_call(function: Callable[[str], T]) -> Iterator[T | OwnError | None]:
-    """Yield None once there is a place, then the function's result, or its error where a retry would repeat it."""
-    yield None
+def _begin_and_call(function: Callable[[str], T]) -> Iterator[T | OwnError | list[str]]:
+    """Yield what is to be told of the card once there is a place, then the function's result.
+
+    In place of a result may be an error that a retry would repeat.
+    """
+    yield card_notes("cuda")
     try:
         outcome: T | OwnError = function("cuda")
     except OWN_ERRORS as error:

@@ -134,7 +134,7 @@ def _prepare(job: DistillJob) -> _Pair:
     Raises: SpecError, CheckpointError, TokenizerError, TaskDataError where these do not go together.
     """
     spec = job.spec
-    device = choose_device("cuda" if spec.execution.gpus else "cpu", spec.recipe.allow_tf32)
+    device = choose_device("cuda" if spec.execution.gpus else "cpu", spec.recipe.allow_tf32, spec.recipe.precision)
     teacher_folder = local_copy(job.teacher_folder)
     teacher = load_fine_tuned(teacher_folder)
     task = with_labels_of(teacher, job.task, spec.teacher)

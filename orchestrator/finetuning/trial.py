@@ -63,6 +63,9 @@ class TrialJob:
     use_gpu: bool
     attempt: int = 1
     """Number of the sweep's attempt; a later one's checkpoints stop a trial."""
+    card_share: float | None = None
+    """Share of a card's memory that a trial may take, where several share one; a trial that wants more fails, and not
+    its neighbors."""
     checkpoint_every_s: float = 0.0
     """Training time, at least, between two checkpoints of a trial."""
     id: str = field(default_factory=lambda: uuid4().hex)
@@ -73,6 +76,12 @@ class TrialJob:
         name = recipe.tokenizer if recipe.init_from == RANDOM else recipe.init_from
         assert name is not None, "the sweep refuses random weights without a tokenizer"
         return self.folders[name]
+
+
+_OUT_OF_MEMORY = (
+    "the card's memory ran out; lower recipe.batch_size or recipe.max_seq_length, or let fewer trials share a card "
+    "(execution.gpus_per_trial 1)"
+)
 
 
 def trial_folder(run_folder: str, key: str) -> str:
@@ -122,6 +131,8 @@ def baseline_metrics(scores: Mapping[str, float]) -> dict[str, float]:
 def _reason(error: Exception) -> str:
     """Reason of a failure in one line; foreign errors begin with their type."""
     line = next(iter(str(error).strip().splitlines()), "no reason given")
+    if isinstance(error, torch.OutOfMemoryError):
+        return f"{_OUT_OF_MEMORY} ({line.partition('. ')[0]})"
     return line if isinstance(error, OWN_ERRORS) else f"{type(error).__name__}: {line}"
 
 
@@ -131,7 +142,9 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluati
     Returns its best evaluation and the path of its predictions.
     """
     recipe = plan.present_recipe
-    device = choose_device("cuda" if job.use_gpu else "cpu", recipe.allow_tf32)
+    device = choose_device("cuda" if job.use_gpu else "cpu", recipe.allow_tf32, recipe.precision)
+    if job.use_gpu and job.card_share is not None:
+        torch.cuda.set_per_process_memory_fraction(job.card_share)
     task = _cached(job, ("task",), lambda: job.task)
     tokenizer_folder = job.tokenizer_folder(recipe)
     tokenizer = _cached(job, ("tokenizer", tokenizer_folder), lambda: Tokenizer.load(_local(job, tokenizer_folder)))

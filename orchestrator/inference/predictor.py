@@ -65,7 +65,7 @@ class Predictor:
     ) -> Self:
         """A predictor of a model folder. Raises: CheckpointError, TokenizerError."""
         model = load_fine_tuned(local_copy(folder))
-        model.model.to(choose_device(device))
+        model.model.to(choose_device(device, precision=precision))
         return cls(model, batch_size, form, precision)
 
     def predict(self, block: LineBlock) -> list[dict[str, Any]]:

@@ -51,7 +51,7 @@ class MaskFiller:
     def load(cls, folder: str, device: str = "cpu", precision: Precision = "fp32") -> Self:
         """Load a model's folder. Raises: CheckpointError when it has no head for masked tokens."""
         model, tokenizer = _load_pretraining(folder, "prediction.bias", "masked tokens")
-        return cls(model.to(choose_device(device)), tokenizer, precision)
+        return cls(model.to(choose_device(device, precision=precision)), tokenizer, precision)
 
     def fill(self, text: str, top_k: int = 5) -> list[FilledMask]:
         """The likeliest tokens for each [MASK] of a text. Raises: InputError."""

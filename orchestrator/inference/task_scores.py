@@ -81,9 +81,8 @@ def _evaluate(
         metrics = score(task, split, found)
     else:
         cache = join(scoring.storage, "tasks")
-        metrics, found, task = evaluate_model(
-            folder, task, split, scoring.batch_size, cache, choose_device(device), scoring.precision
-        )
+        chosen = choose_device(device, precision=scoring.precision)
+        metrics, found, task = evaluate_model(folder, task, split, scoring.batch_size, cache, chosen, scoring.precision)
     if scoring.predictions is not None:
         write_prediction_rows(scoring.predictions, _rows_with_texts(task, split, found))
     return EvaluationResult(task.id, split, metrics, len(found), scoring.predictions, counts), task, found

@@ -7,6 +7,7 @@ from dataclasses import replace
 from bert_core.config import BertConfig
 from bert_core.objectives import TOKEN_OBJECTIVES
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.cluster.device_line import tell_device
 from orchestrator.cluster.node_types import cluster_resources
 from orchestrator.corpus.input_files import find_files
 from orchestrator.kinds.base import Fact, Kind, MeasuredTime, Resources, RunContext
@@ -18,7 +19,7 @@ from orchestrator.kinds.pretrain_ending import pretrain_ending
 from orchestrator.kinds.pretrain_time import measure_steps
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.similar_runs import similar_pretraining
-from orchestrator.kinds.start_checks import check_positions, check_tokenizer
+from orchestrator.kinds.start_checks import check_positions, check_tokenizer, slow_bf16
 from orchestrator.models.config import build_config
 from orchestrator.models.parameter_counts import count_pretraining_parameters
 from orchestrator.pretraining.job import PretrainListener, PretrainRequest, text_sizes, worker_processes
@@ -65,6 +66,7 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
         yield from passes_facts(spec, inputs)
         if spec.execution.is_elastic:
             yield "workers", f"{workers_text(spec.execution)}; the resources below are those of the fewest"
+        yield from slow_bf16([spec.precision], spec.execution.device)
         config = pretraining_config(spec, inputs)
         if config is not None:
             num_parameters = count_pretraining_parameters(config)
@@ -178,7 +180,9 @@ def pretraining_config(spec: PretrainSpec, inputs: Resolved) -> BertConfig | Non
 
 def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> PretrainRequest:
     """Build the request for one attempt on the connected Ray, and record the device that it trains on."""
-    use_gpu = takes_gpus(spec, cluster_resources())
+    use_gpu = takes_gpus(spec, have := cluster_resources())
+    if use_gpu or not have.get("GPU"):  # GPUs that are too few have been told of
+        tell_device("training", float(spec.execution.min_workers if use_gpu else 0), spec.execution.device)
     context.recorder.record_device(context.run_id, "gpu" if use_gpu else "cpu")
     return PretrainRequest(
         spec=spec,

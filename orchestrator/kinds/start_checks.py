@@ -1,6 +1,6 @@
 """Checks of the models that training starts from: do they read what the spec gives them, have they enough layers?"""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 from bert_core.config import BertConfig
 from bert_core.errors import ConfigError
 from orchestrator.errors import SpecError
+from orchestrator.kinds.base import Fact
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.pretraining.job import check_start
 from orchestrator.specs.references import RANDOM, STAGE_MARK
@@ -59,6 +60,21 @@ def check_tokenizer(model: str, tokenizer: str, inputs: Resolved) -> None:
     """
     if not model.startswith(STAGE_MARK) and not tokenizer.startswith(STAGE_MARK):
         check_start(inputs.folder("init_from", model), inputs.tokenizer(tokenizer))
+
+
+def slow_bf16(precisions: Iterable[object], asked: str | float) -> Iterator[Fact]:
+    """Yield a fact where a training on this machine's CPU would be in bf16 and has no units for it.
+
+    Args:
+        precisions: what `precision` may be.
+        asked: what the spec says of GPUs.
+    """
+    if "bf16" not in precisions or trains_on_gpu(asked):
+        return
+    from orchestrator.training.cards import SLOW_BF16, has_bf16_cpu
+
+    if not has_bf16_cpu():
+        yield "precision", SLOW_BF16
 
 
 def trains_on_gpu(asked: str | float) -> bool:

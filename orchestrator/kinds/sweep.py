@@ -15,7 +15,7 @@ from orchestrator.kinds.disk import DiskUse, fine_tuning_disk
 from orchestrator.kinds.facts import estimate_prefix, memory_text, task_facts, times_text
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.similar_runs import similar_trials
-from orchestrator.kinds.start_checks import check_layer_pooling, check_positions
+from orchestrator.kinds.start_checks import check_layer_pooling, check_positions, slow_bf16
 from orchestrator.kinds.sweep_ending import sweep_ending
 from orchestrator.kinds.sweep_identity import sweep_identity
 from orchestrator.kinds.task_checks import check_examples, short_training_advice
@@ -159,6 +159,7 @@ def trial_facts(spec: SweepSpec, inputs: Resolved) -> Iterator[Fact]:
     yield "steps of a trial", f"{estimate_prefix(task)}{fewest:,}" + (f" to {most:,}" if most > fewest else "")
     if advice := short_training_advice(shortest):
         yield "note", f"{'a trial has' if most == fewest else 'the shortest trials have'} {advice}"
+    yield from slow_bf16(listed_values(spec, "precision"), spec.execution.gpus_per_trial)
     num_parameters = most_parameters(spec, inputs)
     if num_parameters is not None:
         yield "parameters", f"{num_parameters:,}, and a small head"

@@ -2,14 +2,20 @@
 
 import torch
 
+from orchestrator.specs.network import Precision
+from orchestrator.training.cards import check_card, find_card
 
-def choose_device(name: str, allow_tf32: bool = True) -> torch.device:
-    """Return the device of a name, after saying how this process multiplies fp32 matrices on a GPU.
+
+def choose_device(name: str, allow_tf32: bool = True, precision: Precision = "fp32") -> torch.device:
+    """Return the device of a name, after a look at its card and saying how this process multiplies fp32 matrices there.
 
     With TF32 both factors are rounded to 10 bits behind the point, as in fp16, and sums stay fp32: several times faster
     since the A100 (NVIDIA, "A100 Tensor Core GPU Architecture", 2020), and more exact than bf16, which has 7 bits. It
     is one setting of the whole process. CPUs multiply in fp32 always.
+
+    Raises: ClusterError where there is no card that torch can use; SpecError where it has no units for the precision.
     """
     if name != "cpu":
+        check_card(find_card(), precision)
         torch.set_float32_matmul_precision("high" if allow_tf32 else "highest")
     return torch.device(name)

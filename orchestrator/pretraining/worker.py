@@ -24,6 +24,7 @@ from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.pretraining.step_reports import StepReports, reporting_steps
 from orchestrator.results import Event
 from orchestrator.storage import join, write_folder
+from orchestrator.training.cards import SLOW_BF16, card_notes, has_bf16_cpu
 from orchestrator.training.event_queue import WorkerPlace
 from orchestrator.training.storage_mark import refuse_without_mark
 from orchestrator.training.worker_log import kept_output
@@ -65,7 +66,10 @@ def run_worker(config: dict[str, WorkerOrder]) -> None:
 
 def _train(order: WorkerOrder, worker: Worker) -> None:
     job, event_queue = order.job, order.event_queue
-    choose_device(worker.device.type, job.spec.allow_tf32)
+    notes = card_notes(worker.device.type)  # before this process holds memory of the card
+    choose_device(worker.device.type, job.spec.allow_tf32, job.spec.precision)
+    if worker.device.type == "cpu" and job.spec.precision == "bf16" and not has_bf16_cpu():
+        notes.append(f"precision {SLOW_BF16}")
     if worker.device.type == "cuda" and is_traced():
         # With warn_only attention would keep its backward pass that differs at each repetition.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it a matrix product raises
@@ -87,6 +91,8 @@ def _train(order: WorkerOrder, worker: Worker) -> None:
             note_step=reports.note,
             find_hosts=lambda: tuple(place.host for place in ray.get(event_queue.status.remote()).places),
         )
+        for note in notes:
+            loop.warn(note)
         batches = partial(
             ray_batches,
             job.stream,

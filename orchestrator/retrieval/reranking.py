@@ -37,7 +37,7 @@ class Reranker:
         Raises: InputError when the model says nothing about pairs or has no such label; CheckpointError.
         """
         self.model: FineTunedModel = load_fine_tuned(local_copy(asked.folder))
-        self.model.model.to(choose_device(device))
+        self.model.model.to(choose_device(device, precision=precision))
         self.task = self.model.task()
         self.num_candidates = asked.num_candidates
         self.batch_size = batch_size

@@ -28,7 +28,7 @@ def load_embedder(folder: str, device: str = "cpu", precision: Precision = "fp32
     Raises: CheckpointError, TokenizerError.
     """
     dtype = torch.bfloat16 if precision == "bf16" else None
-    return TextEmbedder.load(local_copy(folder), choose_device(device), autocast_dtype=dtype)
+    return TextEmbedder.load(local_copy(folder), choose_device(device, precision=precision), autocast_dtype=dtype)
 
 
 def embedding_size(folder: str) -> int:

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from orchestrator.cluster.addresses import check_reachable, names_no_cluster
 from orchestrator.cluster.doctor.finding import GIB, MIN_DISK_BYTES, Finding, problem_of
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import ClusterError, OrchestratorError
 from orchestrator.settings import Settings
 from orchestrator.storage import delete, join, read_bytes, write_bytes
 
@@ -52,17 +52,31 @@ def _python(settings: Settings) -> Finding:
 def _torch(settings: Settings) -> Finding:
     import torch
 
-    return Finding("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads")
+    from orchestrator.training.cards import has_bf16_cpu
+
+    bf16 = "bf16" if has_bf16_cpu() else "no units for bf16 in this CPU, where it takes longer than fp32"
+    return Finding("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads, {bf16}")
 
 
 def _gpu(settings: Settings) -> Finding:
     import torch
 
-    if not torch.cuda.is_available():
-        return Finding("gpu", "note", "none that torch can use: training runs on CPUs", "fine for tiny and mini models")
-    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    bf16 = "bf16" if torch.cuda.is_bf16_supported() else "no bf16"
-    return Finding("gpu", "ok", f"{len(names)} × {names[0]}, {bf16}")
+    from orchestrator.training.cards import card_notes, find_card, has_bf16
+
+    try:
+        card = find_card()
+    except ClusterError as error:
+        reason = f"; {error}" if _has_driver() else ""
+        found = f"none that torch can use: training runs on CPUs{reason}"
+        return Finding("gpu", "problem" if reason else "note", found, "fine for tiny and mini models")
+    text = f"{torch.cuda.device_count()} × {card.name}, {'bf16' if has_bf16(card) else 'no bf16: precision fp32'}"
+    notes = card_notes("cuda")
+    return Finding("gpu", "note" if notes else "ok", "; ".join([text, *notes]))
+
+
+def _has_driver() -> bool:
+    """Whether this machine has NVIDIA's driver: a card that torch cannot use is then a problem, and none without."""
+    return Path("/dev/nvidiactl").exists() or shutil.which("nvidia-smi") is not None
 
 
 def _attention(settings: Settings) -> Finding:

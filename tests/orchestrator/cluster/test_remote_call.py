@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import reminders
-from orchestrator.cluster import silence
+from orchestrator.cluster import remote_call, silence
 from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.remote_call import call_on_device
 from orchestrator.errors import RunFailedError, SpecError
@@ -22,6 +22,7 @@ from orchestrator.reminders import Shortage
 from orchestrator.tasks import load_task
 from tests.orchestrator.cluster.scores_on_cluster import save_model
 from tests.orchestrator.finetuning import tiny_tasks
+from tests.orchestrator.training.cards_in_place import GIB, put_in_place
 from tests.waiting import PATIENCE_S
 
 PROBLEM = "the model was not scored"
@@ -64,6 +65,13 @@ def test_a_model_is_scored_on_the_node_that_has_a_gpu_and_not_on_the_drivers(tmp
     assert (found["auto"], there["device"], there["gpus"]) == (1.0, "cuda", ["0"])
     assert there["node"] == found["node_with_gpu"] != here["node"]
     assert there["metrics"] == here["metrics"]
+
+
+def test_a_task_tells_of_its_card_before_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    put_in_place(monkeypatch, free_bytes=100 * GIB)
+    ((note,), outcome) = remote_call._begin_and_call(lambda device: f"on {device}")
+    assert str(note).startswith("others hold 39.0 GiB of the 139.0 GiB of NVIDIA H200")
+    assert outcome == "on cuda"
 
 
 @pytest.mark.ray

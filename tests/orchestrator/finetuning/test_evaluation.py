@@ -28,6 +28,7 @@ from orchestrator.tasks import Task, load_task
 from orchestrator.tasks.options import TaskOptions
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.tasks.definitions import define
+from tests.orchestrator.training.cards_in_place import put_in_place
 
 RECIPE = RecipeSpec(max_seq_length=32)
 OPTIONS = TaskOptions(max_seq_length=32)
@@ -108,6 +109,7 @@ def test_a_model_is_moved_to_the_device_that_is_asked(
     tmp_path: Path, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[object] = []
+    put_in_place(monkeypatch)
     monkeypatch.setattr(torch.nn.Module, "to", lambda model, device: asked.append(device) or model)
     monkeypatch.setattr(torch, "set_float32_matmul_precision", asked.append)
     evaluate(Scoring(save_model(tmp_path, task), task, "validation", str(tmp_path / "storage")), device="cuda")

@@ -240,6 +240,17 @@ def test_unforeseen_error_fails_the_trial_with_its_kind(tmp_path: Path, monkeypa
     assert (result.state, result.error) == ("FAILED", "OSError: no space left on device")
 
 
+def test_memory_that_runs_out_is_told_with_what_to_lower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_out(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has 79 GiB.")
+
+    monkeypatch.setattr("orchestrator.finetuning.trial.build_model", run_out)
+    result = Bench(tiny_tasks.classification(tmp_path), tmp_path).run(epochs=0.1)
+    assert result.state == "FAILED"
+    assert str(result.error).startswith("the card's memory ran out; lower recipe.batch_size or recipe.max_seq_length")
+    assert str(result.error).endswith("(CUDA out of memory)")
+
+
 def test_bf16_learns_as_well(tmp_path: Path) -> None:
     result = Bench(tiny_tasks.classification(tmp_path), tmp_path).run(precision="bf16", epochs=3.0)
     assert result.metrics["accuracy"] > 0.9

@@ -11,6 +11,7 @@ import torch
 from orchestrator.models.device import choose_device
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.recipe import RecipeSpec
+from tests.orchestrator.training.cards_in_place import put_in_place
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +22,10 @@ def _as_it_was() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("allow_tf32", "precision"), [(True, "high"), (False, "highest")])
-def test_a_gpu_multiplies_as_it_is_allowed_to(allow_tf32: bool, precision: str) -> None:
+def test_a_gpu_multiplies_as_it_is_allowed_to(
+    allow_tf32: bool, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_in_place(monkeypatch)
     torch.set_float32_matmul_precision("medium")
     assert choose_device("cuda", allow_tf32) == torch.device("cuda")
     assert torch.get_float32_matmul_precision() == precision

@@ -19,6 +19,7 @@ from orchestrator.retrieval.searching import open_searcher, rank_queries
 from orchestrator.retrieval.text_vectors import load_embedder
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import load_task
+from tests.orchestrator.training.cards_in_place import put_in_place
 
 QUERIES = ["a cold mat", "planes"]
 TEXTS = {"a": "cats rest on the mat", "b": "wings lift planes", "d": "rain falls into a cold river"}
@@ -154,6 +155,7 @@ def test_both_models_are_moved_to_the_device_that_is_asked(
     encoder: str, scorer: str, collection: TaskSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[object] = []
+    put_in_place(monkeypatch)
     monkeypatch.setattr(torch.nn.Module, "to", lambda model, device: asked.append(device) or model)
     monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda precision: None)  # of the whole process
     rank_queries(encoder, load_task(collection), "validation", Reranking(scorer), quiet, device="cuda")

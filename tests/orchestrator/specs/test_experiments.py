@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.models.config import build_config
 from orchestrator.specs import PipelineSpec, PretrainSpec, SweepSpec
 from orchestrator.specs.loading import load_spec
 from tests.shared_data import shared_file
@@ -43,6 +44,13 @@ def test_the_base_schedule_is_the_papers() -> None:
     assert isinstance(spec, PretrainSpec)
     assert spec.phase_steps() == ((128, 900_000), (512, 100_000))
     assert (spec.global_batch_size, spec.learning_rate, spec.warmup_ratio) == (256, 1e-4, 0.01)
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_a_pretraining_for_gpus_has_no_dropout_that_keeps_it_from_flash_attention(path: Path) -> None:
+    spec = load_spec(path)
+    if isinstance(spec, PretrainSpec) and spec.execution.device == "gpu":
+        assert build_config(spec.model, 30_522).attention_probs_dropout_prob == 0.0
 
 
 def test_the_objectives_differ_in_their_fields_alone_and_every_sweep_compares_them_all() -> None:

@@ -1,0 +1,150 @@
+"""Cards and CPU of a machine as torch tells of them, and what a person is told before work begins there.
+
+All questions to `torch.cuda` about a card are asked in `find_card`, so that tests can answer in place of one.
+"""
+
+import platform
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from orchestrator.errors import ClusterError, SpecError
+from orchestrator.specs.network import Precision
+
+OLDEST_CAPABILITY = (8, 0)
+"""Compute capability of the first cards with units for bf16, and on which flash attention 2 runs: Ampere (A100)."""
+_TAKEN_SHARE = 0.05
+"""Share of a card's memory that others hold, from which a person is told; a driver's own context takes less."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """A card that torch can compute on."""
+
+    name: str
+    """Name by its driver: `NVIDIA H200`."""
+    capability: tuple[int, int]
+    """Compute capability, as NVIDIA counts its generations: (8, 0) is an A100."""
+    free_bytes: int
+    total_bytes: int
+
+    @property
+    def taken_bytes(self) -> int:
+        """Bytes that others hold, where this process has not allocated any yet."""
+        return self.total_bytes - self.free_bytes
+
+
+def find_card() -> Card:
+    """Find this process's first card. Raises: ClusterError, with torch's own reason, where it can use none."""
+    if not torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
+        raise ClusterError(
+            f"a GPU is asked for, and this torch ({torch.__version__}) is built without CUDA; install the torch of "
+            "constraints.txt for CUDA on the machines with GPUs, or take execution.device cpu"
+        )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        is_available = torch.cuda.is_available()
+    if not is_available:
+        raise ClusterError(_no_card_text([str(warning.message) for warning in caught]))
+    try:
+        free, total = torch.cuda.mem_get_info()
+        return Card(torch.cuda.get_device_name(), torch.cuda.get_device_capability(), free, total)
+    except RuntimeError as error:  # the driver is there, and the card does not answer
+        raise ClusterError(f"the GPU cannot be used ({_first_sentence(str(error))}); look at `nvidia-smi`") from None
+
+
+def _no_card_text(warned: list[str]) -> str:
+    """Text on a card that torch cannot use, from what it warned of."""
+    told = next((text for text in warned if "driver" in text.lower()), None)
+    if told is None:
+        reason = f" ({_first_sentence(warned[0])})" if warned else ""
+        return (
+            f"a GPU is asked for, and torch finds none{reason}; see `nvidia-smi` and CUDA_VISIBLE_DEVICES on that "
+            "machine, or take execution.device cpu"
+        )
+    return (
+        f"the GPU cannot be used: {_first_sentence(told)}; torch {torch.__version__} is built for CUDA "
+        f"{torch.version.cuda}: update the driver, or install a torch for an older CUDA"
+    )
+
+
+def _first_sentence(text: str) -> str:
+    """First sentence of torch's words, which go on with links and traces."""
+    line = " ".join(text.split()) or "no reason given"
+    return line.partition(". ")[0].rstrip(".")
+
+
+def has_bf16(card: Card) -> bool:
+    """Whether a card has units for bf16; torch computes without them too, several times slower than in fp32."""
+    return card.capability >= OLDEST_CAPABILITY
+
+
+def check_card(card: Card, precision: Precision) -> None:
+    """Check that a card computes in a precision as fast as it should. Raises: SpecError."""
+    if precision == "bf16" and not has_bf16(card):
+        raise SpecError(
+            f"precision bf16: {card.name} has no units for it (compute capability {_capability_text(card)}, "
+            "8.0 is the first that has); set precision to fp32"
+        )
+
+
+def card_notes(device: str) -> list[str]:
+    """Texts that a person is told of a device that is used all the same, one for each limit; none of a CPU.
+
+    To be asked before this process takes memory of the card. What is not there at all `choose_device` refuses.
+    """
+    if device == "cpu":
+        return []
+    try:
+        card = find_card()
+    except ClusterError:
+        return []
+    notes = []
+    if card.taken_bytes > _TAKEN_SHARE * card.total_bytes:
+        notes.append(
+            f"others hold {gib_text(card.taken_bytes)} of the {gib_text(card.total_bytes)} of {card.name}: this work "
+            "goes on beside them, with less memory and slower; `nvidia-smi` names them"
+        )
+    if card.capability < OLDEST_CAPABILITY:
+        notes.append(
+            f"{card.name} (compute capability {_capability_text(card)}) is too old for flash attention and TF32: "
+            "attention is computed on padded rows, and products in full fp32"
+        )
+    return notes
+
+
+def find_memory() -> tuple[int, int]:
+    """Bytes of this process's card that nobody holds, this process's own context aside, and all bytes of the card."""
+    free, total = torch.cuda.mem_get_info()
+    return free + torch.cuda.memory_reserved(), total
+
+
+def measure_peak(work: Callable[[], None]) -> int:
+    """Do some work on this process's card, and return the most bytes that torch held for it, with what it kept."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    work()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_reserved()
+
+
+def gib_text(num_bytes: float) -> str:
+    """Bytes in GiB, with one digit behind the point."""
+    return f"{num_bytes / (1 << 30):.1f} GiB"
+
+
+def _capability_text(card: Card) -> str:
+    return "{}.{}".format(*card.capability)
+
+
+def has_bf16_cpu() -> bool:
+    """Whether this machine's CPU has units for bf16: AVX-512 BF16 or AMX on x86, whatever oneDNN takes elsewhere."""
+    if platform.machine().lower() in ("x86_64", "amd64"):
+        return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+SLOW_BF16 = "bf16, for which this CPU has no units: it takes longer than fp32 here; set precision to fp32"
+"""Text for a person whose spec asks for bf16 on such a CPU."""

@@ -1,0 +1,40 @@
+"""Line on the devices that work takes.
+
+Alone: .venv/bin/pytest tests/orchestrator/cluster/test_device_line.py
+"""
+
+import logging
+
+import pytest
+
+from orchestrator.cluster import device_line as module
+from orchestrator.cluster.device_line import device_line, tell_device
+
+
+@pytest.mark.parametrize(
+    ("num_gpus", "num_there", "types", "line"),
+    [
+        (2.0, 8.0, ["H200"], "training on 2 GPUs (H200)"),
+        (1.0, 2.0, ["A100", "H200"], "training on 1 GPU (A100 or H200)"),
+        (0.25, 1.0, [], "training on 0.25 of a GPU"),
+        (0.0, 0.0, [], "training on the CPU: the cluster has no GPU"),
+        (0.0, 2.0, ["H200"], "training on the CPU: the cluster has 2 GPUs, which are too few"),
+    ],
+)
+def test_the_line_names_devices_or_why_there_are_none(
+    num_gpus: float, num_there: float, types: list[str], line: str
+) -> None:
+    assert device_line("training", num_gpus, num_there, types) == line
+
+
+def test_what_auto_took_is_told_and_what_a_person_chose_is_not(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "cluster_resources", lambda: {"CPU": 8.0, "GPU": 1.0})
+    monkeypatch.setattr(module, "gpu_types", lambda: ["H200"])
+    caplog.set_level(logging.INFO)
+    tell_device("scoring", 1.0, 1.0)
+    tell_device("scoring", 0.0, "cpu")
+    assert not caplog.messages
+    tell_device("scoring", 1.0, "auto")
+    assert caplog.messages == ["scoring on 1 GPU (H200)"]

@@ -1,0 +1,96 @@
+"""What is told of a card before work begins on it: none, unusable, too old, shared; and of a CPU without bf16.
+
+Alone: .venv/bin/pytest tests/orchestrator/training/test_cards.py
+"""
+
+import warnings
+
+import pytest
+import torch
+
+from orchestrator.errors import ClusterError, SpecError
+from orchestrator.models.device import choose_device
+from orchestrator.training import cards
+from orchestrator.training.cards import Card, card_notes, check_card, find_card, has_bf16_cpu
+from tests.orchestrator.training.cards_in_place import GIB, put_in_place
+
+OLD_DRIVER = (
+    "CUDA initialization: The NVIDIA driver on your system is too old (found version 11040). Please update your GPU "
+    "driver by downloading and installing a new version from the URL: http://www.nvidia.com/Download/index.aspx"
+)
+
+
+def test_a_card_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    put_in_place(monkeypatch, free_bytes=100 * GIB)
+    assert find_card() == Card("NVIDIA H200", (9, 0), 100 * GIB, 139 * GIB)
+    assert find_card().taken_bytes == 39 * GIB
+
+
+def test_a_torch_without_cuda_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
+    with pytest.raises(ClusterError, match=r"a GPU is asked for, and this torch \(.*\) is built without CUDA"):
+        choose_device("cuda")
+
+
+@pytest.mark.parametrize(
+    ("warned", "told"),
+    [
+        (None, r"a GPU is asked for, and torch finds none; see `nvidia-smi`"),
+        ("Can't initialize NVML", r"torch finds none \(Can't initialize NVML\); see"),
+        (OLD_DRIVER, r"NVIDIA driver on your system is too old \(found version 11040\); torch .*: update the driver"),
+    ],
+)
+def test_a_card_that_torch_cannot_use_is_refused_with_torchs_reason(
+    warned: str | None, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_available() -> bool:
+        if warned:
+            warnings.warn(warned, stacklevel=1)
+        return False
+
+    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", is_available)
+    with pytest.raises(ClusterError, match=told) as caught:
+        choose_device("cuda")
+    assert "\n" not in str(caught.value)
+    assert card_notes("cuda") == []
+
+
+def test_a_card_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(device: object = None) -> None:
+        raise RuntimeError("CUDA error: uncorrectable ECC error encountered\nCUDA kernel errors might be reported late")
+
+    put_in_place(monkeypatch)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", fail)
+    with pytest.raises(ClusterError, match=r"the GPU cannot be used \(CUDA error: uncorrectable ECC"):
+        find_card()
+
+
+def test_bf16_is_refused_on_a_card_without_units_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    put_in_place(monkeypatch, capability=(7, 5), name="Tesla T4")
+    with pytest.raises(SpecError, match=r"precision bf16: Tesla T4 .*\(compute capability 7\.5.*set precision to fp32"):
+        choose_device("cuda", precision="bf16")
+    check_card(find_card(), "fp32")
+    check_card(Card("NVIDIA A100", (8, 0), 1, 1), "bf16")
+
+
+def test_limits_of_a_card_that_is_used_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    put_in_place(monkeypatch)
+    assert card_notes("cuda") == card_notes("cpu") == []
+    put_in_place(monkeypatch, capability=(7, 0), free_bytes=99 * GIB, name="Tesla V100")
+    taken, old = card_notes("cuda")
+    assert taken.startswith("others hold 40.0 GiB of the 139.0 GiB of Tesla V100")
+    assert old.startswith("Tesla V100 (compute capability 7.0) is too old for flash attention")
+
+
+@pytest.mark.parametrize(
+    ("machine", "avx512", "amx", "found"),
+    [("x86_64", False, False, False), ("x86_64", True, False, True), ("AMD64", False, True, True)],
+)
+def test_a_cpu_has_bf16_by_its_units(
+    machine: str, avx512: bool, amx: bool, found: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cards.platform, "machine", lambda: machine)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    assert has_bf16_cpu() is found
