@@ -14,20 +14,30 @@ Files, in the run's folder:
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 
 from orchestrator.cluster.capacity import decide_gpus
+from orchestrator.cluster.device_line import tell_device
+from orchestrator.cluster.node_types import cluster_resources
 from orchestrator.cluster.remote_call import call_on_device
 from orchestrator.errors import RunFailedError
+from orchestrator.finetuning.card_share import (
+    count_trials,
+    largest_recipes,
+    measure_trial_memory,
+    share_line,
+    share_of_card,
+)
 from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
 from orchestrator.finetuning.leader import write_leader
 from orchestrator.finetuning.legs import delete_leg_before, delete_legs
 from orchestrator.finetuning.population import POPULATION, Comparison
 from orchestrator.finetuning.running_trials import fixed_names
-from orchestrator.finetuning.search_space import TrialPlan, check_space, most_evaluations
+from orchestrator.finetuning.search_space import TrialPlan, build_search, check_space, listed_values, most_evaluations
 from orchestrator.finetuning.sweep_data import prepare_job
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress, first_reason
 from orchestrator.finetuning.trial import TrialJob, baseline_metrics, run_trial, trial_folder
@@ -50,6 +60,7 @@ from orchestrator.tasks import (
     prediction_rows,
     write_prediction_rows,
 )
+from orchestrator.training.cards import SLOW_BF16, has_bf16_cpu
 from orchestrator.training.checkpoints import delete_checkpoints
 from orchestrator.training.storage_mark import marked_storage
 
@@ -84,8 +95,12 @@ def run_sweep(
         KeyboardInterrupt after a SIGINT.
     """
     begun_at = time.monotonic()
-    gpus = decide_gpus(spec.execution.gpus_per_trial)
-    spec = spec.model_copy(update={"execution": spec.execution.model_copy(update={"gpus_per_trial": gpus})})
+    asked = spec.execution.gpus_per_trial
+    gpus = decide_gpus(asked)
+    tell_device("each trial trains", gpus, asked)
+    if not gpus and "bf16" in listed_values(spec, "precision") and not has_bf16_cpu():
+        logger.warning(f"precision {SLOW_BF16}")
+    spec = _with_gpus(spec, gpus)
     # Tune gives each trial a working folder of its own.
     run_folder, storage = absolute(run_folder), absolute(storage)
     check_space(spec, task.head, task.objective)
@@ -95,6 +110,9 @@ def run_sweep(
         cache = join(storage, "tasks")
         job, dataset = prepare_job(spec, task, run_folder, mark, cache, resolve_name)
         job = replace(job, attempt=attempt)
+        if asked == "auto" and gpus and (most := _most_sharing(spec, finished or {})) >= 2:
+            gpus, job = _share_cards(spec, job, most)
+            spec = _with_gpus(spec, gpus)
         progress = _run_trials(spec, job, listener, finished or {})
     if progress.best is None:
         raise RunFailedError(
@@ -107,6 +125,31 @@ def run_sweep(
             delete_legs(trial_folder(run_folder, result.key))
     trials = sorted((best if r.key == best.key else r for r in progress.results.values()), key=lambda r: r.number)
     return SweepResult(task.id, task.metric, trials, best, test_metrics, [dataset], time.monotonic() - begun_at)
+
+
+def _with_gpus(spec: SweepSpec, gpus: float) -> SweepSpec:
+    """The spec with a number of GPUs for each trial."""
+    return spec.model_copy(update={"execution": spec.execution.model_copy(update={"gpus_per_trial": gpus})})
+
+
+def _most_sharing(spec: SweepSpec, finished: Mapping[str, TrialResult]) -> float:
+    """The most trials that could share a card, by what is left to do and by the cluster's CPUs."""
+    have, execution = cluster_resources(), spec.execution
+    num_left = build_search(spec).num_points * len(spec.seeds) - len(finished)
+    at_a_time = min(num_left, execution.max_concurrent_trials or num_left)
+    return min(math.ceil(at_a_time / have["GPU"]), have.get("CPU", 0.0) / have["GPU"] / execution.cpus_per_trial)
+
+
+def _share_cards(spec: SweepSpec, job: TrialJob, most: float) -> tuple[float, TrialJob]:
+    """Measure the memory of a trial on a card; returns the GPUs of each, and the job with its share of the memory."""
+    logger.info("measuring the memory of a trial on a GPU", extra=UNDER_WAY)
+    measure = partial(measure_trial_memory, job, largest_recipes(spec))
+    problem = "the memory of a trial was not measured"
+    memory = call_on_device(measure, spec.execution.cpus_per_trial, 1.0, problem, "; set execution.gpus_per_trial")
+    num_sharing = count_trials(memory, most)
+    logger.info(share_line(num_sharing, memory))
+    share = memory.available_bytes / memory.total_bytes / num_sharing if num_sharing > 1 else None
+    return share_of_card(num_sharing), replace(job, card_share=share)
 
 
 def _run_trials(
@@ -181,5 +224,5 @@ def _score_best(
 
 def _score_on_test(folder: str, task: Task, cache: str, recipe: RecipeSpec, device: str) -> EvaluatedSplit:
     """Score a trial's model on the test split, on the device of this name."""
-    chosen = choose_device(device, recipe.allow_tf32)
+    chosen = choose_device(device, recipe.allow_tf32, recipe.precision)
     return evaluate_model(folder, task, "test", 64, cache, chosen, recipe.precision)

@@ -26,7 +26,8 @@ class SweepExecutionSpec(Section):
     cpus_per_trial: float = execution(1.0, "Ray CPUs of a trial; fractions allowed.", unit="CPUs", gt=0.0)
     gpus_per_trial: Annotated[float, Field(ge=0.0)] | Literal["auto"] = execution(
         "auto",
-        "Ray GPUs of a trial; fractions share one. `auto` is 1 on a cluster that has GPUs, and 0 elsewhere.",
+        "Ray GPUs of a trial; fractions share one. `auto` is 0 on a cluster without GPUs; elsewhere as many trials "
+        "share one as its memory holds, which is measured.",
         unit="GPUs",
     )
     on_head: bool = execution(False, "Whether trials may be on a cluster's head although other nodes have room.")

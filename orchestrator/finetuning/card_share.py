@@ -1,0 +1,111 @@
+"""Trials that share a card: how many, from the memory that the largest one of a sweep takes in a few steps there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+
+import numpy as np
+import torch
+
+from bert_core.text.tokenization import Tokenizer
+from orchestrator.finetuning.building import build_model
+from orchestrator.finetuning.logits import compute_logits
+from orchestrator.finetuning.search_space import listed_values, value_bounds
+from orchestrator.finetuning.training import fine_tune
+from orchestrator.finetuning.trial import TrialJob, prepare_trial_features
+from orchestrator.models.device import choose_device
+from orchestrator.specs import RecipeSpec, SweepSpec
+from orchestrator.specs.references import RANDOM
+from orchestrator.storage import local_copy
+from orchestrator.tasks import build_features
+from orchestrator.training.cards import find_memory, gib_text, measure_peak
+
+MAX_TRIALS = 4
+"""Trials that may share a card: more of them wait for its units, and for the CPUs that feed it."""
+_MARGIN = 1.2
+"""Memory that is kept for a trial, by what was measured: contexts of the other processes, and fragments."""
+_NUM_STEPS = 2
+"""Steps that are measured: the optimizer has its own memory from the first one's end on."""
+
+
+@dataclass(frozen=True)
+class TrialMemory:
+    """Memory of a card that the largest trial of a sweep takes."""
+
+    peak_bytes: int
+    """Bytes that it took at most; all of them where they were too few."""
+    available_bytes: int
+    """Bytes of the card that trials may take: what others do not hold."""
+    total_bytes: int
+
+
+def count_trials(memory: TrialMemory, most: float) -> int:
+    """Count the trials that share a card: each has its memory and a fifth more, and there are no more than `most`.
+
+    >>> count_trials(TrialMemory(peak_bytes=10, available_bytes=30, total_bytes=32), most=8)
+    2
+    """
+    fitting = memory.available_bytes / (_MARGIN * memory.peak_bytes)
+    return max(1, int(min(fitting, most, MAX_TRIALS)))
+
+
+def share_of_card(num_trials: int) -> float:
+    """Return a trial's GPUs, in Ray's units of a ten-thousandth, rounded down so that all of them fit.
+
+    >>> [share_of_card(number) for number in (1, 2, 3, 4)]
+    [1.0, 0.5, 0.3333, 0.25]
+    """
+    return 10_000 // num_trials / 10_000
+
+
+def share_line(num_trials: int, memory: TrialMemory) -> str:
+    """Return the line for a person."""
+    sharing = f"{num_trials} trials share a GPU" if num_trials > 1 else "each trial has a GPU of its own"
+    return f"{sharing}: the largest takes {gib_text(memory.peak_bytes)} of {gib_text(memory.total_bytes)}"
+
+
+def largest_recipes(spec: SweepSpec) -> list[RecipeSpec]:
+    """Make the recipes that may take most memory: each model and precision, with the largest batches and lengths."""
+    names = ("init_from", "tokenizer", "family", "size", "precision")
+    largest = {name: int(value_bounds(spec, name)[1]) for name in ("batch_size", "max_seq_length")}
+    values = product(*(listed_values(spec, name) for name in names))
+    return [spec.recipe.model_copy(update=dict(zip(names, some, strict=True)) | largest) for some in values]
+
+
+def measure_trial_memory(job: TrialJob, recipes: Sequence[RecipeSpec], device: str) -> TrialMemory:
+    """Measure on a card what the recipe that takes the most memory takes of it, in a process that does nothing else.
+
+    Raises: ClusterError, SpecError where the card cannot be used, or not in a recipe's precision.
+    """
+    for recipe in recipes:  # what a card cannot do is refused before anything is measured
+        choose_device(device, recipe.allow_tf32, recipe.precision)
+    available, total = find_memory()
+    try:
+        peak = max(measure_peak(partial(_train_a_little, job, recipe, device)) for recipe in recipes)
+    except torch.OutOfMemoryError:  # the trials themselves say so, those that it happens to
+        return TrialMemory(available, available, total)
+    return TrialMemory(peak, available, total)
+
+
+def _train_a_little(job: TrialJob, recipe: RecipeSpec, device: str) -> None:
+    """Train and score on the training split's examples with the longest windows."""
+    chosen = choose_device(device, recipe.allow_tf32, recipe.precision)
+    task, tokenizer = job.task, Tokenizer.load(local_copy(job.tokenizer_folder(recipe)))
+    train = prepare_trial_features(task, "train", recipe, tokenizer, job.cache)
+    by_length = train.example_index[np.argsort(-train.lengths, kind="stable")]
+    longest = list(dict.fromkeys(by_length.tolist()))[: _NUM_STEPS * recipe.batch_size]
+    examples = task.examples("train")
+    few = [examples[number] for number in longest]
+    features = build_features(task, few, tokenizer, task.type.options_type.of_recipe(recipe))
+    init_folder = None if recipe.init_from == RANDOM else str(local_copy(job.folders[recipe.init_from]))
+    model = build_model(task, recipe, init_folder, tokenizer).to(chosen)
+    brief = recipe.model_copy(
+        update={"epochs": 1.0, "evaluations_per_epoch": 1, "patience": None, "unfreeze_every_epochs": None}
+    )
+
+    def score() -> tuple[float, None]:
+        compute_logits(model, features, recipe.precision)
+        return 0.0, None
+
+    fine_tune(model, features, brief, score, lambda evaluation, best_score: None)

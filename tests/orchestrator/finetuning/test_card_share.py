@@ -1,0 +1,168 @@
+"""Trials that share a card: their number, what is measured for it, and how a sweep takes it over.
+
+Alone: .venv/bin/pytest tests/orchestrator/finetuning/test_card_share.py
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from orchestrator.finetuning import card_share
+from orchestrator.finetuning import sweep as sweep_module
+from orchestrator.finetuning.card_share import (
+    TrialMemory,
+    count_trials,
+    largest_recipes,
+    measure_trial_memory,
+    share_line,
+    share_of_card,
+)
+from orchestrator.finetuning.training import _Training
+from orchestrator.specs import RecipeSpec, SweepSpec
+from tests.orchestrator.finetuning import tiny_tasks
+from tests.orchestrator.finetuning.bench import Bench
+
+pytestmark = pytest.mark.training
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("peak", "available", "most", "expected"),
+    [
+        (3.1, 80, 100, 4),  # no more than four, however little they take
+        (20, 80, 100, 3),  # 4 × 1.2 × 20 is more than there is
+        (20, 40, 100, 1),  # others hold half of the card
+        (3.1, 80, 2.5, 2),  # CPUs for no more
+        (3.1, 80, 0.5, 1),
+        (80, 80, 100, 1),
+        (90, 80, 100, 1),
+    ],
+)
+def test_as_many_trials_share_a_card_as_it_holds_with_a_margin(
+    peak: float, available: float, most: float, expected: int
+) -> None:
+    memory = TrialMemory(int(peak * GIB), int(available * GIB), 80 * GIB)
+    assert count_trials(memory, most) == expected
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_the_shares_of_a_card_fit_on_it(number: int) -> None:
+    assert number * share_of_card(number) <= 1.0 < (number + 1) * share_of_card(number)
+
+
+def test_a_person_is_told_what_was_measured() -> None:
+    memory = TrialMemory(3 * GIB, 79 * GIB, 80 * GIB)
+    assert share_line(4, memory) == "4 trials share a GPU: the largest takes 3.0 GiB of 80.0 GiB"
+    assert share_line(1, memory) == "each trial has a GPU of its own: the largest takes 3.0 GiB of 80.0 GiB"
+
+
+def test_the_largest_recipes_are_of_each_model_with_the_largest_batches(tmp_path: Path) -> None:
+    space: dict[str, object] = {"init_from": ["a", "b"], "batch_size": [16, 64], "learning_rate": [1e-4, 1e-3]}
+    spec = SweepSpec.model_validate({"task": tiny_tasks.classification(tmp_path), "space": space})
+    recipes = largest_recipes(spec)
+    assert [(recipe.init_from, recipe.batch_size, recipe.max_seq_length) for recipe in recipes] == [
+        ("a", 64, 128),
+        ("b", 64, 128),
+    ]
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """A bench whose card has 8 GiB, of which a work that is done takes 1 GiB, then 2, and so on."""
+    done: list[Callable[[], None]] = []
+
+    def measure_peak(work: Callable[[], None]) -> int:
+        work()
+        done.append(work)
+        return len(done) * GIB
+
+    monkeypatch.setattr(card_share, "find_memory", lambda: (7 * GIB, 8 * GIB))
+    monkeypatch.setattr(card_share, "measure_peak", measure_peak)
+    return Bench(tiny_tasks.classification(tmp_path), tmp_path)
+
+
+def recipe_of(**changes: object) -> RecipeSpec:
+    return RecipeSpec.model_validate({**tiny_tasks.RECIPE.model_dump(), "tokenizer": "own", **changes})
+
+
+def test_two_steps_with_the_longest_windows_are_measured(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths: list[list[int]] = []
+    step = _Training.step
+
+    def noted(training: _Training[Any], number: int, groups: Any) -> None:
+        lengths.append(sorted(training.features.lengths[groups].tolist()))
+        step(training, number, groups)
+
+    monkeypatch.setattr(_Training, "step", noted)
+    memory = measure_trial_memory(bench.job, [recipe_of(batch_size=8), recipe_of(batch_size=4)], "cpu")
+    assert memory == TrialMemory(2 * GIB, 7 * GIB, 8 * GIB)
+    assert [len(some) for some in lengths] == [8, 8, 4, 4]
+    assert min(lengths[2]) >= max(map(min, lengths[:2]))
+
+
+def test_a_trial_that_fills_the_card_has_it_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_out(work: Callable[[], None]) -> int:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(card_share, "measure_peak", run_out)
+    memory = measure_trial_memory(bench.job, [recipe_of()], "cpu")
+    assert count_trials(memory, 8.0) == 1
+
+
+def test_a_sweep_takes_the_share_that_was_measured_and_bounds_each_trials_memory(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[float] = []
+
+    def call_here(work: Callable[[str], Any], num_cpus: float, num_gpus: float, *texts: str) -> Any:
+        asked.append(num_gpus)
+        return work("cpu")
+
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(sweep_module, "call_on_device", call_here)
+    recipe = recipe_of(batch_size=4).model_dump()
+    spec = SweepSpec.model_validate({"task": tiny_tasks.classification(tmp_path), "recipe": recipe})
+    gpus, job = sweep_module._share_cards(spec, bench.job, 3.0)
+    assert asked == [1.0]
+    assert gpus == 0.3333
+    assert job.card_share == pytest.approx(7 / 8 / 3)
+    assert caplog.messages[-1] == "3 trials share a GPU: the largest takes 1.0 GiB of 8.0 GiB"
+    assert sweep_module._share_cards(spec, bench.job, 1.0)[1].card_share is None
+
+
+@pytest.mark.parametrize(
+    ("have", "execution", "seeds", "most"),
+    [
+        ({"GPU": 1.0, "CPU": 16.0}, {}, 8, 8.0),
+        ({"GPU": 4.0, "CPU": 16.0}, {}, 8, 2.0),
+        ({"GPU": 8.0, "CPU": 64.0}, {}, 8, 1.0),
+        ({"GPU": 1.0, "CPU": 16.0}, {"cpus_per_trial": 8.0}, 8, 2.0),
+        ({"GPU": 1.0, "CPU": 16.0}, {"max_concurrent_trials": 3}, 8, 3.0),
+    ],
+)
+def test_no_more_trials_share_a_card_than_there_are_or_than_cpus_feed(
+    have: dict[str, float],
+    execution: dict[str, object],
+    seeds: int,
+    most: float,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sweep_module, "cluster_resources", lambda: have)
+    fields = {"recipe": {"tokenizer": "t"}, "execution": execution, "seeds": list(range(seeds))}
+    spec = SweepSpec.model_validate({"task": tiny_tasks.classification(tmp_path), **fields})
+    assert sweep_module._most_sharing(spec, {}) == most
+
+
+def test_a_trials_process_keeps_to_its_share(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    shares: list[float] = []
+    monkeypatch.setattr("orchestrator.finetuning.trial.choose_device", lambda *arguments: torch.device("cpu"))
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", shares.append)
+    bench.job = replace(bench.job, use_gpu=True, card_share=0.25)
+    assert bench.run(epochs=0.1).state == "COMPLETED"
+    assert shares == [0.25]
