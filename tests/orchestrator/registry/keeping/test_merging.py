@@ -35,7 +35,7 @@ def merge(here: Registry, there: Registry, **options: bool) -> list[Merged]:
 
 def content(registry: Registry) -> dict[str, list[object]]:
     """All rows, without the trash, the numbers that a registry gives by itself, and when and of whom it first heard."""
-    cut = {"experiments": slice(1, 3), "runs": slice(2, None), "datasets": slice(0, -1), "lineage": slice(0, 3)}
+    cut = {"experiments": slice(1, 3), "runs": slice(2, None), "datasets": slice(0, 6), "lineage": slice(0, 3)}
     rows = {
         name: [row[cut.get(name, slice(None))] for row in each]
         for name, each in everything(registry).items()
