@@ -2,7 +2,9 @@
 
 The loss is the sum over the global batch divided by its global counts, so it does not depend on how the batch is cut
 into workers and micro-batches. Dropout is seeded from (seed, step, rank, micro-batch): a step computes the same
-whenever and wherever it runs. Where memory runs out, a step is computed again in smaller micro-batches.
+whenever and wherever it runs. Where memory runs out, a step is computed again in smaller micro-batches, and that step's
+dropout is drawn anew: with several workers, gradients that had left before then are sums under the first draw, the
+others under the second. Such a step is no less sound, but another run with as much memory has other bits.
 
 Nothing in a step waits for the device: sizes are read from the batch on the host, and sums stay on the device.
 """
@@ -26,6 +28,7 @@ from orchestrator.pretraining.gradient_buckets import GradientBuckets
 from orchestrator.pretraining.loss import GlobalCounts, StepLoss
 from orchestrator.pretraining.meter import add_sums, empty_totals
 from orchestrator.pretraining.micro_batches import MicroBatches
+from orchestrator.pretraining.stop_vote import StopVote
 from orchestrator.specs import PretrainSpec
 
 
@@ -51,8 +54,8 @@ class StepSums:
     totals: Tensor
     """This worker's totals, as `meter` has them."""
     gradient_norm: Tensor
-    num_stopping: Tensor
-    """Number of workers that wanted to stop when the step began: the same for all of them."""
+    vote: StopVote
+    """Whether a worker wanted to stop when the step began."""
 
 
 def training_step(
@@ -61,6 +64,7 @@ def training_step(
     """Train on a worker's part of a step."""
     worker, spec = context.worker, context.spec
     counts, num_stopping = count_globally(batch.host, context.objectives, worker, wants_to_stop)
+    vote = StopVote.sent(num_stopping)  # before the step's work, so that it arrives before that is done
     totals = _add_up_gradients(context, step, batch, counts)
     context.gradients.finish()
     parameters = [parameter for parameter in context.model.parameters() if parameter.grad is not None]
@@ -68,7 +72,7 @@ def training_step(
     set_learning_rate(context.optimizer, learning_rate)
     context.optimizer.step()
     context.optimizer.zero_grad(set_to_none=True)
-    return StepSums(totals, norm, num_stopping)
+    return StepSums(totals, norm, vote)
 
 
 def _add_up_gradients(context: StepContext, step: int, batch: DeviceBatch, counts: GlobalCounts) -> Tensor:
