@@ -97,7 +97,7 @@ class TrainingLoop:
         self._num_confirmed, self._note_step, self._find_hosts = num_confirmed, note_step, find_hosts
         self._num_emitted = 0
         self._emitting = threading.Lock()
-        """Held by who emits: events are counted, and the feed's thread may have one too."""
+        """Lock of `_num_emitted` and `_unconfirmed`: the feed's thread emits warnings."""
         self._unconfirmed: list[tuple[int, MetricEvent]] = []
         self._checkpoint_at = time.monotonic()
 
@@ -232,7 +232,7 @@ class TrainingLoop:
     def save_checkpoint(self, step: int, meter: dict[str, Any] | None = None) -> None:
         """Save everything that decides the next steps, and the measurements that may not be recorded yet.
 
-        Where checkpoints are written in the background, it is told of when it is complete.
+        Where checkpoints are written in the background, its `CheckpointEvent` is emitted once it is complete.
 
         Args:
             meter: state of the meter, where it was not read after this step.
