@@ -28,7 +28,7 @@ Found = tuple[CheckpointEvent, TrainingState] | None
 
 @dataclass(frozen=True)
 class _Header:
-    """What is known of a checkpoint before its tensors come."""
+    """Description of a checkpoint, which comes before its tensors."""
 
     event: CheckpointEvent
     folder: Path
