@@ -10,10 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from bert_core.examples.packing import PackedBatch
 from bert_core.layers.layer_norm import set_residual_dtype
@@ -28,7 +30,7 @@ from orchestrator.pretraining.gradient_buckets import GradientBuckets
 from orchestrator.pretraining.job import Emit, PretrainJob, build_model
 from orchestrator.pretraining.loss import label_loss, pretraining_sums
 from orchestrator.pretraining.meter import Meter, add_sums, empty_totals, named_metrics
-from orchestrator.pretraining.micro_batches import MicroBatches
+from orchestrator.pretraining.micro_batches import EvaluationSizes, MicroBatches, compute_in_parts
 from orchestrator.pretraining.shared_checkpoint import read_for_all
 from orchestrator.pretraining.step import StepContext, training_step
 from orchestrator.pretraining.stop_vote import StopVote
@@ -42,7 +44,6 @@ from orchestrator.training.snapshots import Snapshots
 
 Batches = Callable[[int], Iterator[tuple[int, PackedBatch]]]
 """A function from the first step to the worker's numbered batches, up to the end of the run."""
-EVALUATION_BATCH_SIZE = 64
 EVALUATIONS_BY_DEFAULT = 10
 _READ_AT_ONCE = frozenset({"cpu"})
 """Types of devices whose votes to stop are read in their own step; with others a step later, as it would wait."""
@@ -87,6 +88,7 @@ class TrainingLoop:
         self._saver = CheckpointSaver(self.checkpoints, saves_in_background(worker.device))
         self.snapshots = Snapshots(job.run_folder, job.attempt)
         self.micro_batches = MicroBatches(worker, self.spec, self.warn)
+        self._evaluation_sizes = EvaluationSizes(self.micro_batches, self.warn)
         self.gradients = GradientBuckets(self.model.parameters(), worker, self.spec.gradient_precision)
         self.divergences = Divergences(job, worker)
         # A teacher's work beside the model's own would make the share a wrong one.
@@ -274,16 +276,21 @@ class TrainingLoop:
         totals = empty_totals(self.objectives, self.worker.device)
         self.model.eval()
         for _, batch in self.job.validation.batches(range(1), self.worker.rank, self.worker.num_workers):
-            parts = batch.split(EVALUATION_BATCH_SIZE)
-            for micro in DeviceBatch.copied(batch, self.worker.device).cut(parts):
-                sums = pretraining_sums(self.model, micro, self.spec, self.objectives)
-                add_sums(totals, sums, micro.sequences.num_tokens)
+            on_device = DeviceBatch.copied(batch, self.worker.device)
+            totals += compute_in_parts(self._evaluation_sizes, batch, step, partial(self._evaluation_totals, on_device))
         self.model.train()
         all_reduce_sum(totals, self.worker)
         metrics = named_metrics(totals, self.objectives)
         if not math.isfinite(metrics["loss"]):
             raise RunFailedError(f"the held-out loss is {metrics['loss']} at step {step}; {REMEDY}")
         return metrics
+
+    def _evaluation_totals(self, batch: DeviceBatch, parts: list[PackedBatch]) -> Tensor:
+        totals = empty_totals(self.objectives, self.worker.device)
+        for micro in batch.cut(parts):
+            sums = pretraining_sums(self.model, micro, self.spec, self.objectives)
+            add_sums(totals, sums, micro.sequences.num_tokens)
+        return totals
 
     def _log_training(self, step: int) -> None:
         if self.meter.num_steps:  # all of them may have been passed over

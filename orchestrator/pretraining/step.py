@@ -27,7 +27,7 @@ from orchestrator.pretraining.device_batch import DeviceBatch
 from orchestrator.pretraining.gradient_buckets import GradientBuckets
 from orchestrator.pretraining.loss import GlobalCounts, StepLoss
 from orchestrator.pretraining.meter import add_sums, empty_totals
-from orchestrator.pretraining.micro_batches import MicroBatches
+from orchestrator.pretraining.micro_batches import MicroBatches, compute_in_parts
 from orchestrator.pretraining.stop_vote import StopVote
 from orchestrator.specs import PretrainSpec
 
@@ -61,11 +61,17 @@ class StepSums:
 def training_step(
     context: StepContext, step: int, batch: DeviceBatch, learning_rate: float, wants_to_stop: bool = False
 ) -> StepSums:
-    """Train on a worker's part of a step."""
+    """Train on a worker's part of a step. Raises: RunFailedError where memory runs out with a single example."""
     worker, spec = context.worker, context.spec
     counts, num_stopping = count_globally(batch.host, context.objectives, worker, wants_to_stop)
     vote = StopVote.sent(num_stopping)  # before the step's work, so that it arrives before that is done
-    totals = _add_up_gradients(context, step, batch, counts)
+    totals = compute_in_parts(
+        context.micro_batches,
+        batch.host,
+        step + 1,
+        lambda parts: _forward_and_backward(context, step, batch, parts, counts),
+        forget=lambda: context.optimizer.zero_grad(set_to_none=True),
+    )
     context.gradients.finish()
     parameters = [parameter for parameter in context.model.parameters() if parameter.grad is not None]
     norm = nn.utils.clip_grad_norm_(parameters, spec.max_grad_norm)
@@ -75,27 +81,10 @@ def training_step(
     return StepSums(totals, norm, vote)
 
 
-def _add_up_gradients(context: StepContext, step: int, batch: DeviceBatch, counts: GlobalCounts) -> Tensor:
-    """Forward and backward over a worker's part of a step, in micro-batches; returns its totals.
-
-    Raises: RunFailedError where memory runs out with a single example.
-    """
-    while True:
-        parts = context.micro_batches.split(batch.host)
-        try:
-            return _forward_and_backward(context, step, batch, parts, counts)
-        except torch.OutOfMemoryError as error:
-            reason = str(error)
-        # Outside of `except`, which holds on to the failed forward's tensors.
-        context.optimizer.zero_grad(set_to_none=True)
-        context.micro_batches.halve(parts, step + 1, reason)
-        if context.worker.device.type == "cuda":
-            torch.cuda.empty_cache()
-
-
 def _forward_and_backward(
     context: StepContext, step: int, batch: DeviceBatch, parts: Sequence[PackedBatch], counts: GlobalCounts
 ) -> Tensor:
+    """Forward and backward over a worker's part of a step, in micro-batches; returns its totals."""
     worker, spec = context.worker, context.spec
     totals = empty_totals(context.objectives, worker.device)
     for number, micro in enumerate(batch.cut(parts)):
