@@ -15,6 +15,9 @@ class Clock(Protocol):
     def seconds_between(self, first: Any, last: Any) -> float:
         """Return the seconds from one mark to another; waits until the work has come to both."""
 
+    def wait(self) -> None:
+        """Wait until all work so far is done."""
+
 
 class HostClock:
     """Time of the host, which on a CPU does all work itself."""
@@ -26,6 +29,9 @@ class HostClock:
     def seconds_between(self, first: float, last: float) -> float:
         """Return the seconds from one mark to another."""
         return last - first
+
+    def wait(self) -> None:
+        """Do nothing: what the host has come by is done."""
 
 
 class DeviceClock:
@@ -48,6 +54,10 @@ class DeviceClock:
         """Return the seconds from one mark to another."""
         last.synchronize()
         return float(first.elapsed_time(last)) / 1000
+
+    def wait(self) -> None:
+        """Wait until the device has done all work of the current stream."""
+        self.mark().synchronize()
 
 
 def clock_of(device: torch.device) -> Clock:

@@ -1,9 +1,10 @@
 """Divergence: a training step whose loss or gradient is no number, or whose loss is far above that of guessing.
 
 `StepWatch` finds such a step; `Divergences` keeps what is known of it with the run. Whether the run then stops or goes
-back to its last checkpoint and passes the step's batch over is the spec's `on_divergence`. Each step is looked at, so
-the batch that is passed over does not depend on how often metrics are recorded or checkpoints are written: going back
-and training again up to that batch ends at the same bits, wherever the checkpoint was.
+back to its last checkpoint and passes the step's batch over is the spec's `on_divergence`. The numbers of each step are
+kept and looked at before anything of the run is told, measured or saved, so nothing is ever made of a model that
+diverged, and steps after the first bad one are undone. The batch that is passed over does not depend on how often that
+is: going back and training again up to that batch ends at the same bits, wherever the checkpoint was.
 """
 
 import math

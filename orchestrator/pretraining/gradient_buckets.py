@@ -46,7 +46,8 @@ class GradientBuckets:
 
     Args:
         parameters: parameters of the model, in its order; backward reaches the last ones first.
-        precision: numbers of the messages; bf16 halves their bytes and rounds each worker's sum to 8 bits.
+        precision: numbers of the messages; bf16 halves their bytes, and rounds to 8 bits each worker's sum and each
+            addition on the way: the error grows with the number of workers.
         bucket_bytes: size of a bucket; a larger parameter is a bucket of its own.
     """
 
@@ -69,7 +70,8 @@ class GradientBuckets:
     def backward(self, loss: Tensor, is_last: bool) -> None:
         """Add a micro-batch's gradients to those of the step; with the step's last one, they begin to leave.
 
-        A step that begins anew after memory ran out sends no bucket twice: what has left counts, on all workers.
+        A step that begins anew after memory ran out sends no bucket twice: what has left counts, on all workers. It
+        was computed with the dropout of the first try, and what leaves later with that of the next one.
         """
         self._is_last = is_last
         for bucket in self._buckets:

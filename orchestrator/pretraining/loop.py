@@ -10,10 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from bert_core.examples.packing import PackedBatch
 from bert_core.layers.layer_norm import set_residual_dtype
@@ -29,9 +31,10 @@ from orchestrator.pretraining.job import Emit, PretrainJob, build_model
 from orchestrator.pretraining.layer_compilation import LayerCompilation
 from orchestrator.pretraining.loss import label_loss, pretraining_sums
 from orchestrator.pretraining.meter import Meter, add_sums, empty_totals, named_metrics
-from orchestrator.pretraining.micro_batches import MicroBatches
+from orchestrator.pretraining.micro_batches import EvaluationSizes, MicroBatches, compute_in_parts
 from orchestrator.pretraining.shared_checkpoint import read_for_all
 from orchestrator.pretraining.step import StepContext, training_step
+from orchestrator.pretraining.stop_vote import StopVote
 from orchestrator.pretraining.utilization import Utilization
 from orchestrator.provenance.machine import read_machine
 from orchestrator.results import Event, MessageEvent, MetricEvent, WorkersEvent
@@ -42,10 +45,9 @@ from orchestrator.training.snapshots import Snapshots
 
 Batches = Callable[[int], Iterator[tuple[int, PackedBatch]]]
 """A function from the first step to the worker's numbered batches, up to the end of the run."""
-EVALUATION_BATCH_SIZE = 64
 EVALUATIONS_BY_DEFAULT = 10
-_READ_FREELY = frozenset({"cpu"})
-"""Types of devices whose numbers are read in each step; with others that waits, except where totals are read anyway."""
+_READ_AT_ONCE = frozenset({"cpu"})
+"""Types of devices whose votes to stop are read in their own step; with others a step later, as it would wait."""
 
 
 class TrainingLoop:
@@ -55,7 +57,7 @@ class TrainingLoop:
         num_confirmed: returns how many of the emitted events, from the first on, are recorded; a checkpoint carries the
             others.
         note_step: told how many steps have ended, after each step; returns whether the run is to stop. Where it does so
-            for one worker, all of them stop after the same step, which is the next one.
+            for one worker, all of them stop after the same step: the next one on CPUs, the one after that on GPUs.
         find_hosts: returns the host of each worker that has begun, by rank; nothing where that is unknown.
     """
 
@@ -87,6 +89,7 @@ class TrainingLoop:
         self._saver = CheckpointSaver(self.checkpoints, saves_in_background(worker.device))
         self.snapshots = Snapshots(job.run_folder, job.attempt)
         self.micro_batches = MicroBatches(worker, self.spec, self.warn)
+        self._evaluation_sizes = EvaluationSizes(self.micro_batches, self.warn)
         self.gradients = GradientBuckets(self.model.parameters(), worker, self.spec.gradient_precision)
         self._compilation = LayerCompilation(self.spec, worker, self._tell, self.warn)
         self.divergences = Divergences(job, worker)
@@ -98,7 +101,7 @@ class TrainingLoop:
         self._num_confirmed, self._note_step, self._find_hosts = num_confirmed, note_step, find_hosts
         self._num_emitted = 0
         self._emitting = threading.Lock()
-        """Held by who emits: events are counted, and the feed's thread may have one too."""
+        """Lock of `_num_emitted` and `_unconfirmed`: the feed's thread emits warnings."""
         self._unconfirmed: list[tuple[int, MetricEvent]] = []
         self._checkpoint_at = time.monotonic()
 
@@ -117,7 +120,7 @@ class TrainingLoop:
                 first_step = self._begin()
                 try:
                     with closing(device_batches(batches(first_step), self.worker.device)) as coming:
-                        is_complete = self._train_on(coming)
+                        is_complete = self._train_on(coming, first_step)
                     self._tell_saved(wait=True)
                     return is_complete
                 except DivergedStepError as diverged:
@@ -138,7 +141,7 @@ class TrainingLoop:
             self._save_snapshot_if_due(0)
         return first_step
 
-    def _train_on(self, batches: Iterator[tuple[int, DeviceBatch]]) -> bool:
+    def _train_on(self, batches: Iterator[tuple[int, DeviceBatch]], first_step: int) -> bool:
         """Train on batches, as `train` does. Raises: DivergedStepError before anything of such a step is kept."""
         loss = self.job.loss or label_loss
         context = StepContext(
@@ -155,6 +158,9 @@ class TrainingLoop:
         self.model.train()
         self.meter.resume()
         wants_to_stop = False
+        votes: list[StopVote] = []
+        num_kept_votes = 0 if self.worker.device.type in _READ_AT_ONCE else 1
+        done = first_step
         for step, batch in self.meter.waiting(batches):
             done = step + 1
             sums = None
@@ -162,29 +168,36 @@ class TrainingLoop:
                 sums = training_step(context, step, batch, self.learning_rate(step), wants_to_stop)
                 self.meter.add(sums.totals, sums.gradient_norm)
                 watch.add(done, sums.totals, sums.gradient_norm)
+                votes.append(sums.vote)
             is_logged = self._is_due(done, self.spec.execution.log_every_steps) or self._is_checkpoint_step(done)
-            asks = is_logged or self.worker.device.type in _READ_FREELY
-            stops = sums is not None and asks and bool(sums.num_stopping)
-            if is_logged or stops or self.spec.on_divergence == "rollback":
+            evaluates = self.job.validation is not None and self._is_due(done, self._evaluation_interval())
+            keeps_snapshot = done in self.spec.execution.snapshot_steps
+            stops = len(votes) > num_kept_votes and votes.pop(0).is_to_stop()
+            if is_logged or stops or evaluates or keeps_snapshot:  # on all workers at once
                 watch.look()
             if is_logged or stops:
                 self.micro_batches.agree()
             if is_logged:
                 self._log_training(done)
-            self.meter.pause()
-            if self.job.validation is not None and self._is_due(done, self._evaluation_interval()):
+            # Only where a model that is well is saved, and the meter has just been read, as its totals are not saved.
+            saves = is_logged and (self._is_checkpoint_step(done) or self._is_checkpoint_time())
+            stands_still = saves or stops or evaluates or keeps_snapshot
+            if stands_still:
+                self.meter.pause()
+            if evaluates:
                 self._measure(done, "validation", self.evaluate(done))
             # Before the checkpoint: an attempt that goes on from there does not come by this step again.
             self._save_snapshot_if_due(done)
             if stops:
                 self.save_checkpoint(done, self.meter.state())  # added up since its last reading
                 return done == self.spec.steps
-            # Only where the meter has just been read, as its totals are not saved.
-            if is_logged and (self._is_checkpoint_step(done) or self._is_checkpoint_time()):
+            if saves:
                 self.save_checkpoint(done)
+            if stands_still:
+                self.meter.resume()
             self._tell_saved()
-            self.meter.resume()
             wants_to_stop = self._note_step(done)
+        assert done == self.spec.steps, "the feed ended before the run"
         return True
 
     def learning_rate(self, step: int) -> float:
@@ -225,7 +238,7 @@ class TrainingLoop:
     def save_checkpoint(self, step: int, meter: dict[str, Any] | None = None) -> None:
         """Save everything that decides the next steps, and the measurements that may not be recorded yet.
 
-        Where checkpoints are written in the background, it is told of when it is complete.
+        Where checkpoints are written in the background, its `CheckpointEvent` is emitted once it is complete.
 
         Args:
             meter: state of the meter, where it was not read after this step.
@@ -268,16 +281,21 @@ class TrainingLoop:
         totals = empty_totals(self.objectives, self.worker.device)
         self.model.eval()
         for _, batch in self.job.validation.batches(range(1), self.worker.rank, self.worker.num_workers):
-            parts = batch.split(EVALUATION_BATCH_SIZE)
-            for micro in DeviceBatch.copied(batch, self.worker.device).cut(parts):
-                sums = pretraining_sums(self.model, micro, self.spec, self.objectives)
-                add_sums(totals, sums, micro.sequences.num_tokens)
+            on_device = DeviceBatch.copied(batch, self.worker.device)
+            totals += compute_in_parts(self._evaluation_sizes, batch, step, partial(self._evaluation_totals, on_device))
         self.model.train()
         all_reduce_sum(totals, self.worker)
         metrics = named_metrics(totals, self.objectives)
         if not math.isfinite(metrics["loss"]):
             raise RunFailedError(f"the held-out loss is {metrics['loss']} at step {step}; {REMEDY}")
         return metrics
+
+    def _evaluation_totals(self, batch: DeviceBatch, parts: list[PackedBatch]) -> Tensor:
+        totals = empty_totals(self.objectives, self.worker.device)
+        for micro in batch.cut(parts):
+            sums = pretraining_sums(self.model, micro, self.spec, self.objectives)
+            add_sums(totals, sums, micro.sequences.num_tokens)
+        return totals
 
     def _log_training(self, step: int) -> None:
         if self.meter.num_steps:  # all of them may have been passed over

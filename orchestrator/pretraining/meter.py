@@ -46,7 +46,7 @@ def named_metrics(totals: Tensor, objectives: Sequence[str]) -> dict[str, float]
 
 
 class Meter:
-    """Totals and training time since the last reading; reading is the only point that waits for the device.
+    """Totals and training time since the last reading; only reading and pausing wait for the device.
 
     Args:
         clock: tells how long the device waited for data; the device's own clock where there is none.
@@ -88,11 +88,12 @@ class Meter:
             yield batch
 
     def saved(self, seconds: float) -> None:
-        """Take down how long the last checkpoint took."""
+        """Take down how long training stood still for the last checkpoint."""
         self._checkpoint_s = seconds
 
     def pause(self) -> None:
-        """Stop the clock: evaluations and checkpoints are not training time."""
+        """Stop the clock, when the steps so far are done: evaluations and checkpoints are not training time."""
+        self._clock.wait()
         self._seconds += time.perf_counter() - self._started_at
 
     def resume(self) -> None:
@@ -124,8 +125,9 @@ class Meter:
 
         Of all workers: those of the objectives, `tokens_per_s`, `grad_norm` and, where it is known, `mfu`. Of this
         worker: `data_wait_s`, seconds of an average step in which its device stood still for want of its batch, and
-        `data_wait_share`, the share of the training time that they are; `checkpoint_s`, seconds that the last
-        checkpoint took, where one was saved since; on a GPU `gpu_memory_bytes`, the most that its tensors took since.
+        `data_wait_share`, the share of the training time that they are; `checkpoint_s`, seconds that training
+        stood still for the last checkpoint, where one was saved since; on a GPU `gpu_memory_bytes`, the most that its
+        tensors took since.
         """
         all_reduce_sum(self._totals, self._worker)
         values = named_metrics(self._totals, self._objectives)

@@ -3,9 +3,8 @@
 So it is downloaded once, and all of them go on from the same step even where the newest one is damaged.
 """
 
-import json
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import torch.distributed
 from torch import Tensor
 
 from bert_core.checkpoints.training_state import TrainingState
-from bert_core.errors import CheckpointError
 from orchestrator.errors import OWN_ERRORS
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.results import CheckpointEvent
@@ -28,11 +26,22 @@ _Layout = list[list[Any]]
 Found = tuple[CheckpointEvent, TrainingState] | None
 
 
+@dataclass(frozen=True)
+class _Header:
+    """Description of a checkpoint, which comes before its tensors."""
+
+    event: CheckpointEvent
+    folder: Path
+    extra: dict[str, Any]
+    param_groups: Sequence[Mapping[str, Any]]
+    layout: _Layout
+
+
 def read_for_all(checkpoints: Checkpoints, worker: Worker, warn: Warn) -> Found:
     """Read the newest checkpoint, on all workers at once; the first one tidies up what older attempts left.
 
-    Raises: on the first worker what `Checkpoints.read_newest` raises; then on the others CheckpointError where a person
-        has to do something, and RuntimeError otherwise, at which Ray starts the workers anew.
+    Raises: on the first worker what `Checkpoints.read_newest` raises; then on the others the same error where it is one
+        of the project, and RuntimeError otherwise, at which Ray starts the workers anew.
     """
     if worker.num_workers == 1:
         return _read_and_tidy(checkpoints, warn)
@@ -49,24 +58,20 @@ def _send(checkpoints: Checkpoints, worker: Worker, warn: Warn) -> Found:
     try:
         found = _read_and_tidy(checkpoints, warn)
     except Exception as error:  # the others wait to be told
-        _broadcast_json({"failure": str(error) or repr(error), "is_own": isinstance(error, OWN_ERRORS)}, worker)
+        is_own = isinstance(error, OWN_ERRORS)  # these can be pickled; another may not
+        _broadcast(
+            error if is_own else RuntimeError(f"the first worker could not read a checkpoint: {error!r}"), worker
+        )
         raise
     if found is None:
-        _broadcast_json({}, worker)
+        _broadcast(None, worker)
         return None
     event, state = found
     tensors = _named_tensors(state)
     layout: _Layout = [
         [name, str(tensor.dtype).removeprefix("torch."), list(tensor.shape)] for name, tensor in tensors.items()
     ]
-    header = {
-        "event": asdict(event),
-        "folder": str(state.folder),
-        "extra": state.extra,
-        "param_groups": list(state.param_groups),
-        "tensors": layout,
-    }
-    _broadcast_json(header, worker)
+    _broadcast(_Header(event, state.folder, state.extra, state.param_groups, layout), worker)
     for group in _messages(layout):
         message = torch.cat([tensors[name].reshape(-1).view(torch.uint8) for name, _, _ in group])
         torch.distributed.broadcast(message.to(worker.device), src=0)
@@ -74,15 +79,13 @@ def _send(checkpoints: Checkpoints, worker: Worker, warn: Warn) -> Found:
 
 
 def _receive(worker: Worker) -> Found:
-    header = _broadcast_json(None, worker)
-    if not header:
+    header = _broadcast(None, worker)
+    if header is None:
         return None
-    if "failure" in header:
-        if header["is_own"]:
-            raise CheckpointError(header["failure"])
-        raise RuntimeError(f"the first worker could not read a checkpoint: {header['failure']}")
+    if isinstance(header, Exception):
+        raise header
     parts: dict[str, dict[str, Tensor]] = {_WEIGHTS: {}, _MOMENTS: {}}
-    for group in _messages(header["tensors"]):
+    for group in _messages(header.layout):
         sizes = [_num_bytes(entry) for entry in group]
         message = torch.empty(sum(sizes), dtype=torch.uint8, device=worker.device)
         torch.distributed.broadcast(message, src=0)
@@ -90,10 +93,8 @@ def _receive(worker: Worker) -> Found:
             part, _, name = full_name.partition("/")
             # A copy, as numbers have to begin at a multiple of their size.
             parts[part][name] = piece.clone().view(getattr(torch, dtype)).reshape(shape)
-    state = TrainingState(
-        parts[_WEIGHTS], parts[_MOMENTS], header["param_groups"], header["extra"], folder=Path(header["folder"])
-    )
-    return CheckpointEvent(**header["event"]), state
+    state = TrainingState(parts[_WEIGHTS], parts[_MOMENTS], header.param_groups, header.extra, folder=header.folder)
+    return header.event, state
 
 
 def _named_tensors(state: TrainingState) -> dict[str, Tensor]:
@@ -102,15 +103,11 @@ def _named_tensors(state: TrainingState) -> dict[str, Tensor]:
     return {f"{part}/{name}": tensor for part, tensors in parts.items() for name, tensor in tensors.items()}
 
 
-def _broadcast_json(value: Any, worker: Worker) -> Any:
+def _broadcast(value: _Header | Exception | None, worker: Worker) -> _Header | Exception | None:
     """Return the first worker's value, on all workers."""
-    data = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8).to(worker.device)
-    num_bytes = torch.tensor(len(data), device=worker.device)
-    torch.distributed.broadcast(num_bytes, src=0)
-    if worker.rank != 0:
-        data = torch.empty(int(num_bytes), dtype=torch.uint8, device=worker.device)
-    torch.distributed.broadcast(data, src=0)
-    return json.loads(data.cpu().numpy().tobytes())
+    values = [value]
+    torch.distributed.broadcast_object_list(values, src=0, device=worker.device)
+    return values[0]
 
 
 def _messages(layout: _Layout) -> Iterator[_Layout]:

@@ -2,7 +2,9 @@
 
 The loss is the sum over the global batch divided by its global counts, so it does not depend on how the batch is cut
 into workers and micro-batches. Dropout is seeded from (seed, step, rank, micro-batch): a step computes the same
-whenever and wherever it runs. Where memory runs out, a step is computed again in smaller micro-batches.
+whenever and wherever it runs. Where memory runs out, a step is computed again in smaller micro-batches, and that step's
+dropout is drawn anew: with several workers, gradients that had left before then are sums under the first draw, the
+others under the second. Such a step is no less sound, but another run with as much memory has other bits.
 
 Nothing in a step waits for the device: sizes are read from the batch on the host, and sums stay on the device.
 """
@@ -25,7 +27,8 @@ from orchestrator.pretraining.device_batch import DeviceBatch
 from orchestrator.pretraining.gradient_buckets import GradientBuckets
 from orchestrator.pretraining.loss import GlobalCounts, StepLoss
 from orchestrator.pretraining.meter import add_sums, empty_totals
-from orchestrator.pretraining.micro_batches import MicroBatches
+from orchestrator.pretraining.micro_batches import MicroBatches, compute_in_parts
+from orchestrator.pretraining.stop_vote import StopVote
 from orchestrator.specs import PretrainSpec
 
 
@@ -51,47 +54,37 @@ class StepSums:
     totals: Tensor
     """This worker's totals, as `meter` has them."""
     gradient_norm: Tensor
-    num_stopping: Tensor
-    """Number of workers that wanted to stop when the step began: the same for all of them."""
+    vote: StopVote
+    """Whether a worker wanted to stop when the step began."""
 
 
 def training_step(
     context: StepContext, step: int, batch: DeviceBatch, learning_rate: float, wants_to_stop: bool = False
 ) -> StepSums:
-    """Train on a worker's part of a step."""
+    """Train on a worker's part of a step. Raises: RunFailedError where memory runs out with a single example."""
     worker, spec = context.worker, context.spec
     counts, num_stopping = count_globally(batch.host, context.objectives, worker, wants_to_stop)
-    totals = _add_up_gradients(context, step, batch, counts)
+    vote = StopVote.sent(num_stopping)  # before the step's work, so that it arrives before that is done
+    totals = compute_in_parts(
+        context.micro_batches,
+        batch.host,
+        step + 1,
+        lambda parts: _forward_and_backward(context, step, batch, parts, counts),
+        forget=lambda: context.optimizer.zero_grad(set_to_none=True),
+    )
     context.gradients.finish()
     parameters = [parameter for parameter in context.model.parameters() if parameter.grad is not None]
     norm = nn.utils.clip_grad_norm_(parameters, spec.max_grad_norm)
     set_learning_rate(context.optimizer, learning_rate)
     context.optimizer.step()
     context.optimizer.zero_grad(set_to_none=True)
-    return StepSums(totals, norm, num_stopping)
-
-
-def _add_up_gradients(context: StepContext, step: int, batch: DeviceBatch, counts: GlobalCounts) -> Tensor:
-    """Forward and backward over a worker's part of a step, in micro-batches; returns its totals.
-
-    Raises: RunFailedError where memory runs out with a single example.
-    """
-    while True:
-        parts = context.micro_batches.split(batch.host)
-        try:
-            return _forward_and_backward(context, step, batch, parts, counts)
-        except torch.OutOfMemoryError as error:
-            reason = str(error)
-        # Outside of `except`, which holds on to the failed forward's tensors.
-        context.optimizer.zero_grad(set_to_none=True)
-        context.micro_batches.halve(parts, step + 1, reason)
-        if context.worker.device.type == "cuda":
-            torch.cuda.empty_cache()
+    return StepSums(totals, norm, vote)
 
 
 def _forward_and_backward(
     context: StepContext, step: int, batch: DeviceBatch, parts: Sequence[PackedBatch], counts: GlobalCounts
 ) -> Tensor:
+    """Forward and backward over a worker's part of a step, in micro-batches; returns its totals."""
     worker, spec = context.worker, context.spec
     totals = empty_totals(context.objectives, worker.device)
     for number, micro in enumerate(batch.cut(parts)):

@@ -118,7 +118,8 @@ class PretrainSpec(Spec):
     )
     gradient_precision: Precision = identity(
         "fp32",
-        "Numbers by which workers tell one another their gradients; bf16 halves the bytes on the network and rounds.",
+        "Numbers by which workers tell one another their gradients; bf16 halves the bytes on the network and rounds, "
+        "each addition of two workers' gradients too, so that its error grows with the number of workers.",
         before="fp32",
     )
     threads_per_worker: int = identity(1, "Threads of a CPU worker; changes rounding, hence part of identity.", ge=1)

@@ -1,7 +1,7 @@
 """Checkpoints that are written while training goes on: copied at once, written, digested and named by a thread.
 
 What a checkpoint carries is that of its step, whatever is trained meanwhile, and no checkpoint is named before it is
-complete. One is written at a time. A write that fails is raised by the next call, as if it had failed then.
+complete. One is written at a time. A write that fails is raised by the next `take`, as if it had failed then.
 """
 
 import logging

@@ -6,9 +6,10 @@ Run alone: pytest tests/orchestrator/pretraining/test_divergence.py
 import json
 import math
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,6 +25,7 @@ from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEve
 from orchestrator.specs import PretrainSpec
 from orchestrator.storage import digest_file
 from orchestrator.training.checkpoints import Checkpoints
+from orchestrator.training.snapshots import snapshot_folders
 from tests.orchestrator.pretraining.poisoned_run import poisoned
 from tests.orchestrator.pretraining.small_run import make_job, run
 
@@ -114,6 +116,38 @@ def test_a_run_that_diverges_again_and_again_fails(tmp_path: Path) -> None:
     assert [(entry["step"], entry["action"]) for entry in entries] == [
         (7, "passed over"), (8, "passed over"), (9, "stopped"),
     ]  # fmt: skip
+
+
+@training
+@pytest.mark.parametrize(("on_divergence", "evaluates_first"), [("stop", False), ("stop", True), ("rollback", False)])
+def test_nothing_is_made_of_a_model_that_diverged_between_two_logged_steps(
+    tmp_path: Path, on_divergence: str, evaluates_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a snapshot nor an evaluation of it, whichever of them comes first."""
+    made: list[str] = []
+
+    def made_of_a_sound_model(name: str, made_by: Callable[..., Any]) -> Callable[..., Any]:
+        def make(self: TrainingLoop, argument: Any) -> Any:
+            made.append(name)
+            assert all(value.isfinite().all() for value in self.model.state_dict().values())
+            return made_by(self, argument)
+
+        return make
+
+    for name in ("write_model", "evaluate"):
+        monkeypatch.setattr(TrainingLoop, name, made_of_a_sound_model(name, getattr(TrainingLoop, name)))
+    execution = {"log_every_steps": 24, "checkpoint_every_steps": 24, "evaluate_every_steps": 8, "snapshot_steps": [6]}
+    execution |= {"evaluate_every_steps": 6, "snapshot_steps": [8]} if evaluates_first else {}
+    job = poisoned(tmp_path, 5, on_divergence=on_divergence, execution=execution)
+    if on_divergence == "stop":
+        with pytest.raises(RunFailedError, match="step 5 diverged"):
+            run(job, lambda event: None)
+        assert snapshot_folders(job.run_folder) == {}
+        assert made == []
+    else:
+        run(job, lambda event: None)
+        assert list(snapshot_folders(job.run_folder)) == [6]
+        assert made == ["write_model", "evaluate", "evaluate", "evaluate"]
 
 
 def test_the_first_of_several_bad_steps_is_named_with_the_loss_of_all_workers(monkeypatch: pytest.MonkeyPatch) -> None:

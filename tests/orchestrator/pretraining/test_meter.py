@@ -140,6 +140,9 @@ class DeviceInLine:
     def seconds_between(self, first: float, last: float) -> float:
         return last - first
 
+    def wait(self) -> None:
+        self.host = max(self.host, self.free_at)
+
 
 @pytest.mark.parametrize(("host_waits_s", "device_waits_s"), [(1.5, 0.0), (2.0, 0.0), (3.25, 1.25)])
 def test_a_device_waits_only_for_what_it_has_no_work_before(host_waits_s: float, device_waits_s: float) -> None:
@@ -155,6 +158,19 @@ def test_a_device_waits_only_for_what_it_has_no_work_before(host_waits_s: float,
         device.work(2.0)
         meter.add(torch.ones(4), torch.zeros(()))
     assert meter.read()["data_wait_s"] == device_waits_s / 2
+
+
+def test_steps_in_line_are_training_time_and_what_follows_them_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = DeviceInLine()
+    monkeypatch.setattr("time.perf_counter", lambda: device.host)
+    meter = Meter(Worker(), ["next_sentence"], clock=device)
+    device.work(2.0)  # steps, of which the host is ahead
+    meter.add(torch.ones(4), torch.zeros(()))
+    meter.pause()
+    device.work(5.0)  # an evaluation
+    device.wait()
+    meter.resume()
+    assert meter.read()["tokens_per_s"] == 1 / 2.0
 
 
 def test_the_time_of_a_checkpoint_is_told_once() -> None:

@@ -6,6 +6,7 @@ Run alone: pytest tests/orchestrator/pretraining/test_micro_batches.py
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +15,12 @@ import torch
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
 from orchestrator.errors import RunFailedError
+from orchestrator.pretraining import loop as loop_module
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.device_batch import MicroBatch
 from orchestrator.pretraining.job import PretrainJob
-from orchestrator.pretraining.loss import GlobalCounts, Sums, label_loss
+from orchestrator.pretraining.loop import TrainingLoop
+from orchestrator.pretraining.loss import GlobalCounts, Sums, label_loss, pretraining_sums
 from orchestrator.pretraining.micro_batches import MicroBatches
 from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEvent
 from orchestrator.specs import PretrainSpec
@@ -158,6 +161,33 @@ def test_the_size_by_tokens_is_part_of_a_checkpoint() -> None:
     assert resumed.size == 30
     resumed.restore({})
     assert resumed.size == 64
+
+
+@training
+def test_memory_that_runs_out_in_an_evaluation_changes_no_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def with_room_for_19(model: BertForPreTraining, micro: MicroBatch, *rest: Any) -> Sums:
+        sizes.append(micro.sequences.num_sequences)
+        if sizes[-1] > 19:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return pretraining_sums(model, micro, *rest)
+
+    events: list[Event] = []
+    loop = TrainingLoop(make_job(tmp_path), Worker(), events.append)
+    whole = loop.evaluate(3)
+    monkeypatch.setattr(loop_module, "pretraining_sums", with_room_for_19)
+    assert loop.evaluate(3) == pytest.approx(whole, rel=1e-6)
+    assert loop.micro_batches.size is None, "a step's dropout is as it was"
+    warnings = [event.text for event in events if isinstance(event, MessageEvent)]
+    assert "in the evaluation at step 3 with 40 examples at a time (CUDA out of memory.); from here" in warnings[0]
+    assert len(warnings) == 2
+    loop.micro_batches.size = 5
+    sizes.clear()
+    assert loop.evaluate(3) == pytest.approx(whole, rel=1e-6)
+    assert max(sizes) == 5
 
 
 @training

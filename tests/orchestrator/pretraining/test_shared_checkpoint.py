@@ -4,6 +4,7 @@ Run alone: pytest tests/orchestrator/pretraining/test_shared_checkpoint.py
 """
 
 import errno
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from bert_core.errors import CheckpointError
+from orchestrator.errors import RunStoppedError
 from orchestrator.pretraining import shared_checkpoint
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.shared_checkpoint import read_for_all
@@ -26,9 +28,9 @@ class Wire:
     """What the first worker has sent; the second gets it in the same order."""
 
     def __init__(self) -> None:
-        self.messages: list[Tensor] = []
+        self.messages: list[Tensor | bytes] = []
         self.is_received = False
-        self._to_come: Iterator[Tensor] = iter(())
+        self._to_come: Iterator[Tensor | bytes] = iter(())
 
     def broadcast(self, values: Tensor, src: int) -> None:
         assert src == 0
@@ -36,8 +38,18 @@ class Wire:
             self.messages.append(values.clone())
         else:
             message = next(self._to_come)
+            assert isinstance(message, Tensor)
             assert message.shape == values.shape
             values.copy_(message)
+
+    def broadcast_object_list(self, values: list[Any], src: int, device: torch.device) -> None:
+        assert (src, device) == (0, FIRST.device)
+        if not self.is_received:
+            self.messages.append(pickle.dumps(values))
+        else:
+            message = next(self._to_come)
+            assert isinstance(message, bytes)
+            values[:] = pickle.loads(message)
 
     def turn(self) -> None:
         self.is_received, self._to_come = True, iter(self.messages)
@@ -50,6 +62,7 @@ class Wire:
 def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
     wire = Wire()
     monkeypatch.setattr(torch.distributed, "broadcast", wire.broadcast)
+    monkeypatch.setattr(torch.distributed, "broadcast_object_list", wire.broadcast_object_list)
     monkeypatch.setattr(shared_checkpoint, "MESSAGE_BYTES", 100)
     return wire
 
@@ -107,6 +120,16 @@ def test_all_workers_fall_back_to_the_checkpoint_before_a_damaged_one(tmp_path: 
     read_for_all(checkpoints, FIRST, warnings.append)
     assert receive(wire)[0].step == 1
     assert len(warnings) == 1
+
+
+def test_a_superseded_attempt_ends_as_one_on_all_workers(tmp_path: Path, wire: Wire) -> None:
+    Checkpoints(str(tmp_path), attempt=2).save(1, *trained(), {})
+    superseded = Checkpoints(str(tmp_path), attempt=1)
+    with pytest.raises(RunStoppedError, match=r"resumed elsewhere \(attempt 2\)") as own:
+        read_for_all(superseded, FIRST, told)
+    with pytest.raises(RunStoppedError) as theirs:
+        receive(wire)
+    assert str(theirs.value) == str(own.value)
 
 
 def test_what_a_person_has_to_mend_ends_all_workers_with_the_same_words(tmp_path: Path, wire: Wire) -> None:
