@@ -55,7 +55,7 @@ class DrainWatch:
         for host, deadline_ms in leaving.items():
             left = f" ({duration(max(0.0, deadline_ms / 1000 - self._now()))} left)" if deadline_ms else ""
             logger.warning(
-                f"node {host} is being drained{left}: a checkpoint within a few steps, then a new group of workers"
+                f"node {host} is being drained{left}: a checkpoint after this step, then a new group of workers"
             )
         ray.get(self._event_queue.stop.remote())
         self.has_asked = True
