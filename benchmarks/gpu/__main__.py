@@ -2,7 +2,7 @@
 
     python -m benchmarks.gpu                     # within ten minutes
     python -m benchmarks.gpu --small             # the same code in seconds, on any machine
-    python -m benchmarks.gpu --check             # tests/gpu first
+    python -m benchmarks.gpu --check             # tests/gpu first, at most four minutes more
     python -m benchmarks.gpu --stages "step time" "goals"
 
 Run it in the repository's root. It needs torch ≥ 2.11, numpy, tokenizers, safetensors and this repository, which need
@@ -27,7 +27,7 @@ from benchmarks.gpu.stages import STAGES, run_stage
 RESULTS = Path(__file__).parents[1] / "results"
 _SHARED_TEXT = Path(__file__).parents[3] / "shared" / "data" / "pretrain"
 """Folder with real text that may lie beside a checkout."""
-_NO_CARD = "no CUDA device here; the small form runs the same code on the CPU: python -m benchmarks.gpu --small"
+_SMALL_FORM = "the small form runs the same code on the CPU: python -m benchmarks.gpu --small"
 
 _TEXT_HELP = (
     "real text: a file or folder of .jsonl or of lines, .gz, .xz or plain; the full form takes ../shared/data/pretrain "
@@ -42,7 +42,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         prog="python -m benchmarks.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--small", action="store_true", help="tiny sizes and few steps, on the card where there is one")
-    parser.add_argument("--check", action="store_true", help="run the tests of tests/gpu first")
+    parser.add_argument("--check", action="store_true", help="run tests/gpu first, in time of its own")
     parser.add_argument("--stages", nargs="+", choices=names, default=names, metavar="STAGE", help=", ".join(names))
     parser.add_argument("--text", type=Path, help=_TEXT_HELP)
     parser.add_argument("--minutes", type=float, default=9.5, help="time for all stages together (default 9.5)")
@@ -50,15 +50,21 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def why_no_card() -> str:
+    """Say which PyTorch finds no card, and whether it could use one."""
+    built = f"built for CUDA {torch.version.cuda}, sees no card" if torch.version.cuda else "is built without CUDA"
+    return f"PyTorch {torch.__version__} {built}"
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the stages. Returns the exit status."""
     wanted = parse(arguments)
     has_card = torch.cuda.is_available()
     if not has_card and not wanted.small:
-        print(_NO_CARD, file=sys.stderr)
+        print(f"no CUDA device here: {why_no_card()}; {_SMALL_FORM}", file=sys.stderr)
         return 1
+    has_passed = not wanted.check or checks.run_tests()
     budget, started = Budget(60 * wanted.minutes), time.monotonic()
-    is_well = not wanted.check or checks.run_tests() == 0
     if not has_card:
         torch.set_num_threads(1)  # more of them wait for each other at these sizes
     text = wanted.text or (_SHARED_TEXT if _SHARED_TEXT.is_dir() and not wanted.small else None)
@@ -67,9 +73,9 @@ def main(arguments: list[str] | None = None) -> int:
     report = Report.open(wanted.output / name, " ".join(["python -m benchmarks.gpu", *(arguments or sys.argv[1:])]))
     for stage in STAGES:
         if stage.name in wanted.stages:
-            is_well &= run_stage(stage, setting, budget, report)
+            has_passed &= run_stage(stage, setting, budget, report)
     print(f"{report.markdown_path} and .json, after {time.monotonic() - started:.0f} s")
-    return 0 if is_well else 1
+    return 0 if has_passed else 1
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +31,7 @@ class Learner:
         """Make one step: forward, backward, clipping, update. The loss stays on the device."""
         with in_precision(precision, self.device):
             value = loss()
-            value.backward()  # type: ignore[no-untyped-call]
+        value.backward()  # type: ignore[no-untyped-call]  # outside of autocast, as in a training run
         nn.utils.clip_grad_norm_(self.model.parameters(), MAX_GRADIENT_NORM)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -69,13 +68,3 @@ def packed_inputs(batch: PackedBatch, device: torch.device) -> PackedInputs:
     seqs = PackedSequences.from_numpy(batch.input_ids, batch.token_type_ids, batch.cu_seqlens)
     arrays = (batch.masked_positions, batch.masked_labels, batch.sentence_labels)
     return to_device((seqs, PretrainingLabels(*(torch.from_numpy(array).long() for array in arrays))), device)
-
-
-def compile_layers(model: nn.Module, backend: str) -> None:
-    """Compile each layer for any number of tokens, in place.
-
-    One layer is compiled, and all others take its code. Raises: AttributeError for a model without `bert.layers`.
-    """
-    layers: Any = model.bert.layers  # type: ignore[union-attr]
-    for layer in layers:
-        layer.compile(dynamic=True, backend=backend)

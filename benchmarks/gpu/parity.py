@@ -22,18 +22,31 @@ from torch import Tensor
 from benchmarks._attention_choice import forced_attention
 from benchmarks.gpu.model_losses import HEADS, build_model, head_loss, random_inputs
 from benchmarks.gpu.results import NOT_REACHED, Report, Row, Value
-from benchmarks.gpu.setting import UNIT_ROUNDOFF, Budget, Setting, in_precision, precisions_on, product_precision
+from benchmarks.gpu.setting import (
+    SMALL_FIRST_ROWS,
+    UNIT_ROUNDOFF,
+    Budget,
+    Setting,
+    in_precision,
+    precisions_on,
+    product_precision,
+)
 from bert_core.attention import BACKENDS, attention
 from bert_core.attention.backend import AttentionBackend, AttentionCall
 from bert_core.checkpoints.pretrained import PretrainedModel
+from bert_core.compiled_layers import NUM_FIRST_ROWS, compile_layers
 from bert_core.families import FAMILY_NAMES
+from bert_core.heads.pretraining import BertForPreTraining
+from bert_core.layers.layer_norm import set_residual_dtype
 from bert_core.packed_sequences import PackedSequences
 
 CPU = torch.device("cpu")
+FAILED = "failed"
 LINEAR_BIASES = "linear biases"
 CAUSAL = "causal"
 KINDS = ("plain", CAUSAL, LINEAR_BIASES)
 """Kinds of attention."""
+COMPILED_HEAD = "BertForPreTraining"
 _LONGEST_SUM = 512
 _ROUNDINGS_OF_ATTENTION = (4, 12)
 """Values: scores, weights, their sum, contexts. Gradients: these, and four products with what stands between them."""
@@ -57,6 +70,9 @@ def measure(setting: Setting, budget: Budget, report: Report) -> Iterator[Row]:
         yield {"what": family, "of": head} | (
             {"outcome": NOT_REACHED} if budget.is_spent else compare_model(setting, family, head)
         )
+    yield {"what": "compiled layers against eager ones", "of": COMPILED_HEAD} | (
+        {"outcome": NOT_REACHED} if budget.is_spent else compare_compiled(setting)
+    )
 
 
 def compare_backend(setting: Setting, backend: AttentionBackend, kind: str) -> dict[str, Value]:
@@ -70,8 +86,9 @@ def compare_backend(setting: Setting, backend: AttentionBackend, kind: str) -> d
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         generator = torch.Generator().manual_seed(0)
         qkv = torch.randn(sum(lengths), 3, num_heads, head_size, generator=generator).to(setting.device, dtype)
-        if reason := find_refusal(backend, describe_call(qkv, seqs, slopes, is_causal)):
-            row[precision] = f"not used: {reason}"
+        call = describe_call(qkv, seqs, slopes, is_causal)
+        if reason := find_refusal(backend, call):
+            row[precision] = f"{FAILED if is_expected(backend, call) else 'not used'}: {reason}"
             continue
         reference = partial(context_and_gradient, BACKENDS[-1], qkv.double(), seqs, slopes, is_causal)
         own = partial(context_and_gradient, backend, qkv, seqs, slopes, is_causal)
@@ -105,6 +122,27 @@ def compare_model(setting: Setting, family: str, head: str) -> dict[str, Value]:
     return with_verdict(row)
 
 
+def compare_compiled(setting: Setting) -> dict[str, Value]:
+    """Compare a model with compiled layers with itself without, both in bf16, the residual stream too.
+
+    Both round, so that their difference has the roundings of two.
+    """
+    model = build_model("bert", COMPILED_HEAD)
+    set_residual_dtype(model, torch.bfloat16)
+    inputs = random_inputs(model, COMPILED_HEAD)
+
+    def compiled() -> tuple[Tensor, Tensor]:
+        own = copy.deepcopy(model).to(setting.device)
+        assert isinstance(own, BertForPreTraining)
+        num_rows = setting.choose(NUM_FIRST_ROWS, SMALL_FIRST_ROWS)
+        compile_layers(own.bert, torch.bfloat16, setting.choose("inductor", "eager"), num_rows)
+        return loss_and_gradient(own, COMPILED_HEAD, inputs, setting.device, "bf16")
+
+    eager = partial(loss_and_gradient, copy.deepcopy(model), COMPILED_HEAD, inputs, setting.device, "bf16")
+    values, gradients = _ROUNDINGS_OF_MODEL
+    return with_verdict(errors("bf16", eager, compiled, (2 * values, 2 * gradients)))
+
+
 def loss_and_gradient(
     model: PretrainedModel,
     head: str,
@@ -114,9 +152,10 @@ def loss_and_gradient(
 ) -> tuple[Tensor, Tensor]:
     """Loss of a model, and the gradients of all its parameters as one vector."""
     model.to(device)
-    with in_precision(precision, device):
-        loss = head_loss(model, head, {name: tensor.to(device) for name, tensor in inputs.items()})
-        loss.backward()  # type: ignore[no-untyped-call]
+    with product_precision(precision):
+        with in_precision(precision, device):
+            loss = head_loss(model, head, {name: tensor.to(device) for name, tensor in inputs.items()})
+        loss.backward()  # type: ignore[no-untyped-call]  # outside of autocast, as in a training run
     gradients = [p.grad.flatten() if p.grad is not None else p.new_zeros(p.numel()) for p in model.parameters()]
     return loss.detach(), torch.cat(gradients)
 
@@ -131,7 +170,7 @@ def errors(
     try:
         pairs = list(zip(own(), reference(), strict=True))
     except Exception as error:  # of a kernel, which is what is looked for
-        return {precision: f"failed: {type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"}
+        return {precision: f"{FAILED}: {type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"}
     found: dict[str, Value] = {}
     for name, (ours, expected), num_roundings in zip(("value", "gradient"), pairs, roundings, strict=True):
         found[f"{precision} {name}"] = relative_error(ours, expected)
@@ -146,13 +185,13 @@ def relative_error(ours: Tensor, expected: Tensor) -> float:
 
 
 def with_verdict(row: dict[str, Value]) -> dict[str, Value]:
-    """Add whether every error is allowed; a row without any error has no verdict unless something failed."""
+    """Add whether every error is allowed; a row that is refused in every precision has no verdict."""
     allowed = [
         error <= limit  # NaN is not
         for name, error in row.items()
         if isinstance(error, float) and isinstance(limit := row.get(f"{name} allowed"), float)
     ]
-    has_failed = any(isinstance(value, str) and value.startswith("failed") for value in row.values())
+    has_failed = any(isinstance(value, str) and value.startswith(FAILED) for value in row.values())
     return row | ({"ok": all(allowed) and not has_failed} if allowed or has_failed else {})
 
 
@@ -172,6 +211,12 @@ def find_refusal(backend: AttentionBackend, call: AttentionCall) -> str | None:
     if backend.name == "fused" and call.device == "cpu":
         return None  # it refuses for its speed alone
     return backend.refusal(call)
+
+
+def is_expected(backend: AttentionBackend, call: AttentionCall) -> bool:
+    """Whether a backend has to take a call: varlen the plain one in bf16, on Ampere and newer cards."""
+    is_plain = call.dtype == torch.bfloat16 and not call.has_slopes and not call.is_causal
+    return backend.name == "varlen" and is_plain and (call.compute_capability or (0, 0)) >= (8, 0)
 
 
 def packed(lengths: list[int]) -> PackedSequences:

@@ -20,10 +20,12 @@ def build_peer(own: BertForPreTraining, device: torch.device, compile_backend: s
 
     config = transformers.BertConfig(**own.config.to_dict())
     model: Any = transformers.BertForPreTraining(config)
-    model.load_state_dict(own.weight_names.to_file(own.state_dict()), strict=False)
+    loaded = model.load_state_dict(own.weight_names.to_file(own.state_dict()), strict=False)
+    missing = set(loaded.missing_keys) - set(model._tied_weights_keys)
+    assert not missing, f"transformers' model has weights that the one here lacks: {', '.join(sorted(missing))}"
     model = model.to(device).train()
     if compile_backend is not None:
-        model = torch.compile(model, backend=compile_backend)
+        model = torch.compile(model, backend=compile_backend, dynamic=False)  # all its batches have one shape
     return Learner(model, torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True), device)
 
 

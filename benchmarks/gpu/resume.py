@@ -5,6 +5,7 @@ gradients in any order: "off"; "warn only", which takes a deterministic algorith
 elsewhere warns; "on", which raises there. Dropout is seeded from the step, as in a training run.
 """
 
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,7 +43,7 @@ def measure(setting: Setting, budget: Budget, report: Report) -> Iterator[Row]:
                 with deterministic_algorithms(switch) as warned:
                     found = compare(setting, config, batches, precision)
                 promised = {"ok": found["equal"]} if switch == "on" else {}  # else a difference is a finding
-                yield {**row, **found, "no deterministic form": ", ".join(warned), **promised}
+                yield {**row, **found, "no deterministic form": "; ".join(warned), **promised}
 
 
 def compare(setting: Setting, config: BertConfig, batches: list[PackedInputs], precision: str) -> dict[str, Value]:
@@ -95,13 +96,14 @@ def is_equal(learner: Learner, other: Learner) -> bool:
 
 @contextmanager
 def deterministic_algorithms(switch: str) -> Iterator[list[str]]:
-    """Set the switch; when the block ends, the list gets the names of operations that were warned of."""
-    names: list[str] = []
+    """Set the switch; when the block ends, the list gets the first clause of each warning of an operation."""
+    clauses: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torch.use_deterministic_algorithms(switch != "off", warn_only=switch == "warn only")
         try:
-            yield names
+            yield clauses
         finally:
             torch.use_deterministic_algorithms(False)
-            names += sorted({str(each.message).split()[0] for each in caught if "deterministic" in str(each.message)})
+            messages = [str(each.message) for each in caught if "deterministic" in str(each.message)]
+            clauses += sorted({re.split(r"[,.;:](?:\s|$)", message, maxsplit=1)[0] for message in messages})

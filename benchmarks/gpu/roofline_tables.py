@@ -18,7 +18,7 @@ from benchmarks.gpu.roofline import (
 from bert_core.config import BertConfig
 
 NUM_SLOTS = 32_768
-"""Places of the padded form of a batch: 256 rows of 128, or 64 of 512."""
+"""Positions of the padded form of a batch: 256 rows of 128, or 64 of 512."""
 FILLS = (1.0, 0.56)
 WIDTHS = (128, 512)
 SIZES = ("base", "large")

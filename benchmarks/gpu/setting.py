@@ -20,6 +20,9 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 SMALL_SIZE = "2x64"
 """Name of the small form's model: processors without 16-bit units take long for a larger one."""
 
+SMALL_FIRST_ROWS = 64
+"""Tokens that compiled layers meet first in the small form."""
+
 
 @dataclass(frozen=True)
 class Setting:

@@ -8,16 +8,18 @@ from torch import Tensor
 
 from benchmarks._pretraining_batches import pack_batch
 from benchmarks.gpu import peers
-from benchmarks.gpu.own_step import Learner, build_learner, compile_layers, own_loss, to_device
+from benchmarks.gpu.own_step import Learner, build_learner, own_loss, to_device
 from benchmarks.gpu.roofline import BatchShape, Ceilings, Levers, step_ms
-from benchmarks.gpu.setting import Setting, in_precision
+from benchmarks.gpu.setting import SMALL_FIRST_ROWS, Setting
+from bert_core.compiled_layers import NUM_FIRST_ROWS, compile_layers
 from bert_core.config import BertConfig
 from bert_core.heads.pretraining import BertForPreTraining
 from bert_core.layers.layer_norm import set_residual_dtype
 
 HERE, HERE_COMPILED, HERE_DROPOUT = "here", "here, layers compiled", "here, attention dropout 0.1"
 PEER, PEER_COMPILED = "transformers", "transformers compiled"
-_COMPILED = (HERE_COMPILED, PEER_COMPILED)
+_MAX_GRAPHS = 64
+"""Graphs that the compiler may make of one function: those of all sizes and widths."""
 
 _ALWAYS = Levers(fused_adamw=True, fused_cross_entropy=True, last_layer_rows=True)
 LEVERS = {
@@ -30,7 +32,7 @@ LEVERS = {
 Batch = dict[str, Tensor]
 
 
-@dataclass
+@dataclass(eq=False)
 class Side:
     """A model that takes turns with others, with what was measured of it."""
 
@@ -41,21 +43,12 @@ class Side:
     times_ms: list[float] = field(default_factory=list)
     peak_bytes: int | None = None
     """Memory of a step besides weights and moments, at its largest; None without a card."""
+    loss: float | None = None
+    """Mean loss of steps before the timed ones, by which sides are seen to compute the same; None before these."""
 
-    def round(self) -> None:
-        """Make a step with each batch."""
-        for loss in self.losses:
-            self.learner.step(loss)
-
-    def loss_without_dropout(self) -> float | None:
-        """Loss of the first batch, by which sides are seen to compute the same; None for what would compile anew."""
-        if self.name in _COMPILED:
-            return None
-        self.learner.model.eval()
-        with torch.no_grad(), in_precision("bf16", self.learner.device):
-            loss = float(self.losses[0]())
-        self.learner.model.train()
-        return loss
+    def make_steps(self) -> list[Tensor]:
+        """Make a step with each batch. Returns the losses, which stay on the device."""
+        return [self.learner.step(loss) for loss in self.losses]
 
 
 def build_side_model(setting: Setting, name: str, config: BertConfig) -> Learner:
@@ -66,12 +59,19 @@ def build_side_model(setting: Setting, name: str, config: BertConfig) -> Learner
         set_residual_dtype(own.model, torch.bfloat16)
     # The front half of the compiler is tried everywhere; making code for a CPU takes a minute.
     backend = setting.choose("inductor", "eager")
+    refuse_more_graphs()
+    assert isinstance(own.model, BertForPreTraining)
     if name == HERE_COMPILED:
-        compile_layers(own.model, backend)
+        compile_layers(own.model.bert, torch.bfloat16, backend, setting.choose(NUM_FIRST_ROWS, SMALL_FIRST_ROWS))
     if name in (PEER, PEER_COMPILED):
-        assert isinstance(own.model, BertForPreTraining)
         return peers.build_peer(own.model, setting.device, backend if name == PEER_COMPILED else None)
     return own
+
+
+def refuse_more_graphs() -> None:
+    """Make it an error, never a silent step without compilation, that the compiler makes too many graphs."""
+    torch._dynamo.config.recompile_limit = _MAX_GRAPHS
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
 
 
 def build_side(setting: Setting, name: str, learner: Learner, batches: Sequence[Batch]) -> Side:

@@ -26,7 +26,7 @@ class Stage:
 STAGES = (
     Stage("machine", 20, machine.measure, "What the figures were measured on."),
     Stage("ceilings", 20, ceilings.measure, "Rates of the card, on random data."),
-    Stage("parity", 60, parity.measure, "Relative errors against float64, and those that rounding explains."),
+    Stage("parity", 90, parity.measure, "Relative errors against float64, and those that rounding explains."),
     Stage("losses", 60, losses.measure, "bf16 against fp32 from the same weights, and fp32 from other weights."),
     Stage("resume", 45, resume.measure, "Whether a run that is saved and loaded ends at the same bits."),
     Stage("step time", 280, step_time.measure, "A step here and in transformers, taking turns; medians over rounds."),

@@ -7,8 +7,10 @@ autocast. Real tokens are counted, and operations that the model asks for (`roof
 
 import gc
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import torch
 
@@ -23,6 +25,7 @@ from benchmarks.gpu.sides import (
     HERE,
     HERE_COMPILED,
     HERE_DROPOUT,
+    LEVERS,
     PEER,
     PEER_COMPILED,
     Batch,
@@ -40,6 +43,11 @@ _NUM_BATCHES = 3
 """Batches that are gone through in turn: lengths and their sum differ from step to step, as in a training run."""
 _COMPILE_S = {"base": 60, "large": 120}
 """Seconds that compiling transformers' model may take, which must be left in the budget; 40 for smaller models."""
+_COMPILE_LAYERS_S = 20
+"""Seconds that compiling the layers here may take."""
+LARGEST_GAP = 0.01
+"""Relative difference of losses between sides that their dropout explains."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,23 @@ class Case:
     sides: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Unmeasured:
+    """A side without figures."""
+
+    side: str
+    outcome: str
+    """Why it has none."""
+    has_failed: bool = False
+    """Whether it was tried and failed: of a side here that is a failed check."""
+
+    @property
+    def row(self) -> Row:
+        """Row of the results."""
+        verdict = {"ok": False} if self.has_failed and self.side in LEVERS else {}
+        return {"side": self.side, "outcome": self.outcome, **verdict}
+
+
 def measure(setting: Setting, budget: Budget, report: Report) -> Iterator[Row]:
     """Compare the sides of each case on full rows and on rows partly filled: one row for each side."""
     for case in cases(setting):
@@ -60,73 +85,94 @@ def measure(setting: Setting, budget: Budget, report: Report) -> Iterator[Row]:
         for fill in FILLS:
             named: dict[str, Value] = {"size": case.size, "S": case.width, "fill": fill}
             batches = [make_batch(config, case.batch_size, case.width, fill, seed) for seed in range(_NUM_BATCHES)]
-            sides = []
+            sides: list[Side] = []
             for name in case.sides:
                 made = ready_side(setting, budget, case, name, learners, batches)
                 if isinstance(made, Side):
                     sides.append(made)
                 else:
-                    yield {**named, "side": name, "outcome": made}
-            take_turns(setting, budget, sides)
+                    yield {**named, **made.row}
+            for unmeasured in take_turns(setting, budget, sides):
+                del learners[unmeasured.side]
+                yield {**named, **unmeasured.row}
+            shapes = [shape_of(batch) for batch in batches]
             for side in sides:
-                yield {**named, **figures(setting, report, config, [shape_of(batch) for batch in batches], side, sides)}
+                found = attempt(side.name, partial(figures, setting, report, config, shapes, side, sides))
+                yield {**named, **(found.row if isinstance(found, Unmeasured) else found)}
         del learners, sides
         free_memory(setting)
 
 
 def cases(setting: Setting) -> Iterator[Case]:
-    """Yield the cases, those of the goals first; what is long to compile comes last."""
+    """Yield the cases, those of the goals first; what is long to compile comes last, and never before an eager side."""
     slots, widths = setting.choose((32_768, (128, 512)), (64, (16,)))
     eager = (HERE, HERE_COMPILED, HERE_DROPOUT, PEER)
     first, *others = setting.choose(("base", "large", "small", "mini"), (SMALL_SIZE,))
-    yield Case(first, widths[0], slots // widths[0], (*eager, PEER_COMPILED))
+    compiled = (HERE, HERE_COMPILED, PEER_COMPILED)
+    yield from (Case(first, widths[0], slots // widths[0], sides) for sides in (eager, compiled))
     rest = [(size, width) for size in (first, *others) for width in widths][1:]
     yield from (Case(size, width, slots // width, eager) for size, width in rest)
-    yield from (Case(size, width, slots // width, (HERE, HERE_COMPILED, PEER_COMPILED)) for size, width in rest)
+    yield from (Case(size, width, slots // width, compiled) for size, width in rest)
 
 
 def ready_side(
     setting: Setting, budget: Budget, case: Case, name: str, learners: dict[str, Learner], batches: Sequence[Batch]
-) -> Side | str:
-    """Build a side, its model too unless `learners` has it, and make a first round; the reason where that fails."""
-    compiles = name == PEER_COMPILED and name not in learners
-    if budget.left_s <= (setting.choose(_COMPILE_S.get(case.size, 40), 0) if compiles else 0):
-        return NOT_REACHED
+) -> Side | Unmeasured:
+    """Build a side, its model too unless `learners` has it, and make the first steps; the reason where that fails."""
+    if budget.left_s <= (0 if name in learners else setting.choose(compile_s(case.size, name), 0)):
+        return Unmeasured(name, NOT_REACHED)
     if reason := refusal(name):
-        return reason
+        return Unmeasured(name, reason)
+    made = attempt(name, partial(prepare, setting, case, name, learners, batches))
+    if isinstance(made, Unmeasured):
+        learners.pop(name, None)
+        free_memory(setting)
+    return made
+
+
+def compile_s(size: str, name: str) -> int:
+    """Seconds that compiling a side may take, which must be left in the budget."""
+    return {PEER_COMPILED: _COMPILE_S.get(size, 40), HERE_COMPILED: _COMPILE_LAYERS_S}.get(name, 0)
+
+
+def attempt(name: str, action: Callable[[], T]) -> T | Unmeasured:
+    """Do something with a side; where any compiler or kernel fails, the other sides are measured nevertheless."""
     try:
-        if name not in learners:
-            learners[name] = build_side_model(setting, name, setting.build_config(case.size))
-        side = build_side(setting, name, learners[name], batches)
-        side.round()
-        measure_peak(setting, side)
-    except Exception as error:  # of any compiler or kernel: the other sides are measured nevertheless
+        return action()
+    except Exception as error:
         reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
-    else:
-        return side
-    learners.pop(name, None)  # outside of `except`, which holds on to the failed step's tensors
-    free_memory(setting)
-    return reason
+    return Unmeasured(name, reason, has_failed=True)  # outside of `except`, which holds on to the failed step's tensors
 
 
-def measure_peak(setting: Setting, side: Side) -> None:
-    """Make a round and note the most memory that it takes besides what lay there before."""
-    if not setting.is_cuda:
-        side.round()
-        return
-    torch.cuda.reset_peak_memory_stats(setting.device)
-    before = torch.cuda.memory_allocated(setting.device)
-    side.round()
-    side.peak_bytes = torch.cuda.max_memory_allocated(setting.device) - before
+def prepare(setting: Setting, case: Case, name: str, learners: dict[str, Learner], batches: Sequence[Batch]) -> Side:
+    """Build a side and make its first steps, the last of which give its loss and the memory that it takes."""
+    if name not in learners:
+        learners[name] = build_side_model(setting, name, setting.build_config(case.size))
+    side = build_side(setting, name, learners[name], batches)
+    side.make_steps()
+    before = 0
+    if setting.is_cuda:
+        torch.cuda.reset_peak_memory_stats(setting.device)
+        before = torch.cuda.memory_allocated(setting.device)
+    losses = side.make_steps()
+    if setting.is_cuda:
+        side.peak_bytes = torch.cuda.max_memory_allocated(setting.device) - before
+    side.loss = statistics.mean(float(loss) for loss in losses)
+    return side
 
 
-def take_turns(setting: Setting, budget: Budget, sides: Sequence[Side]) -> None:
-    """Time a round of each side, one after the other, several times: A B A B."""
+def take_turns(setting: Setting, budget: Budget, sides: list[Side]) -> Iterator[Unmeasured]:
+    """Time the steps of each side, one after the other, several times: A B A B. A side that fails is taken out."""
     for _ in range(setting.choose(6, 2)):
         if budget.is_spent:
             return
-        for side in sides:
-            side.times_ms.append(setting.ms(side.round) / len(side.losses))
+        for side in list(sides):
+            ms = attempt(side.name, partial(setting.ms, side.make_steps))
+            if isinstance(ms, Unmeasured):
+                sides.remove(side)
+                yield ms
+            else:
+                side.times_ms.append(ms / len(side.losses))
 
 
 def figures(
@@ -157,9 +203,10 @@ def figures(
         "MFU of data sheet": None if sheet is None else flops_per_s / sheet,
         "× the best here": times_best_here(side, sides),
         "peak GiB": memory,
-        "loss without dropout": side.loss_without_dropout(),
+        "loss": side.loss,
         "predicted ms": predicted,
         "measured / predicted": None if predicted is None else ms / predicted,
+        "ok": computes_the_same(side, sides[0]),
     }
 
 
@@ -167,6 +214,13 @@ def ceilings_of(report: Report) -> Ceilings:
     """Ceilings with the rates that this run measured, and those of an H200 where it did not."""
     products, copies, known = rate_per_s(report, LARGE_PRODUCT), rate_per_s(report, COPY), Ceilings()
     return Ceilings(products or known.product_flops_per_s, copies or known.copy_bytes_per_s)
+
+
+def computes_the_same(side: Side, other: Side) -> bool:
+    """Whether the losses of two sides, from the same weights on the same batches, are near enough; NaN is not."""
+    assert side.loss is not None
+    assert other.loss is not None
+    return abs(side.loss - other.loss) <= LARGEST_GAP * abs(other.loss)
 
 
 def times_best_here(side: Side, sides: Sequence[Side]) -> float | None:

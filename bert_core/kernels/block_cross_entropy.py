@@ -20,6 +20,8 @@ _CPU_CACHED_ROWS = 32
 _GPU_EAGER_ROWS = 512
 # Compute capability from which Triton is supported: Ampere.
 _TRITON_CAPABILITY = (8, 0)
+# Logits of the row that the kernel is tried on, the last one padding: in bf16 and aligned, as those of a training.
+_PROBE_WIDTH = 64
 
 FusedKernel = Callable[[Tensor, Tensor, int, bool], tuple[Tensor, Tensor]]
 """`fused_cross_entropy.cross_entropy_in_place`."""
@@ -84,18 +86,18 @@ def _silence_ignored(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 @cache
 def _fused_kernel(device: torch.device) -> FusedKernel | None:
-    """Triton's kernel, or None where there is none or it does not run, which is found out on a single logit."""
+    """Triton's kernel, or None where there is none or it does not run, which is found out on a single row."""
     if device.type != "cuda" or torch.cuda.get_device_capability(device) < _TRITON_CAPABILITY:
         return None
     try:
         from bert_core.kernels.fused_cross_entropy import cross_entropy_in_place
     except ImportError:
         return None
+    logits = torch.zeros(1, _PROBE_WIDTH, dtype=torch.bfloat16, device=device)
+    label = torch.zeros(1, dtype=torch.int64, device=device)
     try:
-        cross_entropy_in_place(
-            torch.zeros(1, 1, device=device), torch.zeros(1, dtype=torch.int64, device=device), 1, True
-        )
-    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+        cross_entropy_in_place(logits, label, _PROBE_WIDTH - 1, True)
+    except (OSError, RuntimeError, subprocess.SubprocessError, *_triton_errors()) as error:
         warnings.warn(
             f"Triton cannot build the kernel of the cross entropy ({error}); the loss is computed by PyTorch's own "
             "operations, which takes longer. Triton needs a C compiler and Python's header files on this machine",
@@ -103,3 +105,12 @@ def _fused_kernel(device: torch.device) -> FusedKernel | None:
         )
         return None
     return cross_entropy_in_place
+
+
+def _triton_errors() -> tuple[type[Exception], ...]:
+    """Triton's own errors of compiling and launching, which are no RuntimeError; none of them where it has no such."""
+    try:
+        from triton.errors import TritonError
+    except ImportError:
+        return ()
+    return (TritonError,)

@@ -63,7 +63,10 @@ def _rows_kernel(  # type: ignore[no-untyped-def]
     with_gradients: tl.constexpr,
     block: tl.constexpr,
 ):
-    """Sweep over one row for its log-sum-exp, and again for its gradient; the second time it comes from the cache."""
+    """Sweep over one row for its log-sum-exp, and again for its gradient.
+
+    The logits are read from the L2 cache the second time.
+    """
     row = tl.program_id(0).to(tl.int64)
     logits += row * row_stride
     label = tl.load(labels + row)

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from benchmarks.gpu.__main__ import main
-from benchmarks.gpu.checks import COMMAND, ROOT
+from benchmarks.gpu.checks import COMMAND, ROOT, run_tests
+from benchmarks.gpu.setting import Budget
 from benchmarks.gpu.stages import STAGES
 
 MISSING = ("ray", "sqlalchemy", "click", "pandas", "pydantic", "yaml", "fsspec", "alembic")
@@ -47,10 +48,37 @@ def test_a_machine_without_a_card_is_told_of_the_small_form(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert main([]) == 1
-    assert capsys.readouterr().err == (
-        "no CUDA device here; the small form runs the same code on the CPU: python -m benchmarks.gpu --small\n"
-    )
+    for cuda, why in ((None, "is built without CUDA"), ("13.0", "built for CUDA 13.0, sees no card")):
+        monkeypatch.setattr(torch.version, "cuda", cuda)
+        assert main([]) == 1
+        assert capsys.readouterr().err == (
+            f"no CUDA device here: PyTorch {torch.__version__} {why}; "
+            "the small form runs the same code on the CPU: python -m benchmarks.gpu --small\n"
+        )
+
+
+def test_tests_that_take_too_long_count_as_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_tests((sys.executable, "-c", "pass"), limit_s=60)
+    assert not run_tests((sys.executable, "-c", "raise SystemExit(1)"), limit_s=60)
+    assert not run_tests((sys.executable, "-c", "input()"), limit_s=0.01)
+    assert "not done after 0 s, which counts as failed" in capsys.readouterr().out
+
+
+def test_time_of_the_tests_is_not_taken_from_the_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    def budget(seconds: float) -> Budget:
+        order.append("budget")
+        return Budget(seconds)
+
+    def failing_tests() -> bool:
+        order.append("tests")
+        return False
+
+    monkeypatch.setattr("benchmarks.gpu.checks.run_tests", failing_tests)
+    monkeypatch.setattr("benchmarks.gpu.__main__.Budget", budget)
+    assert main(["--small", "--check", "--stages", "goals", "--output", str(tmp_path)]) == 1
+    assert order == ["tests", "budget"]
 
 
 @pytest.mark.training

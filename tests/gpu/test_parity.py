@@ -9,6 +9,7 @@ import torch
 from benchmarks.gpu import parity
 from benchmarks.gpu.model_losses import HEADS
 from bert_core.attention import BACKENDS
+from bert_core.attention.backend import AttentionCall
 from bert_core.attention.padded import ReferenceAttention
 from bert_core.families import FAMILY_NAMES
 from tests.gpu.devices import ON_EACH_DEVICE, small_setting
@@ -73,3 +74,37 @@ def test_tolerance_grows_with_roundoff_and_chains_of_roundings() -> None:
     assert parity.tolerance("bf16", 4) == 4 * 2.0**-8
     assert parity.tolerance("tf32", 16) == 8 * 2.0**-11
     assert parity.tolerance("fp32", 4) < parity.tolerance("tf32", 4) < parity.tolerance("bf16", 4)
+
+
+@ON_EACH_DEVICE
+@pytest.mark.filterwarnings("default")  # the compiler's own
+def test_compiled_layers_agree_with_eager_ones(device: str) -> None:
+    row = parity.compare_compiled(small_setting(device))
+    assert row["ok"], row
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "dtype", "is_causal", "expected"),
+    [
+        ("varlen", (8, 0), torch.bfloat16, False, True),
+        ("varlen", (7, 5), torch.bfloat16, False, False),
+        ("varlen", None, torch.bfloat16, False, False),
+        ("varlen", (9, 0), torch.float32, False, False),
+        ("varlen", (9, 0), torch.bfloat16, True, False),
+        ("grouped", (9, 0), torch.bfloat16, False, False),
+    ],
+)
+def test_varlen_attention_has_to_take_the_plain_call_on_new_cards(
+    name: str, capability: tuple[int, int] | None, dtype: torch.dtype, is_causal: bool, expected: bool
+) -> None:
+    backend = next(each for each in BACKENDS if each.name == name)
+    call = AttentionCall("cuda", dtype, is_causal=is_causal, compute_capability=capability)
+    assert parity.is_expected(backend, call) is expected
+
+
+def test_a_backend_that_refuses_what_it_has_to_take_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    varlen = next(each for each in BACKENDS if each.name == "varlen")
+    assert "ok" not in parity.compare_backend(small_setting("cpu"), varlen, "plain")
+    monkeypatch.setattr(parity, "is_expected", lambda backend, call: call.dtype == torch.bfloat16)
+    row = parity.compare_backend(small_setting("cpu"), varlen, "plain")
+    assert row == {"fp32": "not used: runs on CUDA only", "bf16": "failed: runs on CUDA only", "ok": False}

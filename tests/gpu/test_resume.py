@@ -35,11 +35,15 @@ def test_a_single_bit_is_seen() -> None:
     assert not resume.is_equal(*learners)
 
 
-def test_operations_without_a_deterministic_form_are_named() -> None:
-    with resume.deterministic_algorithms("warn only") as names:
+def test_operations_without_a_deterministic_form_are_told_by_the_first_clause_of_their_warning() -> None:
+    with resume.deterministic_algorithms("warn only") as clauses:
         assert torch.are_deterministic_algorithms_enabled()
         warnings.warn("put_ does not have a deterministic implementation, but ...", stacklevel=1)
-    assert names == ["put_"]
+        warnings.warn("Flash Attention defaults to a non-deterministic algorithm. To ...", stacklevel=1)
+    assert clauses == [
+        "Flash Attention defaults to a non-deterministic algorithm",
+        "put_ does not have a deterministic implementation",
+    ]
     assert not torch.are_deterministic_algorithms_enabled()
 
 

@@ -23,27 +23,30 @@ CONFIG = small_setting("cpu").build_config("2x64")
 BATCHES = [make_batch(CONFIG, 4, 16, 0.56, seed=0)]
 
 
-@dataclass
+@dataclass(eq=False)
 class Player(Side):
     """A side that only notes whose turn it is."""
 
     turns: list[str] = field(default_factory=list)
+    fails: bool = False
 
-    def round(self) -> None:
+    def make_steps(self) -> list[torch.Tensor]:
         self.turns.append(self.name)
-
-    def loss_without_dropout(self) -> float | None:
-        return 1.0
+        if self.fails:
+            raise RuntimeError("CUDA error: an illegal memory access\nmore")
+        return []
 
 
 def player(name: str, turns: list[str] | None = None, times_ms: tuple[float, ...] = ()) -> Any:
-    return Player(name, None, [lambda: torch.zeros(())], list(times_ms), None, turns if turns is not None else [])  # type: ignore[arg-type]
+    return Player(name, None, [lambda: torch.zeros(())], list(times_ms), None, 7.0, turns if turns is not None else [])  # type: ignore[arg-type]
 
 
 def test_the_full_form_has_every_size_and_width_and_those_of_the_goals_first() -> None:
     cases = list(step_time.cases(Setting(torch.device("cpu"))))
     assert (cases[0].size, cases[0].width, cases[0].batch_size) == ("base", 128, 256)
-    assert PEER_COMPILED in cases[0].sides
+    assert (cases[1].size, cases[1].width, cases[1].sides) == ("base", 128, (HERE, HERE_COMPILED, PEER_COMPILED))
+    assert PEER in cases[0].sides
+    assert PEER_COMPILED not in cases[0].sides
     wanted = {(size, width) for size in ("mini", "small", "base", "large") for width in (128, 512)}
     for side in (HERE, PEER, PEER_COMPILED):
         assert {(case.size, case.width) for case in cases if side in case.sides} == wanted
@@ -53,14 +56,14 @@ def test_the_full_form_has_every_size_and_width_and_those_of_the_goals_first() -
 def test_sides_take_turns() -> None:
     turns: list[str] = []
     playing = [player("A", turns), player("B", turns)]
-    step_time.take_turns(small_setting("cpu"), Budget(PLENTY_S), playing)
+    assert list(step_time.take_turns(small_setting("cpu"), Budget(PLENTY_S), playing)) == []
     assert turns == ["A", "B"] * 2
     assert [len(side.times_ms) for side in playing] == [2, 2]
 
 
 def test_a_side_without_any_round_was_not_reached(tmp_path: Path) -> None:
     late = player(HERE)
-    step_time.take_turns(small_setting("cpu"), Budget(0), [late])
+    assert list(step_time.take_turns(small_setting("cpu"), Budget(0), [late])) == []
     row = step_time.figures(small_setting("cpu"), Report(tmp_path / "r", ""), CONFIG, [], late, [late])
     assert row == {"side": HERE, "outcome": NOT_REACHED}
 
@@ -100,19 +103,81 @@ def test_a_side_that_fails_says_why_and_leaves_the_others_alone(monkeypatch: pyt
 
     monkeypatch.setattr(step_time, "build_side_model", fail)
     found = step_time.ready_side(small_setting("cpu"), Budget(PLENTY_S), CASE, HERE, {}, BATCHES)
-    assert found == "OutOfMemoryError: CUDA out of memory. Tried to allocate 80 GiB."
+    assert isinstance(found, step_time.Unmeasured)
+    reason = "OutOfMemoryError: CUDA out of memory. Tried to allocate 80 GiB."
+    assert found.row == {"side": HERE, "outcome": reason, "ok": False}
+    peer = step_time.ready_side(small_setting("cpu"), Budget(PLENTY_S), CASE, PEER, {}, BATCHES)
+    assert isinstance(peer, step_time.Unmeasured)
+    assert peer.row == {"side": PEER, "outcome": reason}, "that of another library is no failed check"
+
+
+def test_a_side_that_fails_in_its_turn_is_taken_out_and_the_others_go_on() -> None:
+    turns: list[str] = []
+    failing, other = player(HERE_COMPILED, turns), player(PEER, turns)
+    failing.fails = True
+    playing = [failing, other]
+    (found,) = step_time.take_turns(small_setting("cpu"), Budget(PLENTY_S), playing)
+    reason = "RuntimeError: CUDA error: an illegal memory access"
+    assert found.row == {"side": HERE_COMPILED, "outcome": reason, "ok": False}
+    assert playing == [other]
+    assert turns == [HERE_COMPILED, PEER, PEER]
+
+
+def test_rows_are_there_although_every_turn_and_figure_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("no time passed")
+
+    def ready(setting: Setting, budget: Budget, case: object, name: str, learners: dict[str, Any], *_: object) -> Side:
+        learners[name], side = None, player(name)
+        side.fails = name == HERE_COMPILED
+        return side
+
+    monkeypatch.setattr(step_time, "ready_side", ready)
+    monkeypatch.setattr(step_time, "figures", fail)
+    rows = list(step_time.measure(small_setting("cpu"), Budget(PLENTY_S), Report(tmp_path / "r", "")))
+    assert {row["side"] for row in rows if row.get("ok") is False} == {HERE, HERE_COMPILED, sides.HERE_DROPOUT}
+    assert {row["side"] for row in rows} == {HERE, HERE_COMPILED, sides.HERE_DROPOUT, PEER, PEER_COMPILED}
+
+
+def test_losses_of_sides_may_differ_by_a_hundredth() -> None:
+    side, other = player(HERE), player(PEER)
+    for loss, expected in ((7.06, True), (6.94, True), (7.08, False), (float("nan"), False)):
+        side.loss = loss
+        assert step_time.computes_the_same(side, other) is expected
 
 
 def test_a_side_is_not_begun_without_time_or_without_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert step_time.ready_side(small_setting("cpu"), Budget(0), CASE, HERE, {}, BATCHES) == NOT_REACHED
+    late = step_time.ready_side(small_setting("cpu"), Budget(0), CASE, HERE, {}, BATCHES)
+    assert late == step_time.Unmeasured(HERE, NOT_REACHED)
     full = Setting(torch.device("cpu"))
-    assert step_time.ready_side(full, Budget(30), CASE, PEER_COMPILED, {}, BATCHES) == NOT_REACHED
+    late = step_time.ready_side(full, Budget(30), CASE, PEER_COMPILED, {}, BATCHES)
+    assert late == step_time.Unmeasured(PEER_COMPILED, NOT_REACHED)
     monkeypatch.setattr(sides.peers, "IS_INSTALLED", False)
     found = step_time.ready_side(small_setting("cpu"), Budget(PLENTY_S), CASE, PEER, {}, BATCHES)
-    assert found == "transformers is not installed"
+    assert found == step_time.Unmeasured(PEER, "transformers is not installed")
 
 
 def test_attention_dropout_is_that_of_the_sides_name() -> None:
     for name, expected in ((HERE, 0.0), (sides.HERE_DROPOUT, 0.1)):
         learner = sides.build_side_model(small_setting("cpu"), name, CONFIG)
         assert learner.model.config.attention_probs_dropout_prob == expected
+
+
+@pytest.mark.filterwarnings("default")  # the compiler's own
+def test_layers_are_compiled_as_a_training_run_does_and_too_many_graphs_are_an_error() -> None:
+    with torch._dynamo.config.patch(recompile_limit=8, fail_on_recompile_limit_hit=False):
+        learner = sides.build_side_model(small_setting("cpu"), HERE_COMPILED, CONFIG)
+        assert torch._dynamo.config.recompile_limit == 64
+        assert torch._dynamo.config.fail_on_recompile_limit_hit
+    compiled = [name for name, module in learner.model.named_modules() if "before_attention" in vars(module)]
+    assert len(compiled) == CONFIG.num_hidden_layers
+
+
+def test_a_weight_that_transformers_would_keep_as_drawn_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    learner = sides.build_side_model(small_setting("cpu"), HERE, CONFIG)
+    state = dict(learner.model.state_dict())
+    del state[next(name for name in state if "pooler" in name)]
+    monkeypatch.setattr(learner.model, "state_dict", lambda: state)
+    with pytest.raises(AssertionError, match=r"lacks: .*pooler"):
+        sides.peers.build_peer(learner.model, torch.device("cpu"))

@@ -25,6 +25,7 @@ KERNELS: Mapping[str, str] = {
     "triton_red_fused_sum_5": "norm",
     "void at::native::(anonymous namespace)::fused_dropout_kernel_vec<float, float, unsigned int>": "dropout",
     "void at::native::(anonymous namespace)::indexSelectLargeIndex<float, long, unsigned int>": "embedding",
+    "void at::native::(anonymous namespace)::indexFuncLargeIndex<float, long, unsigned int, 2, 2, -2>": "embedding",
     "void at::native::(anonymous namespace)::embedding_backward_feature_kernel<float>": "embedding",
     "void at::native::vectorized_elementwise_kernel<4, at::native::GeluCUDAKernelImpl>": "elementwise",
     "void at::native::reduce_kernel<128, 4, at::native::ReduceOp<c10::BFloat16>>": "elementwise",

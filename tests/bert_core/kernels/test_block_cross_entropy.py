@@ -34,7 +34,7 @@ def offer(monkeypatch: pytest.MonkeyPatch, kernel: Any) -> None:
 
 def test_a_kernel_that_runs_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     def kernel(logits: torch.Tensor, labels: torch.Tensor, num_columns: int, with_gradients: bool) -> None:
-        assert logits.shape == (1, 1)
+        assert (logits.shape, logits.dtype, num_columns) == ((1, 64), torch.bfloat16, 63)
 
     offer(monkeypatch, kernel)
     assert _fused_kernel(GPU) is kernel
@@ -58,4 +58,21 @@ def test_a_kernel_that_cannot_be_built_is_named_and_left(monkeypatch: pytest.Mon
 
     offer(monkeypatch, kernel)
     with pytest.warns(UserWarning, match="Failed to find C compiler.*takes longer. Triton needs a C compiler"):
+        assert _fused_kernel(GPU) is None
+
+
+def test_an_error_of_tritons_own_is_caught_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    class TritonError(Exception):
+        pass
+
+    errors = ModuleType("triton.errors")
+    errors.TritonError = TritonError  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "triton", ModuleType("triton"))
+    monkeypatch.setitem(sys.modules, "triton.errors", errors)
+
+    def kernel(*arguments: object) -> None:
+        raise TritonError("out of resource: shared memory")
+
+    offer(monkeypatch, kernel)
+    with pytest.warns(UserWarning, match="out of resource"):
         assert _fused_kernel(GPU) is None
