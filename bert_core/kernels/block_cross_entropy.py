@@ -95,9 +95,10 @@ def _fused_kernel(device: torch.device) -> FusedKernel | None:
         return None
     logits = torch.zeros(1, _PROBE_WIDTH, dtype=torch.bfloat16, device=device)
     label = torch.zeros(1, dtype=torch.int64, device=device)
+    building_errors: tuple[type[Exception], ...] = (OSError, RuntimeError, subprocess.SubprocessError)
     try:
         cross_entropy_in_place(logits, label, _PROBE_WIDTH - 1, True)
-    except (OSError, RuntimeError, subprocess.SubprocessError, *_triton_errors()) as error:
+    except building_errors + _triton_errors() as error:
         warnings.warn(
             f"Triton cannot build the kernel of the cross entropy ({error}); the loss is computed by PyTorch's own "
             "operations, which takes longer. Triton needs a C compiler and Python's header files on this machine",
