@@ -1,4 +1,4 @@
-"""What a fast device waits for its batches: prefetch windows of a fixed size against those that follow the time.
+"""Waiting of a fast device for its batches: prefetch windows of a fixed size against those that follow the time.
 
     python -m benchmarks.prefetch_windows --step-ms 1 --examples 32 --million-tokens 40 --cpus 1
 

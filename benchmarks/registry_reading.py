@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def questions(registry: Registry) -> dict[str, Callable[[], object]]:
-    """What is asked, by its name: queries as `orchestrator query` asks them, then the other lists."""
+    """Questions by name: queries as `orchestrator query` asks them, then the other lists."""
     newest = registry.run_table(limit=1, trials=False).records[0]["id"]
     asked: dict[str, Callable[[], object]] = {}
     for query, sort, limit in (

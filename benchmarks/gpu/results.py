@@ -22,7 +22,7 @@ class StageRecord:
     rows: list[dict[str, Value]] = field(default_factory=list)
     seconds: float = 0.0
     ended: str = "was interrupted"
-    """How the stage ended: `done`, or what stopped it."""
+    """Outcome of the stage: `done`, or what stopped it."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""On a GPU: compiled layers agree with those as written, and give the same bits at each repetition. Alone:
+"""Compiled layers on a GPU agree with those as written, and give the same bits at each repetition. Alone:
 pytest tests/gpu/test_compiled_layers.py
 """
 
@@ -48,7 +48,7 @@ def test_compiled_layers_agree_with_those_as_written() -> None:
 
 @pytest.mark.parametrize("residual", [None, torch.bfloat16], ids=["fp32 residual", "bf16 residual"])
 def test_compiled_layers_give_the_same_bits_again(residual: torch.dtype | None) -> None:
-    """With dropout, and also where backward computes layers again; attention's order is fixed by PyTorch's switch."""
+    """Bits repeat with dropout, also with layers computed again; attention's order is fixed by PyTorch's switch."""
     model = model_on_gpu(0.1, residual)
     torch.use_deterministic_algorithms(True)
     try:

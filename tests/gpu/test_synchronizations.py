@@ -1,4 +1,4 @@
-"""On a GPU: between two logged steps the host waits for nothing, and the feed's copies arrive whole. Alone:
+"""Steps on a GPU: between two logged ones the host waits for nothing, and the feed's copies arrive whole. Alone:
 pytest tests/gpu/test_synchronizations.py
 
 PyTorch itself raises at an operation that waits (`torch.cuda.set_sync_debug_mode`). The same without a GPU:

@@ -138,7 +138,7 @@ print(triton.compile(source, target=GPUTarget("cuda", int(sys.argv[1]), 32), opt
 @pytest.mark.slow
 @pytest.mark.parametrize("capability", [80, 90])
 def test_it_compiles_for_gpus_and_moves_sixteen_bytes_at_a_time(capability: int, tmp_path: Path) -> None:
-    """In a process of its own: what has been loaded for the interpreter cannot be compiled."""
+    """The kernel compiles in a process of its own: what has been loaded for the interpreter cannot be compiled."""
     variables = os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-c", COMPILATION, str(capability)]
     assembly = subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stdout

@@ -30,7 +30,7 @@ def runs(command: Command, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 def joined(shown: str) -> str:
-    """What is shown, without the breaks of its lines."""
+    """Text that is shown, without the breaks of its lines."""
     return " ".join(shown.split())
 
 

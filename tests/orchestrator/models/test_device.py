@@ -1,4 +1,4 @@
-"""How a process multiplies fp32 matrices on its device.
+"""Setting by which a process multiplies fp32 matrices on its device.
 
 Run alone: pytest tests/orchestrator/models/test_device.py
 """

@@ -64,7 +64,7 @@ def assert_logits_give_the_loss(prepared: Prepared, shape: Sequence[int]) -> Non
 
 
 def assert_losses_wait_for_nothing(prepared: Prepared, model: Any, shape: Sequence[int]) -> None:
-    """On a GPU, neither the loss of labels nor that of a teacher's logits would hold up the host."""
+    """Neither the loss of labels nor that of a teacher's logits would hold up the host of a GPU."""
     batch, logits = prepared.batch, prepared.logits(*shape).requires_grad_()
     with counted_synchronizations() as waits:
         prepared.head.loss(model, logits, batch).backward()  # type: ignore[no-untyped-call]
