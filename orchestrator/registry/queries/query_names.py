@@ -22,18 +22,21 @@ _NUM_NEAREST = 4
 _NUM_LISTED = 8
 
 
-def distinct(session: Session, column: Any, where: ColumnElement[bool] | None = None) -> list[str]:
+def distinct(
+    session: Session, column: Any, where: ColumnElement[bool] | None = None, most: int | None = MAX_NAMES
+) -> list[str]:
     """The distinct values of an indexed column of text, in order, without reading every row.
 
     Args:
         where: condition on columns that stand before it in the index.
+        most: number of values that are read at most; None for all.
     """
     condition = true() if where is None else where
     found = select(func.min(column).label("name")).where(condition).cte("found", recursive=True)
     following = select(func.min(column)).where(condition, column > found.c.name).scalar_subquery()
     found = found.union_all(select(following).where(found.c.name.is_not(None)))
     row = aliased(found)
-    return list(session.scalars(select(row.c.name).where(row.c.name.is_not(None)).limit(MAX_NAMES)))
+    return list(session.scalars(select(row.c.name).where(row.c.name.is_not(None)).limit(most)))
 
 
 def metric_fields(session: Session) -> list[str]:
@@ -63,7 +66,8 @@ def tag_fields(session: Session) -> list[str]:
 
 def load_values(session: Session, fields: Collection[str], except_of: Collection[str] = ()) -> set[str]:
     """Load the values that these fields have, wherever they stand in a spec, in any run but some."""
-    paths = [path for path in parameter_paths(session) if path.rpartition(".")[2] in fields]
+    every_path = distinct(session, ParameterRow.path, most=None)  # one that is missed may name what is about to go
+    paths = [path for path in every_path if path.rpartition(".")[2] in fields]
     values = select(ParameterRow.kind, ParameterRow.text).where(ParameterRow.path.in_(paths)).distinct()
     found: set[str] = set()
     for kind, text in session.execute(values.where(ParameterRow.run_id.not_in(except_of), ParameterRow.kind != "null")):
