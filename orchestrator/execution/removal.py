@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from orchestrator.errors import NotFoundError
 from orchestrator.execution.garbage import best_of_groups, delete_atomically, places_of
+from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.registry.runs.inheritance import PIPELINE
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs.references import NAME_FIELDS
@@ -113,7 +113,9 @@ def _refusal(registry: Registry, run: RunRecord, trials: set[str], *, force: boo
     if pinned:
         which = run.id if run.id in pinned else pinned[0]
         what = "it" if which == run.id else f"its trial {which}"
-        return f"{what} is pinned; orchestrator runs unpin {which}"
+        bearer = registry.annotations.flag_bearers(which, "pinned")[0]
+        by = "" if bearer == which else f" with pipeline {bearer}"
+        return f"{what} is pinned{by}; orchestrator runs unpin {bearer}"
     models = [model.label for one in (run.id, *sorted(trials)) for model in registry.models.of_run(one)]
     for pipeline in _unfinished_pipelines(registry, run):
         return f"it is a stage of {pipeline.id}, which is {pipeline.state} and may go on; remove that first"

@@ -10,8 +10,8 @@ from orchestrator.execution.reproduction import Reproduction
 from orchestrator.execution.runner import run_spec
 from orchestrator.models.resolve import WEIGHTS_FILE
 from orchestrator.registry import Registry
+from orchestrator.registry.place_tags import REPRODUCES
 from orchestrator.registry.records import RunRecord
-from orchestrator.registry.runs.inheritance import REPRODUCES
 from orchestrator.results import is_of_the_machine
 from orchestrator.settings import Settings
 from orchestrator.storage import digest_file, exists, join

@@ -142,6 +142,16 @@ def test_a_stage_of_a_pipeline_that_may_go_on_stays(settings: Settings, recorder
     assert _refusal(settings, "stage") == ""
 
 
+def test_a_stage_of_a_pinned_pipeline_stays(settings: Settings, recorder: Recorder) -> None:
+    _run(recorder, settings, "whole", {"kind": "pipeline", "name": "p"})
+    _run(recorder, settings, "stage", {"kind": "tokenizer", "name": "p/words", "tags": ["pipeline:whole"]})
+    for run_id in ("stage", "whole"):
+        recorder.complete(run_id, RunOutcome())
+    assert _refusal(settings, "stage") == ""
+    recorder.registry.annotations.set_flag("whole", "pinned")
+    assert _refusal(settings, "stage") == "it is pinned with pipeline whole; orchestrator runs unpin whole"
+
+
 def test_a_run_that_is_needed_in_the_meantime_stays(settings: Settings, recorder: Recorder) -> None:
     folder = _run(recorder, settings, "start")
     recorder.complete("start", RunOutcome())
