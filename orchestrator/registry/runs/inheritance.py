@@ -37,7 +37,14 @@ def _statements(column: InstrumentedAttribute[str], dialect: str) -> tuple[Drive
     return DriverStatement(read, dialect, ("run_id",)), DriverStatement(upsert(dialect, table, names), dialect, names)
 
 
-def with_tags_of_pipelines(session: Session, tags: Sequence[str]) -> list[str]:
+def add_tags(session: Session, run_id: str, tags: Sequence[str]) -> list[str]:
+    """Add tags to a run, and those that it inherits by them; one that it has already changes nothing. Returns all."""
+    tags = _with_tags_of_pipelines(session, tags)
+    upsert_rows(session, TagRow, ("run_id", "tag"), (), [{"run_id": run_id, "tag": tag} for tag in tags])
+    return tags
+
+
+def _with_tags_of_pipelines(session: Session, tags: Sequence[str]) -> list[str]:
     """Tags that a run gets, and those that it inherits by them: where one makes it a stage, its pipeline's own."""
     pipelines = [tag.removeprefix(PIPELINE) for tag in tags if tag.startswith(PIPELINE)]
     return list(dict.fromkeys([*tags, *_tags_to_inherit(session, pipelines)]))

@@ -15,8 +15,7 @@ from orchestrator.registry.keeping_tables import FlagRow, NoteRow
 from orchestrator.registry.place_tags import is_of_one_run
 from orchestrator.registry.run_flags import Flag, flag_bearers, flagged_ids
 from orchestrator.registry.run_records import load_records
-from orchestrator.registry.runs.inheritance import pass_on, take_back
-from orchestrator.registry.runs.lifecycle import add_tags
+from orchestrator.registry.runs.inheritance import add_tags, pass_on, take_back
 from orchestrator.registry.tables import TagRow
 
 
