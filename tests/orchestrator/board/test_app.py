@@ -88,9 +88,9 @@ def test_a_wrong_request_is_told(client: TestClient, registry: Registry, query: 
 def test_an_archived_pipelines_stages_are_neither_listed_nor_counted(registry: Registry, client: TestClient) -> None:
     whole = new_run(registry, kind="pipeline", name="whole")
     new_run(registry, name="whole/words", tags=[f"pipeline:{whole}"])
-    before = client.get("/api/runs").json()["total"]
+    before = client.get("/rows").json()["total"]
     registry.annotations.set_flag(whole, "archived")
-    answer = client.get("/api/runs").json()
+    answer = client.get("/rows").json()
     assert answer["total"] == before - 2
     assert not {"whole", "whole/words"} & {row["name"] for row in answer["rows"]}
 
