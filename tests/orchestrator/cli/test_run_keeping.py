@@ -170,6 +170,29 @@ def test_a_run_is_removed_and_restored_by_its_name(
     assert command("runs", "trash").out == ""
 
 
+def test_a_pipeline_is_removed_with_its_stages_and_brings_them_back(
+    command: Command, pipelines: tuple[str, str], home: Path
+) -> None:
+    whole, other = pipelines
+    with Registry(Settings.from_options().registry) as registry:
+        for run_id in (whole, other, "0" * 12, "1" * 12):
+            registry.lifecycle.finish(run_id, RunState.COMPLETED)
+        registry.annotations.tag(whole, ["paper"])
+        before = {run_id: registry.tags(run_id) for run_id in (whole, "1" * 12)}
+    outcome = command("runs", "rm", whole, "--yes")
+    assert f"stage {'0' * 12} (whole/words) stays: pipeline {other} uses it too" in outcome.err
+    assert "2 runs in the trash now" in outcome.err
+    assert outcome.err.count("runs restore") == 1
+    assert "whole/tuning" not in command("runs", "list").out
+    restored = command("runs", "restore", whole).err
+    assert f"restored pipeline {whole} (whole)" in restored
+    assert f"restored tokenizer {'1' * 12} (whole/tuning)" in restored
+    assert "the trash is empty" in command("runs", "trash").err
+    with Registry(Settings.from_options().registry) as registry:
+        assert {run_id: registry.tags(run_id) for run_id in before} == before
+        assert {stage.id for stage in registry.stages(whole)} == {"0" * 12, "1" * 12}
+
+
 def test_gc_empties_the_trash(command: Command, recorded_sweep: RecordedSweep, removable: Path) -> None:
     command("runs", "rm", recorded_sweep.run_id, "--yes", "--force")
     assert removable.exists()
