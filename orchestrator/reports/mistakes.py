@@ -110,7 +110,7 @@ def _shown(row: Row) -> dict[str, Any]:
 
 
 def _texts(row: Row) -> dict[str, str]:
-    """What an example says, by the heading of its column; none of it where the run kept no texts."""
+    """Texts of an example by the heading of their column; none where the run kept no texts."""
     return {heading: _cut(_joined(row[key])) for key, heading in _TEXTS.items() if row.get(key)}
 
 
