@@ -35,8 +35,8 @@ from orchestrator.tasks import (
     Task,
     dataset_result,
     join_features,
+    kept_rows,
     majority_baseline,
-    prediction_rows,
     write_prediction_rows,
 )
 from orchestrator.training.checkpoints import Checkpoints
@@ -221,6 +221,6 @@ def _test(job: DistillJob, device: torch.device) -> dict[str, float]:
         evaluate_model(folder, task, "test", _TEST_BATCH_SIZE, job.cache, device, job.spec.recipe.precision)
         for folder in (join(job.run_folder, "model"), job.teacher_folder)
     )
-    rows = prediction_rows(own.task, "test", own.predictions)
+    rows = kept_rows(own.task, "test", own.predictions)
     write_prediction_rows(join(job.run_folder, "predictions/test.jsonl"), rows)
     return {**own.metrics, **teacher_metrics(theirs.metrics), **baseline_metrics(majority_baseline(task, "test"))}

@@ -1,20 +1,23 @@
 """Removal of runs that a person names: their files and all that is recorded of them.
 
+A pipeline goes with its stages, the newest first and itself last, so that whoever is interrupted can do so again. A
+stage that others need stays: one that another pipeline uses too, or whose model or files another run names.
+
 What `garbage` keeps is refused: runs at work, pinned ones, and what registered models, groups of trials and other runs
 rest on. A removed run goes into the trash: its record into one row there, its files stay until the next garbage
 collection, and until then it can be restored. Removed at once, its files go first: where that is interrupted, the
 record is still there and doing so again removes the rest.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 
 from orchestrator.errors import NotFoundError
 from orchestrator.execution.garbage import best_of_groups, delete_atomically, places_of
+from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.registry.runs.inheritance import PIPELINE
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs.references import NAME_FIELDS
@@ -34,10 +37,14 @@ class Removal:
     """Reason why it must stay, with what can be done; empty where it can be removed."""
     force: bool = False
     """Whether it may go although its model is registered, or a trial the best of its group."""
+    is_stage: bool = False
+    """Whether it goes because its pipeline does, and was not named itself."""
+    needed: str = ""
+    """Reason why a stage is left where it is while its pipeline goes; empty for all else."""
 
 
 def find_removals(prefixes: Sequence[str], settings: Settings, *, force: bool = False) -> list[Removal]:
-    """The runs whose ids begin so, and whether each can be removed.
+    """The runs whose ids begin so, the stages of pipelines before them, and whether each can be removed.
 
     Args:
         force: whether runs may go whose models are registered, or whose trials are the best of their groups.
@@ -46,7 +53,8 @@ def find_removals(prefixes: Sequence[str], settings: Settings, *, force: bool = 
     """
     with Registry(settings.registry, read_only=True) as registry:
         runs = {run.id: run for run in map(registry.run, prefixes)}
-        return [_removal(registry, run, force=force) for run in runs.values()]
+        stages = list(_stage_removals(registry, runs, force=force))
+        return [*stages, *(_removal(registry, run, force=force) for run in runs.values())]
 
 
 def remove_runs(removals: Sequence[Removal], settings: Settings, *, at_once: bool = False) -> Iterator[Removal]:
@@ -55,11 +63,12 @@ def remove_runs(removals: Sequence[Removal], settings: Settings, *, at_once: boo
     Args:
         at_once: whether files and record are deleted now, rather than put into the trash.
     """
+    pipelines = {removal.run.id for removal in removals if removal.run.kind == "pipeline"}
     with Registry(settings.registry) as registry:
         for removal in removals:
             run = registry.run(removal.run.id)
             trials = _trials_of(registry, run)
-            if _refusal(registry, run, trials, force=removal.force):
+            if removal.needed or _refusal(registry, run, trials, force=removal.force, going=pipelines):
                 continue
             if not at_once:
                 if registry.trash.put(run.id, removal.num_bytes):
@@ -74,19 +83,41 @@ def remove_runs(removals: Sequence[Removal], settings: Settings, *, at_once: boo
 
 def _removal(registry: Registry, run: RunRecord, *, force: bool) -> Removal:
     trials = _trials_of(registry, run)
+    return Removal(run, len(trials), _num_bytes(run), _refusal(registry, run, trials, force=force), force)
+
+
+def _stage_removals(registry: Registry, runs: Mapping[str, RunRecord], *, force: bool) -> Iterator[Removal]:
+    """Yield the stages that go with pipelines, the newest first, since stages start from older ones.
+
+    Args:
+        runs: all runs that are to go, by their ids.
+    """
+    pipelines = [run for run in runs.values() if run.kind == "pipeline"]
+    found = {stage.id: stage for run in pipelines for stage in registry.stages(run.id) if stage.id not in runs}
+    stages = sorted(found.values(), key=lambda stage: (stage.created_at, stage.id), reverse=True)
+    trials = {stage.id: _trials_of(registry, stage) for stage in stages}
+    going = {*(run.id for run in pipelines), *found, *(trial for some in trials.values() for trial in some)}
+    for stage in stages:
+        own = trials[stage.id]
+        users = [run.id for run in _pipelines_of(registry, stage) if run.id not in runs]
+        needed = f"pipeline {users[0]} uses it too" if users else _need(registry, stage, own, going=going)
+        if needed:
+            going -= {stage.id, *own}
+        refusal = "" if needed else _refusal(registry, stage, own, force=force, going=going)
+        yield Removal(stage, len(own), _num_bytes(stage), refusal, force, is_stage=True, needed=needed)
+
+
+def _num_bytes(run: RunRecord) -> int:
     folder = run.storage_path
-    num_bytes = used_bytes(folder) if folder is not None and exists(folder) else 0
-    return Removal(run, len(trials), num_bytes, _refusal(registry, run, trials, force=force), force)
+    return used_bytes(folder) if folder is not None and exists(folder) else 0
 
 
-def _unfinished_pipelines(registry: Registry, run: RunRecord) -> Iterator[RunRecord]:
-    """Yield the pipelines that a run is a stage of and that may use it: at work, or to be resumed."""
+def _pipelines_of(registry: Registry, run: RunRecord) -> Iterator[RunRecord]:
+    """Yield the pipelines that a run is a stage of and that are there."""
     for tag in registry.tags(run.id):
         if tag.startswith(PIPELINE):
             with suppress(NotFoundError):
-                pipeline = registry.run(tag.removeprefix(PIPELINE))
-                if pipeline.state != RunState.COMPLETED:
-                    yield pipeline
+                yield registry.run(tag.removeprefix(PIPELINE))
 
 
 def _alias_labels(registry: Registry, labels: Sequence[str]) -> set[str]:
@@ -99,8 +130,26 @@ def _trials_of(registry: Registry, run: RunRecord) -> set[str]:
     return {trial.id for trial in registry.selected(f"parent = '{run.id}'")}
 
 
-def _refusal(registry: Registry, run: RunRecord, trials: set[str], *, force: bool) -> str:
-    """Reason why a run must stay; of other runs what they name is read alone, and the groups that they share."""
+def _need(registry: Registry, run: RunRecord, trials: set[str], *, going: Set[str] = frozenset()) -> str:
+    """Reason why other runs need this one, but for those that go with it; empty where none does."""
+    own = {run.id, *trials}
+    models = [model.label for one in own for model in registry.models.of_run(one)]
+    named = registry.named_in_specs(NAME_FIELDS, except_of=own | going)
+    if {*own, *models, *_alias_labels(registry, models)} & named or (
+        run.storage_path is not None and absolute(run.storage_path) in places_of(named)
+    ):
+        return "another run started from its model, or reads its files"
+    return ""
+
+
+def _refusal(
+    registry: Registry, run: RunRecord, trials: set[str], *, force: bool, going: Set[str] = frozenset()
+) -> str:
+    """Reason why a run must stay; of other runs what they name is read alone, and the groups that they share.
+
+    Args:
+        going: runs that go with it, which hold it no more than it holds them.
+    """
     if run.parent_id is not None:
         return f"it is a trial of {run.parent_id}; remove that sweep"
     if not run.state.is_final:
@@ -113,16 +162,15 @@ def _refusal(registry: Registry, run: RunRecord, trials: set[str], *, force: boo
     if pinned:
         which = run.id if run.id in pinned else pinned[0]
         what = "it" if which == run.id else f"its trial {which}"
-        return f"{what} is pinned; orchestrator runs unpin {which}"
+        bearer = registry.annotations.flag_bearers(which, "pinned")[0]
+        by = "" if bearer == which else f" with pipeline {bearer}"
+        return f"{what} is pinned{by}; orchestrator runs unpin {bearer}"
     models = [model.label for one in (run.id, *sorted(trials)) for model in registry.models.of_run(one)]
-    for pipeline in _unfinished_pipelines(registry, run):
-        return f"it is a stage of {pipeline.id}, which is {pipeline.state} and may go on; remove that first"
-    own = {run.id, *trials}
-    named = registry.named_in_specs(NAME_FIELDS, except_of=own)
-    if {*own, *models, *_alias_labels(registry, models)} & named or (
-        run.storage_path is not None and absolute(run.storage_path) in places_of(named)
-    ):
-        return "another run started from its model, or reads its files"
+    for pipeline in _pipelines_of(registry, run):
+        if pipeline.state != RunState.COMPLETED and pipeline.id not in going:
+            return f"it is a stage of {pipeline.id}, which is {pipeline.state} and may go on; remove that first"
+    if needed := _need(registry, run, trials, going=going):
+        return needed
     if models and not force:
         return f"its model is registered: {', '.join(models)}; --force takes it out of the registry too"
     leading = sorted(trials & best_of_groups(registry.groups_of(trials)))

@@ -21,9 +21,9 @@ from orchestrator.execution.inputs_now import changed_inputs
 from orchestrator.execution.origin import origin_folder
 from orchestrator.provenance.machine import read_machine
 from orchestrator.registry import Registry
+from orchestrator.registry.place_tags import is_of_one_run
 from orchestrator.registry.records import AttemptRecord, RunRecord
 from orchestrator.registry.run_differences import make_of
-from orchestrator.registry.runs.inheritance import is_of_one_run
 from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.settings import Settings
 from orchestrator.specs import Spec, SweepSpec

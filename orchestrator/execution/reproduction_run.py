@@ -10,11 +10,12 @@ from orchestrator.execution.reproduction import Reproduction
 from orchestrator.execution.runner import run_spec
 from orchestrator.models.resolve import WEIGHTS_FILE
 from orchestrator.registry import Registry
+from orchestrator.registry.place_tags import REPRODUCES
 from orchestrator.registry.records import RunRecord
-from orchestrator.registry.runs.inheritance import REPRODUCES
 from orchestrator.results import is_of_the_machine
 from orchestrator.settings import Settings
 from orchestrator.storage import digest_file, exists, join
+from orchestrator.tasks.row_texts import digest_without_texts
 
 _DIGEST_CHARS = 12
 
@@ -105,7 +106,8 @@ def _weights(registry: Registry, run: RunRecord) -> str | None:
 
 
 def _predictions(registry: Registry, run: RunRecord) -> str | None:
-    return None if run.predictions_path is None else _digest(run.predictions_path)
+    path = run.predictions_path
+    return None if path is None or not exists(path) else digest_without_texts(path)[:_DIGEST_CHARS]
 
 
 def _digest(path: str) -> str | None:

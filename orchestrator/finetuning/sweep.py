@@ -56,8 +56,8 @@ from orchestrator.storage import AppendLog, delete, exists, join
 from orchestrator.storage.uris import absolute
 from orchestrator.tasks import (
     Task,
+    kept_rows,
     majority_baseline,
-    prediction_rows,
     write_prediction_rows,
 )
 from orchestrator.training.cards import SLOW_BF16, has_bf16_cpu
@@ -217,7 +217,7 @@ def _score_best(
         evaluate = partial(_score_on_test, folder, task, job.cache, recipe)
         tested = call_on_device(evaluate, cpus, gpus, "the best trial's model was not scored on the test split")
         test_metrics = tested.metrics | baseline_metrics(majority_baseline(task, "test"))
-        rows = prediction_rows(tested.task, "test", tested.predictions)
+        rows = kept_rows(tested.task, "test", tested.predictions)
         write_prediction_rows(join(job.run_folder, "predictions/test.jsonl"), rows)
     return replace(best, model=model), test_metrics
 

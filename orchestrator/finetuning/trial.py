@@ -35,7 +35,7 @@ from orchestrator.run_states import RunState
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import join, local_copy
-from orchestrator.tasks import Features, Task, prediction_rows, prepare_features, write_prediction_rows
+from orchestrator.tasks import Features, Task, kept_rows, prepare_features, write_prediction_rows
 from orchestrator.tasks.scoring import NotFiniteError
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.storage_mark import refuse_without_mark
@@ -221,7 +221,7 @@ def train_and_save(
         record = record_of(task, best.evaluation.scored.options)
         save_model_folder(model.cpu(), tokenizer, record, join(folder, "model"))
     predictions_path = join(folder, "predictions.jsonl")
-    rows = prediction_rows(task, "validation", best.evaluation.scored.predictions)
+    rows = kept_rows(task, "validation", best.evaluation.scored.predictions)
     write_prediction_rows(predictions_path, rows)
     return best, predictions_path
 

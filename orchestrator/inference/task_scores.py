@@ -13,7 +13,7 @@ from orchestrator.retrieval.reranking import Reranking
 from orchestrator.retrieval.searching import INDEXES, rank_queries
 from orchestrator.specs.network import Precision
 from orchestrator.storage import join
-from orchestrator.tasks import Task, prediction_rows, score, write_prediction_rows
+from orchestrator.tasks import Task, rows_with_texts, score, write_prediction_rows
 
 
 @dataclass(frozen=True)
@@ -84,14 +84,8 @@ def _evaluate(
         chosen = choose_device(device, precision=scoring.precision)
         metrics, found, task = evaluate_model(folder, task, split, scoring.batch_size, cache, chosen, scoring.precision)
     if scoring.predictions is not None:
-        write_prediction_rows(scoring.predictions, _rows_with_texts(task, split, found))
+        write_prediction_rows(scoring.predictions, rows_with_texts(task, split, found))
     return EvaluationResult(task.id, split, metrics, len(found), scoring.predictions, counts), task, found
-
-
-def _rows_with_texts(task: Task, split: Split, found: Sequence[Any]) -> list[dict[str, Any]]:
-    """A record per example: what it says, then what was predicted."""
-    rows = zip(task.examples(split), prediction_rows(task, split, found), strict=True)
-    return [{"id": row["id"], **task.type.said(example), **row} for example, row in rows]
 
 
 def check_reranks(task: Task) -> None:

@@ -5,7 +5,7 @@ from datetime import datetime
 from sqlalchemy import Select, and_, exists, or_, select
 
 from orchestrator.registry.keeping_tables import AliasRow
-from orchestrator.registry.runs.inheritance import PULLED
+from orchestrator.registry.place_tags import PULLED
 from orchestrator.registry.tables import ModelRow, TagRow
 
 

@@ -5,22 +5,19 @@ nothing. Messages are not recorded here: they are the run's log, a file on the s
 """
 
 import logging
-import os
-import socket
 import threading
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from orchestrator.errors import RegistryError, RunStoppedError, superseded
+from orchestrator.errors import RunStoppedError, superseded
 from orchestrator.provenance.made_with import MadeWith
+from orchestrator.registry.own_attempts import HEARTBEAT_INTERVAL_S, OwnAttempts
 from orchestrator.registry.patience import retry_while_unavailable
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.registry.runs.trials import trial_id
-from orchestrator.repeating import repeating
 from orchestrator.results import (
     CheckpointEvent,
     DatasetResult,
@@ -38,7 +35,6 @@ from orchestrator.run_states import RunState
 logger = logging.getLogger(__name__)
 
 DRIFT_TAG = "drift"
-HEARTBEAT_INTERVAL_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -62,10 +58,7 @@ class Recorder:
         self._job_id, self._made_with = job_id, made_with
         self.given_up = threading.Event()
         """Set when the driver must end: what trials and events still have to write is then tried once."""
-        self._attempts: dict[str, int] = {}
-        self._waiting: str | None = None
-        """Run that waits in its cluster's queue: it has not spent any time."""
-        self._started_at: dict[str, float] = {}
+        self._attempts = OwnAttempts(registry.lifecycle)
 
     def start(
         self,
@@ -113,25 +106,12 @@ class Recorder:
         Raises: NotFoundError; InputError where the run has completed, or another process has just resumed it.
         """
         number = (self.read_run(run_id).attempt if after is None else after) + 1
-        self._started_at[run_id] = time.monotonic()
-        self._attempts[run_id] = retry_while_unavailable(
-            lambda: self.registry.lifecycle.start_attempt(
-                run_id,
-                number=number,
-                host=socket.gethostname(),
-                pid=os.getpid(),
-                job_id=self._job_id,
-                made_with=self._made_with,
-            )
-        )
+        self._attempts.begin(run_id, number, self._job_id, self._made_with)
         return self.read_run(run_id)
 
     def set_queued(self, run_id: str, queued: bool) -> None:
         """Record that this attempt waits in its cluster's queue, or begins."""
-        number = self._attempts[run_id]
-        retry_while_unavailable(lambda: self.registry.lifecycle.set_queued(run_id, number, queued=queued))
-        self._waiting = run_id if queued else None
-        self._started_at[run_id] = time.monotonic()
+        self._attempts.set_queued(run_id, queued)
 
     def read_run(self, run_id: str) -> RunRecord:
         """Read a run's record, however long the registry takes to answer."""
@@ -145,7 +125,7 @@ class Recorder:
         workers = [event for event in events if isinstance(event, WorkersEvent)]
         retry_while_unavailable(lambda: self.registry.metrics.record(run_id, metrics), self.given_up)
         retry_while_unavailable(lambda: self.registry.checkpoints.record(run_id, checkpoints), self.given_up)
-        if workers and (attempt := self._attempts.get(run_id)) is not None:
+        if workers and (attempt := self._attempts.number(run_id)) is not None:
             record = self.registry.lifecycle.record_workers
             retry_while_unavailable(lambda: record(run_id, attempt, workers), self.given_up)
 
@@ -220,7 +200,7 @@ class Recorder:
         """
         is_complete = retry_while_unavailable(
             lambda: self.registry.lifecycle.finish(
-                run_id, RunState.COMPLETED, **self._own_attempt(run_id), **asdict(outcome)
+                run_id, RunState.COMPLETED, **self._attempts.ending(run_id), **asdict(outcome)
             )
         )
         if not is_complete:
@@ -232,30 +212,14 @@ class Recorder:
         stopped = isinstance(exception, RunStoppedError | KeyboardInterrupt)
         message = str(exception).strip() or ("interrupted" if stopped else type(exception).__name__)
         self.registry.lifecycle.finish(
-            run_id, RunState.STOPPED if stopped else RunState.FAILED, error=message, **self._own_attempt(run_id)
+            run_id, RunState.STOPPED if stopped else RunState.FAILED, error=message, **self._attempts.ending(run_id)
         )
 
-    def _own_attempt(self, run_id: str) -> dict[str, Any]:
-        """Number and duration of this process's attempt at a run, as `finish` takes them."""
-        if run_id not in self._attempts:
-            return {}
-        spent = 0.0 if run_id == self._waiting else time.monotonic() - self._started_at[run_id]
-        return {"attempt": self._attempts[run_id], "seconds": spent}
-
-    @contextmanager
-    def heartbeating(self, run_id: str, interval_s: float = HEARTBEAT_INTERVAL_S) -> Iterator[threading.Event]:
+    def heartbeating(
+        self, run_id: str, interval_s: float = HEARTBEAT_INTERVAL_S
+    ) -> AbstractContextManager[threading.Event]:
         """Say from a thread that the run is alive, until the end of the block.
 
-        Yields an event that is set when a newer attempt has superseded this one: time to stop. A registry that cannot
-        be reached is tried again at the next beat.
+        Yields an event that is set when a newer attempt has superseded this one: time to stop.
         """
-        superseded, attempt = threading.Event(), self._attempts.get(run_id)
-
-        def beat() -> bool:
-            with suppress(RegistryError):
-                if not self.registry.lifecycle.heartbeat(run_id, attempt):
-                    superseded.set()
-            return not superseded.is_set()
-
-        with repeating(beat, interval_s, f"heartbeat-{run_id}"):
-            yield superseded
+        return self._attempts.heartbeating(run_id, interval_s)

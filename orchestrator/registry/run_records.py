@@ -4,13 +4,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Select, and_, case, func, literal, or_, select, true
+from sqlalchemy import ColumnElement, Select, and_, case, func, literal, select, true
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.column_types import StateText, utc_now
-from orchestrator.registry.keeping_tables import FlagRow
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.tables import BaseRow, ExperimentRow, RunRow
 from orchestrator.run_states import RunState
@@ -93,12 +92,6 @@ def _load_runs(
         _record(RunRecord, row, state=state_read, experiment=name, fingerprint=fingerprint)
         for row, state_read, name, fingerprint in rows
     ]
-
-
-def is_archived() -> ColumnElement[bool]:
-    """Condition for runs that are archived, and for the trials of those."""
-    put_away = select(FlagRow.run_id).where(FlagRow.flag == "archived")
-    return or_(RunRow.id.in_(put_away), func.coalesce(RunRow.parent_id, RunRow.id).in_(put_away))
 
 
 def load_records(session: Session, statement: Select[Any], kind: type[R]) -> list[R]:

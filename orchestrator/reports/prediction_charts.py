@@ -24,7 +24,7 @@ _MAX_CLASSES = 40
 def prediction_blocks(path: str) -> list[Block]:
     """Charts and tables of a file of kept predictions; one sentence where the file cannot be read."""
     try:
-        rows = [json.loads(line) for line in read_bytes(path).decode().splitlines() if line.strip()]
+        rows = [json.loads(line) for line in read_bytes(path).decode().split("\n") if line.strip()]
     except (OSError, OrchestratorError, ValueError) as error:
         return [Words(f"The predictions at {path} cannot be read: {error}")]
     if not rows:
@@ -35,7 +35,8 @@ def prediction_blocks(path: str) -> list[Block]:
     if "words" in rows[0]:
         return [_entity_table(rows), *mistake_blocks(rows)]
     if isinstance(gold, int | float) and isinstance(predicted, int | float):
-        return [predicted_values([row["gold"] for row in rows], [row["prediction"] for row in rows])]
+        chart = predicted_values([row["gold"] for row in rows], [row["prediction"] for row in rows])
+        return [chart, *mistake_blocks(rows)]
     if "exact_match" in rows[0]:
         return [_answer_table(rows), *mistake_blocks(rows)]
     return mistake_blocks(rows)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:  # what the table says, for type checkers and editors
     from orchestrator.tasks.features import Features as Features
     from orchestrator.tasks.features import join_features as join_features
     from orchestrator.tasks.loading import load_task as load_task
+    from orchestrator.tasks.row_texts import kept_rows as kept_rows
+    from orchestrator.tasks.row_texts import rows_with_texts as rows_with_texts
     from orchestrator.tasks.scoring import decode as decode
     from orchestrator.tasks.scoring import majority_baseline as majority_baseline
     from orchestrator.tasks.scoring import prediction_rows as prediction_rows
@@ -35,6 +37,8 @@ _EXPORTS = {
     "prepare_features": "orchestrator.tasks.feature_cache",
     "Features": "orchestrator.tasks.features",
     "join_features": "orchestrator.tasks.features",
+    "kept_rows": "orchestrator.tasks.row_texts",
+    "rows_with_texts": "orchestrator.tasks.row_texts",
     "load_task": "orchestrator.tasks.loading",
     "decode": "orchestrator.tasks.scoring",
     "majority_baseline": "orchestrator.tasks.scoring",
@@ -62,10 +66,12 @@ __all__ = [
     "decode",
     "join_features",
     "keep_features",
+    "kept_rows",
     "load_task",
     "majority_baseline",
     "prediction_rows",
     "prepare_features",
+    "rows_with_texts",
     "score",
     "write_prediction_rows",
 ]

@@ -6,14 +6,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.commands.registry_reading import find_run, open_registry
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
+from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings, given_options
 from orchestrator.cli.output import notify, show_rows
 from orchestrator.cli.reading import reading_options
+from orchestrator.progress import counted
+from orchestrator.registry.place_tags import PIPELINE
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
-    from orchestrator.registry.runs.run_annotations import Flag
+    from orchestrator.registry.records import RunRecord
+    from orchestrator.registry.run_flags import Flag
 
+_CLEARED_BY: "dict[Flag, str]" = {"archived": "unarchive", "pinned": "unpin"}
+"""Command that clears each flag."""
 _run_argument = click.argument("run_id", metavar="RUN")
 _runs_argument = click.argument("run_ids", metavar="RUN...", nargs=-1, required=True)
 _tags_argument = click.argument("tags", metavar="TAG...", nargs=-1, required=True)
@@ -111,10 +116,11 @@ def _flag_command(name: str, flag: "Flag", *, sets: bool, says: str, about: str)
 
     def run(run_ids: tuple[str, ...]) -> None:
         with _open_for_writing() as registry:
-            for one in [find_run(registry, run_id) for run_id in run_ids]:
-                change = registry.annotations.set_flag if sets else registry.annotations.clear_flag
-                change(one.id, flag)
-                notify(f"{says} {one.kind} {one.id} ({one.name})")
+            found = [find_run(registry, run_id) for run_id in run_ids]
+            for one in found:
+                (registry.annotations.set_flag if sets else registry.annotations.clear_flag)(one.id, flag)
+            for one in found:
+                _tell_reach(registry, one, flag, sets=sets, says=says)
 
     made = click.command(
         name, cls=GlobalOptionsCommand, example=f"orchestrator runs {name} 7f3a", at_dashboard=AtDashboard.SENT
@@ -123,12 +129,47 @@ def _flag_command(name: str, flag: "Flag", *, sets: bool, says: str, about: str)
     return made
 
 
+def _tell_reach(registry: "Registry", run: "RunRecord", flag: "Flag", *, sets: bool, says: str) -> None:
+    """Say that a run's flag was set or cleared, of how many stages too, and for which of these it changed nothing."""
+    reached = registry.annotations.flagged(flag)
+    stages = list(reversed(registry.stages(run.id))) if run.kind == "pipeline" else []
+    same = [one for one in (run, *stages) if (one.id in reached) != sets]
+    if run not in same:
+        num_stages = sum(stage not in same for stage in stages)
+        with_stages = f" and its {counted(num_stages, 'stage')}" if num_stages else ""
+        notify(f"{says} {run.kind} {run.id} ({run.name}){with_stages}")
+    for one in same:
+        notify(f"  {one.kind} {one.id} ({one.name}) {_why_the_same(registry, one, flag, sets=sets)}")
+
+
+def _why_the_same(registry: "Registry", run: "RunRecord", flag: "Flag", *, sets: bool) -> str:
+    """Reason why a flag that was set did not reach a run, or why one that was cleared still does."""
+    if sets:
+        users = [tag.removeprefix(PIPELINE) for tag in registry.tags(run.id) if tag.startswith(PIPELINE)]
+        shown = [user.id for user in registry.run_records(users) if user.id not in registry.annotations.flagged(flag)]
+        return f"stays as it was, since pipeline {', '.join(sorted(shown))} uses it too"
+    bearers = registry.annotations.flag_bearers(run.id, flag)
+    by = "by itself" if bearers[0] == run.id else f"with {bearers[0]}"
+    return f"is still {flag} {by}; this ends it: orchestrator{given_options()} runs {_CLEARED_BY[flag]} {bearers[0]}"
+
+
+def marks_of(registry: "Registry", run_id: str) -> list[str]:
+    """Flags of a run; those that it has through another run with that run's id: `archived with 7f3a`."""
+    marks = []
+    for flag in _CLEARED_BY:
+        bearers = registry.annotations.flag_bearers(run_id, flag)
+        if bearers:
+            marks.append(flag if bearers[0] == run_id else f"{flag} with {bearers[0]}")
+    return marks
+
+
 pin = _flag_command(
     "pin",
     "pinned",
     sets=True,
     says="pinned",
-    about="Keep all files of runs.\n\n`gc` and `runs rm` leave them alone, and the data that they have used.",
+    about="Keep all files of runs.\n\n`gc` and `runs rm` leave them alone, and the data that they have used. A "
+    "pipeline's stages are kept with it.",
 )
 unpin = _flag_command("unpin", "pinned", sets=False, says="unpinned", about="Let `gc` treat runs as any other.")
 archive = _flag_command(
@@ -136,9 +177,15 @@ archive = _flag_command(
     "archived",
     sets=True,
     says="archived",
-    about="Put runs away.\n\nLists and queries show them, and their trials, only with --archived. Nothing is deleted, "
-    "and their results stay on the leaderboard.",
+    about="Put runs away.\n\nLists, queries, leaderboards and the board leave them out, with their trials; --archived "
+    "shows them. Nothing is deleted. A pipeline takes its stages with it, but for one that another pipeline uses which "
+    "is not archived.",
 )
 unarchive = _flag_command(
-    "unarchive", "archived", sets=False, says="back in lists:", about="Show archived runs in lists again."
+    "unarchive",
+    "archived",
+    sets=False,
+    says="back in lists:",
+    about="Show archived runs in lists again.\n\nA pipeline brings its stages back, but for those that were archived "
+    "by themselves.",
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.cells import setting_cell
 from orchestrator.cli.commands.costing import recorded_cost
 from orchestrator.cli.commands.next_steps import model_commands
-from orchestrator.cli.commands.run_annotating import note_lines
+from orchestrator.cli.commands.run_annotating import marks_of, note_lines
 from orchestrator.cli.frame import current_settings, given_options, resume_command
 from orchestrator.reports.make_facts import code_line
 from orchestrator.reports.run_facts import (
@@ -87,7 +87,7 @@ def _identity(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
         "error": run.error,
         "task": run.task,
         "tags": [tag for tag in registry.tags(run.id) if not tag.startswith(_OF_A_PIPELINE)],
-        "marks": registry.annotations.flags(run.id),
+        "marks": marks_of(registry, run.id),
         **note_lines(registry, run.id),
         "created": run.created_at,
         "took": took,

@@ -33,13 +33,14 @@ def rm(
     form: str | None,
     output: str | None,
 ) -> None:
-    """Remove runs, with their trials.
+    """Remove runs, with their trials; a pipeline with its stages.
 
     They go into the trash: `runs restore` brings them back as they were, until `gc` deletes their files. With --now
     files and record are deleted at once. Runs at work stay, pinned ones too, and so does what others rest on: a run
     that was the start of another one, or a stage of a pipeline that may go on. So do, without --force, a run whose
     model is registered and one with the best trial of its group; of these `gc` deletes what nothing needs. Of several
-    RUNs either all go or none, and a name must be that of one run alone.
+    RUNs either all go or none, and a name must be that of one run alone. A stage that another pipeline uses, or that a
+    run outside started from, stays when its pipeline goes.
     """
     say_now("looking for what other runs need")
     from orchestrator.cli.commands.registry_reading import find_run, open_registry
@@ -50,6 +51,8 @@ def rm(
     with open_registry() as registry:
         found = [find_run(registry, run_id, only=True).id for run_id in run_ids]
     removals = find_removals(found, settings, force=force)
+    staying = [one for one in removals if one.needed]
+    removals = [one for one in removals if not one.needed]
     refused = [f"run {one.run.id} ({one.run.name}) stays: {one.refusal}" for one in removals if one.refusal]
     if refused:
         raise InputError("\n".join(refused) + "\nnothing was removed")
@@ -58,6 +61,8 @@ def rm(
         for one in removals
     ]
     show_rows(rows, _COLUMNS, form, output, spare=["kind", "trials"])
+    for one in staying:
+        notify(f"stage {one.run.id} ({one.run.name}) stays: {one.needed}")
     total = f"{counted(len(removals), 'run')}, {size_text(sum(one.num_bytes for one in removals))}"
     if not is_confirmed("remove", total, dry_run=dry_run, yes=yes):
         return
@@ -67,7 +72,8 @@ def rm(
         notify(f"removed {counted(len(gone), 'run')}, {size}")
     else:
         notify(f"{counted(len(gone), 'run')} in the trash now; `orchestrator gc` frees {size}, until then:")
-        notify("".join(f"  orchestrator{given_options()} runs restore {one.run.id}\n" for one in gone).rstrip())
+        named = [one.run.id for one in gone if not one.is_stage] or [one.run.id for one in gone]
+        notify("\n".join(f"  orchestrator{given_options()} runs restore {run_id}" for run_id in named))
 
 
 @click.command(cls=GlobalOptionsCommand, example="orchestrator runs trash", at_dashboard=AtDashboard.SENT)
@@ -90,7 +96,7 @@ def trash(form: str | None, output: str | None) -> None:
 @click.command(cls=GlobalOptionsCommand, example="orchestrator runs restore 7f3a", at_dashboard=AtDashboard.SENT)
 @click.argument("run_ids", metavar="REMOVED...", nargs=-1, required=True)
 def restore(run_ids: tuple[str, ...]) -> None:
-    """Bring runs back from the trash as they were.
+    """Bring runs back from the trash as they were; a pipeline with its stages that are there.
 
     Their trials, models, notes and tags come with them. REMOVED is the id of a run in the trash, its first characters,
     or its name.
@@ -100,7 +106,9 @@ def restore(run_ids: tuple[str, ...]) -> None:
     from orchestrator.storage import exists
 
     with Registry(current_settings().registry) as registry:
-        for one in [registry.trash.find(run_id) for run_id in run_ids]:
+        named = [registry.trash.find(run_id) for run_id in run_ids]
+        stages = [stage for one in named if one.kind == "pipeline" for stage in registry.trash.stages_of(one.run_id)]
+        for one in {one.run_id: one for one in (*named, *stages)}.values():
             remarks = registry.trash.restore(one.run_id)
             notify(f"restored {one.kind} {one.run_id} ({one.name})")
             for merged in remarks:

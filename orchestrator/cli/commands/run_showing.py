@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.commands.registry_reading import find_run, open_registry
-from orchestrator.cli.commands.run_annotating import note_lines
+from orchestrator.cli.commands.run_annotating import marks_of, note_lines
 from orchestrator.cli.commands.run_brief import best_trial_texts, brief_record, next_commands, stage_lines
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
 from orchestrator.cli.output import chosen_form, show_record, show_text, shows_briefly
@@ -52,7 +52,7 @@ def _whole_record(registry: "Registry", run: "RunRecord", form: str) -> dict[str
     record: dict[str, Any] = asdict(run)
     spec = record.pop("spec")
     record["tags"] = registry.tags(run.id)
-    record["marks"] = registry.annotations.flags(run.id)
+    record["marks"] = marks_of(registry, run.id)
     if form == "table":
         record |= note_lines(registry, run.id)
     else:

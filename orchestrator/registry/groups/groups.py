@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session, aliased
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun, group_key
 from orchestrator.registry.groups.model_origins import load_origins
 from orchestrator.registry.parameter_values import decode_parameter, without_as_before
-from orchestrator.registry.run_records import is_archived
+from orchestrator.registry.run_flags import is_flagged
 from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow
 
 RANKED_KINDS = ("distill", "evaluate")
@@ -29,13 +29,13 @@ def load_task_groups(session: Session, task: str | None, *, archived: bool) -> l
         archived: whether archived runs and their trials belong to their groups.
     """
     of_task = true() if task is None else RunRow.task == task
-    return load_groups(session, of_task if archived else and_(of_task, not_(is_archived())))
+    return load_groups(session, of_task if archived else and_(of_task, not_(is_flagged("archived"))))
 
 
 def count_archived(session: Session, task: str | None) -> int:
     """Number of the archived runs that would belong to the groups of a task, of all tasks where it is None."""
     of_task = true() if task is None else RunRow.task == task
-    counted = select(func.count()).select_from(RunRow).where(_is_ranked(), of_task, is_archived())
+    counted = select(func.count()).select_from(RunRow).where(_is_ranked(), of_task, is_flagged("archived"))
     return session.scalar(counted) or 0
 
 

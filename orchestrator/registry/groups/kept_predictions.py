@@ -20,7 +20,7 @@ Countings = tuple[Numbers, Numbers, ScoreOfSums]
 def read_predictions(path: str) -> list[PredictionRow] | None:
     """Rows of a file of predictions; None where it is not there any more, or is none."""
     try:
-        return [json.loads(line) for line in read_bytes(path).decode().splitlines() if line.strip()]
+        return [json.loads(line) for line in read_bytes(path).decode().split("\n") if line.strip()]
     except (OSError, ValueError, OrchestratorError):
         return None
 

@@ -13,33 +13,27 @@ upgraded.
 """
 
 import base64
-import gzip
 import hashlib
-import io
 import json
 import sqlite3
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
-import zstandard
 from sqlalchemy import Column, Connection, DateTime, Float, LargeBinary, Select, Table, insert
 from sqlalchemy.exc import SQLAlchemyError
 
 from orchestrator.errors import InputError
 from orchestrator.registry.engines.dialects import open_engine
+from orchestrator.registry.keeping.compressed_files import BROKEN, is_compressed, read_decompressed, write_compressed
 from orchestrator.registry.keeping.table_copy import ROWS_AT_ONCE, ordered_rows, tables_in
 from orchestrator.registry.location import resolve_url
 from orchestrator.registry.revisions import known_revisions, upgrade_schema
 
 FORMAT, VERSION = "bert-orchestrator registry", 1
-_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 OnRows = Callable[[str, int], None]
 """Told the table at work and the number of rows so far."""
-_BROKEN = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 _Encode = Callable[[Any], Any]
 
 
@@ -50,7 +44,7 @@ def is_portable(path: Path) -> bool:
             start = file.read(4)
     except OSError:
         return False
-    return start.startswith((_GZIP, _ZSTD, b'{"f'))
+    return is_compressed(start) or start.startswith(b'{"f')
 
 
 def write_portable(
@@ -61,7 +55,7 @@ def write_portable(
     Args:
         ending: ending of the name by which the file is compressed: `.gz`, `.zst`, or anything else for plain text.
     """
-    with _compressed(path, ending) as file:
+    with write_compressed(path, ending) as file:
         return write_lines(reading, revision, file, on_rows)
 
 
@@ -115,13 +109,13 @@ def read_portable(path: Path, scratch: Path, on_rows: OnRows = lambda table, row
     Raises: InputError for a file that is another one, incomplete, changed, or of a newer version of this package.
     """
     try:
-        with _decompressed(path) as file:
+        with read_decompressed(path) as file:
             return read_lines(file, scratch, str(path), on_rows)
     except OSError as error:
-        if isinstance(error, _BROKEN):
+        if isinstance(error, BROKEN):
             raise InputError(f"{path} is cut short or damaged ({error}); export it again") from None
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
-    except _BROKEN as error:
+    except BROKEN as error:
         raise InputError(f"{path} is cut short or damaged ({error}); export it again") from None
 
 
@@ -238,30 +232,3 @@ def _decoder(column: Column[Any]) -> _Encode | None:
     if isinstance(column.type, LargeBinary):
         return base64.b64decode
     return None
-
-
-@contextmanager
-def _compressed(path: Path, ending: str) -> Iterator[IO[bytes]]:
-    with path.open("wb") as raw:
-        if ending == ".gz":
-            with gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as file:
-                yield file  # type: ignore[misc]
-        elif ending == ".zst":
-            with zstandard.ZstdCompressor(level=6).stream_writer(raw, closefd=False) as writer:
-                yield writer
-        else:
-            yield raw
-
-
-@contextmanager
-def _decompressed(path: Path) -> Iterator[IO[bytes]]:
-    with path.open("rb") as raw:
-        start = raw.read(4)
-        raw.seek(0)
-        if start.startswith(_GZIP):
-            with gzip.GzipFile(fileobj=raw) as file:
-                yield file  # type: ignore[misc]
-        elif start.startswith(_ZSTD):
-            yield io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(raw))
-        else:
-            yield raw

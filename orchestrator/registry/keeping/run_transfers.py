@@ -24,8 +24,8 @@ from orchestrator.registry.keeping.annotations import (
 )
 from orchestrator.registry.keeping.run_families import bring_models, copy_family, family_digest, family_of, models_of
 from orchestrator.registry.lineage.lineage import derive_edges
-from orchestrator.registry.runs.inheritance import PULLED
-from orchestrator.registry.runs.lifecycle import add_tags
+from orchestrator.registry.place_tags import PULLED
+from orchestrator.registry.runs.inheritance import add_tags
 from orchestrator.registry.tables import MetricPointRow, RunRow, TagRow
 
 

@@ -8,6 +8,7 @@ by then, and its files stay, or it is claimed, and cannot be restored any more.
 """
 
 import io
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,9 +28,10 @@ from orchestrator.registry.keeping.portable_form import read_lines, write_lines
 from orchestrator.registry.keeping.run_families import family_of, shared_keys
 from orchestrator.registry.keeping.table_copy import ordered_rows
 from orchestrator.registry.keeping_tables import AliasRow, TrashRow
+from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.registry.revisions import NEWEST_REVISION
 from orchestrator.registry.run_records import MAX_CANDIDATES, load_records
-from orchestrator.registry.tables import BaseRow, ExperimentRow, ModelRow, RunRow
+from orchestrator.registry.tables import BaseRow, ExperimentRow, ModelRow, RunRow, TagRow
 
 
 @dataclass(frozen=True)
@@ -109,13 +111,21 @@ class Trash:
         what = beginning if found else "is no run in the trash"
         raise NotFoundError(f"{prefix!r} {what}; there are: {listed or 'none'}")
 
+    def stages_of(self, pipeline_id: str) -> list[TrashRecord]:
+        """Stages of a pipeline that are in the trash and can be restored, the oldest first."""
+        tag = f"{PIPELINE}{pipeline_id}"
+        rows = select(TrashRow).where(TrashRow.claimed_at.is_(None)).order_by(TrashRow.created_at, TrashRow.run_id)
+        with self._database.session(writing=False) as session:
+            stages = {row.run_id for row in session.scalars(rows) if tag in _tags_in(_lines(row), row.run_id)}
+            return [one for one in load_records(session, rows, TrashRecord) if one.run_id in stages]
+
     def restore(self, run_id: str) -> list[Merged]:
         """Bring a run back as it was; returns what could not come back as it was, such as an alias that moved since.
 
         Raises: NotFoundError; InputError where another run has its id by now, or its files are being deleted.
         """
         with self._database.session(writing=False) as session:
-            lines = zstandard.ZstdDecompressor().decompressobj().decompress(_restorable(session, run_id).record)
+            lines = _lines(_restorable(session, run_id))
         with TemporaryDirectory(prefix="orchestrator-trash-") as folder:
             scratch = Path(folder) / "registry.sqlite"
             read_lines(io.BytesIO(lines), scratch, f"the record of run {run_id}")
@@ -148,6 +158,24 @@ class Trash:
         """Forget a run in the trash for good."""
         with self._database.session(writing=True) as session:
             session.execute(delete(TrashRow).where(TrashRow.run_id == run_id))
+
+
+def _lines(row: TrashRow) -> bytes:
+    """The record of a removed run, as lines of the portable form."""
+    return zstandard.ZstdDecompressor().decompressobj().decompress(row.record)
+
+
+def _tags_in(lines: bytes, run_id: str) -> set[str]:
+    """Tags that a run has in lines of the portable form."""
+    tags, columns = set(), None
+    for line in lines.split(b"\n"):
+        if line.startswith(b"{"):
+            header = json.loads(line)
+            columns = header["columns"] if header.get("table") == TagRow.__tablename__ else None
+        elif columns is not None:
+            row = dict(zip(columns, json.loads(line), strict=True))
+            tags |= {str(row["tag"])} if row["run_id"] == run_id else set()
+    return tags
 
 
 def _restorable(session: Session, run_id: str, *, lock: bool = False) -> TrashRow:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sqlalchemy import ColumnElement, Double, Text, and_, cast, exists, false, func, not_, or_, select, type_coerce
+from sqlalchemy import ColumnElement, Double, Text, and_, cast, exists, false, func, or_, select, type_coerce
 
 from orchestrator.registry.queries.query_tree import Age, Value
 from orchestrator.registry.queries.query_values import (
@@ -19,7 +19,6 @@ from orchestrator.registry.queries.query_values import (
     as_whole_number,
     compare,
     compare_time,
-    end_of_day,
 )
 from orchestrator.registry.tables import ExperimentRow, MetricRow, ParameterRow, RunRow
 from orchestrator.run_states import RunState
@@ -220,29 +219,6 @@ class ParameterField(Field):
     def _scalar(self, column: Any, test: ColumnElement[bool]) -> Column:
         values = select(column).where(ParameterRow.run_id == RunRow.id, self.rows(), test)
         return values.correlate(RunRow).scalar_subquery()
-
-
-def condition(field: Field, operator: str, values: "tuple[Value | Field, ...]") -> ColumnElement[bool]:
-    """Condition for runs of which `field operator values` is true. Raises: WrongValueError."""
-    if operator == "in":
-        return or_(false(), *(condition(field, "=", (value,)) for value in values))
-    if operator == "between":
-        low, high = values
-        if low is None or high is None:
-            raise WrongValueError("between takes two values; `is null` finds runs without one")
-        if isinstance(low, float) and isinstance(high, float) and low > high:
-            raise WrongValueError(f"nothing is between {low:g} and {high:g}; the smaller one comes first")
-        is_time = isinstance(field, ColumnField) and field.kind == "time"
-        end = end_of_day(high) if is_time and isinstance(high, str) else high
-        return and_(field.compared(">=", low), field.compared("<=", end))
-    value = values[0]
-    if value is None:
-        if operator not in ("=", "!="):
-            raise WrongValueError("null can be compared with = and != only")
-        return not_(field.present()) if operator == "=" else field.present()
-    if operator == "!=":  # of runs without the field it is true, as what people mean by tag != 'broken'
-        return not_(field.compared("=", value))
-    return field.compared(operator, value)
 
 
 def compare_fields(left: Field, operator: str, right: Field) -> ColumnElement[bool]:

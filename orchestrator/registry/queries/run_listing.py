@@ -14,7 +14,8 @@ from orchestrator.registry.queries.query_fields import METRIC_SPLITS, ColumnFiel
 from orchestrator.registry.queries.query_plans import plan
 from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.record_table import RecordTable
-from orchestrator.registry.run_records import is_archived, metric_name
+from orchestrator.registry.run_flags import is_flagged
+from orchestrator.registry.run_records import metric_name
 from orchestrator.registry.tables import (
     ExperimentRow,
     MetricRow,
@@ -89,7 +90,7 @@ def selecting(
     return [
         *([] if condition is None else [plan(session, condition, whole=whole)]),
         *([] if trials else [RunRow.parent_id.is_(None)]),
-        *([] if archived else [not_(is_archived())]),
+        *([] if archived else [not_(is_flagged("archived"))]),
     ]
 
 

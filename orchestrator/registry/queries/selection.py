@@ -6,6 +6,7 @@ from sqlalchemy.orm import Session
 from orchestrator.errors import InputError
 from orchestrator.registry.queries.query_checks import check_values, words_of_none, wrong_patterns
 from orchestrator.registry.queries.query_commit import CommitField
+from orchestrator.registry.queries.query_conditions import condition
 from orchestrator.registry.queries.query_fields import (
     COLUMNS,
     METRIC_SPLITS,
@@ -15,7 +16,6 @@ from orchestrator.registry.queries.query_fields import (
     MetricField,
     ParameterField,
     ScoreField,
-    condition,
 )
 from orchestrator.registry.queries.query_group import GroupField
 from orchestrator.registry.queries.query_history import FUNCTIONS, HistoryField

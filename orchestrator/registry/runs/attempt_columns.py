@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 from orchestrator.provenance.made_with import MadeWith
 from orchestrator.registry.attempt_tables import AttemptRow, CodeDiffRow
 from orchestrator.registry.engines.dialects import upsert_rows
-from orchestrator.results import WorkersEvent
 
 
 def attempt_columns(session: Session, made_with: MadeWith | None) -> dict[str, Any]:
@@ -27,15 +26,6 @@ def attempt_columns(session: Session, made_with: MadeWith | None) -> dict[str, A
         "overrides": list(made_with.overrides),
         "environment": dict(made_with.environment),
     }
-
-
-def workers_group(event: WorkersEvent, attempt: AttemptRow) -> dict[str, Any]:
-    """Entry of an attempt's workers for a group of them; the machine of rank 0 where it is not the driver's own."""
-    group = {"first_step": event.first_step, "hosts": list(event.hosts)}
-    driver = (attempt.environment or {}).get("hostname", attempt.host)
-    if event.machine is None or event.machine.get("hostname") == driver:
-        return group
-    return group | {"machine": dict(event.machine)}
 
 
 def load_code_diff(session: Session, run_id: str, number: int) -> str | None:

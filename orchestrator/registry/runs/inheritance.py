@@ -15,23 +15,8 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from orchestrator.registry.engines.dialects import upsert, upsert_rows
 from orchestrator.registry.engines.driver_statements import DriverStatement
 from orchestrator.registry.engines.write_transactions import WriteTransaction
+from orchestrator.registry.place_tags import OF_ONE_RUN, PIPELINE, is_of_one_run
 from orchestrator.registry.tables import RunDatasetRow, RunRow, TagRow
-
-PIPELINE = "pipeline:"
-"""Beginning of the tag of a pipeline's stage; the pipeline's id follows."""
-INPUTS = "inputs:"
-"""Beginning of the tag of a stage that tells what it works on; a digest follows."""
-PULLED = "pulled:"
-"""Beginning of the tag of a run that came from elsewhere; the place follows."""
-REPRODUCES = "reproduces:"
-"""Beginning of the tag of a run that makes another one again; that one's id follows."""
-OF_ONE_RUN = (PIPELINE, INPUTS, PULLED, REPRODUCES)
-"""Beginnings of the tags that say where a run itself belongs: nobody inherits them, and nobody sets or takes them."""
-
-
-def is_of_one_run(tag: str) -> bool:
-    """Whether a tag says where a run itself belongs, so that no other run is to have it."""
-    return tag.startswith(OF_ONE_RUN)
 
 
 def inherit(transaction: WriteTransaction, sweep_id: str, trial_ids: Collection[str]) -> None:
@@ -52,7 +37,14 @@ def _statements(column: InstrumentedAttribute[str], dialect: str) -> tuple[Drive
     return DriverStatement(read, dialect, ("run_id",)), DriverStatement(upsert(dialect, table, names), dialect, names)
 
 
-def with_tags_of_pipelines(session: Session, tags: Sequence[str]) -> list[str]:
+def add_tags(session: Session, run_id: str, tags: Sequence[str]) -> list[str]:
+    """Add tags to a run, and those that it inherits by them; one that it has already changes nothing. Returns all."""
+    tags = _with_tags_of_pipelines(session, tags)
+    upsert_rows(session, TagRow, ("run_id", "tag"), (), [{"run_id": run_id, "tag": tag} for tag in tags])
+    return tags
+
+
+def _with_tags_of_pipelines(session: Session, tags: Sequence[str]) -> list[str]:
     """Tags that a run gets, and those that it inherits by them: where one makes it a stage, its pipeline's own."""
     pipelines = [tag.removeprefix(PIPELINE) for tag in tags if tag.startswith(PIPELINE)]
     return list(dict.fromkeys([*tags, *_tags_to_inherit(session, pipelines)]))

@@ -6,7 +6,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import delete, func, insert, or_, select, update
+from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, NotFoundError
@@ -14,17 +14,13 @@ from orchestrator.provenance.made_with import MadeWith
 from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.column_types import replace_unstorable, utc_now
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.dialects import upsert, upsert_rows
-from orchestrator.registry.parameter_values import flatten, parameter_rows, run_group_digest
-from orchestrator.registry.runs.attempt_columns import attempt_columns, workers_group
-from orchestrator.registry.runs.inheritance import with_tags_of_pipelines
-from orchestrator.registry.tables import ExperimentRow, ParameterRow, RunRow, TagRow
+from orchestrator.registry.runs.attempt_columns import attempt_columns
+from orchestrator.registry.runs.run_creation import insert_run
+from orchestrator.registry.runs.worker_groups import with_groups
+from orchestrator.registry.tables import RunRow
 from orchestrator.results import WorkersEvent
 from orchestrator.run_ids import new_run_id
 from orchestrator.run_states import RunState
-
-_COLUMNS_OF_THEIR_OWN = ("kind", "name", "tags")
-"""Fields of a spec that are columns of the run, and so no parameters."""
 
 
 class RunLifecycle:
@@ -62,7 +58,6 @@ class RunLifecycle:
             run_id: id of the run; a new one when left out.
         """
         run_id = run_id or new_run_id()
-        parameters = flatten({key: value for key, value in spec.items() if key not in _COLUMNS_OF_THEIR_OWN})
         row = {
             "id": run_id,
             "kind": kind,
@@ -70,18 +65,11 @@ class RunLifecycle:
             "task": task,
             "metric": metric,
             "seed": seed,
-            "group_key": run_group_digest(kind, parameters),
             "spec": dict(spec),
             "storage_path": storage_path,
         }
         with self._database.session(writing=True) as session:
-            row["experiment_id"] = self._experiment_id(session, name, fingerprint)
-            statement = upsert(self._database.dialect, RunRow.__table__, ("id",)).returning(RunRow.id)
-            if session.execute(statement, row).first() is not None:
-                rows = parameter_rows(run_id, parameters)
-                if rows:
-                    session.execute(insert(ParameterRow), rows)
-                add_tags(session, run_id, tags)
+            insert_run(session, row, fingerprint, tags)
         return run_id
 
     def start_attempt(
@@ -149,12 +137,7 @@ class RunLifecycle:
             attempt = session.get(AttemptRow, (run_id, number))
             if attempt is None:
                 raise NotFoundError(f"Run {run_id} has no attempt {number}.")
-            groups: list[dict[str, Any]] = attempt.workers or []
-            for event in events:
-                groups = [group for group in groups if group["first_step"] < event.first_step]
-                if not groups or groups[-1]["hosts"] != list(event.hosts):
-                    groups.append(workers_group(event, attempt))
-            attempt.workers = groups
+            attempt.workers = with_groups(attempt, events)
 
     def heartbeat(self, run_id: str, attempt: int | None = None) -> bool:
         """Record that the driver of a run, and so the run's running trials, are alive.
@@ -208,18 +191,6 @@ class RunLifecycle:
             run.finished_at = utc_now()
             _stop_trials(session, run_id, "its sweep ended", at=utc_now())
         return True
-
-    def _experiment_id(self, session: Session, name: str, fingerprint: str) -> int:
-        key = {"fingerprint": fingerprint, "name": name}
-        session.execute(upsert(self._database.dialect, ExperimentRow.__table__, tuple(key)), key)
-        return session.scalars(select(ExperimentRow.id).filter_by(**key)).one()
-
-
-def add_tags(session: Session, run_id: str, tags: Sequence[str]) -> list[str]:
-    """Add tags to a run, and those that it inherits by them; one that it has already changes nothing. Returns all."""
-    tags = with_tags_of_pipelines(session, tags)
-    upsert_rows(session, TagRow, ("run_id", "tag"), (), [{"run_id": run_id, "tag": tag} for tag in tags])
-    return tags
 
 
 def _locked(session: Session, run_id: str) -> RunRow:

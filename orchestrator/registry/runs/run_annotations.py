@@ -4,22 +4,19 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
-from sqlalchemy import Select, delete, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import Select, delete, select
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry.column_types import replace_unstorable
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import upsert_rows
 from orchestrator.registry.keeping_tables import FlagRow, NoteRow
+from orchestrator.registry.place_tags import is_of_one_run
+from orchestrator.registry.run_flags import Flag, flag_bearers, flagged_ids
 from orchestrator.registry.run_records import load_records
-from orchestrator.registry.runs.inheritance import is_of_one_run, pass_on, take_back
-from orchestrator.registry.runs.lifecycle import add_tags
-from orchestrator.registry.tables import RunRow, TagRow
-
-Flag = Literal["pinned", "archived"]
+from orchestrator.registry.runs.inheritance import add_tags, pass_on, take_back
+from orchestrator.registry.tables import TagRow
 
 
 @dataclass(frozen=True)
@@ -89,31 +86,30 @@ class RunAnnotations:
             return gone
 
     def set_flag(self, run_id: str, flag: Flag) -> None:
-        """Set a flag of a run."""
+        """Set a flag of a run, which reaches its trials and, of a pipeline, its stages."""
         with self._database.session(writing=True) as session:
             upsert_rows(session, FlagRow, ("run_id", "flag"), (), [{"run_id": run_id, "flag": flag}])
 
     def clear_flag(self, run_id: str, flag: Flag) -> None:
-        """Take a flag from a run."""
+        """Take a flag from a run; what it reached has it no longer, unless by itself or through another run."""
         with self._database.session(writing=True) as session:
             session.execute(delete(FlagRow).where(FlagRow.run_id == run_id, FlagRow.flag == flag))
 
     def flags(self, run_id: str) -> list[str]:
-        """Flags of a run, sorted."""
+        """Flags that a run has by itself, sorted."""
         with self._database.session(writing=False) as session:
             flags = select(FlagRow.flag).where(FlagRow.run_id == run_id)
             return list(session.scalars(flags.order_by(FlagRow.flag)))
 
     def flagged(self, flag: Flag) -> set[str]:
-        """Ids of the runs with a flag, and of their trials."""
+        """Ids of the runs that a flag reaches: those that have it, and what belongs to them (`run_flags`)."""
         with self._database.session(writing=False) as session:
             return flagged_ids(session, flag)
 
-
-def flagged_ids(session: Session, flag: Flag) -> set[str]:
-    """Ids of the runs with a flag, and of their trials."""
-    own = select(FlagRow.run_id).where(FlagRow.flag == flag)
-    return set(session.scalars(select(RunRow.id).where(or_(RunRow.id.in_(own), RunRow.parent_id.in_(own)))))
+    def flag_bearers(self, run_id: str, flag: Flag) -> list[str]:
+        """Ids of the runs whose flag reaches a run: itself first, then its sweep, then pipelines."""
+        with self._database.session(writing=False) as session:
+            return flag_bearers(session, run_id, flag)
 
 
 def _notes(run_id: str) -> Select[NoteRow]:

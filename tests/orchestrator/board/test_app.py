@@ -85,6 +85,16 @@ def test_a_wrong_request_is_told(client: TestClient, registry: Registry, query: 
     assert says in answer.json()["error"]
 
 
+def test_an_archived_pipelines_stages_are_neither_listed_nor_counted(registry: Registry, client: TestClient) -> None:
+    whole = new_run(registry, kind="pipeline", name="whole")
+    new_run(registry, name="whole/words", tags=[f"pipeline:{whole}"])
+    before = client.get("/rows").json()["total"]
+    registry.annotations.set_flag(whole, "archived")
+    answer = client.get("/rows").json()
+    assert answer["total"] == before - 2
+    assert not {"whole", "whole/words"} & {row["name"] for row in answer["rows"]}
+
+
 def test_archived_runs_are_not_in_the_list(registry: Registry, client: TestClient) -> None:
     kept, away = new_run(registry, name="kept"), new_run(registry, name="away")
     registry.annotations.set_flag(away, "archived")

@@ -59,6 +59,61 @@ def test_an_archived_run_is_not_listed_and_that_is_said(command: Command, record
     assert run_id in command("runs", "list").out
 
 
+@pytest.fixture
+def pipelines(home: Path) -> tuple[str, str]:
+    """Ids of two pipelines: `first` with the stages first/words, which `second` uses too, and first/tuning."""
+    with Registry(Settings.from_options().registry) as registry:
+        recorder = Recorder(registry)
+        ids = ["a" * 12, "b" * 12]
+        for run_id, name in zip(ids, ("whole", "other"), strict=True):
+            recorder.start({"kind": "pipeline", "name": name}, "f", run_id=run_id)
+        for number, (stage, users) in enumerate({"words": ids, "tuning": ids[:1]}.items()):
+            tags = [f"pipeline:{user}" for user in users]
+            spec = {"kind": "tokenizer", "name": f"whole/{stage}", "tags": tags}
+            recorder.start(spec, "f", run_id=f"{number}" * 12)
+    return ids[0], ids[1]
+
+
+def test_a_pipeline_is_archived_with_its_stages_and_what_stays_is_told(
+    command: Command, pipelines: tuple[str, str]
+) -> None:
+    whole, other = pipelines
+    outcome = command("runs", "archive", whole)
+    assert f"archived pipeline {whole} (whole) and its 1 stage" in outcome.err
+    assert f"{'0' * 12} (whole/words) stays as it was, since pipeline {other} uses it too" in outcome.err
+    assert "whole/tuning" not in command("runs", "list").out
+    assert "whole/words" in command("runs", "list").out
+    assert json.loads(command("runs", "show", "1" * 12, "-f", "json").out)["marks"] == [f"archived with {whole}"]
+    told = command("runs", "unarchive", "1" * 12).err
+    assert "back in lists" not in told
+    assert f"is still archived with {whole}; this ends it: orchestrator" in told
+    assert told.rstrip().endswith(f"runs unarchive {whole}")
+    assert f"back in lists: pipeline {whole} (whole) and its 2 stages" in command("runs", "unarchive", whole).err
+    assert "whole/tuning" in command("runs", "list").out
+
+
+def test_a_stage_that_was_archived_by_itself_does_not_come_back_with_its_pipeline(
+    command: Command, pipelines: tuple[str, str]
+) -> None:
+    whole, _ = pipelines
+    command("runs", "archive", "1" * 12)
+    assert f"archived pipeline {whole} (whole) and its 1 stage" in command("runs", "archive", whole).err
+    told = command("runs", "unarchive", whole).err
+    assert f"{'1' * 12} (whole/tuning) is still archived by itself; this ends it: orchestrator" in told
+    assert "whole/tuning" not in command("runs", "list").out
+    assert f"back in lists: tokenizer {'1' * 12}" in command("runs", "unarchive", "1" * 12).err
+
+
+def test_a_pipeline_is_pinned_with_its_stages(command: Command, pipelines: tuple[str, str]) -> None:
+    whole, other = pipelines
+    assert f"pinned pipeline {whole} (whole) and its 2 stages" in command("runs", "pin", whole).err
+    assert json.loads(command("runs", "show", "0" * 12, "-f", "json").out)["marks"] == [f"pinned with {whole}"]
+    command("runs", "pin", other)
+    told = command("runs", "unpin", whole).err
+    assert f"unpinned pipeline {whole} (whole) and its 1 stage" in told
+    assert f"(whole/words) is still pinned with {other}" in told
+
+
 def test_a_pinned_run_is_left_alone_by_gc_and_rm(command: Command, recorded_sweep: RecordedSweep, home: Path) -> None:
     run_id = recorded_sweep.run_id
     left = home / "storage" / "runs" / "r" / "checkpoints"
@@ -113,6 +168,29 @@ def test_a_run_is_removed_and_restored_by_its_name(
     assert outcome.status == 3
     assert f"2 runs are called first; give the id of one: {'a' * 12}, {recorded_sweep.run_id}" in outcome.err
     assert command("runs", "trash").out == ""
+
+
+def test_a_pipeline_is_removed_with_its_stages_and_brings_them_back(
+    command: Command, pipelines: tuple[str, str], home: Path
+) -> None:
+    whole, other = pipelines
+    with Registry(Settings.from_options().registry) as registry:
+        for run_id in (whole, other, "0" * 12, "1" * 12):
+            registry.lifecycle.finish(run_id, RunState.COMPLETED)
+        registry.annotations.tag(whole, ["paper"])
+        before = {run_id: registry.tags(run_id) for run_id in (whole, "1" * 12)}
+    outcome = command("runs", "rm", whole, "--yes")
+    assert f"stage {'0' * 12} (whole/words) stays: pipeline {other} uses it too" in outcome.err
+    assert "2 runs in the trash now" in outcome.err
+    assert outcome.err.count("runs restore") == 1
+    assert "whole/tuning" not in command("runs", "list").out
+    restored = command("runs", "restore", whole).err
+    assert f"restored pipeline {whole} (whole)" in restored
+    assert f"restored tokenizer {'1' * 12} (whole/tuning)" in restored
+    assert "the trash is empty" in command("runs", "trash").err
+    with Registry(Settings.from_options().registry) as registry:
+        assert {run_id: registry.tags(run_id) for run_id in before} == before
+        assert {stage.id for stage in registry.stages(whole)} == {"0" * 12, "1" * 12}
 
 
 def test_gc_empties_the_trash(command: Command, recorded_sweep: RecordedSweep, removable: Path) -> None:

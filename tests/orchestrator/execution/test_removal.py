@@ -138,8 +138,99 @@ def test_a_stage_of_a_pipeline_that_may_go_on_stays(settings: Settings, recorder
         told = f"it is a stage of whole, which is {state} and may go on; remove that first"
         assert _refusal(settings, "stage") == told
         recorder.fail("whole", RunFailedError("no luck"))
-    assert len(list(remove_runs(find_removals(["whole"], settings), settings))) == 1
+    gone = remove_runs(find_removals(["whole"], settings), settings)
+    assert [removal.run.id for removal in gone] == ["stage", "whole"], "its pipeline takes it with it"
+
+
+PIPELINE = {"kind": "pipeline", "name": "p"}
+
+
+def _stage(recorder: Recorder, settings: Settings, run_id: str, *pipelines: str, **spec: object) -> Path:
+    """Folder of a completed stage of pipelines."""
+    tags = [f"pipeline:{pipeline}" for pipeline in pipelines]
+    folder = _run(recorder, settings, run_id, {"kind": "pretrain", "name": f"p/{run_id}", "tags": tags, **spec})
+    recorder.complete(run_id, RunOutcome())
+    return folder
+
+
+def test_a_pipeline_goes_with_its_stages_though_they_start_from_one_another(
+    settings: Settings, recorder: Recorder
+) -> None:
+    _run(recorder, settings, "whole", PIPELINE)
+    first = _stage(recorder, settings, "first", "whole")
+    _stage(recorder, settings, "second", "whole", init_from=f"{first}/model")
+    recorder.complete("whole", RunOutcome())
+    removals = find_removals(["whole"], settings)
+    assert [(one.run.id, one.is_stage, one.refusal, one.needed) for one in removals] == [
+        ("second", True, "", ""),
+        ("first", True, "", ""),
+        ("whole", False, "", ""),
+    ]
+    assert len(list(remove_runs(removals, settings))) == 3
+    assert recorder.registry.num_runs() == 0
+    assert [one.run_id for one in recorder.registry.trash.stages_of("whole")] == ["first", "second"]
+
+
+def test_a_stage_that_others_need_stays_when_its_pipeline_goes_and_so_does_what_it_rests_on(
+    settings: Settings, recorder: Recorder
+) -> None:
+    for pipeline in ("whole", "other"):
+        _run(recorder, settings, pipeline, PIPELINE)
+    base = _stage(recorder, settings, "base", "whole")
+    start = _stage(recorder, settings, "start", "whole", init_from=f"{base}/model")
+    _stage(recorder, settings, "shared", "whole", "other")
+    _stage(recorder, settings, "lonely", "whole")
+    for pipeline in ("whole", "other"):
+        recorder.complete(pipeline, RunOutcome())
+    _run(recorder, settings, "outside", {"kind": "pretrain", "name": "n", "init_from": f"{start}/model"})
+    removals = find_removals(["whole"], settings)
+    named = "another run started from its model, or reads its files"
+    assert {one.run.id: one.needed for one in removals} == {
+        "lonely": "",
+        "shared": "pipeline other uses it too",
+        "start": named,
+        "base": named,
+        "whole": "",
+    }
+    assert {one.run.id for one in remove_runs(removals, settings)} == {"lonely", "whole"}
+    both = find_removals(["other"], settings)
+    assert [one.run.id for one in both if not one.needed] == ["shared", "other"], "a pipeline that is gone uses nothing"
+
+
+def test_two_pipelines_take_the_stage_that_they_share(settings: Settings, recorder: Recorder) -> None:
+    for pipeline in ("one", "two"):
+        _run(recorder, settings, pipeline, PIPELINE)
+    base = _stage(recorder, settings, "base", "one", "two")
+    for number, pipeline in enumerate(("one", "two")):
+        _stage(recorder, settings, f"tuned{number}", pipeline, init_from=f"{base}/model")
+        recorder.complete(pipeline, RunOutcome())
+    removals = find_removals(["one", "two"], settings)
+    assert not [one for one in removals if one.needed or one.refusal]
+    assert len(list(remove_runs(removals, settings, at_once=True))) == 5
+    assert not base.exists()
+
+
+def test_a_stage_whose_model_is_registered_holds_its_pipeline_until_forced(
+    settings: Settings, recorder: Recorder
+) -> None:
+    _run(recorder, settings, "whole", PIPELINE)
+    folder = _run(recorder, settings, "tuned", {"kind": "sweep", "name": "p/tuned", "tags": ["pipeline:whole"]})
+    recorder.record_model("tuned", ModelResult(str(folder / "model"), "d" * 64, 1, "classification"))
+    for run_id in ("tuned", "whole"):
+        recorder.complete(run_id, RunOutcome())
+    held, _ = find_removals(["whole"], settings)
+    assert held.refusal.startswith("its model is registered: p/tuned@1; --force")
+    assert len(_removed("whole", settings)) == 2
+
+
+def test_a_stage_of_a_pinned_pipeline_stays(settings: Settings, recorder: Recorder) -> None:
+    _run(recorder, settings, "whole", {"kind": "pipeline", "name": "p"})
+    _run(recorder, settings, "stage", {"kind": "tokenizer", "name": "p/words", "tags": ["pipeline:whole"]})
+    for run_id in ("stage", "whole"):
+        recorder.complete(run_id, RunOutcome())
     assert _refusal(settings, "stage") == ""
+    recorder.registry.annotations.set_flag("whole", "pinned")
+    assert _refusal(settings, "stage") == "it is pinned with pipeline whole; orchestrator runs unpin whole"
 
 
 def test_a_run_that_is_needed_in_the_meantime_stays(settings: Settings, recorder: Recorder) -> None:

@@ -3,10 +3,16 @@
 Alone: .venv/bin/pytest tests/orchestrator/reports/test_mistakes.py
 """
 
+import json
+import random
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from orchestrator.reports.blocks import Page, Section, Table, Words
 from orchestrator.reports.mistakes import NUM_MISTAKES, SHOWN_CHARACTERS, mistake_blocks
+from orchestrator.reports.prediction_charts import prediction_blocks
 from orchestrator.reports.rendering import render
 from tests.orchestrator.reports.samples import HOSTILE
 
@@ -68,12 +74,106 @@ def test_a_question_without_an_answer_is_told_as_such() -> None:
     assert mistakes([row])[0]["gold"] == "no answer"
 
 
-def test_of_classes_the_surest_mistake_stands_first() -> None:
-    def taken(number: int, sure: float) -> dict[str, Any]:
-        probabilities = {"bad": sure, "good": 1 - sure}
-        return {"id": number, "prediction": "bad", "gold": "good", "correct": False, "probabilities": probabilities}
+def taken(number: int, sure: float, **said: Any) -> dict[str, Any]:
+    """A good text that was taken for a bad one."""
+    probabilities = {"bad": sure, "good": 1 - sure}
+    row = {"id": number, "prediction": "bad", "gold": "good", "correct": False, "probabilities": probabilities}
+    return said | row
 
+
+def test_of_classes_the_surest_mistake_stands_first() -> None:
     assert [row["id"] for row in mistakes([taken(0, 0.6), taken(1, 0.9), taken(2, 0.7)])] == [1, 2, 0]
+
+
+def test_a_class_is_told_with_its_text_its_gold_label_and_how_sure_the_model_was() -> None:
+    (row,) = mistakes([taken(3, 0.75, text="a charming film")])
+    assert row == {"id": 3, "text": "a charming film", "gold": "good", "prediction": "bad", "probability": 0.75}
+
+
+def test_of_a_pair_both_texts_are_told() -> None:
+    (row,) = mistakes([taken(0, 0.75, text="It rains.", text_pair="The sun shines.")])
+    assert (row["text"], row["second text"]) == ("It rains.", "The sun shines.")
+
+
+def test_of_several_labels_the_surest_wrong_one_decides() -> None:
+    def tagged(number: int, **probabilities: float) -> dict[str, Any]:
+        found = [label for label, probability in probabilities.items() if probability > 0.5]
+        row = {"id": number, "text": "x", "prediction": found, "gold": ["a"], "correct": found == ["a"]}
+        return row | {"probabilities": probabilities}
+
+    added, missed, right = tagged(0, a=0.9, b=0.7), tagged(1, a=0.1, b=0.4), tagged(2, a=0.8, b=0.2)
+    worst, other = mistakes([added, missed, right])
+    assert (worst["id"], worst["prediction"], worst["gold"]) == (1, "none", "a")
+    assert (other["id"], other["prediction"]) == (0, "a, b")
+
+
+def test_a_choice_is_told_by_its_number_and_what_it_says() -> None:
+    row = {"id": 0, "text": "He opened the", "choices": ["door", "sky"], "prediction": 1, "gold": 0, "correct": False}
+    (shown,) = mistakes([row | {"probabilities": [0.25, 0.75]}])
+    assert (shown["gold"], shown["prediction"], shown["probability"]) == ("0: door", "1: sky", 0.75)
+
+
+def test_of_values_the_largest_differences_are_told_whichever_side_they_are_on() -> None:
+    """With generated values, as a similarity task has them, against a sort of its own."""
+    rng = random.Random(0)
+    rows = []
+    for number in range(60):
+        gold, found = rng.choice([0.0, 2.5, 5.0]), rng.choice([0.0, rng.uniform(0.0, 5.0)])
+        pair = {"text": f"first {number}", "text_pair": f"second {number}"}
+        rows.append({"id": number, **pair, "prediction": found, "gold": gold, "error": found - gold})
+    shown = mistakes(rows)
+    assert [row["id"] for row in shown] == [
+        row["id"] for row in sorted(rows, key=lambda row: -abs(row["error"]))[:NUM_MISTAKES]
+    ]
+    assert shown[0].keys() == {"id", "text", "second text", "gold", "prediction", "error"}
+    words = mistake_blocks(rows)[0]
+    assert isinstance(words, Words)
+    num_wrong = sum(row["prediction"] != row["gold"] for row in rows)
+    assert words.text == f"{num_wrong} of 60 values differ; the largest {NUM_MISTAKES} of them:"
+
+
+def test_a_run_whose_record_lacks_the_texts_says_so() -> None:
+    old = [taken(0, 0.75), {"id": 1, "prediction": 4.0, "gold": 1.0, "error": 3.0}]
+    for row in old:
+        words, table = mistake_blocks([row])
+        assert isinstance(words, Words)
+        assert isinstance(table, Table)
+        assert "kept its predictions without them" in words.text
+        assert "text" not in table.rows[0]
+    words = mistake_blocks([taken(0, 0.75, text="a film")])[0]
+    assert isinstance(words, Words)
+    assert words.text == "1 of 1 examples are predicted wrongly:"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        HOSTILE,
+        '" onmouseover=alert(1) x="',
+        "{{ 7 * 7 }}{% raw %}",
+        "a\u2028b\u2029c\x85d\x0be",
+        "\0\x1b[2J\u202egnp.exe",
+        "&lt;b&gt; \ufeff 👍🏽 \U0010ffff",
+        "</td></tr></table>" * 1_000,
+    ],
+)
+def test_hostile_texts_of_classes_and_values_stay_text(said: str, tmp_path: Path) -> None:
+    """Written and read as a run keeps them; each page has one row, and what it says cannot leave its cell."""
+    classes = [taken(0, 0.75, text=said, text_pair=said) | {"gold": said}]
+    values = [{"id": 0, "text": said, "text_pair": said, "prediction": 1.0, "gold": 0.0, "error": 1.0}]
+    for rows in (classes, values):
+        path = tmp_path / "predictions.jsonl"
+        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
+        blocks = prediction_blocks(str(path))
+        table = blocks[-1]
+        assert isinstance(table, Table)
+        assert table.rows[0]["text"] == (said if len(said) <= SHOWN_CHARACTERS else said[: SHOWN_CHARACTERS - 1] + "…")
+        html = render(Page("t", "s", [Section("Where it errs", [table])]))
+        body = html[html.index("<tbody>") : html.index("</tbody>")]
+        assert body.count("<td") == body.count("</td>") == len(table.columns)
+        assert "<script" not in body
+        assert '" onmouseover' not in body
+        assert not {"\0", "\x1b", "\u202e"} & set(body)
 
 
 def test_number_and_size_are_bounded() -> None:

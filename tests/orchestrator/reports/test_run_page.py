@@ -85,7 +85,10 @@ def test_kept_predictions_become_a_matrix_and_scores_by_class(registry: Registry
             '{"id": "1", "words": ["Anna", "ran"], "prediction": ["O", "O"], "gold": ["B-PER", "O"], "correct": false}',
             "entity",
         ),
-        ('{"id": "1", "prediction": "no", "gold": ["yes"], "exact_match": 0.0, "f1": 0.0}', "questions"),
+        (
+            '{"id": "1", "question": "Is it?", "prediction": "no", "gold": ["yes"], "exact_match": 0.0, "f1": 0.0}',
+            "questions",
+        ),
     ],
 )
 def test_each_form_of_prediction_has_its_table(tmp_path: Path, line: str, columns: str) -> None:

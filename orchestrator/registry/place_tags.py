@@ -1,0 +1,17 @@
+"""Tags that say where a run itself belongs, as to which pipeline: the laboratory alone sets them."""
+
+PIPELINE = "pipeline:"
+"""Beginning of the tag of a pipeline's stage; the pipeline's id follows."""
+INPUTS = "inputs:"
+"""Beginning of the tag of a stage that tells what it works on; a digest follows."""
+PULLED = "pulled:"
+"""Beginning of the tag of a run that came from elsewhere; the place follows."""
+REPRODUCES = "reproduces:"
+"""Beginning of the tag of a run that makes another one again; that one's id follows."""
+OF_ONE_RUN = (PIPELINE, INPUTS, PULLED, REPRODUCES)
+"""Beginnings of the tags that say where a run itself belongs: nobody inherits them, and nobody sets or takes them."""
+
+
+def is_of_one_run(tag: str) -> bool:
+    """Whether a tag says where a run itself belongs, so that no other run is to have it."""
+    return tag.startswith(OF_ONE_RUN)

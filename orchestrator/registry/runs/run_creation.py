@@ -1,0 +1,43 @@
+"""Creation of a run in a session: its row, its experiment, its spec as parameters, and its tags."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import insert, select
+from sqlalchemy.orm import Session
+
+from orchestrator.registry.engines.dialects import upsert
+from orchestrator.registry.parameter_values import flatten, parameter_rows, run_group_digest
+from orchestrator.registry.runs.inheritance import add_tags
+from orchestrator.registry.tables import ExperimentRow, ParameterRow, RunRow
+
+_COLUMNS_OF_THEIR_OWN = ("kind", "name", "tags")
+"""Fields of a spec that are columns of the run, and so no parameters."""
+
+
+def insert_run(session: Session, row: Mapping[str, Any], fingerprint: str, tags: Sequence[str]) -> None:
+    """Insert a run with all that its spec says; a run of that id which is there already stays as it is.
+
+    Args:
+        row: columns of the run, its spec among them; its experiment and its group follow from them.
+        fingerprint: digest of the spec.
+    """
+    parameters = flatten({key: value for key, value in row["spec"].items() if key not in _COLUMNS_OF_THEIR_OWN})
+    given = {
+        **row,
+        "group_key": run_group_digest(row["kind"], parameters),
+        "experiment_id": _experiment_id(session, row["name"], fingerprint),
+    }
+    statement = upsert(session.get_bind().dialect.name, RunRow.__table__, ("id",)).returning(RunRow.id)
+    if session.execute(statement, given).first() is None:
+        return
+    rows = parameter_rows(row["id"], parameters)
+    if rows:
+        session.execute(insert(ParameterRow), rows)
+    add_tags(session, row["id"], tags)
+
+
+def _experiment_id(session: Session, name: str, fingerprint: str) -> int:
+    key = {"fingerprint": fingerprint, "name": name}
+    session.execute(upsert(session.get_bind().dialect.name, ExperimentRow.__table__, tuple(key)), key)
+    return session.scalars(select(ExperimentRow.id).filter_by(**key)).one()
