@@ -114,7 +114,7 @@ def _refusal(registry: Registry, run: RunRecord, trials: set[str], *, force: boo
         which = run.id if run.id in pinned else pinned[0]
         what = "it" if which == run.id else f"its trial {which}"
         return f"{what} is pinned; orchestrator runs unpin {which}"
-    models = [model.label for one in (run.id, *sorted(trials)) for model in registry.models.of_run(one)]
+    models = [model.label for model in registry.models.of_runs([run.id, *trials])]
     for pipeline in _unfinished_pipelines(registry, run):
         return f"it is a stage of {pipeline.id}, which is {pipeline.state} and may go on; remove that first"
     own = {run.id, *trials}
