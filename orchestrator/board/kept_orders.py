@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 FRESH_S = 4.0
 """Age at which an order is sorted again, less than the five seconds after which the page asks for its rows again."""
 _MOST_SHARE = 0.2
-"""Part of the time at most that goes into sorting one order again and again."""
+"""Time at most that goes into sorting one order again and again, as a part of all time."""
 _NUM_LIVES = 4
-"""Times that age at which an order is too old to be shown while it is sorted again."""
+"""Age, as a multiple of the one before, at which an order is too old to be shown while it is sorted again."""
 MOST_ORDERS, MOST_IDS = 8, 4_000_000
 """Orders that are kept, and ids in all of them together: 50 MB."""
 _IDS_PER_PART = 100
@@ -30,7 +30,7 @@ _IDS_PER_PART = 100
 
 @dataclass(frozen=True)
 class ListQuery:
-    """Which runs a list has, and in which order."""
+    """Query for the runs of a list, and their order."""
 
     filter: str = ""
     """Query, as `orchestrator query` takes it."""
@@ -71,7 +71,7 @@ class KeptOrders:
         self._registry = registry
         self._now = now
         self._kept: dict[ListQuery, Order] = {}
-        """From the one that was sorted first to the newest."""
+        """Orders, from the one that was sorted first to the newest."""
         self._sorting = threading.Lock()
 
     def of(self, query: ListQuery) -> Order:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Text, and_, exists, func, not_, select, type_coerce
@@ -51,6 +51,7 @@ RUN_COLUMNS: dict[str, Any] = {
 }
 _IDS_PER_STATEMENT = 5_000
 _CREATED_AT = ColumnField(RunRow.created_at, "time")
+_NEWEST_FIRST = RunRow.created_at.desc(), RunRow.id.desc()
 
 
 def list_runs(
@@ -169,13 +170,9 @@ def _ordered(
     def directed(column: Any) -> Any:
         return column.desc() if descends else column
 
-    newest_first = RunRow.created_at.desc(), RunRow.id.desc()
     if isinstance(key, ScoreField) or (isinstance(key, MetricField) and limit is None):
-        # No index has the order, or all of it is wanted: each run's value is looked up once, and all sorted at once.
-        has_value = and_(MetricRow.run_id == RunRow.id, key.rows(), MetricRow.value.is_not(None))
-        valued_first = MetricRow.value.is_(None), directed(MetricRow.value), directed(MetricRow.run_id)
-        joined = statement.join(MetricRow, has_value, isouter=True).order_by(*valued_first, *newest_first)
-        yield from connection.execute(joined.limit(limit).offset(offset))
+        # no index has the order, or all of it is wanted
+        yield from connection.execute(_sorted_by_value(statement, key, directed).limit(limit).offset(offset))
         return
     if isinstance(key, MetricField | ParameterField):
         table, value = (
@@ -197,13 +194,21 @@ def _ordered(
         statement = statement.where(~exists().where(has_value).correlate(RunRow))
     order: list[Any]
     if isinstance(key, MetricField):
-        order = [*newest_first]
+        order = [*_NEWEST_FIRST]
     elif key == _CREATED_AT:  # as in its index
         order = [directed(RunRow.created_at), directed(RunRow.id)]
     else:
         order = [part for column in key.sort_keys() for part in (column.is_(None), directed(column))]
         order.append(directed(RunRow.id))
     yield from connection.execute(statement.order_by(*order).limit(limit).offset(offset))
+
+
+def _sorted_by_value(statement: Select[Any], key: MetricField, directed: Callable[[Any], Any]) -> Select[Any]:
+    """Sort runs by a measurement, with one look-up for each run; those without it come last, the newest first."""
+    has_value = and_(MetricRow.run_id == RunRow.id, key.rows(), MetricRow.value.is_not(None))
+    joined = statement.join(MetricRow, has_value, isouter=True)
+    valued_first = MetricRow.value.is_(None), directed(MetricRow.value), directed(MetricRow.run_id)
+    return joined.order_by(*valued_first, *_NEWEST_FIRST)
 
 
 def _with_values(session: Session, rows: Sequence[Sequence[Any]]) -> RecordTable:
