@@ -1,10 +1,11 @@
 """Frames of the board while its list is scrolled from end to end in a real browser, and the server's answers meanwhile.
 
-    python -m benchmarks.board_scrolling [LOCATION] [--sweeps 5000] [--trips 2]
+    python -m benchmarks.board_scrolling [LOCATION] [--sweeps 5000] [--trips 2] [--server]
 
 Without LOCATION a registry is generated: a sweep has 19 trials, so 5,000 of them are 100,000 rows. Each trip steps down
-the whole height, a step in each frame; then come jumps to random places, each timed until its rows are there. Needs
-Chromium; the numbers of record are in benchmarks/results/.
+the whole height, a step in each frame; then come jumps to random places, each timed until its rows are there. Before
+that windows are read without a browser; `--server` does that alone, the rest needs Chromium. The numbers of record are
+in benchmarks/results/.
 """
 
 import argparse
@@ -12,17 +13,22 @@ import os
 import random
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
 from typing import Any
 
 from benchmarks.generated_registry import NUM_TRIALS, fill
 from orchestrator.board.app import build_app
+from orchestrator.board.kept_orders import KeptOrders, ListQuery
+from orchestrator.board.run_rows import Window, run_rows
 from orchestrator.registry import Registry
 from tests.browser import Browser, find_browser, open_browser
 from tests.web_server import answering
 
-NUM_FRAMES, NUM_JUMPS = 600, 40
+NUM_FRAMES, NUM_JUMPS, NUM_ANSWERS = 600, 40, 5
+SORTS = ("-created_at", "-seconds", "state", "name", "-metrics.accuracy", "score", "params.learning_rate")
 PAUSE_MS = 100.0
 """A frame that takes longer is a pause that a person sees."""
 SCROLL = """new Promise((done) => {
@@ -55,9 +61,10 @@ def main() -> None:
     parser.add_argument("location", nargs="?")
     parser.add_argument("--sweeps", type=int, default=5_000)
     parser.add_argument("--trips", type=int, default=2)
+    parser.add_argument("--server", action="store_true", help="windows without a browser alone")
     options = parser.parse_args()
     program = find_browser()
-    if program is None:
+    if program is None and not options.server:
         raise SystemExit("Chromium is not installed: apt-get install chromium")
     with tempfile.TemporaryDirectory() as folder:
         location = options.location or str(Path(folder) / "registry.sqlite")
@@ -65,12 +72,40 @@ def main() -> None:
             if options.location is None:
                 fill(registry, options.sweeps)
             print(f"{registry.num_runs():,} rows, {NUM_TRIALS} trials a sweep; load {os.getloadavg()[0]:.1f}\n")
+            measure_answers(registry)
+            if program is None or options.server:
+                return
             print("| list | frames | p50 ms | p99 ms | longest ms | pauses | answers | p50 ms | p99 ms | longest ms |")
             print("| --- " * 10 + "|")
             with answering(build_app(registry)) as url, open_browser(program, Path(folder) / "profile") as browser:
                 browser.look_as(width=1280, height=800, scheme="light")
                 for sort in ("-created_at", "name", "-seconds"):
                     measure(browser, f"{url}/?trials=yes&sort={sort}", sort, options.trips)
+
+
+def measure_answers(registry: Registry) -> None:
+    """Print what a window of 100 rows takes at three places of each list, and what sorting the list takes, once."""
+    places = [int(registry.num_runs() * part) for part in (0.0, 0.5, 0.99)]
+    print(f"| sorted by | {' | '.join(f'offset {place:,}' for place in places)} | the order itself |")
+    print("| --- " * 5 + "|")
+    for sort in SORTS:
+        orders, query = KeptOrders(registry), ListQuery(sort=sort, trials=True)
+        sorting = taken(partial(orders.of, query), 1)
+        asked = [partial(run_rows, registry, orders, Window(query, place)) for place in places]
+        windows = [taken(window, NUM_ANSWERS) for window in asked]
+        print(f"| `{sort}` | {' | '.join([*windows, sorting])} |", flush=True)
+    print()
+
+
+def taken(read: Callable[[], object], num_times: int) -> str:
+    """Median ms of CPU of this process, and of the clock in brackets, in which PostgreSQL's server has worked too."""
+    cpu, clock = [], []
+    for _ in range(num_times):
+        begun = time.process_time(), time.perf_counter()
+        read()
+        cpu.append(1_000 * (time.process_time() - begun[0]))
+        clock.append(1_000 * (time.perf_counter() - begun[1]))
+    return f"{median(cpu):.0f} ({median(clock):.0f})"
 
 
 def measure(browser: Browser, url: str, sort: str, num_trips: int) -> None:

@@ -12,13 +12,15 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from orchestrator.board.comparing_page import MAX_RUNS, comparing_page
-from orchestrator.board.run_rows import Window, run_rows
+from orchestrator.board.kept_orders import KeptOrders, ListQuery
+from orchestrator.board.run_rows import Window, num_rows, run_rows
 from orchestrator.errors import InputError, NotFoundError, OrchestratorError
 from orchestrator.reports.blocks import Page, Section, Words
 from orchestrator.reports.rendering import Served, page_style, plotly_source, render
@@ -64,6 +66,7 @@ class _Board:
 
     def __init__(self, registry: "Registry", cost_of: Callable[["RunRecord"], str | None]) -> None:
         self._registry = registry
+        self._orders = KeptOrders(registry)
         self._cost_of = cost_of
 
     async def list(self, request: Request) -> Response:
@@ -72,28 +75,30 @@ class _Board:
         return HTMLResponse(page.replace("/* page.css */", page_style()))
 
     async def rows(self, request: Request) -> Response:
-        """A window of the list, and how many rows it has as a whole, unless `count=no`."""
+        """A window of the list, and how many rows it has as a whole, unless `count=no`.
+
+        After the answer the order of the list is sorted, where it has to be, for the windows that follow.
+        """
         asked = request.query_params
         is_counted = asked.get("count") != "no"
         try:
             window = Window(
-                filter=asked.get("filter", ""),
-                sort=asked.get("sort") or "-created_at",
+                ListQuery(asked.get("filter", ""), asked.get("sort") or "-created_at", asked.get("trials") == "yes"),
                 offset=min(max(0, int(asked.get("offset", 0))), _MOST_ROWS),
                 limit=max(1, int(asked.get("limit", 100))),
-                trials=asked.get("trials") == "yes",
             )
         except ValueError:
             return JSONResponse({"error": "offset and limit are whole numbers"}, 400)
 
-        def read() -> dict[str, object]:
-            rows: dict[str, object] = {"rows": run_rows(self._registry, window)}
-            if is_counted:
-                rows["total"] = self._registry.num_runs(window.filter, trials=window.trials, archived=False)
-            return rows
+        def read() -> Response:
+            rows = run_rows(self._registry, self._orders, window)
+            total = {"total": num_rows(self._registry, self._orders, window)} if is_counted else {}
+            is_whole = not window.offset and len(rows) < window.limit
+            renew = None if is_whole else BackgroundTask(self._orders.renew, window.query, is_read=window.offset > 0)
+            return JSONResponse({"rows": rows, **total}, background=renew)
 
         try:
-            return JSONResponse(await run_in_threadpool(read))
+            return await run_in_threadpool(read)
         except OrchestratorError as error:
             return JSONResponse({"error": str(error)}, _status(error))
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.board.kept_orders import KeptOrders, ListQuery
 from orchestrator.cells import cell
 from orchestrator.progress import duration
 
@@ -15,27 +16,32 @@ MAX_ROWS = 500
 
 @dataclass(frozen=True)
 class Window:
-    """The part of the list that is asked for."""
+    """The part of a list that is asked for."""
 
-    filter: str = ""
-    """Query, as `orchestrator query` takes it."""
-    sort: str = "-created_at"
+    query: ListQuery
     offset: int = 0
     limit: int = 100
-    trials: bool = False
 
 
-def run_rows(registry: "Registry", window: Window) -> list[dict[str, Any]]:
-    """Rows of a window, without archived runs. Raises: InputError for a query or a sort key with an error."""
-    table = registry.run_table(
-        window.filter,
-        sort=window.sort,
-        limit=min(window.limit, MAX_ROWS),
-        offset=window.offset,
-        trials=window.trials,
-        archived=False,
-    )
+def run_rows(registry: "Registry", orders: KeptOrders, window: Window) -> list[dict[str, Any]]:
+    """Rows of a window, without archived runs. Raises: InputError for a query or a sort key with an error.
+
+    The first window is read as the registry is now, so that a page that is opened shows what has just begun; those
+    further down are cut out of an order that may be some seconds old.
+    """
+    query, limit = window.query, min(window.limit, MAX_ROWS)
+    if window.offset:
+        table = registry.run_table_of(orders.of(query).window(window.offset, limit))
+    else:
+        table = registry.run_table(query.filter, sort=query.sort, limit=limit, trials=query.trials, archived=False)
     return [_row(record) for record in table.records]
+
+
+def num_rows(registry: "Registry", orders: KeptOrders, window: Window) -> int:
+    """Number of rows of the whole list, as old as the window is. Raises: as `run_rows`."""
+    if window.offset:
+        return orders.of(window.query).num_runs
+    return registry.num_runs(window.query.filter, trials=window.query.trials, archived=False)
 
 
 def _row(record: dict[str, Any]) -> dict[str, Any]:

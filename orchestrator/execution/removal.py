@@ -133,7 +133,7 @@ def _trials_of(registry: Registry, run: RunRecord) -> set[str]:
 def _need(registry: Registry, run: RunRecord, trials: set[str], *, going: Set[str] = frozenset()) -> str:
     """Reason why other runs need this one, but for those that go with it; empty where none does."""
     own = {run.id, *trials}
-    models = [model.label for one in own for model in registry.models.of_run(one)]
+    models = [model.label for model in registry.models.of_runs(own)]
     named = registry.named_in_specs(NAME_FIELDS, except_of=own | going)
     if {*own, *models, *_alias_labels(registry, models)} & named or (
         run.storage_path is not None and absolute(run.storage_path) in places_of(named)
@@ -165,7 +165,7 @@ def _refusal(
         bearer = registry.annotations.flag_bearers(which, "pinned")[0]
         by = "" if bearer == which else f" with pipeline {bearer}"
         return f"{what} is pinned{by}; orchestrator runs unpin {bearer}"
-    models = [model.label for one in (run.id, *sorted(trials)) for model in registry.models.of_run(one)]
+    models = [model.label for model in registry.models.of_runs([run.id, *trials])]
     for pipeline in _pipelines_of(registry, run):
         if pipeline.state != RunState.COMPLETED and pipeline.id not in going:
             return f"it is a stage of {pipeline.id}, which is {pipeline.state} and may go on; remove that first"

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.dialects import lock_until_commit
+from orchestrator.registry.engines.dialects import lock_until_commit, select_items
 from orchestrator.registry.keeping_tables import AliasRow
 from orchestrator.registry.model_versions import is_number, named_version, split_version
 from orchestrator.registry.record_table import RecordTable, record_table
@@ -98,15 +98,19 @@ class RegisteredModels:
 
     def of_run(self, run_id: str) -> list[ModelRecord]:
         """Models that a run registered, newest first."""
-        statement = select(ModelRow).where(ModelRow.run_id == run_id)
+        return self.of_runs([run_id])
+
+    def of_runs(self, run_ids: Collection[str]) -> list[ModelRecord]:
+        """Models that some runs registered, newest first."""
         with self._database.session(writing=False) as session:
+            statement = select(ModelRow).where(ModelRow.run_id.in_(select_items(session, run_ids)))
             ordered = statement.order_by(ModelRow.created_at.desc(), ModelRow.name)
             return load_records(session, ordered, ModelRecord)
 
     def remove_of(self, run_ids: Collection[str]) -> None:
         """Take the models that runs registered out of the registry; their files stay."""
         with self._database.session(writing=True) as session:
-            session.execute(delete(ModelRow).where(ModelRow.run_id.in_(run_ids)))
+            session.execute(delete(ModelRow).where(ModelRow.run_id.in_(select_items(session, run_ids))))
 
     def frame(self) -> pandas.DataFrame:
         """`table` as a DataFrame."""

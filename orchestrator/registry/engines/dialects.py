@@ -73,6 +73,12 @@ def list_value(dialect: str, items: Iterable[str]) -> str | list[str]:
     return json.dumps(list(items)) if dialect == "sqlite" else list(items)
 
 
+def select_items(session: Session, items: Iterable[str]) -> Select[Any]:
+    """Select texts that are given, as one parameter: `IN (…)` has one for each, and SQLite takes 32,766 at most."""
+    dialect = session.get_bind().dialect.name
+    return select_list(dialect, "items").params(items=list_value(dialect, items))
+
+
 @lru_cache
 def upsert(
     dialect: str,

@@ -13,7 +13,7 @@ from sqlalchemy import Select, Table, insert, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.attempt_tables import AttemptRow
-from orchestrator.registry.engines.dialects import lock_until_commit, upsert
+from orchestrator.registry.engines.dialects import lock_until_commit, select_items, upsert
 from orchestrator.registry.keeping.table_copy import ROWS_AT_ONCE, in_byte_order
 from orchestrator.registry.keeping_tables import ANNOTATIONS, TrashRow
 from orchestrator.registry.tables import BaseRow, ExperimentRow, ModelRow, RunRow
@@ -48,7 +48,8 @@ def family_digests(session: Session, run_id: str) -> dict[str, str]:
 
 def family_digest(session: Session, run_id: str) -> str:
     """One digest of a run, its trials, and the weights that they registered under names."""
-    models = select(ModelRow.name, ModelRow.digest).where(ModelRow.run_id.in_(family_of(session, run_id)))
+    family = select_items(session, family_of(session, run_id))
+    models = select(ModelRow.name, ModelRow.digest).where(ModelRow.run_id.in_(family))
     named = sorted(tuple(row) for row in session.execute(models))
     whole = [sorted(family_digests(session, run_id).items()), named]
     return hashlib.sha256(repr(whole).encode()).hexdigest()[:16]
@@ -99,7 +100,7 @@ def free_version(session: Session, model: ModelRow) -> int:
 
 def models_of(session: Session, run_ids: Iterable[str]) -> list[ModelRow]:
     """Records of the models that runs registered, in the order of their versions."""
-    statement = select(ModelRow).where(ModelRow.run_id.in_(list(run_ids)))
+    statement = select(ModelRow).where(ModelRow.run_id.in_(select_items(session, run_ids)))
     return list(session.scalars(statement.order_by(ModelRow.name, ModelRow.version)))
 
 

@@ -23,6 +23,7 @@ from sqlalchemy.orm import Session
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
+from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.keeping.merging import Merged, merge_registry
 from orchestrator.registry.keeping.portable_form import read_lines, write_lines
 from orchestrator.registry.keeping.run_families import family_of, shared_keys
@@ -84,7 +85,7 @@ class Trash:
             )
             session.flush()
             session.expunge_all()
-            session.execute(delete(ModelRow).where(ModelRow.run_id.in_(family)))
+            session.execute(delete(ModelRow).where(ModelRow.run_id.in_(select_items(session, family))))
             session.execute(delete(RunRow).where(RunRow.id == run_id))
         return True
 

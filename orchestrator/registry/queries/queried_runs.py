@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from orchestrator.registry.queries.query_names import load_values
-from orchestrator.registry.queries.run_listing import count_runs, list_runs, selecting
+from orchestrator.registry.queries.run_listing import count_runs, list_runs, list_runs_by_id, ordered_ids, selecting
 from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.records import RunRecord
@@ -56,6 +56,18 @@ class QueriedRuns(RunReader):
         """
         with self._database.session(writing=False) as session:
             return list_runs(session, self._state(), filter, sort, limit, offset, trials=trials, archived=archived)
+
+    def run_ids(
+        self, filter: str = "", *, sort: str = "-created_at", trials: bool = True, archived: bool = True
+    ) -> list[str]:
+        """Ids of the runs and trials that a query selects, in the order of `run_table`. Raises: as `runs`."""
+        with self._database.session(writing=False) as session:
+            return ordered_ids(session, self._state(), filter, sort, trials=trials, archived=archived)
+
+    def run_table_of(self, run_ids: Sequence[str]) -> RecordTable:
+        """The table of `run_table` for the runs with these ids, in this order; without those that are not there."""
+        with self._database.session(writing=False) as session:
+            return list_runs_by_id(session, self._state(), run_ids)
 
     def selected(self, filter: str, *, trials: bool = True) -> list[RunRecord]:
         """Records of the runs that a query selects, the newest first; nothing else is read of them."""

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, select, true
 from sqlalchemy.orm import Session, aliased
 
+from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.queries.query_fields import METRIC_SPLITS, NAMES
 from orchestrator.registry.run_records import metric_name
@@ -69,8 +70,9 @@ def load_values(session: Session, fields: Collection[str], except_of: Collection
     every_path = distinct(session, ParameterRow.path, most=None)  # one that is missed may name what is about to go
     paths = [path for path in every_path if path.rpartition(".")[2] in fields]
     values = select(ParameterRow.kind, ParameterRow.text).where(ParameterRow.path.in_(paths)).distinct()
+    of_others = ParameterRow.run_id.not_in(select_items(session, except_of))
     found: set[str] = set()
-    for kind, text in session.execute(values.where(ParameterRow.run_id.not_in(except_of), ParameterRow.kind != "null")):
+    for kind, text in session.execute(values.where(of_others, ParameterRow.kind != "null")):
         value = decode_parameter(kind, text)
         found.update(map(str, value if isinstance(value, list) else [value]))
     return found

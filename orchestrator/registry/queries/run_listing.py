@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Text, and_, exists, func, not_, select, type_coerce
@@ -10,7 +10,14 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.visitors import iterate
 
 from orchestrator.registry.parameter_values import decode_parameter
-from orchestrator.registry.queries.query_fields import METRIC_SPLITS, ColumnField, Field, MetricField, ParameterField
+from orchestrator.registry.queries.query_fields import (
+    METRIC_SPLITS,
+    ColumnField,
+    Field,
+    MetricField,
+    ParameterField,
+    ScoreField,
+)
 from orchestrator.registry.queries.query_plans import plan
 from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.record_table import RecordTable
@@ -45,6 +52,7 @@ RUN_COLUMNS: dict[str, Any] = {
 }
 _IDS_PER_STATEMENT = 5_000
 _CREATED_AT = ColumnField(RunRow.created_at, "time")
+_NEWEST_FIRST = RunRow.created_at.desc(), RunRow.id.desc()
 
 
 def list_runs(
@@ -59,15 +67,43 @@ def list_runs(
     archived: bool = True,
 ) -> RecordTable:
     """List the runs that a query selects, as `Registry.runs` describes it."""
+    if limit is not None and limit <= _IDS_PER_STATEMENT:
+        # the ids of a page are put in order alone: whole rows would be made of all that are not on it
+        some = ordered_ids(session, state, filter, sort, limit, offset, trials=trials, archived=archived)
+        return list_runs_by_id(session, state, some)
     conditions = selecting(session, state, filter, trials=trials, archived=archived, whole=limit is None)
     key, descends = Selection(session, state).order(sort)
-    if limit is None or limit > _IDS_PER_STATEMENT:
-        rows = list(_ordered(session, _select_runs(state).where(*conditions), key, descends, limit, offset))
-    else:  # the ids of a page are put in order alone: whole rows would be made of all that are not on it
-        some = [row[0] for row in _ordered(session, _ids(conditions, key), key, descends, limit, offset)]
-        by_id = {row[0]: row for row in session.execute(_select_runs(state).where(RunRow.id.in_(some)))}
-        rows = [by_id[run_id] for run_id in some]
-    return _with_values(session, rows)
+    statement = _select_runs(state).where(*conditions)
+    return _with_values(session, list(_ordered(session, statement, key, descends, limit, offset)))
+
+
+def ordered_ids(
+    session: Session,
+    state: ColumnElement[RunState],
+    filter: str,
+    sort: str,
+    limit: int | None = None,
+    offset: int = 0,
+    *,
+    trials: bool,
+    archived: bool,
+) -> list[str]:
+    """Ids of the runs that a query selects, in the order of `list_runs`."""
+    conditions = selecting(session, state, filter, trials=trials, archived=archived, whole=limit is None)
+    key, descends = Selection(session, state).order(sort)
+    return [run_id for (run_id,) in _ordered(session, _ids(conditions, key), key, descends, limit, offset)]
+
+
+def list_runs_by_id(session: Session, state: ColumnElement[RunState], run_ids: Sequence[str]) -> RecordTable:
+    """List runs in the order of their ids here, with the columns of `list_runs`; without those that are not there."""
+    by_id = {
+        row[0]: row
+        for start in range(0, len(run_ids), _IDS_PER_STATEMENT)
+        for row in session.execute(
+            _select_runs(state).where(RunRow.id.in_(run_ids[start : start + _IDS_PER_STATEMENT]))
+        )
+    }
+    return _with_values(session, [by_id[run_id] for run_id in run_ids if run_id in by_id])
 
 
 def count_runs(
@@ -130,17 +166,22 @@ def _ordered(
     Args:
         statement: selects runs, the id first.
     """
+    connection = session.connection()  # a session's rows cost twice as much
 
     def directed(column: Any) -> Any:
         return column.desc() if descends else column
 
+    if isinstance(key, ScoreField) or (isinstance(key, MetricField) and limit is None):
+        # no index has the order, or all of it is wanted
+        yield from connection.execute(_sorted_by_value(statement, key, directed).limit(limit).offset(offset))
+        return
     if isinstance(key, MetricField | ParameterField):
         table, value = (
             (MetricRow, MetricRow.value) if isinstance(key, MetricField) else (ParameterRow, ParameterRow.number)
         )
         has_value = and_(table.run_id == RunRow.id, key.rows(), value.is_not(None))
         having = statement.join(table, has_value)
-        rows = session.execute(
+        rows = connection.execute(
             having.order_by(directed(value), directed(table.run_id)).limit(limit).offset(offset)
         ).all()
         yield from rows
@@ -154,13 +195,21 @@ def _ordered(
         statement = statement.where(~exists().where(has_value).correlate(RunRow))
     order: list[Any]
     if isinstance(key, MetricField):
-        order = [RunRow.created_at.desc(), RunRow.id.desc()]
+        order = [*_NEWEST_FIRST]
     elif key == _CREATED_AT:  # as in its index
         order = [directed(RunRow.created_at), directed(RunRow.id)]
     else:
         order = [part for column in key.sort_keys() for part in (column.is_(None), directed(column))]
         order.append(directed(RunRow.id))
-    yield from session.execute(statement.order_by(*order).limit(limit).offset(offset))
+    yield from connection.execute(statement.order_by(*order).limit(limit).offset(offset))
+
+
+def _sorted_by_value(statement: Select[Any], key: MetricField, directed: Callable[[Any], Any]) -> Select[Any]:
+    """Sort runs by a measurement, with one look-up for each run; those without it come last, the newest first."""
+    has_value = and_(MetricRow.run_id == RunRow.id, key.rows(), MetricRow.value.is_not(None))
+    joined = statement.join(MetricRow, has_value, isouter=True)
+    valued_first = MetricRow.value.is_(None), directed(MetricRow.value), directed(MetricRow.run_id)
+    return joined.order_by(*valued_first, *_NEWEST_FIRST)
 
 
 def _with_values(session: Session, rows: Sequence[Sequence[Any]]) -> RecordTable:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from sqlalchemy import Text, bindparam, delete, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from orchestrator.registry.engines.dialects import upsert, upsert_rows
+from orchestrator.registry.engines.dialects import select_items, upsert, upsert_rows
 from orchestrator.registry.engines.driver_statements import DriverStatement
 from orchestrator.registry.engines.write_transactions import WriteTransaction
 from orchestrator.registry.place_tags import OF_ONE_RUN, PIPELINE, is_of_one_run
@@ -86,7 +86,7 @@ def _stages_of(session: Session, run_id: str) -> Sequence[str]:
 
 
 def _take(session: Session, run_ids: Sequence[str], tags: Sequence[str]) -> None:
-    taken = delete(TagRow).where(TagRow.run_id.in_(run_ids), TagRow.tag.in_(tags))
+    taken = delete(TagRow).where(TagRow.run_id.in_(select_items(session, run_ids)), TagRow.tag.in_(tags))
     session.execute(taken.execution_options(synchronize_session=False))
 
 

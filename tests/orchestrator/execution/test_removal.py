@@ -4,16 +4,20 @@ Alone: .venv/bin/pytest tests/orchestrator/execution/test_removal.py
 """
 
 import json
+import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import Engine, event, insert, select, update
 
 from orchestrator.cli.entry import run_command_line
 from orchestrator.errors import NotFoundError, RunFailedError
 from orchestrator.execution.removal import Removal, find_removals, remove_runs
 from orchestrator.registry import Registry, run_records
+from orchestrator.registry.keeping.annotations import annotations_of
+from orchestrator.registry.keeping.run_families import family_of, models_of
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.runs.trials import trial_id
@@ -312,3 +316,59 @@ def test_a_removal_reads_no_list_of_all_runs(
     monkeypatch.setattr(run_records, "_load_runs", noting)
     assert _refusal(settings, "poor") == ""
     assert set(read) == {"poor", trial_id("poor", "a")}
+
+
+MOST_VARIABLES = 5_010
+"""Variables of a statement that SQLite is made to take, more than a part of a long list has; it takes 32,766."""
+
+
+@pytest.fixture
+def few_variables() -> Iterator[None]:
+    """SQLite with fewer variables of a statement than the sweep of `_large_sweep` has trials."""
+
+    def lower(connection: sqlite3.Connection, _record: Any) -> None:
+        connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, MOST_VARIABLES)
+
+    event.listen(Engine, "connect", lower)
+    yield
+    event.remove(Engine, "connect", lower)
+
+
+def _large_sweep(recorder: Recorder, settings: Settings) -> None:
+    """Record a sweep, "large", that has failed, with many trials."""
+    _run(recorder, settings, "large")
+    _trial(recorder, "large", 0.9)
+    recorder.fail("large", RunFailedError("no luck"))
+    with Registry(settings.registry)._database.session(writing=True) as session:
+        trial = dict(session.execute(select(RunRow.__table__).where(RunRow.parent_id == "large")).mappings().one())
+        trials = [{**trial, "id": f"large-{number}", "trial_key": f"{number}"} for number in range(MOST_VARIABLES)]
+        session.execute(insert(RunRow.__table__), trials)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_sweep_may_have_more_trials_than_a_statement_has_variables(
+    few_variables: None, settings: Settings, recorder: Recorder, at_once: bool
+) -> None:
+    _large_sweep(recorder, settings)
+    (removal,) = find_removals(["large"], settings, force=True)
+    assert (removal.refusal, removal.num_trials) == ("", MOST_VARIABLES + 1)
+    assert [gone.run.id for gone in remove_runs([removal], settings, at_once=at_once)] == ["large"]
+    with Registry(settings.registry) as registry:
+        assert registry.num_runs() == 0
+
+
+def test_what_belongs_to_so_many_trials_is_found_and_changed(
+    few_variables: None, settings: Settings, recorder: Recorder
+) -> None:
+    _large_sweep(recorder, settings)
+    with Registry(settings.registry) as registry:
+        registry.tag("large", "kept")
+        registry.annotations.tag("large", ["gone"])
+        registry.annotations.untag("large", ["gone"])
+        registry.models.register("best", ModelResult("models/best", "d" * 64, 1, "ner"), "large-7")
+        with registry._database.session(writing=False) as session:
+            family = family_of(session, "large")
+            assert len(family) == MOST_VARIABLES + 2
+            assert [model.label for model in registry.models.of_runs(family)] == ["best@1"]
+            assert [model.name for model in models_of(session, family)] == ["best"]
+            assert {row["tag"] for row in annotations_of(session, family)["tags"].values()} == {"kept"}
