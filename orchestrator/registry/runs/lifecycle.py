@@ -15,7 +15,7 @@ from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.column_types import replace_unstorable, utc_now
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import upsert, upsert_rows
-from orchestrator.registry.parameter_values import flatten, parameter_rows, run_group_digest
+from orchestrator.registry.parameter_values import PARAMETER_COLUMNS, flatten, parameter_rows, run_group_digest
 from orchestrator.registry.runs.attempt_columns import attempt_columns, workers_group
 from orchestrator.registry.runs.inheritance import with_tags_of_pipelines
 from orchestrator.registry.tables import ExperimentRow, ParameterRow, RunRow, TagRow
@@ -80,7 +80,9 @@ class RunLifecycle:
             if session.execute(statement, row).first() is not None:
                 rows = parameter_rows(run_id, parameters)
                 if rows:
-                    session.execute(insert(ParameterRow), rows)
+                    session.execute(
+                        insert(ParameterRow), [dict(zip(PARAMETER_COLUMNS, row, strict=True)) for row in rows]
+                    )
                 add_tags(session, run_id, tags)
         return run_id
 
