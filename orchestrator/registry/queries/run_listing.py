@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Select, Text, and_, exists, func, not_, se
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.visitors import iterate
 
+from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.queries.query_fields import METRIC_SPLITS, ColumnField, Field, MetricField, ParameterField
 from orchestrator.registry.queries.query_plans import plan
@@ -43,6 +44,12 @@ RUN_COLUMNS: dict[str, Any] = {
     "error": RunRow.error,
 }
 _IDS_PER_STATEMENT = 5_000
+_MOST_LISTED = 1_000
+"""Runs up to which their ids are listed before a page of them is put in order."""
+_OWN_TABLES = {None, RunRow.__tablename__, ExperimentRow.__tablename__, AttemptRow.__tablename__}
+"""Tables of a run's own columns: the state as it is read depends on the newest attempt."""
+_FIRST_SORTED = 1_000
+"""Runs that are tried first where all are sorted by a parameter."""
 _CREATED_AT = ColumnField(RunRow.created_at, "time")
 
 
@@ -60,6 +67,8 @@ def list_runs(
     """List the runs that a query selects, as `Registry.runs` describes it."""
     conditions = selecting(session, state, filter, trials=trials, archived=archived, whole=limit is None)
     key, descends = Selection(session, state).order(sort)
+    if filter and limit is not None and key == _CREATED_AT:
+        conditions = _listed_where_few(session, conditions)
     if limit is None or limit > _IDS_PER_STATEMENT:
         rows = list(_ordered(session, _select_runs(state).where(*conditions), key, descends, limit, offset))
     else:  # the ids of a page are put in order alone: whole rows would be made of all that are not on it
@@ -112,13 +121,25 @@ def _joined(*columns: Any) -> Select[Any]:
 
 def _ids(conditions: Sequence[ColumnElement[bool]], key: Field = _CREATED_AT) -> Select[Any]:
     """Select the ids of runs; the experiment is looked up where it is asked for alone."""
-    names = {
-        getattr(getattr(part, "table", None), "name", None)
-        for element in (*conditions, *key.sort_keys())
-        for part in iterate(element)
-    }
-    selected = _joined(RunRow.id) if ExperimentRow.__tablename__ in names else select(RunRow.id)
-    return selected.where(*conditions)
+    is_asked_for = ExperimentRow.__tablename__ in _tables((*conditions, *key.sort_keys()))
+    return (_joined(RunRow.id) if is_asked_for else select(RunRow.id)).where(*conditions)
+
+
+def _tables(elements: Sequence[ColumnElement[Any]]) -> set[str | None]:
+    """Names of the tables whose columns are read."""
+    return {getattr(getattr(part, "table", None), "name", None) for element in elements for part in iterate(element)}
+
+
+def _listed_where_few(session: Session, conditions: list[ColumnElement[bool]]) -> list[ColumnElement[bool]]:
+    """The same conditions, on SQLite as a list of ids where they read a run's own columns alone and few runs pass.
+
+    To find these few in the order of an index takes SQLite twice as long as in the order in which runs are stored.
+    Where many pass, as many as make a list are soon found, and an index soon fills a page.
+    """
+    if session.get_bind().dialect.name != "sqlite" or not _tables(conditions) <= _OWN_TABLES:
+        return conditions
+    few = session.scalars(_ids(conditions).limit(_MOST_LISTED + 1)).all()
+    return conditions if len(few) > _MOST_LISTED else [RunRow.id.in_(few)]
 
 
 def _ordered(
@@ -138,10 +159,15 @@ def _ordered(
             (MetricRow, MetricRow.value) if isinstance(key, MetricField) else (ParameterRow, ParameterRow.number)
         )
         has_value = and_(table.run_id == RunRow.id, key.rows(), value.is_not(None))
-        having = statement.join(table, has_value)
-        rows = session.execute(
-            having.order_by(directed(value), directed(table.run_id)).limit(limit).offset(offset)
-        ).all()
+        having, by_value = statement.join(table, has_value), (directed(value), directed(table.run_id))
+        page = having.order_by(*by_value).limit(limit).offset(offset)
+        rows: Sequence[Sequence[Any]] = []
+        if table is ParameterRow and limit is not None and session.get_bind().dialect.name == "sqlite":
+            # SQLite looks up the run of each row before it sorts them: the first rows, sorted alone, often fill a page.
+            first = select(table.run_id).where(key.rows(), value.is_not(None)).order_by(*by_value).limit(_FIRST_SORTED)
+            rows = session.execute(page.where(table.run_id.in_(first))).all()
+        if limit is None or len(rows) < limit:
+            rows = session.execute(page).all()
         yield from rows
         if limit is not None:
             limit -= len(rows)

@@ -103,9 +103,13 @@ def test_a_plan_selects_the_same_runs(filled_anywhere: Registry, query: str, mon
     assert all(each == expected for each in found)
 
 
+@pytest.mark.parametrize("num_first", [0, 40, 1_000])
 @pytest.mark.parametrize("sort", SORTS)
 @pytest.mark.parametrize("query", ["", "metrics.f1 > 0.6"])
-def test_pages_follow_one_another_without_a_gap(filled: Registry, sort: str, query: str) -> None:
+def test_pages_follow_one_another_without_a_gap(
+    filled: Registry, sort: str, query: str, num_first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_listing, "_FIRST_SORTED", num_first)
     whole = ids(filled.run_table(query, sort=sort))
     pages = [ids(filled.run_table(query, sort=sort, limit=30, offset=start)) for start in range(0, len(whole), 30)]
     assert [run_id for page in pages for run_id in page] == whole
@@ -123,6 +127,18 @@ def test_few_runs_are_listed_and_many_are_tested_one_by_one(
     assert filled.run_table(query, limit=10).records
     paged = [statement for statement in statements if "ORDER BY runs.created_at" in statement]
     assert [" IN (SELECT" in statement for statement in paged] == [is_rare]
+
+
+@pytest.mark.parametrize("query", ["seed = 1", "experiment = 'mrpc-0'", "state = 'completed' and seed in (0, 2)"])
+def test_runs_that_their_own_columns_select_are_the_same_however_many_they_are(
+    filled: Registry, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = ids(filled.run_table(query))
+    assert len(whole) > 10
+    for most in (0, 10, 1_000):
+        monkeypatch.setattr(run_listing, "_MOST_LISTED", most)
+        pages = [ids(filled.run_table(query, limit=7, offset=start)) for start in range(0, len(whole), 7)]
+        assert [run_id for page in pages for run_id in page] == whole
 
 
 @pytest.mark.postgres
