@@ -1,6 +1,7 @@
 """MLflow's side of `registry_writing.py`, run by a Python in which MLflow is installed; it need not be the project's.
 
-Reads what to do from its standard input, a word and a number a line, and answers each with the seconds of CPU it took.
+Arguments: the database's URL, and the clock: `cpu` or `wall`. Reads what to do from its standard input, a word and a
+number a line, and answers each with the seconds it took.
 """
 
 import os
@@ -18,15 +19,16 @@ NUM_PARAMETERS = 20
 
 
 def main() -> None:
+    url, clock = sys.argv[1], time.perf_counter if sys.argv[2] == "wall" else time.process_time
     with tempfile.TemporaryDirectory() as folder:
-        store = SqlAlchemyStore(f"sqlite:///{folder}/mlflow.db", folder)
+        store = SqlAlchemyStore(url, folder)
         experiment = store.create_experiment("bench")
         run = new_run(store, experiment)
         step, now = 0, int(1e3 * time.time())
         print(__version__, flush=True)
         for line in sys.stdin:
             word, number = line.split()
-            begun = time.process_time()
+            begun = clock()
             if word == "points":
                 for _ in range(int(number)):
                     step += 1
@@ -43,7 +45,7 @@ def main() -> None:
                     for report in range(3):
                         store.log_metric(trial, Metric("f1", 0.5, now, report))
                     store.update_run_info(trial, RunStatus.FINISHED, now, "bench")
-            print(time.process_time() - begun, flush=True)
+            print(clock() - begun, flush=True)
 
 
 def new_run(store: SqlAlchemyStore, experiment: str) -> str:

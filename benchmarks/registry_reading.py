@@ -3,9 +3,9 @@
     python -m benchmarks.registry_reading [LOCATION] [--sweeps 5000] [--commands]
 
 Without a location a registry is made in a temporary folder (`benchmarks/generated_registry.py`). `--commands` times the
-commands themselves too, each in a process of its own. Milliseconds of this process's CPU, the median of several rounds
-in which the questions take turns; on PostgreSQL the server's own time is not in it. The numbers of record are in
-benchmarks/results/.
+commands themselves too, each in a process of its own. Milliseconds of this process's CPU, and of the wall clock, in
+which a PostgreSQL server's own time is; medians of several rounds in which the questions take turns. The numbers of
+record are in benchmarks/results/.
 """
 
 import argparse
@@ -37,9 +37,9 @@ def main() -> None:
                 fill(registry, options.sweeps)
         with Registry(location, read_only=True) as registry:
             print(f"{registry.num_runs():,} runs; Python {platform.python_version()}, {platform.machine()}")
-            print("\n| question | CPU ms |\n| --- | ---: |")
-            for name, milliseconds in timed(questions(registry)).items():
-                print(f"| {name} | {milliseconds:.1f} |", flush=True)
+            print("\n| question | CPU ms | wall ms |\n| --- | ---: | ---: |")
+            for name, (cpu, wall) in timed(questions(registry)).items():
+                print(f"| {name} | {cpu:.1f} | {wall:.1f} |", flush=True)
         if options.commands:
             print("\n| command | CPU s |\n| --- | ---: |")
             time_commands(location, folder)
@@ -78,15 +78,18 @@ def questions(registry: Registry) -> dict[str, Callable[[], object]]:
     return asked
 
 
-def timed(asked: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """The median time of each question, in turns."""
-    taken: dict[str, list[float]] = {name: [] for name in asked}
+def timed(asked: dict[str, Callable[[], object]]) -> dict[str, tuple[float, float]]:
+    """The median times of each question, of CPU and of the wall clock, in turns."""
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in asked}
     for _ in range(NUM_ROUNDS + 1):
         for name, ask in asked.items():
-            begun = time.process_time()
+            cpu, wall = time.process_time(), time.perf_counter()
             ask()
-            taken[name].append(1e3 * (time.process_time() - begun))
-    return {name: median(times[1:]) for name, times in taken.items()}  # the first is not warm
+            taken[name].append((1e3 * (time.process_time() - cpu), 1e3 * (time.perf_counter() - wall)))
+    return {  # the first is not warm
+        name: (median(cpu for cpu, _ in times[1:]), median(wall for _, wall in times[1:]))
+        for name, times in taken.items()
+    }
 
 
 def time_commands(location: str, folder: str) -> None:

@@ -1,12 +1,14 @@
 """CPU time of writing: a measurement, buffered measurements and a trial's books, against MLflow and Optuna in one run.
 
-    python -m benchmarks.registry_writing [--mlflow PYTHON] [--location URL] [--rounds 7]
+    python -m benchmarks.registry_writing [--mlflow PYTHON] [--server URL] [--clock cpu] [--rounds 7]
 
 PYTHON is an interpreter in which MLflow is installed, such as that of a virtual environment of its own; without it
-MLflow is left out. Both keep an SQLite file in a temporary folder. Each round does the same work on all sides, one
-after another, so that the machine's mood is the same for all; figures are medians of process CPU, ratios medians of the
-rounds' ratios. A trial has 20 parameters and 3 reports, each change committed on its own. Also printed: how long 16
-processes that write at once wait for one another. The numbers of record are in benchmarks/results/.
+MLflow is left out. All keep an SQLite file in a temporary folder, or each an empty database of a PostgreSQL server: the
+URL has {} where the databases `here`, `mlflow` and `optuna` are named. Each round does the same work on all sides, one
+after another, so that the machine's mood is the same for all; figures are medians of process CPU, in which a server's
+own time is not, or with `--clock wall` of the wall clock; ratios are medians of the rounds' ratios. A trial has 20
+parameters and 3 reports, each change committed on its own. Also printed: how long 16 processes that write at once wait
+for one another. The numbers of record are in benchmarks/results/.
 """
 
 import argparse
@@ -27,8 +29,9 @@ from orchestrator.results import MetricEvent, TrialEvents, TrialResult, TrialSta
 from orchestrator.run_states import RunState
 
 NUM_PARAMETERS, NUM_WRITERS, WRITING_S = 20, 16, 10.0
+CLOCKS = {"cpu": time.process_time, "wall": time.perf_counter}
 Side = Callable[[str, int], float]
-"""Seconds of CPU of some work: `points`, `batch100`, `batch1000` or `trials`, so many of them."""
+"""Seconds of some work: `points`, `batch100`, `batch1000` or `trials`, so many of them."""
 WORK = {"points": 200, "batch100": 5_000, "batch1000": 10_000, "trials": 30}
 NAMES = {
     "points": "a point, committed",
@@ -41,25 +44,32 @@ NAMES = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mlflow", metavar="PYTHON")
-    parser.add_argument("--location")
+    parser.add_argument("--server", metavar="URL", default="")
+    parser.add_argument("--clock", choices=CLOCKS, default="cpu")
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, mlflow_side(options.mlflow) as mlflow:
-        location = options.location or str(Path(folder) / "registry.sqlite")
-        sides: dict[str, Side] = {"here": own_side(location), "Optuna": optuna_side(Path(folder))}
-        sides |= {"MLflow": mlflow} if mlflow else {}
-        print(
-            f"Python {platform.python_version()}, {platform.machine()}; ms of CPU, medians of {options.rounds} rounds\n"
-        )
-        print("| what | here | MLflow | ratio | Optuna | ratio |\n| --- | ---: | ---: | ---: | ---: | ---: |")
-        for work, number in WORK.items():
-            print(f"| {NAMES[work]} |{compare(sides, work, number, options.rounds)}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        url = options.server.replace("postgresql://", "postgresql+psycopg://") or f"sqlite:///{folder}/{{}}.sqlite"
+        location = options.server.format("here") or f"{folder}/here.sqlite"
+        with mlflow_side(options.mlflow, url.format("mlflow"), options.clock) as mlflow:
+            clock = CLOCKS[options.clock]
+            sides = {"here": own_side(location, clock), "Optuna": optuna_side(url.format("optuna"), clock)}
+            sides |= {"MLflow": mlflow} if mlflow else {}
+            print_table(sides, options.rounds, options.clock)
         waits = sorted(wait for waits in write_together(location) for wait in waits)
     p99 = quantiles(waits, n=100)[98]
     print(
         f"\n{NUM_WRITERS} processes for {WRITING_S:.0f} s: {len(waits):,} points, each committed; a point's wall clock:"
     )
     print(f"median {1e3 * median(waits):.3f} ms, p99 {1e3 * p99:.0f} ms, longest {1e3 * waits[-1]:.0f} ms")
+
+
+def print_table(sides: dict[str, Side], num_rounds: int, clock: str) -> None:
+    """Measure the sides and print the table."""
+    print(f"Python {platform.python_version()}, {platform.machine()}; ms of {clock}, medians of {num_rounds} rounds\n")
+    print("| what | here | MLflow | ratio | Optuna | ratio |\n| --- | ---: | ---: | ---: | ---: | ---: |")
+    for work, number in WORK.items():
+        print(f"| {NAMES[work]} |{compare(sides, work, number, num_rounds)}", flush=True)
 
 
 def compare(sides: dict[str, Side], work: str, number: int, num_rounds: int) -> str:
@@ -80,7 +90,7 @@ def compare(sides: dict[str, Side], work: str, number: int, num_rounds: int) -> 
     return cells
 
 
-def own_side(location: str) -> Side:
+def own_side(location: str, clock: Callable[[], float] = time.process_time) -> Side:
     """The registry's side."""
     registry = Registry(location)
     registry.upgrade()
@@ -92,7 +102,7 @@ def own_side(location: str) -> Side:
             registry.metrics.record(run, [MetricEvent(next(steps), "train", {"loss": 1.0}) for _ in range(size)])
 
     def work(word: str, number: int) -> float:
-        begun = time.process_time()
+        begun = clock()
         if word == "points":
             record(1, number)
         elif word == "trials":
@@ -100,7 +110,7 @@ def own_side(location: str) -> Side:
                 keep_trial(registry, run, next(steps))
         else:
             record(int(word.removeprefix("batch")), number)
-        return time.process_time() - begun
+        return clock() - begun
 
     return work
 
@@ -120,14 +130,14 @@ def keep_trial(registry: Registry, sweep: str, number: int) -> None:
     registry.trials.record(sweep, [TrialResult(key, number, parameters, RunState.COMPLETED, 0, 2, {"f1": 0.5})])
 
 
-def optuna_side(folder: Path) -> Side:
+def optuna_side(url: str, clock: Callable[[], float]) -> Side:
     """Optuna's side, with its storage in a database."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    storage = optuna.storages.RDBStorage(f"sqlite:///{folder}/optuna.db")
+    storage = optuna.storages.RDBStorage(url)
     study = optuna.create_study(storage=storage, sampler=optuna.samplers.RandomSampler())
 
     def work(word: str, number: int) -> float:
-        begun = time.process_time()
+        begun = clock()
         for _ in range(number):
             trial = study.ask()
             for parameter in range(NUM_PARAMETERS):
@@ -135,19 +145,19 @@ def optuna_side(folder: Path) -> Side:
             for step in range(3):
                 trial.report(0.5, step)
             study.tell(trial, 0.5)
-        return time.process_time() - begun
+        return clock() - begun
 
     return work
 
 
 @contextmanager
-def mlflow_side(python: str | None) -> Iterator[Side | None]:
+def mlflow_side(python: str | None, url: str, clock: str) -> Iterator[Side | None]:
     """MLflow's side, in a process of another Python."""
     if python is None:
         yield None
         return
     worker = subprocess.Popen(
-        [python, Path(__file__).with_name("_mlflow_worker.py")],
+        [python, Path(__file__).with_name("_mlflow_worker.py"), url, clock],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,9 @@ _DATA = "data."
 _TEST_DATA = "data.test_digest"
 _DATA_PLACES = ("task.files", "task.folder")
 """Parameters that say where data lie, not what they are."""
+
+PARAMETER_COLUMNS = ("run_id", "path", "leaf", "kind", "text", "number")
+"""Columns of the parameters table."""
 
 _NOT_SHAPING = frozenset({"execution", "budget"})
 """Parts of a path below which no parameter shapes a result."""
@@ -50,16 +53,25 @@ def _holds_sections(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value)
 
 
-def parameter_rows(run_id: str, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Rows of the parameters table, one for each parameter, with its short name where it has one."""
-    leaves = leaf_names(list(parameters))
-    rows = []
-    for path, value in parameters.items():
-        kind, text, number = encode_parameter(value)
-        rows.append(
-            {"run_id": run_id, "path": path, "leaf": leaves[path], "kind": kind, "text": text, "number": number}
-        )
-    return rows
+def parameter_rows(run_id: str, parameters: Mapping[str, Any]) -> list[tuple[str, str, str | None, str, str, Any]]:
+    """Rows of the parameters table as they are stored, one for each parameter, with its short name where it has one.
+
+    Their values stand in the order of PARAMETER_COLUMNS.
+    """
+    names = _stored_names(tuple(parameters))
+    return [
+        (run_id, path, leaf, *encode_parameter(value))
+        for (path, leaf), value in zip(names, parameters.values(), strict=True)
+    ]
+
+
+@lru_cache
+def _stored_names(paths: tuple[str, ...]) -> list[tuple[str, str | None]]:
+    """Path and short name of each of these paths, as they are stored; the trials of a sweep all have the same."""
+    return [
+        (replace_unstorable(path), None if leaf is None else replace_unstorable(leaf))
+        for path, leaf in leaf_names(paths).items()
+    ]
 
 
 def leaf_names(paths: Sequence[str]) -> dict[str, str | None]:
@@ -80,7 +92,7 @@ def leaf_names(paths: Sequence[str]) -> dict[str, str | None]:
 
 
 def encode_parameter(value: Any) -> tuple[str, str, float | None]:
-    """Encode a value as kind, text and number, as the columns of the parameters table.
+    """Encode a value as kind, text and number, as the columns of the parameters table hold them.
 
     >>> encode_parameter(5e-05), encode_parameter(True), encode_parameter("tiny")
     (('number', '5e-05', 5e-05), ('boolean', 'true', 1.0), ('text', 'tiny', None))
@@ -94,13 +106,19 @@ def encode_parameter(value: Any) -> tuple[str, str, float | None]:
     if isinstance(value, float):
         return "number", float.__repr__(value) if isfinite(value) else json.dumps(value), float(value)
     if isinstance(value, str):
-        return "text", value, None
+        return "text", replace_unstorable(value), None
     return "json", json.dumps(value, default=str), None
 
 
 def decode_parameter(kind: str, text: str) -> Any:
     """Decode a value from its kind and text, as `encode_parameter` wrote them."""
+    if kind == "number":
+        return _decode_number(text)
     return text if kind == "text" else json.loads(text)
+
+
+_decode_number = lru_cache(maxsize=10_000)(json.loads)
+"""The same few numbers are read again and again: the recipe of a sweep for each of its trials."""
 
 
 def group_digest(parameters: Mapping[str, Any]) -> str:

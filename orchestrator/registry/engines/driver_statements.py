@@ -4,6 +4,7 @@ Running a statement through SQLAlchemy costs several times what the database nee
 every measurement and every trial therefore goes to the driver as finished text, which the driver keeps prepared.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter
@@ -11,6 +12,8 @@ from typing import Any
 
 from sqlalchemy import Dialect, Executable
 from sqlalchemy.sql.expression import ClauseElement
+
+_PLACEHOLDER = re.compile(r"\?|%s(::[A-Z ]+)?")
 
 
 class DriverStatement:
@@ -32,15 +35,35 @@ class DriverStatement:
         self._constants = {name: _stored(value, processors.get(name)) for name, value in constants.items()}
         self._pick: Callable[[Mapping[str, Any]], Any] = itemgetter(*order)
         self._is_one = len(order) == 1
+        self._dialect = dialect
+        columns = compiled.statement.table.columns if compiled.isinsert else {}
+        self._types = [columns[name].type.compile(compiled.dialect) if name in columns else None for name in order]
         self._conversions = [
             (place, processors[name]) for place, name in enumerate(order) if name in names and name in processors
         ]
 
-    def for_rows(self, number: int) -> str:
-        """SQL of the same statement, which inserts rows, for several of them at once; SQLite takes these faster."""
-        before, values, after = self.sql.partition(" VALUES ")
-        row, conflict, rest = after.partition(" ON CONFLICT ")
-        return before + values + ", ".join([row] * number) + conflict + rest
+    def for_columns(self, number: int, varying: tuple[int, ...]) -> str:
+        """SQL of the same statement, which inserts rows, for several of them at once.
+
+        Its parameters are the values that all rows share; then, on SQLite, the varying values row by row, on a server
+        an array for each varying value, as `array` makes it.
+
+        Args:
+            number: how many rows; for a server, which takes any number, 0.
+            varying: places in the statement's order of the values that differ from row to row.
+        """
+        before, _, rest = self.sql.partition(" VALUES (")
+        row, _, after = rest.partition(") ON CONFLICT ")
+        places = iter(range(len(self._types)))
+        names = {place: f"column{1 + at}" for at, place in enumerate(varying)}  # SQLite's own names for them
+        row = _PLACEHOLDER.sub(lambda found: names.get(next(places), found[0]), row)
+        if self._dialect == "sqlite":
+            values = f"({', '.join('?' * len(varying))})"
+            rows = f"(VALUES {', '.join([values] * number)})"
+        else:
+            arrays = ", ".join(f"%s::{self._types[place]}[]" for place in varying)
+            rows = f"unnest({arrays}) AS given ({', '.join(names.values())})"
+        return f"{before} SELECT {row} FROM {rows} WHERE true ON CONFLICT {after}"
 
     def values(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
         """Values of one row in the order of the statement, as they are stored."""
@@ -49,6 +72,13 @@ class DriverStatement:
         for place, convert in self._conversions:
             stored[place] = convert(stored[place])
         return tuple(stored)
+
+
+def array(values: Sequence[Any]) -> str | list[Any]:
+    """Values of a column as a server's array: numbers as its text, which takes a tenth of the driver's time."""
+    if any(isinstance(value, str) for value in values):
+        return list(values)
+    return f"{{{','.join(['NULL' if value is None else repr(value) for value in values])}}}"
 
 
 def _stored(value: Any, processor: Callable[[Any], Any] | None) -> Any:

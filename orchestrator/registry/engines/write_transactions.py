@@ -16,13 +16,13 @@ from typing import Any
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
-from orchestrator.registry.engines.driver_statements import DriverStatement
+from orchestrator.registry.engines.driver_statements import DriverStatement, array
 from orchestrator.registry.engines.sqlite_engine import file_of
 from orchestrator.registry.engines.write_queue import WriteQueue
 
 Values = tuple[Any, ...]
-_ROWS_AT_ONCE = 50
-"""Rows of one statement on SQLite: more bring nothing."""
+_ROWS_AT_ONCE = (100, 10, 1)
+"""Numbers of rows of one statement on SQLite, the largest first: more bring nothing."""
 
 
 class WriteTransaction:
@@ -47,32 +47,54 @@ class WriteTransaction:
         elif rows:
             self._cursor.executemany(statement.sql, rows)
 
-    def insert_many(self, statement: DriverStatement, rows: Sequence[Values]) -> None:
-        """Run a statement that inserts rows, given as they are stored, in the order of its columns."""
-        rest = 0
-        if self.dialect == "sqlite" and len(rows) >= _ROWS_AT_ONCE:
-            rest = len(rows) - len(rows) % _ROWS_AT_ONCE
-            several = _for_rows(statement)
-            for begin in range(0, rest, _ROWS_AT_ONCE):
-                self._cursor.execute(several, tuple(chain.from_iterable(rows[begin : begin + _ROWS_AT_ONCE])))
-        self.run_many(statement, rows[rest:])
+    def insert_rows(self, statement: DriverStatement, rows: Sequence[Values]) -> None:
+        """Run a statement that inserts rows, no two of them with the same key; a server takes them all at once."""
+        if self.dialect == "sqlite" or len(rows) < 2:
+            self.run_many(statement, rows)
+        else:
+            self.insert_columns(statement, [list(column) for column in zip(*rows, strict=True)], len(rows))
+
+    def insert_columns(self, statement: DriverStatement, columns: Sequence[Any], number: int) -> None:
+        """Run a statement that inserts rows, many of them, into a table without other indexes than its key.
+
+        On SQLite other indexes make one statement of many rows slow: SQLite keeps a copy of each page that it changes,
+        so that it can take the statement back.
+
+        Args:
+            columns: in the statement's order a list with a value for each row, or the one value that all rows have, as
+                they are stored; on a server no two rows may have the same key.
+            number: how many rows.
+        """
+        varying = tuple(place for place, column in enumerate(columns) if isinstance(column, list))
+        shared = [column for column in columns if not isinstance(column, list)]
+        if self.dialect != "sqlite":
+            arrays = [array(columns[place]) for place in varying]
+            self._cursor.execute(_for_columns(statement, 0, varying), (*shared, *arrays))
+            return
+        done = 0
+        for size in _ROWS_AT_ONCE:
+            sql = _for_columns(statement, size, varying)
+            while done + size <= number:
+                rows = zip(*(columns[place][done : done + size] for place in varying), strict=True)
+                self._cursor.execute(sql, (*shared, *chain.from_iterable(rows)))
+                done += size
 
     def read(self, statement: DriverStatement, values: Values) -> list[Values]:
         """Run a statement that selects, and return its rows as the driver gives them."""
         rows: list[Values] = self._cursor.execute(statement.sql, values).fetchall()
         return rows
 
-    def now(self) -> str | None:
-        """The database's clock, as SQLite stores it; None on a server, whose statements read its clock themselves."""
+    def now(self) -> tuple[str, ...]:
+        """The database's clock as SQLite stores it; nothing on a server, whose statements read the clock themselves."""
         if self.dialect != "sqlite":
-            return None
-        time: str = self._cursor.execute("SELECT strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'").fetchone()[0]
+            return ()
+        time: tuple[str] = self._cursor.execute("SELECT strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'").fetchone()
         return time
 
 
 @lru_cache
-def _for_rows(statement: DriverStatement) -> str:
-    return statement.for_rows(_ROWS_AT_ONCE)
+def _for_columns(statement: DriverStatement, number: int, varying: tuple[int, ...]) -> str:
+    return statement.for_columns(number, varying)
 
 
 class SqliteWriters:

@@ -1,4 +1,4 @@
-"""Plans of queries: in which way SQLite finds the runs that a condition selects.
+"""Plans of queries: in which way the database finds the runs that a condition selects.
 
 A condition on the measurements, parameters or tags of a run can be tested run by run, newest first (EXISTS), or
 answered at once by the index of these rows (`id IN (SELECT run_id …)`). Run by run is quick where many runs pass, since
@@ -6,12 +6,14 @@ a page is soon full, and reads every run where few pass; the other way round it 
 that pass are counted, up to a bound, before a way is chosen. Of 100,000 runs, the first 100 with a rare score: 634 ms
 the one way, 0.1 ms the other; with a frequent one 0.7 ms and 937 ms.
 
-PostgreSQL's own planner makes the two of one another by its statistics: there conditions stay as they are.
+PostgreSQL's own planner makes the two of one another, by its statistics. By these the name of a measurement has nothing
+to do with its values, so that it expects thousands of runs where none pass, and reads every run. There the few runs
+become an array, which the server makes first: 9 ms in place of 320.
 """
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy import ColumnElement, Select, any_, func, select
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import BinaryExpression
 from sqlalchemy.sql.operators import eq
@@ -31,21 +33,25 @@ def plan(session: Session, condition: ColumnElement[bool], *, whole: bool) -> Co
     Args:
         whole: whether every run that passes is wanted, to count or to list them, rather than the first ones.
     """
-    if session.get_bind().dialect.name != "sqlite":
+    dialect = session.get_bind().dialect.name
+    if whole and dialect != "sqlite":
         return condition
 
     def replace(element: Any, **_: Any) -> ColumnElement[bool] | None:
-        listed = _listed(element) if isinstance(element, Exists) else None
+        listed = _listed(element, dialect) if isinstance(element, Exists) else None
         return listed if listed is not None and (whole or _has_few(session, element)) else None
 
     planned: ColumnElement[bool] = replacement_traverse(condition, {}, replace)
     return planned
 
 
-def _listed(exists: Exists) -> ColumnElement[bool] | None:
+def _listed(exists: Exists, dialect: str) -> ColumnElement[bool] | None:
     """The condition as a list of runs; None where it is more than one test of a run's rows."""
     parts = _parts(exists)
-    return None if parts is None else RunRow.id.in_(select(parts[0]).where(*parts[1]))
+    if parts is None:
+        return None
+    ids = select(parts[0]).where(*parts[1])
+    return RunRow.id.in_(ids) if dialect == "sqlite" else RunRow.id == any_(func.array(ids.scalar_subquery()))
 
 
 def _has_few(session: Session, exists: Exists) -> bool:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Text, and_, exists, func, not_, select, type_coerce
+from sqlalchemy import ColumnElement, Select, Text, func, not_, select, type_coerce
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.visitors import iterate
 
+from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.queries.query_fields import (
     METRIC_SPLITS,
-    ColumnField,
     Field,
-    MetricField,
-    ParameterField,
-    ScoreField,
 )
 from orchestrator.registry.queries.query_plans import plan
+from orchestrator.registry.queries.run_order import CREATED_AT, ordered
 from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.run_flags import is_flagged
@@ -51,8 +49,10 @@ RUN_COLUMNS: dict[str, Any] = {
     "error": RunRow.error,
 }
 _IDS_PER_STATEMENT = 5_000
-_CREATED_AT = ColumnField(RunRow.created_at, "time")
-_NEWEST_FIRST = RunRow.created_at.desc(), RunRow.id.desc()
+_MOST_LISTED = 1_000
+"""Runs up to which their ids are listed before a page of them is put in order."""
+_OWN_TABLES = {None, RunRow.__tablename__, ExperimentRow.__tablename__, AttemptRow.__tablename__}
+"""Tables of a run's own columns: the state as it is read depends on the newest attempt."""
 
 
 def list_runs(
@@ -74,7 +74,7 @@ def list_runs(
     conditions = selecting(session, state, filter, trials=trials, archived=archived, whole=limit is None)
     key, descends = Selection(session, state).order(sort)
     statement = _select_runs(state).where(*conditions)
-    return _with_values(session, list(_ordered(session, statement, key, descends, limit, offset)))
+    return _with_values(session, list(ordered(session, statement, key, descends, limit, offset)))
 
 
 def ordered_ids(
@@ -91,7 +91,9 @@ def ordered_ids(
     """Ids of the runs that a query selects, in the order of `list_runs`."""
     conditions = selecting(session, state, filter, trials=trials, archived=archived, whole=limit is None)
     key, descends = Selection(session, state).order(sort)
-    return [run_id for (run_id,) in _ordered(session, _ids(conditions, key), key, descends, limit, offset)]
+    if filter and limit is not None and key == CREATED_AT:
+        conditions = _listed_where_few(session, conditions)
+    return [run_id for (run_id,) in ordered(session, _ids(conditions, key), key, descends, limit, offset)]
 
 
 def list_runs_by_id(session: Session, state: ColumnElement[RunState], run_ids: Sequence[str]) -> RecordTable:
@@ -147,69 +149,27 @@ def _joined(*columns: Any) -> Select[Any]:
     return select(*columns).join(ExperimentRow, ExperimentRow.id == RunRow.experiment_id)
 
 
-def _ids(conditions: Sequence[ColumnElement[bool]], key: Field = _CREATED_AT) -> Select[Any]:
+def _ids(conditions: Sequence[ColumnElement[bool]], key: Field = CREATED_AT) -> Select[Any]:
     """Select the ids of runs; the experiment is looked up where it is asked for alone."""
-    names = {
-        getattr(getattr(part, "table", None), "name", None)
-        for element in (*conditions, *key.sort_keys())
-        for part in iterate(element)
-    }
-    selected = _joined(RunRow.id) if ExperimentRow.__tablename__ in names else select(RunRow.id)
-    return selected.where(*conditions)
+    is_asked_for = ExperimentRow.__tablename__ in _tables((*conditions, *key.sort_keys()))
+    return (_joined(RunRow.id) if is_asked_for else select(RunRow.id)).where(*conditions)
 
 
-def _ordered(
-    session: Session, statement: Select[Any], key: Field, descends: bool, limit: int | None, offset: int
-) -> Iterator[Sequence[Any]]:
-    """Rows in the order asked for: runs that have a measurement or a number first, as their index has them; the others.
+def _tables(elements: Sequence[ColumnElement[Any]]) -> set[str | None]:
+    """Names of the tables whose columns are read."""
+    return {getattr(getattr(part, "table", None), "name", None) for element in elements for part in iterate(element)}
 
-    Args:
-        statement: selects runs, the id first.
+
+def _listed_where_few(session: Session, conditions: list[ColumnElement[bool]]) -> list[ColumnElement[bool]]:
+    """The same conditions, on SQLite as a list of ids where they read a run's own columns alone and few runs pass.
+
+    To find these few in the order of an index takes SQLite twice as long as in the order in which runs are stored.
+    Where many pass, as many as make a list are soon found, and an index soon fills a page.
     """
-    connection = session.connection()  # a session's rows cost twice as much
-
-    def directed(column: Any) -> Any:
-        return column.desc() if descends else column
-
-    if isinstance(key, ScoreField) or (isinstance(key, MetricField) and limit is None):
-        # no index has the order, or all of it is wanted
-        yield from connection.execute(_sorted_by_value(statement, key, directed).limit(limit).offset(offset))
-        return
-    if isinstance(key, MetricField | ParameterField):
-        table, value = (
-            (MetricRow, MetricRow.value) if isinstance(key, MetricField) else (ParameterRow, ParameterRow.number)
-        )
-        has_value = and_(table.run_id == RunRow.id, key.rows(), value.is_not(None))
-        having = statement.join(table, has_value)
-        rows = connection.execute(
-            having.order_by(directed(value), directed(table.run_id)).limit(limit).offset(offset)
-        ).all()
-        yield from rows
-        if limit is not None:
-            limit -= len(rows)
-        if limit == 0:
-            return
-        if offset:
-            num_before = 0 if rows else session.scalar(select(func.count()).select_from(having.subquery())) or 0
-            offset = 0 if rows else offset - num_before
-        statement = statement.where(~exists().where(has_value).correlate(RunRow))
-    order: list[Any]
-    if isinstance(key, MetricField):
-        order = [*_NEWEST_FIRST]
-    elif key == _CREATED_AT:  # as in its index
-        order = [directed(RunRow.created_at), directed(RunRow.id)]
-    else:
-        order = [part for column in key.sort_keys() for part in (column.is_(None), directed(column))]
-        order.append(directed(RunRow.id))
-    yield from connection.execute(statement.order_by(*order).limit(limit).offset(offset))
-
-
-def _sorted_by_value(statement: Select[Any], key: MetricField, directed: Callable[[Any], Any]) -> Select[Any]:
-    """Sort runs by a measurement, with one look-up for each run; those without it come last, the newest first."""
-    has_value = and_(MetricRow.run_id == RunRow.id, key.rows(), MetricRow.value.is_not(None))
-    joined = statement.join(MetricRow, has_value, isouter=True)
-    valued_first = MetricRow.value.is_(None), directed(MetricRow.value), directed(MetricRow.run_id)
-    return joined.order_by(*valued_first, *_NEWEST_FIRST)
+    if session.get_bind().dialect.name != "sqlite" or not _tables(conditions) <= _OWN_TABLES:
+        return conditions
+    few = session.scalars(_ids(conditions).limit(_MOST_LISTED + 1)).all()
+    return conditions if len(few) > _MOST_LISTED else [RunRow.id.in_(few)]
 
 
 def _with_values(session: Session, rows: Sequence[Sequence[Any]]) -> RecordTable:

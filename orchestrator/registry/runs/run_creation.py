@@ -7,7 +7,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.engines.dialects import upsert
-from orchestrator.registry.parameter_values import flatten, parameter_rows, run_group_digest
+from orchestrator.registry.parameter_values import PARAMETER_COLUMNS, flatten, parameter_rows, run_group_digest
 from orchestrator.registry.runs.inheritance import add_tags
 from orchestrator.registry.tables import ExperimentRow, ParameterRow, RunRow
 
@@ -33,7 +33,7 @@ def insert_run(session: Session, row: Mapping[str, Any], fingerprint: str, tags:
         return
     rows = parameter_rows(row["id"], parameters)
     if rows:
-        session.execute(insert(ParameterRow), rows)
+        session.execute(insert(ParameterRow), [dict(zip(PARAMETER_COLUMNS, values, strict=True)) for values in rows])
     add_tags(session, row["id"], tags)
 
 

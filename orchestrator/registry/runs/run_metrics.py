@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, func, literal_column, or_, select
+from sqlalchemy import ColumnElement, and_, func, literal_column, or_, select
 
-from orchestrator.registry.column_types import replace_unstorable, utc_now
+from orchestrator.registry.column_types import replace_unstorable
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import upsert
 from orchestrator.registry.engines.driver_statements import DriverStatement
@@ -22,8 +22,10 @@ from orchestrator.results import MetricEvent
 if TYPE_CHECKING:
     import pandas
 
-MetricPoint = tuple[str, str, str, int, float | None, float | None]
-"""Run, split, name, step, value, epoch."""
+Curves = dict[tuple[str, str, str], tuple[list[int], list[float | None], list[float | None]]]
+"""By run, split and name: steps, values, epochs."""
+_MANY = 10
+"""Points of a curve that are worth a statement of their own; fewer are written with those of other curves."""
 
 
 class RunMetrics:
@@ -39,11 +41,11 @@ class RunMetrics:
             final: whether these belong to the run's result: they become the latest values whatever their step, and
                 stay so until another result is recorded.
         """
-        points = metric_points(run_id, events)
-        if points:
+        curves = metric_curves([(run_id, events)])
+        if curves:
             with self._database.transaction() as transaction:
-                write_metrics(transaction, points, final=final)
-        return len(points)
+                write_metrics(transaction, curves, final=final)
+        return sum(len(steps) for steps, _, _ in curves.values())
 
     def latest(self, run_id: str) -> dict[str, float]:
         """Latest values of a run by their names in queries: `f1` is the validation split's, `test.f1` the test's."""
@@ -80,45 +82,61 @@ class RunMetrics:
         return record_table([column.key for column in columns], rows, step="int64", epoch="float64", value="float64")
 
 
-def metric_points(run_id: str, events: Iterable[MetricEvent]) -> list[MetricPoint]:
-    """Measurements of a run's events, one by one; NaN becomes None, which SQL keeps as NULL."""
-    return [
-        # Only NaN differs from itself.
-        (run_id, event.split, _stored_name(name), event.step, float(value) if value == value else None, event.epoch)
-        for event in events
-        for name, value in event.values.items()
-    ]
+def metric_curves(measured: Iterable[tuple[str, Iterable[MetricEvent]]]) -> Curves:
+    """Measurements of runs' events, by curve; NaN becomes None, which SQL keeps as NULL."""
+    curves: Curves = {}
+    for run_id, events in measured:
+        for event in events:
+            step, split, epoch = event.step, event.split, event.epoch
+            for name, value in event.values.items():
+                key = (run_id, split, _stored_name(name))
+                curve = curves.get(key)
+                if curve is None:
+                    curve = curves[key] = ([], [], [])
+                curve[0].append(step)
+                curve[1].append(float(value) if value == value else None)  # only NaN differs from itself
+                curve[2].append(epoch)
+    return curves
 
 
 _stored_name = lru_cache(maxsize=10_000)(replace_unstorable)
 
 
-def write_metrics(transaction: WriteTransaction, points: Sequence[MetricPoint], *, final: bool) -> None:
+def write_metrics(transaction: WriteTransaction, curves: Curves, *, final: bool) -> None:
     """Write points of any runs into their histories and bring the latest values up to date.
 
     Args:
         final: whether they are results, of which the last one counts, rather than measurements, of which the one of
             the highest step does.
     """
-    latest: dict[tuple[str, str, str], MetricPoint] = {}
-    for point in points:
-        before = latest.setdefault(point[:3], point)
-        if final or point[3] >= before[3]:
-            latest[point[:3]] = point
-    now = (transaction.now(),)
-    transaction.insert_many(_point_statement(transaction.dialect, final), [point + now for point in points])
-    transaction.run_many(
-        _latest_statement(transaction.dialect), [(*point[:5], int(final)) for point in latest.values()]
-    )
+    dialect = transaction.dialect
+    statement, now = _point_statement(dialect, final), transaction.now()
+    few, repeated, latest = [], [], []
+    for key, curve in curves.items():
+        steps, values, epochs = curve
+        number = len(steps)
+        if dialect != "sqlite" and len(set(steps)) < number:
+            repeated += [(*key, *point, *now) for point in zip(*curve, strict=True)]
+        elif number < _MANY:
+            few += [(*key, *point, *now) for point in zip(*curve, strict=True)]
+        else:
+            has_epochs = dialect != "sqlite" or any(epoch is not None for epoch in epochs)
+            transaction.insert_columns(statement, (*key, steps, values, epochs if has_epochs else None, *now), number)
+        newest = number - 1 if final or number == 1 else number - 1 - steps[::-1].index(max(steps))
+        latest.append((*key, steps[newest], values[newest], int(final)))
+    transaction.insert_rows(statement, few)
+    transaction.run_many(statement, repeated)  # a server's statement cannot change a row twice
+    transaction.insert_rows(_latest_statement(dialect), latest)
 
 
 @lru_cache
 def _point_statement(dialect: str, final: bool) -> DriverStatement:
     # A result has no epoch of its own; the point that it confirms keeps the epoch it was measured at.
-    changing = ("value",) if final else ("value", "epoch")
-    statement = upsert(dialect, MetricPointRow.__table__, ("run_id", "split", "name", "step"), changing)
-    statement = statement.values(recorded_at=func.coalesce(bindparam("now"), utc_now()))
-    return DriverStatement(statement, dialect, ("run_id", "split", "name", "step", "value", "epoch", "now"))
+    keys, changing = ("run_id", "split", "name", "step"), ("value",) if final else ("value", "epoch")
+    clock = ("recorded_at",) if dialect == "sqlite" else ()
+    return DriverStatement(
+        upsert(dialect, MetricPointRow.__table__, keys, changing), dialect, (*keys, "value", "epoch", *clock)
+    )
 
 
 @lru_cache

@@ -10,15 +10,14 @@ from sqlalchemy.orm import Session
 from orchestrator.registry.engines.dialects import upsert
 from orchestrator.registry.engines.driver_statements import DriverStatement
 from orchestrator.registry.engines.write_transactions import WriteTransaction
-from orchestrator.registry.parameter_values import decode_parameter, parameter_rows
+from orchestrator.registry.parameter_values import PARAMETER_COLUMNS, decode_parameter, parameter_rows
 from orchestrator.registry.tables import ParameterRow
 
 
 def write_parameters(transaction: WriteTransaction, parameters: Mapping[str, Mapping[str, Any]]) -> None:
     """Write all parameters of runs, by run, at once: short names depend on all of a run's."""
-    statement = _upsert_statement(transaction.dialect)
-    rows = (row for run_id, values in parameters.items() for row in parameter_rows(run_id, values))
-    transaction.insert_many(statement, [statement.values(row) for row in rows])
+    rows = [row for run_id, values in parameters.items() for row in parameter_rows(run_id, values)]
+    transaction.insert_rows(_upsert_statement(transaction.dialect), rows)
 
 
 def read_parameters(transaction: WriteTransaction, run_id: str) -> dict[str, Any]:
@@ -44,6 +43,5 @@ def _select_statement(dialect: str) -> DriverStatement:
 
 @lru_cache
 def _upsert_statement(dialect: str) -> DriverStatement:
-    changing = ("leaf", "kind", "text", "number")
-    statement = upsert(dialect, ParameterRow.__table__, ("run_id", "path"), changing)
-    return DriverStatement(statement, dialect, ("run_id", "path", *changing))
+    keys, changing = PARAMETER_COLUMNS[:2], PARAMETER_COLUMNS[2:]
+    return DriverStatement(upsert(dialect, ParameterRow.__table__, keys, changing), dialect, PARAMETER_COLUMNS)

@@ -18,7 +18,7 @@ from orchestrator.registry.queries.run_listing import list_trials
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.run_records import state_as_read
 from orchestrator.registry.runs.inheritance import inherit
-from orchestrator.registry.runs.run_metrics import metric_points, write_metrics
+from orchestrator.registry.runs.run_metrics import metric_curves, write_metrics
 from orchestrator.registry.runs.run_parameters import read_parameters, write_parameters
 from orchestrator.registry.runs.trial_statements import (
     NEVER_STARTED,
@@ -191,9 +191,9 @@ class _Sweep:
             self._transaction.run_many(prepared, [prepared.values(row) for row in rows])
 
     def _write_metrics(self, measured: Sequence[tuple[str, Sequence[MetricEvent]]], *, final: bool) -> None:
-        points = [point for row, events in measured for point in metric_points(row, events)]
-        if points:
-            write_metrics(self._transaction, points, final=final)
+        curves = metric_curves(measured)
+        if curves:
+            write_metrics(self._transaction, curves, final=final)
 
     def _id(self, change: TrialChange) -> str:
         return trial_id(self._run.id, change.key)

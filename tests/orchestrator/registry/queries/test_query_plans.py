@@ -48,6 +48,21 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
         yield registry
 
 
+@pytest.fixture(scope="module")
+def filled_server(postgres_module_location: str) -> Iterator[Registry]:
+    """The same on a PostgreSQL server."""
+    with Registry(postgres_module_location) as registry:
+        fill(registry, NUM_SWEEPS)
+        yield registry
+
+
+@pytest.fixture(params=["filled", pytest.param("filled_server", marks=pytest.mark.postgres)])
+def filled_anywhere(request: pytest.FixtureRequest) -> Registry:
+    """A registry of generated sweeps, once per kind of database."""
+    found: Registry = request.getfixturevalue(request.param)
+    return found
+
+
 @pytest.fixture
 def statements(filled: Registry) -> Iterator[list[str]]:
     """The SQL that the registry runs."""
@@ -75,8 +90,8 @@ def test_a_generated_registry_is_as_large_as_asked_for(filled: Registry) -> None
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_a_plan_selects_the_same_runs(filled: Registry, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    most = [0, 10, query_plans.MOST_LISTED]
+def test_a_plan_selects_the_same_runs(filled_anywhere: Registry, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled, most = filled_anywhere, [0, 10, query_plans.MOST_LISTED]
     found = []
     for number in most:
         monkeypatch.setattr(query_plans, "MOST_LISTED", number)
@@ -88,9 +103,13 @@ def test_a_plan_selects_the_same_runs(filled: Registry, query: str, monkeypatch:
     assert all(each == expected for each in found)
 
 
+@pytest.mark.parametrize("num_first", [0, 40, 1_000])
 @pytest.mark.parametrize("sort", SORTS)
 @pytest.mark.parametrize("query", ["", "metrics.f1 > 0.6"])
-def test_pages_follow_one_another_without_a_gap(filled: Registry, sort: str, query: str) -> None:
+def test_pages_follow_one_another_without_a_gap(
+    filled: Registry, sort: str, query: str, num_first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_listing, "_FIRST_SORTED", num_first)
     whole = ids(filled.run_table(query, sort=sort))
     pages = [ids(filled.run_table(query, sort=sort, limit=30, offset=start)) for start in range(0, len(whole), 30)]
     assert [run_id for page in pages for run_id in page] == whole
@@ -108,6 +127,30 @@ def test_few_runs_are_listed_and_many_are_tested_one_by_one(
     assert filled.run_table(query, limit=10).records
     paged = [statement for statement in statements if "ORDER BY runs.created_at" in statement]
     assert [" IN (SELECT" in statement for statement in paged] == [is_rare]
+
+
+@pytest.mark.parametrize("query", ["seed = 1", "experiment = 'mrpc-0'", "state = 'completed' and seed in (0, 2)"])
+def test_runs_that_their_own_columns_select_are_the_same_however_many_they_are(
+    filled: Registry, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = ids(filled.run_table(query))
+    assert len(whole) > 10
+    for most in (0, 10, 1_000):
+        monkeypatch.setattr(run_listing, "_MOST_LISTED", most)
+        pages = [ids(filled.run_table(query, limit=7, offset=start)) for start in range(0, len(whole), 7)]
+        assert [run_id for page in pages for run_id in page] == whole
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(("query", "is_rare"), [("metrics.f1 > 0.84", True), ("metrics.f1 > 0.1", False)])
+def test_a_server_lists_few_runs_before_it_reads_runs(
+    filled_server: Registry, query: str, is_rare: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query_plans, "MOST_LISTED", 50)
+    with filled_server._database.session(writing=False) as session:
+        state = filled_server._state()
+        (condition,) = run_listing.selecting(session, state, query, trials=True, archived=True, whole=False)
+        assert ("ANY (array(" in str(condition.compile(session.connection()))) is is_rare
 
 
 @pytest.mark.parametrize("ask", [Registry.num_runs, Registry.run_table])

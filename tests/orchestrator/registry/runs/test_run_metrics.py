@@ -67,3 +67,32 @@ def test_a_loss_that_is_no_number_is_kept(registry: Registry) -> None:
 def test_metrics_of_a_run_that_is_not_there_are_refused(registry: Registry) -> None:
     with pytest.raises(RegistryError, match="no such run"):
         registry.metrics.record("nothing", [MetricEvent(1, "train", {"loss": 0.1})])
+
+
+@pytest.mark.parametrize("number", [1, 9, 10, 11, 99, 100, 101, 223])
+def test_however_many_points_are_recorded_at_once_all_are_kept(registry: Registry, number: int) -> None:
+    run_id = new_run(registry)
+    events = [
+        MetricEvent(step, "train", {"loss": step / 3, "gap": nan if step % 2 else -inf}, epoch=step / 7)
+        for step in range(number)
+    ]
+    assert registry.metrics.record(run_id, events) == 2 * number
+    registry.metrics.record(run_id, [MetricEvent(step, "test", {"loss": -step}) for step in range(number)])
+    history = registry.metrics.history(run_id, "train.loss")
+    assert list(history.step) == list(range(number))
+    assert list(history.value) == [step / 3 for step in range(number)]
+    assert list(history.epoch) == [step / 7 for step in range(number)]
+    assert list(registry.metrics.history(run_id, "train.gap").value.isna()) == [step % 2 == 1 for step in range(number)]
+    assert registry.metrics.history(run_id, "test.loss").epoch.isna().all()
+    assert registry.metrics.latest(run_id)["train.loss"] == (number - 1) / 3
+
+
+def test_a_step_that_comes_twice_at_once_keeps_its_last_value(registry: Registry) -> None:
+    run_id = new_run(registry)
+    steps = [*range(20), 19, 3]
+    events = [MetricEvent(step, "train", {"loss": float(place)}, epoch=place) for place, step in enumerate(steps)]
+    registry.metrics.record(run_id, events)
+    history = registry.metrics.history(run_id)
+    assert dict(zip(history.step, history.value, strict=True)) == dict(zip(steps, range(22), strict=True))
+    assert list(history.value) == list(history.epoch)
+    assert registry.metrics.latest(run_id) == {"train.loss": 20.0}
