@@ -65,10 +65,13 @@ class _Operations(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         given = (args, dict(kwargs or {}))
-        self.calls.append((str(func), tree_map(_described, given)))
+        is_number = func is torch.ops.aten.lift_fresh.default and args[0].dim() == 0  # as in x[1:] = 0, on a GPU too
+        self.calls.append((str(func), args[0].item() if is_number else tree_map(_described, given)))
         for tensor in _tensors(given):
             memory = tensor.untyped_storage()
-            if memory._cdata not in self._own:
+            if is_number:
+                self._own[memory._cdata] = memory
+            elif memory._cdata not in self._own:
                 self.inputs.setdefault(memory._cdata, str(func))
                 self._kept.append(memory)  # else its place could be taken by what is new
         made = func(*args, **given[1])

@@ -28,12 +28,13 @@ from orchestrator.pretraining.device_feed import device_batches
 from orchestrator.pretraining.divergence import REMEDY, DivergedStepError, Divergences, StepWatch, max_loss
 from orchestrator.pretraining.gradient_buckets import GradientBuckets
 from orchestrator.pretraining.job import Emit, PretrainJob, build_model
-from orchestrator.pretraining.layer_compilation import LayerCompilation
 from orchestrator.pretraining.loss import label_loss, pretraining_sums
 from orchestrator.pretraining.meter import Meter, add_sums, empty_totals, named_metrics
 from orchestrator.pretraining.micro_batches import EvaluationSizes, MicroBatches, compute_in_parts
 from orchestrator.pretraining.shared_checkpoint import read_for_all
 from orchestrator.pretraining.step import StepContext, training_step
+from orchestrator.pretraining.step_form import StepForm
+from orchestrator.pretraining.step_graphs import build_graphs
 from orchestrator.pretraining.stop_vote import StopVote
 from orchestrator.pretraining.utilization import Utilization
 from orchestrator.provenance.machine import read_machine
@@ -91,7 +92,8 @@ class TrainingLoop:
         self.micro_batches = MicroBatches(worker, self.spec, self.warn)
         self._evaluation_sizes = EvaluationSizes(self.micro_batches, self.warn)
         self.gradients = GradientBuckets(self.model.parameters(), worker, self.spec.gradient_precision)
-        self._compilation = LayerCompilation(self.spec, worker, self._tell, self.warn)
+        self._form = StepForm(self.spec, worker, self._tell, self.warn)
+        self.graphs = build_graphs(self.spec, self.model, worker.device, self.objectives)
         self.divergences = Divergences(job, worker)
         # A teacher's work beside the model's own would make the share a wrong one.
         knows_work = job.loss is None
@@ -119,7 +121,9 @@ class TrainingLoop:
             while True:
                 first_step = self._begin()
                 try:
-                    with closing(device_batches(batches(first_step), self.worker.device)) as coming:
+                    with closing(
+                        device_batches(batches(first_step), self.worker.device, self.graphs and self.graphs.fill)
+                    ) as coming:
                         is_complete = self._train_on(coming, first_step)
                     self._tell_saved(wait=True)
                     return is_complete
@@ -153,6 +157,7 @@ class TrainingLoop:
             loss,
             self.micro_batches,
             self.gradients,
+            self.graphs,
         )
         watch = StepWatch(self.worker, len(self.objectives), max_loss(self.spec, self.model.config.vocab_size))
         self.model.train()
@@ -210,7 +215,7 @@ class TrainingLoop:
         self.meter = Meter(self.worker, self.objectives, self._utilization)
         found = read_for_all(self.checkpoints, self.worker, self.warn)
         if found is None:
-            self._compilation.begin(self.model, None)
+            self._form.begin(self.model, None)
             if self.divergences.passed_over:  # the step that diverged has changed model and optimizer
                 self.model.load_state_dict(build_model(self.job).state_dict())
                 self.optimizer.state.clear()
@@ -228,7 +233,7 @@ class TrainingLoop:
             self.meter.restore(extra["meter"])
         self.divergences.passed_over.update(extra.get("passed_over", ()))
         self.micro_batches.restore(extra)
-        self._compilation.begin(self.model, extra)
+        self._form.begin(self.model, extra)
         for values in extra["metrics"]:
             self._emit(MetricEvent(**values))
         self._emit(event)
@@ -255,7 +260,7 @@ class TrainingLoop:
             "metrics": [dataclasses.asdict(event) for _, event in self._unconfirmed],
             "passed_over": sorted(self.divergences.passed_over),
             **self.micro_batches.state(),
-            **self._compilation.state(),
+            **self._form.state(),
             "meter": meter,
         }
         self._saver.save(step, self.model, self.optimizer, extra)

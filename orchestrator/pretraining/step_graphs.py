@@ -11,14 +11,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from bert_core.config import BertConfig
 from bert_core.cuda_graphs import Graph, ReplayedPasses, graph_maker
 from bert_core.examples.packing import PackedBatch
 from bert_core.examples.size_buckets import SizeBucket
 from bert_core.heads import BertForPreTraining
 from orchestrator.errors import RunFailedError
 from orchestrator.pretraining.device_batch import DeviceBatch, filled_micro_batch
-from orchestrator.pretraining.loss import GlobalCounts, StepLoss
+from orchestrator.pretraining.loss import GlobalCounts, label_loss
 from orchestrator.pretraining.meter import add_sums, empty_totals
 from orchestrator.specs import PretrainSpec
 
@@ -37,10 +36,9 @@ class StepGraphs:
         model: BertForPreTraining,
         spec: PretrainSpec,
         objectives: tuple[str, ...],
-        loss: StepLoss,
         new_graph: Callable[[], Graph],
     ) -> None:
-        self._model, self._spec, self._objectives, self._loss = model, spec, objectives, loss
+        self._model, self._spec, self._objectives = model, spec, objectives
         self._passes = ReplayedPasses(model.parameters(), new_graph)
 
     def fill(self, batch: PackedBatch) -> PackedBatch:
@@ -73,16 +71,29 @@ class StepGraphs:
         values, numbers = inputs
         *num_predictions, num_tokens = numbers.unbind()
         counts = GlobalCounts(dict(zip(self._objectives, num_predictions, strict=True)), num_tokens)
-        sums, loss = self._loss(self._model, filled_micro_batch(values, bucket), self._spec, counts)
+        sums, loss = label_loss(self._model, filled_micro_batch(values, bucket), self._spec, counts)
         totals = empty_totals(self._objectives, values.device)
         add_sums(totals, sums, num_tokens=0)
         return loss, totals
 
 
-def refusal(config: BertConfig, device: torch.device) -> str | None:
-    """Reason why a model's steps cannot be graphs on a device; None where they can."""
-    if graph_maker(device) is None:
-        return f"graphs are for NVIDIA GPUs, and the worker's device is {device}"
-    if config.position_embedding_type == "alibi":
-        return "linear biases (ALiBi) are made on the host in each step"
-    return None
+def build_graphs(
+    spec: PretrainSpec, model: BertForPreTraining, device: torch.device, objectives: tuple[str, ...]
+) -> StepGraphs | None:
+    """Build the graphs of a run; None where its spec does not ask for them.
+
+    Raises: RunFailedError where it asks, and the model or the device cannot have them.
+    """
+    if not spec.execution.cuda_graphs:
+        return None
+    new_graph = graph_maker(device)
+    if new_graph is None:
+        raise RunFailedError(
+            f"CUDA graphs are for NVIDIA GPUs, and the worker is on the {device}; set {FIELD} to false"
+        )
+    if model.config.position_embedding_type == "alibi":
+        raise RunFailedError(
+            "the model has linear biases (ALiBi), which the host makes in each step, and a CUDA graph cannot see the "
+            f"host; set {FIELD} to false"
+        )
+    return StepGraphs(model, spec, objectives, new_graph)
