@@ -117,13 +117,12 @@ class TrainingLoop:
         Raises: RunFailedError when a step diverges, or memory runs out; CheckpointError when a checkpoint belongs to
             another job.
         """
+        fill = self.graphs and self.graphs.fill
         try:
             while True:
                 first_step = self._begin()
                 try:
-                    with closing(
-                        device_batches(batches(first_step), self.worker.device, self.graphs and self.graphs.fill)
-                    ) as coming:
+                    with closing(device_batches(batches(first_step), self.worker.device, fill)) as coming:
                         is_complete = self._train_on(coming, first_step)
                     self._tell_saved(wait=True)
                     return is_complete
