@@ -25,7 +25,7 @@ from bert_core.optimization import set_learning_rate
 from orchestrator.pretraining.collectives import Worker, all_reduce_sum
 from orchestrator.pretraining.device_batch import DeviceBatch
 from orchestrator.pretraining.gradient_buckets import GradientBuckets
-from orchestrator.pretraining.loss import GlobalCounts, StepLoss
+from orchestrator.pretraining.loss import GlobalCounts, StepLoss, label_loss
 from orchestrator.pretraining.meter import add_sums, empty_totals
 from orchestrator.pretraining.micro_batches import MicroBatches, compute_in_parts
 from orchestrator.pretraining.step_graphs import StepGraphs
@@ -91,6 +91,7 @@ def _forward_and_backward(
     worker, spec = context.worker, context.spec
     seeds = [derive_key(spec.seed, "dropout", step, worker.rank, number) >> 1 for number in range(len(parts))]
     if context.graphs is not None and len(parts) == 1:
+        assert context.loss is label_loss, "another loss could count what fills a batch up"
         return context.graphs.run(batch, counts, seeds[0])
     totals = empty_totals(context.objectives, worker.device)
     for number, micro in enumerate(batch.cut(parts)):
