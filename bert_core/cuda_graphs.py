@@ -11,7 +11,7 @@ What a replay draws, as dropout does, follows from the seed and offset that torc
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -42,7 +42,7 @@ class CudaGraph:
             two are replayed at a time, and what one returns is kept.
     """
 
-    def __init__(self, stream: torch.cuda.Stream, pool: tuple[int, int]) -> None:
+    def __init__(self, stream: torch.cuda.Stream, pool: Any) -> None:
         self._stream, self._pool = stream, pool
         self._graph = torch.cuda.CUDAGraph()
 

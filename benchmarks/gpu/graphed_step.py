@@ -57,12 +57,13 @@ class GraphedLearner:
         if new_graph is None:
             raise ValueError(NOT_AVAILABLE)
         assert isinstance(learner.model, BertForPreTraining)
-        self._learner, self._model, self._num_steps = learner, learner.model, 0
+        self.model = learner.model
+        self._learner, self._num_steps = learner, 0
         self._passes = ReplayedPasses(learner.model.parameters(), new_graph)
 
     def replay(self, inputs: FilledInputs, precision: str = "bf16", seed: int = 0) -> Tensor:
         """Compute the loss of a batch, and gradients, which are the parameters' until the next call."""
-        compute = partial(filled_loss, self._model, inputs.bucket, precision)
+        compute = partial(filled_loss, self.model, inputs.bucket, precision)
         return self._passes.run((inputs.bucket, precision), inputs.tensors, compute, seed)
 
     def step(self, inputs: FilledInputs) -> Tensor:

@@ -85,8 +85,8 @@ def build_side(setting: Setting, name: str, learner: Learner, batches: Sequence[
         moved = [{key: value.to(setting.device) for key, value in batch.items()} for batch in batches]
         return Side(name, learner, [partial(learner.step, peers.peer_loss(learner, batch)) for batch in moved])
     if name == HERE_GRAPHS:
-        graphed, longest = GraphedLearner(learner), learner.model.config.max_seq_length
-        filled = [FilledInputs.of(batch, longest, setting.device) for batch in batches]  # type: ignore[arg-type]
+        graphed = GraphedLearner(learner)
+        filled = [FilledInputs.of(batch, graphed.model.config.max_seq_length, setting.device) for batch in batches]
         return Side(name, learner, [partial(graphed.step, inputs) for inputs in filled])
     packed = [to_device(pack_batch(batch), setting.device) for batch in batches]
     return Side(name, learner, [partial(learner.step, own_loss(learner, inputs)) for inputs in packed])

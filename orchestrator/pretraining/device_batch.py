@@ -5,7 +5,7 @@ All sizes are read from the host's arrays, so that neither copying nor cutting w
 Shapes: B sequences, T tokens, P predicted positions.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -46,7 +46,7 @@ class DeviceBatch:
     @classmethod
     def copied(cls, batch: PackedBatch, device: torch.device, fill: Fill | None = None) -> Self:
         """Copy a batch to a device from ordinary memory; filled up, where there is a function for that."""
-        filled = fill and fill(batch)
+        filled = None if fill is None else fill(batch)
         copied = filled or batch
         values = torch.from_numpy(lay_end_to_end(copied, np.empty(num_values(copied), np.int32)))
         return cls(batch, values.to(device, non_blocking=True), filled)
@@ -74,7 +74,7 @@ def filled_micro_batch(values: Tensor, bucket: SizeBucket) -> MicroBatch:
     return _micro_batch(arrays, 0, bucket.max_seqlen, bucket.num_fillers)
 
 
-def _split(values: Tensor, sizes: Sequence[int]) -> dict[str, Tensor]:
+def _split(values: Tensor, sizes: list[int]) -> dict[str, Tensor]:
     """Views of the arrays that lie end to end, by their names."""
     return dict(zip(_ARRAYS, torch.split(values, sizes), strict=True))
 

@@ -81,7 +81,7 @@ def one_step_ahead(
 
     def send_next() -> tuple[int, PackedBatch, PackedBatch | None, Sent] | None:
         for step, batch in batches:
-            filled = fill and fill(batch)
+            filled = None if fill is None else fill(batch)
             return step, batch, filled, copies.send(filled or batch)
         return None
 

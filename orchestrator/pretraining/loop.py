@@ -117,7 +117,7 @@ class TrainingLoop:
         Raises: RunFailedError when a step diverges, or memory runs out; CheckpointError when a checkpoint belongs to
             another job.
         """
-        fill = self.graphs and self.graphs.fill
+        fill = None if self.graphs is None else self.graphs.fill
         try:
             while True:
                 first_step = self._begin()

@@ -208,7 +208,7 @@ class PretrainSpec(Spec):
         reasons = {
             f"execution.num_workers allows {workers}; set it to 1": workers > 1,
             f"execution.device is {device}; set that to gpu": device == "cpu",
-            f"micro_batch_size {size} cuts it into parts; leave that out": size and size < self.global_batch_size,
+            f"micro_batch_size {size} cuts it into parts; leave that out": size is not None and size < self.global_batch_size,
             "micro_batch_tokens cuts it into parts; leave that out": self.micro_batch_tokens is not None,
             "execution.activation_checkpointing reads the state of random numbers in the middle of it; set that to "
             "none": self.execution.activation_checkpointing == "layers",
