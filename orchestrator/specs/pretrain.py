@@ -205,10 +205,11 @@ class PretrainSpec(Spec):
     def _reason_against_graphs(self) -> str | None:
         """What keeps steps from being CUDA graphs, with what to do; None where nothing does."""
         size, workers, device = self.micro_batch_size, self.execution.max_workers, self.execution.device
+        is_cut = size is not None and size < self.global_batch_size
         reasons = {
             f"execution.num_workers allows {workers}; set it to 1": workers > 1,
             f"execution.device is {device}; set that to gpu": device == "cpu",
-            f"micro_batch_size {size} cuts it into parts; leave that out": size is not None and size < self.global_batch_size,
+            f"micro_batch_size {size} cuts it into parts; leave that out": is_cut,
             "micro_batch_tokens cuts it into parts; leave that out": self.micro_batch_tokens is not None,
             "execution.activation_checkpointing reads the state of random numbers in the middle of it; set that to "
             "none": self.execution.activation_checkpointing == "layers",
