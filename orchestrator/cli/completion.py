@@ -22,6 +22,9 @@ Items = Iterable[CompletionItem[str]]
 Named = Iterable[tuple[str, str]]
 Complete = Callable[[click.Context, str], Items]
 
+COMPLETION_VARIABLE = "_ORCHESTRATOR_COMPLETE"
+"""Set by a shell that asks for its completion script (`bash_source`) or completes a command line (`bash_complete`)."""
+
 _PLAIN = re.compile(r"[\w.,:@%+=/~-]+")
 """Words that every shell takes as they stand; others are not offered, so that no recorded name can do anything."""
 
@@ -42,12 +45,17 @@ class CompletedText(click.types.StringParamType):
 
 def complete_words(command: click.Command) -> None:
     """Give every parameter of a command, and of the commands below it, its completion."""
+    complete_parameters(command)
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        complete_words(below)
+
+
+def complete_parameters(command: click.Command) -> None:
+    """Give every parameter of a command its completion."""
     for parameter in command.params:
         complete = _BY_METAVAR.get(_name_in_help(parameter))
         if complete is not None and type(parameter.type) is click.types.StringParamType:
             parameter.type = CompletedText(complete)
-    for below in command.commands.values() if isinstance(command, click.Group) else ():
-        complete_words(below)
 
 
 def _name_in_help(parameter: click.Parameter) -> str:

@@ -23,9 +23,9 @@ from bert_core.errors import BertCoreError
 from orchestrator import __version__
 from orchestrator.cells import printable
 from orchestrator.cli.bash_completion import add_bash
-from orchestrator.cli.commands import ALL
-from orchestrator.cli.commands.completing import COMPLETION_VARIABLE
-from orchestrator.cli.completion import complete_words
+from orchestrator.cli.command_table import CommandTable
+from orchestrator.cli.commands import PLACES
+from orchestrator.cli.completion import COMPLETION_VARIABLE, complete_parameters, complete_words
 from orchestrator.cli.frame import GlobalOptionsGroup
 from orchestrator.cli.last_words import has_last_words, say_last_words
 from orchestrator.cli.output import write_message
@@ -36,6 +36,7 @@ from orchestrator.progress import say_interrupted, send_nowhere, show_progress
 
 @click.group(
     cls=GlobalOptionsGroup,
+    commands=CommandTable(PLACES, complete_words),
     show_global_options=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -48,9 +49,7 @@ def cli() -> None:
     """
 
 
-for _command in ALL:
-    cli.add_command(_command)
-complete_words(cli)
+complete_parameters(cli)
 add_bash()
 add_zsh()
 

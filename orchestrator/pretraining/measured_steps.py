@@ -8,14 +8,9 @@ import time
 
 from bert_core.config import BertConfig
 from bert_core.heads import BertForPreTraining
-from bert_core.objectives import active_objectives
-from bert_core.optimization import build_optimizer
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.device_batch import DeviceBatch
-from orchestrator.pretraining.gradient_buckets import GradientBuckets
-from orchestrator.pretraining.loss import label_loss
-from orchestrator.pretraining.micro_batches import MicroBatches
 from orchestrator.pretraining.step import StepContext, training_step
 from orchestrator.specs import PretrainSpec
 from orchestrator.training.step_time import NUM_MEASURED_STEPS, num_measured_examples, on_threads, typical_seconds
@@ -32,25 +27,15 @@ def measure_training(spec: PretrainSpec, config: BertConfig, stream: ExampleStre
     if not all(sizes):
         return None
     with on_threads(spec.threads_per_worker):
-        context = _step_context(spec, config)
+        model = BertForPreTraining.from_config(config, seed=spec.seed)
+        model.train()
+        context = StepContext.begun(spec, model, Worker(), warn=lambda message: None)
         seconds, first = 0.0, 0
         for size, (_, steps) in zip(sizes, spec.phase_steps(), strict=True):
             measured = range(first, first + min(steps, NUM_MEASURED_STEPS))
             seconds += steps * _measure(context, stream, measured, size) * share
             first += steps
     return seconds
-
-
-def _step_context(spec: PretrainSpec, config: BertConfig) -> StepContext:
-    model = BertForPreTraining.from_config(config, seed=spec.seed)
-    model.train()
-    model.bert.recomputes_layers = spec.execution.activation_checkpointing == "layers"
-    optimizer = build_optimizer(model, learning_rate=spec.learning_rate, weight_decay=spec.weight_decay)
-    worker = Worker()
-    micro_batches = MicroBatches(worker, spec, warn=lambda message: None)
-    objectives = active_objectives(spec.chosen_objectives, model.config)
-    gradients = GradientBuckets(model.parameters(), worker)
-    return StepContext(model, optimizer, spec, worker, objectives, label_loss, micro_batches, gradients)
 
 
 def _measure(context: StepContext, stream: ExampleStream, steps: range, num_examples: int) -> float:

@@ -9,8 +9,9 @@ others under the second. Such a step is no less sound, but another run with as m
 Nothing in a step waits for the device: sizes are read from the batch on the host, and sums stay on the device.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 import torch.distributed
@@ -20,8 +21,9 @@ from torch.optim import Optimizer
 from bert_core.counter_random import derive_key
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
-from bert_core.objectives import OBJECTIVES
-from bert_core.optimization import set_learning_rate
+from bert_core.layers.layer_norm import set_residual_dtype
+from bert_core.objectives import OBJECTIVES, active_objectives
+from bert_core.optimization import build_optimizer, linear_warmup_decay, set_learning_rate
 from orchestrator.pretraining.collectives import Worker, all_reduce_sum
 from orchestrator.pretraining.device_batch import DeviceBatch
 from orchestrator.pretraining.gradient_buckets import GradientBuckets
@@ -48,6 +50,42 @@ class StepContext:
     gradients: GradientBuckets
     graphs: StepGraphs | None = None
     """Forward and backward as CUDA graphs, where the run has them; batches are filled up for them then."""
+
+    @classmethod
+    def begun(
+        cls,
+        spec: PretrainSpec,
+        model: BertForPreTraining,
+        worker: Worker,
+        warn: Callable[[str], None],
+        loss: StepLoss | None = None,
+    ) -> Self:
+        """Make ready what a spec's training of a model needs; the model is moved to the worker's device.
+
+        Args:
+            warn: told where micro-batches are made smaller.
+            loss: loss of a micro-batch; that of the batch's own labels unless given.
+        """
+        model.to(worker.device)
+        if spec.residual_precision == "bf16":
+            set_residual_dtype(model, torch.bfloat16)
+        model.bert.recomputes_layers = spec.execution.activation_checkpointing == "layers"
+        optimizer = build_optimizer(
+            model,
+            learning_rate=spec.learning_rate,
+            weight_decay=spec.weight_decay,
+            betas=spec.adam_betas,
+            eps=spec.adam_epsilon,
+        )
+        objectives = active_objectives(spec.chosen_objectives, model.config)
+        gradients = GradientBuckets(model.parameters(), worker, spec.gradient_precision)
+        micro_batches = MicroBatches(worker, spec, warn)
+        return cls(model, optimizer, spec, worker, objectives, loss or label_loss, micro_batches, gradients)
+
+    def learning_rate(self, step: int) -> float:
+        """Learning rate of the update that a step, counted from 0, makes."""
+        steps = self.spec.steps
+        return self.spec.learning_rate * linear_warmup_decay(step, steps, round(self.spec.warmup_ratio * steps))
 
 
 @dataclass(frozen=True)

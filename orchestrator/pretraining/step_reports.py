@@ -19,7 +19,7 @@ class StepReports:
         self._is_stopping = False
 
     def note(self, step: int) -> bool:
-        """Take down how many steps have ended; returns whether the driver has asked the workers to stop."""
+        """Take down the steps that have begun (on CPUs: ended). Returns whether the driver has asked to stop."""
         self._step = step
         return self._is_stopping
 

@@ -92,14 +92,14 @@ def _train(order: WorkerOrder, worker: Worker) -> None:
             find_hosts=lambda: tuple(place.host for place in ray.get(event_queue.status.remote()).places),
         )
         for note in notes:
-            loop.warn(note)
+            loop.events.warn(note)
         batches = partial(
             ray_batches,
             job.stream,
             rank=worker.rank,
             num_workers=worker.num_workers,
             num_cpus=job.spec.execution.data_cpus,
-            pace=PrefetchPace(window_memory(ray.train.get_context().get_local_world_size()), loop.warn),
+            pace=PrefetchPace(window_memory(ray.train.get_context().get_local_world_size()), loop.events.warn),
         )
         is_complete = loop.train(traced(batches, worker, job.attempt))
     if is_complete and worker.rank == 0:

@@ -14,14 +14,11 @@ from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.database import Database
 from orchestrator.registry.groups.seed_groups import SeedGroups
-from orchestrator.registry.keeping.run_transfers import RunTransfers
-from orchestrator.registry.lineage.lineage import Lineage
 from orchestrator.registry.queries.queried_runs import QueriedRuns
 from orchestrator.registry.records import AttemptRecord, RunRecord
 from orchestrator.registry.registered_models import RegisteredModels
 from orchestrator.registry.run_records import find_run, load_records, load_runs, newest_called, newest_completed
 from orchestrator.registry.runs.attempt_columns import load_code_diff
-from orchestrator.registry.runs.lifecycle import RunLifecycle
 from orchestrator.registry.runs.run_annotations import RunAnnotations
 from orchestrator.registry.runs.run_checkpoints import RunCheckpoints
 from orchestrator.registry.runs.run_costs import RunCosts
@@ -33,7 +30,10 @@ from orchestrator.registry.tables import TagRow
 from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
+    from orchestrator.registry.keeping.run_transfers import RunTransfers
     from orchestrator.registry.keeping.trash import Trash
+    from orchestrator.registry.lineage.lineage import Lineage
+    from orchestrator.registry.runs.lifecycle import RunLifecycle
 
 
 class Registry(QueriedRuns, SeedGroups):
@@ -106,21 +106,41 @@ class Registry(QueriedRuns, SeedGroups):
 
     def __init__(self, location: str, *, read_only: bool = False, lost_after_s: float = 60.0) -> None:
         super().__init__(Database(location, read_only=read_only), lost_after_s)
-        self.lifecycle = RunLifecycle(self._database)
         self.trials = SweepTrials(self._database, lost_after_s)
         self.metrics = RunMetrics(self._database)
         self.checkpoints = RunCheckpoints(self._database)
         self.datasets = RunDatasets(self._database)
         self.models = RegisteredModels(self._database)
-        self.lineage = Lineage(self._database)
         self.costs = RunCosts(self._database)
-        self.transfers = RunTransfers(self._database)
         self.annotations = RunAnnotations(self._database)
+
+    # What writes is imported when it is asked for: a command that only reads would load it for a tenth of a second.
+
+    @cached_property
+    def lifecycle(self) -> RunLifecycle:
+        """Writer of runs: creates them, starts attempts, sends heartbeats, finishes."""
+        from orchestrator.registry.runs.lifecycle import RunLifecycle
+
+        return RunLifecycle(self._database)
+
+    @cached_property
+    def lineage(self) -> Lineage:
+        """Record of what was made of what."""
+        from orchestrator.registry.lineage.lineage import Lineage
+
+        return Lineage(self._database)
+
+    @cached_property
+    def transfers(self) -> RunTransfers:
+        """Runs of another registry, brought here."""
+        from orchestrator.registry.keeping.run_transfers import RunTransfers
+
+        return RunTransfers(self._database)
 
     @cached_property
     def trash(self) -> Trash:
         """Runs that were removed and can be restored."""
-        from orchestrator.registry.keeping.trash import Trash  # what it needs is long in loading
+        from orchestrator.registry.keeping.trash import Trash
 
         return Trash(self._database)
 

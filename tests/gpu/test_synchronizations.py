@@ -15,9 +15,8 @@ from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.device_feed import device_batches
 from orchestrator.pretraining.divergence import StepWatch
 from orchestrator.pretraining.loop import TrainingLoop
-from orchestrator.pretraining.loss import label_loss
 from orchestrator.pretraining.meter import Meter
-from orchestrator.pretraining.step import StepContext, training_step
+from orchestrator.pretraining.step import training_step
 from tests.orchestrator.pretraining.batches_on_host import on_host
 from tests.orchestrator.pretraining.small_run import make_job
 
@@ -56,22 +55,12 @@ def test_nothing_waits_between_two_logged_steps(tmp_path: Path, name: str) -> No
     job = make_job(tmp_path, **RUNS[name])
     loop = TrainingLoop(job, worker, lambda event: None)
     loop.model.train()
-    context = StepContext(
-        loop.model,
-        loop.optimizer,
-        loop.spec,
-        worker,
-        loop.objectives,
-        label_loss,
-        loop.micro_batches,
-        loop.gradients,
-    )
     meter = Meter(worker, loop.objectives)
     watch = StepWatch(worker, len(loop.objectives), max_loss=1e3)
     for step, batch in meter.waiting(device_batches(job.stream.batches(range(12)), worker.device)):
         if step == 2:  # what is made once is made: the optimizer's state, the libraries' handles
             torch.cuda.set_sync_debug_mode("error")
-        sums = training_step(context, step, batch, learning_rate=1e-3)
+        sums = training_step(loop.context, step, batch, learning_rate=1e-3)
         meter.add(sums.totals, sums.gradient_norm)
         watch.add(step + 1, sums.totals, sums.gradient_norm)
     torch.cuda.set_sync_debug_mode("default")

@@ -3,11 +3,9 @@
 import click
 from click.shell_completion import get_completion_class
 
+from orchestrator.cli.completion import COMPLETION_VARIABLE
 from orchestrator.cli.frame import GlobalOptionsCommand
 from orchestrator.cli.output import show_text
-
-COMPLETION_VARIABLE = "_ORCHESTRATOR_COMPLETE"
-"""Set by a shell that asks for its completion script (`bash_source`) or completes a command line (`bash_complete`)."""
 
 
 @click.command(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import click
 import pytest
 
-from orchestrator.cli.commands import ALL
+from orchestrator.cli.entry import cli
 from orchestrator.cli.output import show_rows
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 
@@ -127,7 +127,7 @@ def _leaves(commands: Iterable[click.Command], path: str = "") -> Iterator[tuple
             yield f"{path}{command.name}", command
 
 
-@pytest.mark.parametrize(("path", "command"), list(_leaves(ALL)))
+@pytest.mark.parametrize(("path", "command"), list(_leaves(cli.commands.values())))
 def test_a_command_with_a_format_has_all_options_of_reading(path: str, command: click.Command) -> None:
     options = {option for parameter in command.params for option in parameter.opts}
     forms = [parameter.type for parameter in command.params if parameter.name == "form"]

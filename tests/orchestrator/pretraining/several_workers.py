@@ -10,7 +10,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from orchestrator.pretraining import loop as loop_module
+from orchestrator.pretraining import step as step_module
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.gradient_buckets import GradientBuckets
 from orchestrator.results import CheckpointEvent, Event
@@ -24,7 +24,7 @@ if __name__ == "__main__":
     folder, rank, order = Path(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
     num_workers, attempt = order["num_workers"], order["attempt"]
     meet(folder, rank, num_workers, f"meeting-{attempt}")
-    loop_module.GradientBuckets = partial(GradientBuckets, bucket_bytes=BUCKET_BYTES)  # type: ignore[misc,assignment]
+    step_module.GradientBuckets = partial(GradientBuckets, bucket_bytes=BUCKET_BYTES)  # type: ignore[misc,assignment]
 
     def emit(event: Event) -> None:
         if isinstance(event, CheckpointEvent) and event.step == order.get("kill_at"):
