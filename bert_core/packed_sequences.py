@@ -40,6 +40,8 @@ class PackedSequences:
     """Places of the padded form that may be attended to, (B, S) bool."""
     includes_padding: bool = False
     """Whether padding was packed as well: padding tokens are queries, never keys."""
+    num_fillers: int = 0
+    """Number of sequences at the end that only fill up the batch: no loss counts them."""
     frozen_states: Tensor | None = None
     """Outputs of a frozen encoder for these tokens, from `LayerPooling.select`, (T, …); None: the layers are run."""
     attention_cache: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -67,13 +69,19 @@ class PackedSequences:
 
     @classmethod
     def from_lengths(
-        cls, input_ids: Tensor, token_type_ids: Tensor, cu_seqlens: Tensor, max_seqlen: int | None = None
+        cls,
+        input_ids: Tensor,
+        token_type_ids: Tensor,
+        cu_seqlens: Tensor,
+        max_seqlen: int | None = None,
+        num_fillers: int = 0,
     ) -> Self:
         """Make a batch of tokens that already lie end to end: (T,), (T,), (B+1,). Positions restart in each sequence.
 
         Args:
-            max_seqlen: length of the longest sequence, where the caller knows it: then the lengths are not looked at,
+            max_seqlen: length that no sequence exceeds, where the caller knows it: then the lengths are not looked at,
                 so that nothing waits for the device that they are on.
+            num_fillers: number of sequences at the end that only fill up the batch.
 
         Raises: DataError when the lengths are not those of the tokens, or a sequence is empty; with `max_seqlen` the
             caller answers for that.
@@ -94,6 +102,7 @@ class PackedSequences:
             max_seqlen=max_seqlen,
             indices=indices,
             attention_mask=attended,
+            num_fillers=num_fillers,
         )
 
     @classmethod

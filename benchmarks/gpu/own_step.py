@@ -32,10 +32,14 @@ class Learner:
         with in_precision(precision, self.device):
             value = loss()
         value.backward()  # type: ignore[no-untyped-call]  # outside of autocast, as in a training run
+        self.update()
+        return value.detach()
+
+    def update(self) -> None:
+        """Clip the gradients and update the weights."""
         nn.utils.clip_grad_norm_(self.model.parameters(), MAX_GRADIENT_NORM)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        return value.detach()
 
     @property
     def num_bytes(self) -> int:

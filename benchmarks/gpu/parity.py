@@ -20,7 +20,9 @@ import torch
 from torch import Tensor
 
 from benchmarks._attention_choice import forced_attention
+from benchmarks.gpu.graphed_step import NOT_AVAILABLE, FilledInputs, GraphedLearner, filled_loss
 from benchmarks.gpu.model_losses import HEADS, build_model, head_loss, random_inputs
+from benchmarks.gpu.own_step import Learner
 from benchmarks.gpu.results import NOT_REACHED, Report, Row, Value
 from benchmarks.gpu.setting import (
     SMALL_FIRST_ROWS,
@@ -35,6 +37,7 @@ from bert_core.attention import BACKENDS, attention
 from bert_core.attention.backend import AttentionBackend, AttentionCall
 from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.compiled_layers import NUM_FIRST_ROWS, compile_layers
+from bert_core.cuda_graphs import graph_maker
 from bert_core.families import FAMILY_NAMES
 from bert_core.heads.pretraining import BertForPreTraining
 from bert_core.layers.layer_norm import set_residual_dtype
@@ -72,6 +75,9 @@ def measure(setting: Setting, budget: Budget, report: Report) -> Iterator[Row]:
         )
     yield {"what": "compiled layers against eager ones", "of": COMPILED_HEAD} | (
         {"outcome": NOT_REACHED} if budget.is_spent else compare_compiled(setting)
+    )
+    yield {"what": "a CUDA graph against its kernels", "of": COMPILED_HEAD} | (
+        {"outcome": NOT_REACHED} if budget.is_spent else compare_graphed(setting)
     )
 
 
@@ -143,6 +149,33 @@ def compare_compiled(setting: Setting) -> dict[str, Value]:
     return with_verdict(errors("bf16", eager, compiled, (2 * values, 2 * gradients)))
 
 
+def compare_graphed(setting: Setting) -> dict[str, Value]:
+    """Compare a replayed step with the same kernels one by one, on the same filled batch, after a replay of another."""
+    if graph_maker(setting.device) is None:
+        return {"outcome": NOT_AVAILABLE}
+    model = build_model("bert", COMPILED_HEAD).to(setting.device)
+    assert isinstance(model, BertForPreTraining)
+    inputs = FilledInputs.of(random_inputs(model, COMPILED_HEAD), model.config.max_seq_length, setting.device)
+    other = FilledInputs(inputs.bucket, [inputs.tensors[0].flip(0), *inputs.tensors[1:]])
+    row: dict[str, Value] = {}
+    for precision in precisions_on(setting.device):
+
+        def replayed(precision: str = precision) -> tuple[Tensor, Tensor]:
+            graphed = GraphedLearner(Learner(model, torch.optim.SGD(model.parameters()), setting.device))
+            graphed.replay(other, precision)
+            return graphed.replay(inputs, precision), gradient_vector(model)
+
+        def eager(precision: str = precision) -> tuple[Tensor, Tensor]:
+            model.zero_grad(set_to_none=True)
+            loss, value = filled_loss(model, inputs.bucket, precision, inputs.tensors)
+            loss.backward()  # type: ignore[no-untyped-call]
+            return value, gradient_vector(model)
+
+        with product_precision(precision):
+            row |= errors(precision, eager, replayed, _ROUNDINGS_OF_MODEL)
+    return with_verdict(row)
+
+
 def loss_and_gradient(
     model: PretrainedModel,
     head: str,
@@ -156,8 +189,13 @@ def loss_and_gradient(
         with in_precision(precision, device):
             loss = head_loss(model, head, {name: tensor.to(device) for name, tensor in inputs.items()})
         loss.backward()  # type: ignore[no-untyped-call]  # outside of autocast, as in a training run
+    return loss.detach(), gradient_vector(model)
+
+
+def gradient_vector(model: PretrainedModel) -> Tensor:
+    """Gradients of all parameters of a model as one vector."""
     gradients = [p.grad.flatten() if p.grad is not None else p.new_zeros(p.numel()) for p in model.parameters()]
-    return loss.detach(), torch.cat(gradients)
+    return torch.cat(gradients)
 
 
 def errors(

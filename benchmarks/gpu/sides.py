@@ -1,22 +1,26 @@
-"""Sides that the GPU benchmark compares: a training step here, in three forms, and in transformers, in two."""
+"""Sides that the GPU benchmark compares: a training step here, in four forms, and in transformers, in two."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from benchmarks._pretraining_batches import pack_batch
 from benchmarks.gpu import peers
+from benchmarks.gpu.graphed_step import NOT_AVAILABLE, FilledInputs, GraphedLearner
 from benchmarks.gpu.own_step import Learner, build_learner, own_loss, to_device
 from benchmarks.gpu.roofline import BatchShape, Ceilings, Levers, step_ms
 from benchmarks.gpu.setting import SMALL_FIRST_ROWS, Setting
 from bert_core.compiled_layers import NUM_FIRST_ROWS, compile_layers
 from bert_core.config import BertConfig
+from bert_core.cuda_graphs import graph_maker
 from bert_core.heads.pretraining import BertForPreTraining
 from bert_core.layers.layer_norm import set_residual_dtype
 
 HERE, HERE_COMPILED, HERE_DROPOUT = "here", "here, layers compiled", "here, attention dropout 0.1"
+HERE_GRAPHS = "here, CUDA graphs"
 PEER, PEER_COMPILED = "transformers", "transformers compiled"
 _MAX_GRAPHS = 64
 """Graphs that the compiler may make of one function: those of all sizes and widths."""
@@ -25,6 +29,7 @@ _ALWAYS = Levers(fused_adamw=True, fused_cross_entropy=True, last_layer_rows=Tru
 LEVERS = {
     HERE: replace(_ALWAYS, varlen=True, bf16_residual=True),
     HERE_COMPILED: replace(_ALWAYS, varlen=True, bf16_residual=True, compiled_layers=True),
+    HERE_GRAPHS: replace(_ALWAYS, varlen=True, bf16_residual=True),
     HERE_DROPOUT: _ALWAYS,
 }
 """Levers of `roofline` that each side here has."""
@@ -38,8 +43,8 @@ class Side:
 
     name: str
     learner: Learner
-    losses: Sequence[Callable[[], Tensor]]
-    """Function that computes the loss, for each batch."""
+    steps: Sequence[Callable[[], Tensor]]
+    """Function that makes a step with a batch and returns the loss, for each batch."""
     times_ms: list[float] = field(default_factory=list)
     peak_bytes: int | None = None
     """Memory of a step besides weights and moments, at its largest; None without a card."""
@@ -48,7 +53,7 @@ class Side:
 
     def make_steps(self) -> list[Tensor]:
         """Make a step with each batch. Returns the losses, which stay on the device."""
-        return [self.learner.step(loss) for loss in self.losses]
+        return [step() for step in self.steps]
 
 
 def build_side_model(setting: Setting, name: str, config: BertConfig) -> Learner:
@@ -78,13 +83,19 @@ def build_side(setting: Setting, name: str, learner: Learner, batches: Sequence[
     """Put the batches on the device in the form that a side reads."""
     if name in (PEER, PEER_COMPILED):
         moved = [{key: value.to(setting.device) for key, value in batch.items()} for batch in batches]
-        return Side(name, learner, [peers.peer_loss(learner, batch) for batch in moved])
+        return Side(name, learner, [partial(learner.step, peers.peer_loss(learner, batch)) for batch in moved])
+    if name == HERE_GRAPHS:
+        graphed = GraphedLearner(learner)
+        filled = [FilledInputs.of(batch, graphed.model.config.max_seq_length, setting.device) for batch in batches]
+        return Side(name, learner, [partial(graphed.step, inputs) for inputs in filled])
     packed = [to_device(pack_batch(batch), setting.device) for batch in batches]
-    return Side(name, learner, [own_loss(learner, inputs) for inputs in packed])
+    return Side(name, learner, [partial(learner.step, own_loss(learner, inputs)) for inputs in packed])
 
 
-def refusal(name: str) -> str | None:
+def refusal(setting: Setting, name: str) -> str | None:
     """Reason why a side cannot be built on this machine; None where it can."""
+    if name == HERE_GRAPHS and graph_maker(setting.device) is None:
+        return NOT_AVAILABLE
     is_missing = name in (PEER, PEER_COMPILED) and not peers.IS_INSTALLED
     return "transformers is not installed" if is_missing else None
 

@@ -25,6 +25,7 @@ from benchmarks.gpu.sides import (
     HERE,
     HERE_COMPILED,
     HERE_DROPOUT,
+    HERE_GRAPHS,
     LEVERS,
     PEER,
     PEER_COMPILED,
@@ -112,6 +113,8 @@ def cases(setting: Setting) -> Iterator[Case]:
     yield from (Case(first, widths[0], slots // widths[0], sides) for sides in (eager, compiled))
     rest = [(size, width) for size in (first, *others) for width in widths][1:]
     yield from (Case(size, width, slots // width, eager) for size, width in rest)
+    held_up = setting.choose(("mini", "tiny"), (SMALL_SIZE,))  # by the host, which a graph's one call relieves
+    yield from (Case(size, width, slots // width, (HERE, HERE_GRAPHS)) for size in held_up for width in widths)
     yield from (Case(size, width, slots // width, compiled) for size, width in rest)
 
 
@@ -121,7 +124,7 @@ def ready_side(
     """Build a side, its model too unless `learners` has it, and make the first steps; the reason where that fails."""
     if budget.left_s <= (0 if name in learners else setting.choose(compile_s(case.size, name), 0)):
         return Unmeasured(name, NOT_REACHED)
-    if reason := refusal(name):
+    if reason := refusal(setting, name):
         return Unmeasured(name, reason)
     made = attempt(name, partial(prepare, setting, case, name, learners, batches))
     if isinstance(made, Unmeasured):
@@ -172,7 +175,7 @@ def take_turns(setting: Setting, budget: Budget, sides: list[Side]) -> Iterator[
                 sides.remove(side)
                 yield ms
             else:
-                side.times_ms.append(ms / len(side.losses))
+                side.times_ms.append(ms / len(side.steps))
 
 
 def figures(

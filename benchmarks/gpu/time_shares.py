@@ -65,7 +65,7 @@ def kernel_ms(setting: Setting, side: Side) -> dict[str, float]:
         if setting.is_cuda and event.is_user_annotation:
             continue  # a name for a stretch of kernels, whose time they have already
         us = event.self_device_time_total if setting.is_cuda else event.self_cpu_time_total
-        found[event.key] += us / 1000 / len(side.losses)
+        found[event.key] += us / 1000 / len(side.steps)
     return {name: ms for name, ms in found.items() if ms > 0}
 
 

@@ -30,6 +30,7 @@ from orchestrator.pretraining.gradient_buckets import GradientBuckets
 from orchestrator.pretraining.loss import GlobalCounts, StepLoss, label_loss
 from orchestrator.pretraining.meter import add_sums, empty_totals
 from orchestrator.pretraining.micro_batches import MicroBatches, compute_in_parts
+from orchestrator.pretraining.step_graphs import StepGraphs
 from orchestrator.pretraining.stop_vote import StopVote
 from orchestrator.specs import PretrainSpec
 
@@ -47,6 +48,8 @@ class StepContext:
     loss: StepLoss
     micro_batches: MicroBatches
     gradients: GradientBuckets
+    graphs: StepGraphs | None = None
+    """Forward and backward as CUDA graphs, where the run has them; batches are filled up for them then."""
 
     @classmethod
     def begun(
@@ -124,9 +127,13 @@ def _forward_and_backward(
 ) -> Tensor:
     """Forward and backward over a worker's part of a step, in micro-batches; returns its totals."""
     worker, spec = context.worker, context.spec
+    seeds = [derive_key(spec.seed, "dropout", step, worker.rank, number) >> 1 for number in range(len(parts))]
+    if context.graphs is not None and len(parts) == 1:
+        assert context.loss is label_loss, "another loss could count what fills a batch up"
+        return context.graphs.run(batch, counts, seeds[0])
     totals = empty_totals(context.objectives, worker.device)
     for number, micro in enumerate(batch.cut(parts)):
-        torch.manual_seed(derive_key(spec.seed, "dropout", step, worker.rank, number) >> 1)
+        torch.manual_seed(seeds[number])
         sums, loss = context.loss(context.model, micro, spec, counts)
         context.gradients.backward(loss, is_last=number == len(parts) - 1)
         add_sums(totals, sums, micro.sequences.num_tokens)

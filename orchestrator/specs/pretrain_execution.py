@@ -42,6 +42,12 @@ class ExecutionSpec(Section):
         "Layers as compiled kernels, which take less time. `auto` compiles on GPUs in runs of 10,000 steps and more, "
         "where it pays; never on CPUs. Other last bits and dropout than without; a resumed run goes on as it began.",
     )
+    cuda_graphs: bool = execution(
+        False,
+        "Forward and backward put in line on a GPU once for each of few sizes, and repeated from there: for small "
+        "models, which the host holds up. Batches are filled up for it. For one worker that trains its whole batch at "
+        "a time. Other last bits and dropout than without.",
+    )
     data_cpus: float = execution(1.0, "Ray CPUs for each worker's data pipeline.", unit="CPUs", gt=0.0)
     checkpoint_every_steps: int | None = execution(None, "A checkpoint every so many steps.", unit="steps", ge=1)
     checkpoint_every_minutes: float | None = execution(

@@ -48,8 +48,10 @@ def test_the_full_form_has_every_size_and_width_and_those_of_the_goals_first() -
     assert PEER in cases[0].sides
     assert PEER_COMPILED not in cases[0].sides
     wanted = {(size, width) for size in ("mini", "small", "base", "large") for width in (128, 512)}
-    for side in (HERE, PEER, PEER_COMPILED):
-        assert {(case.size, case.width) for case in cases if side in case.sides} == wanted
+    graphed = {(size, width) for size in ("mini", "tiny") for width in (128, 512)}
+    expected = {HERE: wanted | graphed, PEER: wanted, PEER_COMPILED: wanted, sides.HERE_GRAPHS: graphed}
+    for side, found in expected.items():
+        assert {(case.size, case.width) for case in cases if side in case.sides} == found
     assert all(case.batch_size * case.width == 32_768 for case in cases)
 
 
@@ -135,8 +137,9 @@ def test_rows_are_there_although_every_turn_and_figure_fails(monkeypatch: pytest
     monkeypatch.setattr(step_time, "ready_side", ready)
     monkeypatch.setattr(step_time, "figures", fail)
     rows = list(step_time.measure(small_setting("cpu"), Budget(PLENTY_S), Report(tmp_path / "r", "")))
-    assert {row["side"] for row in rows if row.get("ok") is False} == {HERE, HERE_COMPILED, sides.HERE_DROPOUT}
-    assert {row["side"] for row in rows} == {HERE, HERE_COMPILED, sides.HERE_DROPOUT, PEER, PEER_COMPILED}
+    assert {row["side"] for row in rows if row.get("ok") is False} == set(sides.LEVERS)
+    assert {row["side"] for row in rows} == {*sides.LEVERS, PEER, PEER_COMPILED}
+    assert set(sides.LEVERS) == {HERE, HERE_COMPILED, sides.HERE_GRAPHS, sides.HERE_DROPOUT}
 
 
 def test_losses_of_sides_may_differ_by_a_hundredth() -> None:
@@ -181,3 +184,10 @@ def test_a_weight_that_transformers_would_keep_as_drawn_is_named(monkeypatch: py
     monkeypatch.setattr(learner.model, "state_dict", lambda: state)
     with pytest.raises(AssertionError, match=r"lacks: .*pooler"):
         sides.peers.build_peer(learner.model, torch.device("cpu"))
+
+
+def test_graphs_are_not_available_without_a_card() -> None:
+    found = step_time.ready_side(small_setting("cpu"), Budget(PLENTY_S), CASE, sides.HERE_GRAPHS, {}, BATCHES)
+    reason = "not available here: CUDA graphs need an NVIDIA GPU"
+    assert found == step_time.Unmeasured(sides.HERE_GRAPHS, reason)
+    assert found.row == {"side": sides.HERE_GRAPHS, "outcome": reason}, "no failed check"

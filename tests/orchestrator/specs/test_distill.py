@@ -85,3 +85,9 @@ def test_a_contradiction_is_named_with_its_remedy(fields: dict[str, Any], compla
 def test_a_distillation_without_a_teacher_says_what_that_is() -> None:
     with pytest.raises(SpecError, match="teacher is needed: The model to learn from"):
         parse_spec({"kind": "distill"})
+
+
+def test_a_student_with_a_teacher_has_no_cuda_graphs() -> None:
+    pretraining = {**PRETRAINING, "execution": {"cuda_graphs": True}}
+    with pytest.raises(SpecError, match=r"pretraining.execution.cuda_graphs.*leave it out"):
+        parse_spec({"kind": "distill", "teacher": "large", "pretraining": pretraining})
