@@ -19,6 +19,7 @@ from torch import Tensor
 
 from bert_core.examples.packing import PackedBatch
 from bert_core.layers.layer_norm import set_residual_dtype
+from bert_core.micro_batches import compute_in_parts
 from bert_core.objectives import active_objectives
 from bert_core.optimization import build_optimizer, linear_warmup_decay
 from orchestrator.errors import RunFailedError
@@ -31,7 +32,7 @@ from orchestrator.pretraining.job import Emit, PretrainJob, build_model
 from orchestrator.pretraining.layer_compilation import LayerCompilation
 from orchestrator.pretraining.loss import label_loss, pretraining_sums
 from orchestrator.pretraining.meter import Meter, add_sums, empty_totals, named_metrics
-from orchestrator.pretraining.micro_batches import EvaluationSizes, MicroBatches, compute_in_parts
+from orchestrator.pretraining.micro_batches import EvaluationSizes, MicroBatches
 from orchestrator.pretraining.shared_checkpoint import read_for_all
 from orchestrator.pretraining.step import StepContext, training_step
 from orchestrator.pretraining.stop_vote import StopVote
