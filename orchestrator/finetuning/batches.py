@@ -14,14 +14,12 @@ from orchestrator.tasks import Features
 
 def make_batch(features: Features[Any], windows: NDArray[np.int64], device: torch.device) -> Batch:
     """Some windows, whole groups of them, with the targets of their head."""
-    head, tokens = HEADS[features.head], features.token_index(windows)
+    head, tokens, lengths = HEADS[features.head], features.token_index(windows), features.lengths[windows]
     seqs = PackedSequences.from_numpy(
-        features.input_ids[tokens],
-        features.token_type_ids[tokens],
-        np.concatenate([[0], np.cumsum(features.lengths[windows])]),
+        features.input_ids[tokens], features.token_type_ids[tokens], np.concatenate([[0], np.cumsum(lengths)])
     )
-    if features.states is not None:
-        seqs = replace(seqs, frozen_states=torch.from_numpy(features.states[tokens]))
+    states = None if features.states is None else torch.from_numpy(features.states[tokens])
+    seqs = replace(seqs, frozen_states=states, host_lengths=lengths)
     targets = head.targets(features, windows, tokens)
     tabular_features = head.tabular_features(features, windows)
     return Batch(
