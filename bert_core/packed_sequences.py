@@ -44,6 +44,9 @@ class PackedSequences:
     """Number of sequences at the end that only fill up the batch: no loss counts them."""
     frozen_states: Tensor | None = None
     """Outputs of a frozen encoder for these tokens, from `LayerPooling.select`, (T, …); None: the layers are run."""
+    host_lengths: NDArray[np.int64] | None = field(default=None, repr=False, compare=False)
+    """Tokens of each sequence, (B,), on the host, where the maker of the batch gave them: reading them from
+    `cu_seqlens` would wait for a GPU."""
     attention_cache: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Layouts and biases that attention makes of the batch once for all layers; see `cached`."""
 

@@ -3,7 +3,9 @@
 Shapes: N texts, T tokens, H hidden.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -13,11 +15,13 @@ from numpy.typing import NDArray
 
 from bert_core.errors import DataError
 from bert_core.heads import BertForSentenceEmbedding
+from bert_core.micro_batches import compute_in_parts, first_line
 from bert_core.packed_sequences import PackedSequences
 from bert_core.text.tokenization import Tokenizer
 
 _WINDOW_TEXTS = 2048
 _WINDOW_CHARACTERS = 4 << 20
+logger = logging.getLogger(__name__)
 
 
 class TextEmbedder:
@@ -34,6 +38,8 @@ class TextEmbedder:
         autocast_dtype: torch.dtype | None = None,
     ) -> None:
         """Make an embedder that computes `max_tokens` at a time, and what the last text needs beyond; a GPU wants more.
+
+        Where memory runs out with so many, half as many are computed at a time from there on.
 
         Args:
             autocast_dtype: type that matrix products are rounded to, as `torch.autocast` does; none when left out.
@@ -85,13 +91,19 @@ class TextEmbedder:
         lengths = np.array([len(ids) for ids in sequences], np.int64)  # (N,)
         embeddings = np.empty((len(texts), self.model.config.hidden_size), np.float32)
         device = next(self.model.parameters()).device
+
+        def compute(parts: Sequence[NDArray[np.int64]]) -> None:
+            for rows in parts:
+                tokens = np.concatenate([sequences[row] for row in rows])  # (T,)
+                borders = np.concatenate([[0], lengths[rows].cumsum()])
+                seqs = PackedSequences.from_numpy(tokens, np.zeros_like(tokens), borders)
+                with torch.autocast(device.type, self.autocast_dtype, enabled=self.autocast_dtype is not None):
+                    vectors = self.model.packed_embeddings(seqs.to(device))
+                embeddings[rows] = vectors.float().cpu().numpy()
+
+        sizes = _TextSizes(self, lengths, self.max_tokens)
         for rows in _batches(lengths, self.max_tokens):
-            tokens = np.concatenate([sequences[row] for row in rows])  # (T,)
-            borders = np.concatenate([[0], lengths[rows].cumsum()])
-            seqs = PackedSequences.from_numpy(tokens, np.zeros_like(tokens), borders)
-            with torch.autocast(device.type, self.autocast_dtype, enabled=self.autocast_dtype is not None):
-                vectors = self.model.packed_embeddings(seqs.to(device))
-            embeddings[rows] = vectors.float().cpu().numpy()
+            compute_in_parts(sizes, rows, None, compute)
         return embeddings
 
     def _encode(self, texts: Sequence[str], first_number: int) -> list[list[int]]:
@@ -103,6 +115,38 @@ class TextEmbedder:
             self.num_truncated += len(ids) > room
             sequences.append([self.tokenizer.cls_id, *ids[:room], self.tokenizer.sep_id])
         return sequences
+
+
+@dataclass(frozen=True)
+class _TextSizes:
+    """Sizes of what an embedder computes at a time, of texts with these lengths."""
+
+    embedder: TextEmbedder
+    lengths: NDArray[np.int64]
+    """(N,) tokens of each text."""
+    max_tokens: int
+    """Tokens by which the batches are cut; the embedder's own number falls when memory runs out."""
+
+    def split(self, batch: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Cut rows that are computed together as long as there is memory."""
+        if self.embedder.max_tokens >= self.max_tokens:
+            return [batch]
+        return [batch[places] for places in _batches(self.lengths[batch], self.embedder.max_tokens)]
+
+    def halve(self, tried: Sequence[NDArray[np.int64]], step: int | None, reason: str) -> None:
+        """Compute half as many tokens at a time as were tried. Raises: torch.OutOfMemoryError where it was one text."""
+        largest = max(int(self.lengths[rows].sum()) for rows in tried)
+        if max(map(len, tried)) == 1:
+            raise torch.OutOfMemoryError(
+                f"memory ran out with one text of {largest:,} tokens at a time ({first_line(reason)}); use a smaller "
+                "model, or take a device with more memory"
+            )
+        # A text may be longer than what is computed at a time.
+        self.embedder.max_tokens = max(1, min(largest, self.embedder.max_tokens) // 2)
+        logger.warning(
+            f"memory ran out with texts of {largest:,} tokens at a time ({first_line(reason)}); from here on "
+            f"{self.embedder.max_tokens:,} at a time"
+        )
 
 
 def _windows(texts: Iterable[str]) -> Iterator[list[str]]:

@@ -5,7 +5,11 @@ In feature-based use they stand between a frozen encoder and the classifier (Dev
 Shapes: B sequences, S tokens of the longest, T tokens, W width of the input, R width of both directions together.
 """
 
+from typing import Any
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
@@ -32,24 +36,27 @@ class BidirectionalLstm(nn.Module):
 
     def forward(self, hidden: Tensor, seqs: PackedSequences) -> Tensor:
         """States of both directions for each token: (T, W) → (T, R)."""
-        order, num_running = time_order(seqs.cu_seqlens)
+        lengths = seqs.host_lengths
+        if lengths is None:
+            lengths = seqs.cu_seqlens.diff().cpu().numpy()
+        places, num_running = time_order(lengths)
+        order = torch.from_numpy(places).to(hidden.device, non_blocking=True)
         with torch.autocast(hidden.device.type, enabled=False):
-            steps = PackedSequence(hidden.float().index_select(0, order), num_running.cpu())
+            steps = PackedSequence(hidden.float().index_select(0, order), torch.from_numpy(num_running))
             states = self.lstm(steps)[0].data  # (T, R)
         return torch.empty_like(states).index_copy(0, order, states)
 
 
-def time_order(cu_seqlens: Tensor) -> tuple[Tensor, Tensor]:
+def time_order(lengths: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Order tokens by time, as an LSTM reads them: all first ones, then all second ones, … of longer sequences first.
 
-    (B+1,) → places of the tokens in that order (T,), and how many sequences are as long as each step (S,).
+    (B,) → places of the tokens in that order (T,), and how many sequences are as long as each step (S,).
 
-    >>> [values.tolist() for values in time_order(torch.tensor([0, 2, 5]))]
+    >>> [values.tolist() for values in time_order(np.array([2, 3]))]
     [[2, 0, 3, 1, 4], [2, 2, 1]]
     """
-    lengths = cu_seqlens.diff().long()  # (B,)
-    rank = lengths.argsort(descending=True, stable=True).argsort()  # (B,)
-    tokens = torch.arange(int(cu_seqlens[-1]), device=lengths.device)
-    step = tokens - cu_seqlens[:-1].repeat_interleave(lengths)  # (T,)
-    order = (step * len(lengths) + rank.repeat_interleave(lengths)).argsort()
-    return order, step.bincount()
+    rank = np.argsort(np.argsort(-lengths, kind="stable"))  # (B,)
+    starts = np.cumsum(lengths) - lengths  # (B,)
+    step = np.arange(lengths.sum()) - np.repeat(starts, lengths)  # (T,)
+    order = np.argsort(step * len(lengths) + np.repeat(rank, lengths))
+    return order, np.bincount(step)

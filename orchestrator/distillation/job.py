@@ -27,7 +27,7 @@ from orchestrator.finetuning.training import BestEvaluation
 from orchestrator.finetuning.trial import baseline_metrics, prepare_trial_features, train_and_save
 from orchestrator.models.device import choose_device
 from orchestrator.models.info import describe_model
-from orchestrator.results import DatasetResult, DistillResult, Event
+from orchestrator.results import DatasetResult, DistillResult, Event, MessageEvent
 from orchestrator.specs.distill import DistillSpec
 from orchestrator.storage import join, local_copy
 from orchestrator.tasks import (
@@ -188,6 +188,7 @@ def _train(
         lambda events, score, number: checkpoint.report(events),
         loss,
         checkpoint,
+        warn=lambda text: report([MessageEvent(text, "warning")]),
     )
 
 

@@ -3,6 +3,9 @@
 Shapes: B examples, W windows, T tokens, C classes, H hidden.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -12,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bert_core.distillation import hidden_cosine_loss, last_hidden_states
-from orchestrator.finetuning.batches import make_batch
+from orchestrator.finetuning.batches import make_batch, make_part
 from orchestrator.finetuning.heads import HEADS, Batch, HeadModel
 from orchestrator.finetuning.logits import compute_logits
 from orchestrator.specs.distill import LossWeightsSpec
@@ -51,33 +54,58 @@ class DistillationLoss:
         objective, head, features = self._objective, self._head, self._features
         with last_hidden_states(model.bert) as seen:
             logits = head.logits(model, batch)  # (W, C), (W,) or (T, C)
-        loss = logits.new_zeros(())
+        loss = logits.new_zeros(()) if batch.part is None else 0.0 * logits.sum()  # a part may have nothing to say
         if self._logits is not None:
             rows = features.token_index(batch.windows) if head.gives_token_outputs else batch.windows
             targets = self._logits[torch.from_numpy(rows)].to(logits.device).view_as(logits)
-            soft = head.soft_loss(logits, targets, features, batch, objective.temperature)
-            loss = loss + objective.soft_targets_weight * soft
+            share = _share(batch, partial(head.num_imitated, features))
+            if share > 0.0:
+                soft = head.soft_loss(logits, targets, features, batch, objective.temperature)
+                loss = loss + share * objective.soft_targets_weight * soft
         if objective.labels_weight:
             loss = loss + objective.labels_weight * self._label_loss(model, logits, batch)
         if objective.hidden_cosine_weight:
             with torch.no_grad():
                 states = self._teacher.bert.encode(batch.seqs)  # (T, H)
-            loss = loss + objective.hidden_cosine_weight * hidden_cosine_loss(seen[-1], states)
+            share = _share(batch, lambda windows: int(features.lengths[windows].sum()))
+            loss = loss + share * objective.hidden_cosine_weight * hidden_cosine_loss(seen[-1], states)
         return loss
 
+    def logits(self, model: HeadModel, batch: Batch) -> Tensor:
+        """Logits with the dropout that the loss draws: the last layer runs for all tokens."""
+        with last_hidden_states(model.bert):
+            return self._head.logits(model, batch)
+
     def _label_loss(self, model: HeadModel, logits: Tensor, batch: Batch) -> Tensor:
-        """The labels' loss of the windows that have labels, times their share of the batch."""
-        features = self._features
-        has_label = features.example_index[batch.windows] < self._num_labeled  # (W,)
-        if has_label.all():
-            return self._head.loss(model, logits, batch)
+        """The labels' loss of the windows that have labels, times their share of the batch; of a part, its share."""
+        features, part = self._features, batch.part
+        has_label = self._has_label(batch.windows)  # (W,)
+        in_whole = has_label if part is None else self._has_label(part.whole)
+        if in_whole.all():
+            return self._head.part_loss(model, logits, batch)
         if not has_label.any():
             return logits.new_zeros(())
         by_token = self._head.gives_token_outputs
         rows = np.repeat(has_label, features.lengths[batch.windows]) if by_token else has_label
         labeled = make_batch(features, batch.windows[has_label], logits.device)
-        loss = self._head.loss(model, logits[torch.from_numpy(rows).to(logits.device)], labeled)
-        return float(has_label.mean()) * loss
+        if part is not None:
+            others = None if part.logits is None else part.logits[torch.from_numpy(in_whole).to(logits.device)]
+            own_part = make_part(features, labeled.windows, part.whole[in_whole], logits.device, others)
+            labeled = replace(labeled, part=own_part)
+        loss = self._head.part_loss(model, logits[torch.from_numpy(rows).to(logits.device)], labeled)
+        return float(in_whole.mean()) * loss
+
+    def _has_label(self, windows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether the examples of some windows have labels: (W,)."""
+        found: NDArray[np.bool_] = self._features.example_index[windows] < self._num_labeled
+        return found
+
+
+def _share(batch: Batch, count: Callable[[NDArray[np.int64]], int]) -> float:
+    """A part's share of what is counted in the windows of all parts; 1 for a whole batch."""
+    if batch.part is None or not (in_whole := count(batch.part.whole)):
+        return 1.0
+    return count(batch.windows) / in_whole
 
 
 def _in_a_file(shape: tuple[int, int], dtype: type[np.float32]) -> NDArray[np.float32]:

@@ -1,34 +1,79 @@
-"""Windows of a split as one packed batch, without padding."""
+"""Windows of a split as one packed batch, without padding, or as the parts of one."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from bert_core.constants import IGNORE_INDEX
 from bert_core.packed_sequences import PackedSequences
 from orchestrator.finetuning.heads import HEADS, Batch
+from orchestrator.finetuning.heads.base import Part
 from orchestrator.tasks import Features
+from orchestrator.tasks.features import Array
 
 
 def make_batch(features: Features[Any], windows: NDArray[np.int64], device: torch.device) -> Batch:
     """Some windows, whole groups of them, with the targets of their head."""
-    head, tokens = HEADS[features.head], features.token_index(windows)
+    head, tokens, lengths = HEADS[features.head], features.token_index(windows), features.lengths[windows]
     seqs = PackedSequences.from_numpy(
-        features.input_ids[tokens],
-        features.token_type_ids[tokens],
-        np.concatenate([[0], np.cumsum(features.lengths[windows])]),
+        features.input_ids[tokens], features.token_type_ids[tokens], np.concatenate([[0], np.cumsum(lengths)])
     )
-    if features.states is not None:
-        seqs = replace(seqs, frozen_states=torch.from_numpy(features.states[tokens]))
-    targets = head.targets(features, windows, tokens)
+    states = None if features.states is None else torch.from_numpy(features.states[tokens])
+    seqs = replace(seqs, frozen_states=states, host_lengths=lengths)
     tabular_features = head.tabular_features(features, windows)
     return Batch(
         seqs.to(device),
-        torch.from_numpy(np.ascontiguousarray(targets)).to(
-            device, torch.float32 if targets.dtype.kind == "f" else torch.int64, non_blocking=True
-        ),
+        _on_device(head.targets(features, windows, tokens), device),
         windows,
         None if tabular_features is None else torch.from_numpy(tabular_features).to(device, non_blocking=True),
     )
+
+
+def make_parts(
+    features: Features[Any], parts: Sequence[NDArray[np.int64]], device: torch.device, logits: Tensor | None = None
+) -> Iterator[Batch]:
+    """Yield the parts of a step's batch, each made when its turn comes; a single one is the batch.
+
+    Args:
+        parts: windows of each part, whole groups of them.
+        logits: of all parts, where the loss compares their examples with one another.
+    """
+    whole = np.concatenate(parts)
+    for windows in parts:
+        batch = make_batch(features, windows, device)
+        yield batch if len(parts) == 1 else replace(batch, part=make_part(features, windows, whole, device, logits))
+
+
+def make_part(
+    features: Features[Any],
+    windows: NDArray[np.int64],
+    whole: NDArray[np.int64],
+    device: torch.device,
+    logits: Tensor | None = None,
+) -> Part:
+    """Make the place of some windows in a whole batch; `logits` are the whole one's, as for `make_parts`."""
+    num_labels, num_in_whole = (_count_labels(_targets(features, some)) for some in (windows, whole))
+    # A whole without labels is as undefined in parts as in one.
+    share = num_labels / num_in_whole if num_in_whole else 1.0
+    targets = None if logits is None else _on_device(_targets(features, whole), device)
+    return Part(whole, share, logits, targets)
+
+
+def _targets(features: Features[Any], windows: NDArray[np.int64]) -> Array:
+    return HEADS[features.head].targets(features, windows, features.token_index(windows))
+
+
+def _count_labels(targets: Array) -> int:
+    """Count what a head's mean loss of these targets is over, up to a factor that is the same for all batches."""
+    return targets.size if targets.dtype.kind == "f" else int(np.count_nonzero(targets != IGNORE_INDEX))
+
+
+def _on_device(targets: Array, device: torch.device) -> Tensor:
+    """Targets as a tensor on a device, whose copying nobody waits for."""
+    dtype = torch.float32 if targets.dtype.kind == "f" else torch.int64
+    return torch.from_numpy(np.ascontiguousarray(targets)).to(device, dtype, non_blocking=True)

@@ -9,10 +9,12 @@ import numpy as np
 import torch
 
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.logits import compute_logits
+from orchestrator.finetuning.scoring_room import ScoringRoom
 from orchestrator.finetuning.search_space import listed_values, value_bounds
-from orchestrator.finetuning.training import fine_tune
+from orchestrator.finetuning.training import DivergedError, fine_tune
 from orchestrator.finetuning.trial import TrialJob, prepare_trial_features
 from orchestrator.models.device import choose_device
 from orchestrator.specs import RecipeSpec, SweepSpec
@@ -69,8 +71,13 @@ def largest_recipes(spec: SweepSpec) -> list[RecipeSpec]:
     """Make the recipes that may take most memory: each model and precision, with the largest batches and lengths."""
     names = ("init_from", "tokenizer", "family", "size", "precision")
     largest = {name: int(value_bounds(spec, name)[1]) for name in ("batch_size", "max_seq_length")}
+    micro_batches = listed_values(spec, "micro_batch_size")
+    size = None if None in micro_batches else int(value_bounds(spec, "micro_batch_size")[1])
     values = product(*(listed_values(spec, name) for name in names))
-    return [spec.recipe.model_copy(update=dict(zip(names, some, strict=True)) | largest) for some in values]
+    return [
+        spec.recipe.model_copy(update=dict(zip(names, some, strict=True)) | largest | {"micro_batch_size": size})
+        for some in values
+    ]
 
 
 def measure_trial_memory(job: TrialJob, recipes: Sequence[RecipeSpec], device: str) -> TrialMemory:
@@ -83,7 +90,9 @@ def measure_trial_memory(job: TrialJob, recipes: Sequence[RecipeSpec], device: s
     available, total = find_memory()
     try:
         peak = max(measure_peak(partial(_train_a_little, job, recipe, device)) for recipe in recipes)
-    except torch.OutOfMemoryError:  # the trials themselves say so, those that it happens to
+    except DivergedError:
+        raise
+    except (torch.OutOfMemoryError, RunFailedError):  # the trials themselves say so, those that it happens to
         return TrialMemory(available, available, total)
     return TrialMemory(peak, available, total)
 
@@ -105,7 +114,12 @@ def _train_a_little(job: TrialJob, recipe: RecipeSpec, device: str) -> None:
     )
 
     def score() -> tuple[float, None]:
-        compute_logits(model, features, recipe.precision)
+        compute_logits(model, features, recipe.precision, room=ScoringRoom(warn=_end))
         return 0.0, None
 
-    fine_tune(model, features, brief, score, lambda evaluation, best_score: None)
+    fine_tune(model, features, brief, score, lambda evaluation, best_score: None, warn=_end)
+
+
+def _end(warning: str) -> None:
+    """End a training that would go on with less at a time: it is to have all of the card first."""
+    raise torch.OutOfMemoryError(warning)

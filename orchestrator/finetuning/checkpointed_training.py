@@ -1,7 +1,8 @@
 """Checkpoints of a fine-tuning, one per evaluation, from which it goes on.
 
 A checkpoint's tensors are the weights, the optimizer's and the best weights so far; the rest is its JSON. Order,
-learning rate and dropout are functions of the step, so that nothing else decides what comes next.
+learning rate and dropout are functions of the step, and dropout of the size of micro-batches, which is in the JSON too:
+nothing else decides what comes next.
 """
 
 import copy
@@ -31,12 +32,16 @@ class TrainingSnapshot:
     best: Mapping[str, Any]
     """Best evaluation, in values that JSON can hold; empty where there was none."""
     best_weights: Mapping[str, Tensor]
+    micro_batch_size: int | None = None
+    """Examples that go through the model at a time; None for the recipe's number."""
 
 
 Origin = Callable[[], tuple[CheckpointEvent, TrainingState]]
 """Function that reads the state with which a training begins that has no checkpoint of its own yet."""
 
 
+_SAVED_VALUES = ("is_last", "num_bad_evaluations", "best", "micro_batch_size")
+"""Fields of a snapshot that a checkpoint's JSON holds."""
 _PRESENT = "0."
 """Beginning of the names of the present weights in a checkpoint, which holds the best ones beside them."""
 
@@ -88,7 +93,7 @@ class CheckpointedTraining:
         """
         if not self._is_due(snapshot):
             return
-        values = {name: getattr(snapshot, name) for name in ("is_last", "num_bad_evaluations", "best")}
+        values = {name: getattr(snapshot, name) for name in _SAVED_VALUES}
         reported = [asdict(event) for event in self._reported]
         extra = {"identity": self._identity, "details": self._details, "snapshot": values, "reported": reported}
         self._checkpoints.save(snapshot.step, _with_best(model, snapshot.best_weights), optimizer, extra)
@@ -126,7 +131,7 @@ def with_weights_of(own: TrainingState, donor: TrainingState) -> TrainingState:
 
 def without_history(state: TrainingState) -> TrainingState:
     """A saved training's state without measurements and best evaluation, for another trial that begins from it."""
-    snapshot = {"is_last": False, "num_bad_evaluations": 0, "best": {}}
+    snapshot = {**state.extra["snapshot"], "is_last": False, "num_bad_evaluations": 0, "best": {}}
     return replace(state, extra={**state.extra, "snapshot": snapshot, "reported": []})
 
 

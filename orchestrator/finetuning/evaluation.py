@@ -11,6 +11,7 @@ from orchestrator.errors import SpecError
 from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.finetuning.logits import compute_logits
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
+from orchestrator.finetuning.scoring_room import ScoringRoom
 from orchestrator.results import Split
 from orchestrator.specs.network import Precision
 from orchestrator.storage import local_copy
@@ -38,22 +39,27 @@ def score_model(
     precision: Precision = "fp32",
     batch_size: int = 64,
     calibrates: bool = True,
+    room: ScoringRoom | None = None,
 ) -> ScoredSplit:
     """Predict and score a split.
 
     Args:
         calibrates: whether what the type can calibrate is set to what scores best here, or left as the options say.
+        room: of the device, as `compute_logits` takes it.
     """
-    outputs, examples = compute_outputs(model, features, precision, batch_size), task.examples(split)
+    outputs, examples = compute_outputs(model, features, precision, batch_size, room), task.examples(split)
     predictions = decode(task, features, examples, outputs, options)
     if calibrates:
         options, predictions = task.type.calibrate(task, options, examples, predictions)
     return ScoredSplit(score(task, split, predictions), predictions, options)
 
 
-def compute_outputs(model: HeadModel, features: Features[Any], precision: Precision, batch_size: int) -> NDArray[Any]:
+def compute_outputs(
+    model: HeadModel, features: Features[Any], precision: Precision, batch_size: int, room: ScoringRoom | None = None
+) -> NDArray[Any]:
     """The model's outputs for a split in the form that `decode` takes."""
-    return HEADS[features.head].outputs(model, features, compute_logits(model, features, precision, batch_size))
+    logits = compute_logits(model, features, precision, batch_size, room=room)
+    return HEADS[features.head].outputs(model, features, logits)
 
 
 class EvaluatedSplit(NamedTuple):
@@ -91,12 +97,16 @@ def evaluate_model(
 
 
 def predict_examples(
-    fine_tuned: FineTunedModel, examples: Sequence[Any], batch_size: int = 64, precision: Precision = "fp32"
+    fine_tuned: FineTunedModel,
+    examples: Sequence[Any],
+    batch_size: int = 64,
+    precision: Precision = "fp32",
+    room: ScoringRoom | None = None,
 ) -> list[Any]:
     """Predictions for examples of the model's task type that belong to no split, labeled or not."""
     record, task = fine_tuned.record, fine_tuned.task()
     features = build_features(task, examples, fine_tuned.tokenizer, record.options)
-    outputs = compute_outputs(fine_tuned.model, features, precision, batch_size)
+    outputs = compute_outputs(fine_tuned.model, features, precision, batch_size, room)
     return decode(task, features, examples, outputs, record.options)
 
 

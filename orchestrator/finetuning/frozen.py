@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.finetuning.logits import autocast
+from orchestrator.finetuning.scoring_room import ScoringRoom
 from orchestrator.specs.network import Precision
 from orchestrator.tasks import Features, keep_features
 from orchestrator.tasks.features import A
-from orchestrator.training.batch_order import length_batches
 
 _STATES_VERSION = 1
 """Raised when the same layers would give other outputs."""
@@ -60,7 +60,9 @@ def compute_states(features: Features[A], model: HeadModel, precision: Precision
     if rows is None:
         rows = np.arange(len(features.input_ids))
     states: NDArray[np.float32] | None = None
-    for windows in length_batches(features.lengths, len(rows), _MAX_TOKENS):
+
+    def compute(windows: NDArray[np.int64]) -> None:
+        nonlocal states
         seqs = make_batch(features, windows, device).seqs
         with autocast(device, precision):
             values = model.bert.layer_pooling.select(model.bert.layer_outputs(seqs)).float().cpu().numpy()
@@ -70,6 +72,8 @@ def compute_states(features: Features[A], model: HeadModel, precision: Precision
         if states is None:
             states = np.empty((len(rows), *values.shape[1:]), np.float32)
         states[places[is_read]] = values[is_read]
+
+    ScoringRoom(_MAX_TOKENS).compute(features.lengths, len(rows), compute)
     assert states is not None, "a split has at least one example"
     return features.at_tokens(rows, states)
 

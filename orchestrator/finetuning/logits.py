@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.heads import HEADS, HeadModel
+from orchestrator.finetuning.scoring_room import ScoringRoom
 from orchestrator.specs.network import Precision
 from orchestrator.tasks import Features
-from orchestrator.training.batch_order import length_batches
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
@@ -30,11 +30,15 @@ def compute_logits(
     precision: Precision = "fp32",
     batch_size: int = 64,
     allocate: Callable[[tuple[int, int], type[np.float32]], NDArray[np.float32]] = np.empty,
+    room: ScoringRoom | None = None,
 ) -> NDArray[np.float32]:
     """The model's outputs without dropout: (W, C) for sequences, (W, 1) for choices, (T, C) for tokens.
 
     Args:
         allocate: gives the array that is filled, from its shape and type; in memory when left out.
+        room: of the device; one of this call alone when left out.
+
+    Raises: RunFailedError where memory runs out with a single window.
     """
     was_training = model.training
     model.eval()
@@ -42,13 +46,17 @@ def compute_logits(
     head = HEADS[features.head]
     rows = len(features.input_ids) if head.gives_token_outputs else features.num_windows
     logits: NDArray[np.float32] | None = None
-    for windows in length_batches(features.lengths, batch_size):
+
+    def compute(windows: NDArray[np.int64]) -> None:
+        nonlocal logits
         with autocast(device, precision):
             values = head.logits(model, make_batch(features, windows, device)).cpu().numpy()
         values = values.reshape(len(values), -1)
         if logits is None:
             logits = allocate((rows, values.shape[1]), np.float32)
         logits[features.token_index(windows) if head.gives_token_outputs else windows] = values
+
+    (room or ScoringRoom()).compute(features.lengths, batch_size, compute)
     model.train(was_training)
     assert logits is not None, "a split has at least one example"
     return logits

@@ -13,7 +13,7 @@ from orchestrator.finetuning.trial import baseline_metrics
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.progress import duration
 from orchestrator.progress.run_views import SweepView
-from orchestrator.results import MetricEvent, TrialResult, TrialStart
+from orchestrator.results import MessageEvent, MetricEvent, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 
 
@@ -28,6 +28,8 @@ class SweepListener:
     """Called with a line for a person about a trial: some of its evaluations, and its end."""
     on_view: Callable[[SweepView], None] = lambda view: None
     """Called with what a terminal shows of the sweep, whenever that changes."""
+    on_warning: Callable[[str], None] = lambda line: None
+    """Called with a line for a person about what went wrong in a trial that goes on."""
 
 
 @dataclass
@@ -99,8 +101,12 @@ class SweepProgress:
         """Note the host of a trial that has reported; one that is ended early does not say it itself."""
         self._hosts[plan.key] = host
 
-    def reported(self, plan: TrialPlan, events: Sequence[MetricEvent]) -> None:
-        """Pass on what a trial measured, and note its best score."""
+    def reported(self, plan: TrialPlan, told: Sequence[MetricEvent | MessageEvent]) -> None:
+        """Pass on what a trial measured and its warnings, and note its best score."""
+        for message in told:
+            if isinstance(message, MessageEvent):
+                self.listener.on_warning(f"trial {plan.number}: {message.text}")
+        events = [event for event in told if isinstance(event, MetricEvent)]
         for event in events:
             score, known = event.values.get(self.metric), self._best_event.get(plan.key)
             if score is None:

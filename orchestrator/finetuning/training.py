@@ -1,9 +1,11 @@
 """The loop that fine-tunes one model: packed batches in, the best step's weights out."""
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import count, islice
 from typing import Any, Generic, TypeVar
 
@@ -12,14 +14,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bert_core.counter_random import derive_key
 from bert_core.layerwise import unfreeze_top_layers
+from bert_core.micro_batches import compute_in_parts
 from bert_core.optimization import build_optimizer, linear_warmup_decay, set_learning_rate
 from orchestrator.errors import RunFailedError
-from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.checkpointed_training import CheckpointedTraining, TrainingSnapshot
-from orchestrator.finetuning.heads import HEADS, Batch, HeadModel
-from orchestrator.finetuning.logits import autocast
+from orchestrator.finetuning.heads import HEADS, HeadModel
+from orchestrator.finetuning.micro_batches import MicroBatches
+from orchestrator.finetuning.step_loss import Loss, forward_and_backward
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks import Features
 from orchestrator.training.batch_order import Schedule, epoch_batches
@@ -28,8 +30,7 @@ _CHECK_EVERY_STEPS = 20
 """The loss is looked at this often: seldom enough not to hold up a GPU."""
 
 Scored = TypeVar("Scored")
-Loss = Callable[[HeadModel, Batch], Tensor]
-"""Function that gives a model's loss on a batch, a scalar."""
+logger = logging.getLogger(__name__)
 
 
 class DivergedError(RunFailedError):
@@ -69,21 +70,26 @@ def fine_tune(
     on_evaluation: Callable[[Evaluation[Scored], float], None],
     loss: Loss | None = None,
     checkpoint: CheckpointedTraining | None = None,
+    warn: Callable[[str], None] = logger.warning,
 ) -> BestEvaluation[Scored]:
     """Train the model by its recipe; it ends with the best step's weights.
 
     Order, dropout and updates are functions of recipe and data: the same device, thread count and torch give the same
-    weights again, bit by bit.
+    weights again, bit by bit. Where memory runs out in a step, that step and those after it are computed in smaller
+    parts, with the same batch; dropout is drawn for each part.
 
     Args:
         evaluate: gives the model's score on validation data, higher being better, and what comes with it.
         on_evaluation: told of each evaluation and the best score so far; raising ends the training.
         loss: what is made smaller, of a batch; the labels' loss when left out.
         checkpoint: saves the training after each evaluation, and says from where to go on.
+        warn: told, in one line, that memory ran out and what is done about it.
 
-    Raises: DivergedError when the loss is not finite; CheckpointError when a saved training cannot be used.
+    Raises: DivergedError when the loss is not finite; RunFailedError where memory runs out with a single example;
+        CheckpointError when a saved training cannot be used.
     """
-    training = _Training(model, features, recipe, evaluate, HEADS[features.head].compute_loss if loss is None else loss)
+    own_loss = HEADS[features.head].compute_loss if loss is None else loss
+    training = _Training(model, features, recipe, evaluate, own_loss, warn)
     if checkpoint is not None:
         training.restore(checkpoint)
     model.train()
@@ -114,6 +120,7 @@ class _Training(Generic[Scored]):
         recipe: RecipeSpec,
         score: Callable[[], tuple[float, Scored]],
         loss: Loss,
+        warn: Callable[[str], None],
     ) -> None:
         self.model, self.features, self.recipe, self.score, self.loss = model, features, recipe, score, loss
         self.schedule = Schedule(
@@ -123,6 +130,7 @@ class _Training(Generic[Scored]):
         self.optimizer = build_optimizer(
             model, recipe.learning_rate, recipe.weight_decay, layer_decay=recipe.layer_learning_rate_decay
         )
+        self.micro_batches = MicroBatches(recipe.micro_batch_size, warn)
         self.meter = _Meter()
         self.best: BestEvaluation[Scored] | None = None
         self.num_done = self.num_bad_evaluations = 0
@@ -133,12 +141,14 @@ class _Training(Generic[Scored]):
         if snapshot is not None:
             self.num_done = self.schedule.num_steps if snapshot.is_last else snapshot.step
             self.num_bad_evaluations = snapshot.num_bad_evaluations
+            self.micro_batches.size = snapshot.micro_batch_size or self.micro_batches.size
             self.best = _best_again(self.model, snapshot, self.score) if snapshot.best else None
 
     def save(self, checkpoint: CheckpointedTraining, evaluation: Evaluation[Scored]) -> None:
         """Save the training after an evaluation."""
         assert self.best is not None, "it has been evaluated"
-        checkpoint.save(self.model, self.optimizer, _snapshot(evaluation, self.num_bad_evaluations, self.best))
+        snapshot = _snapshot(evaluation, self.num_bad_evaluations, self.best)
+        checkpoint.save(self.model, self.optimizer, replace(snapshot, micro_batch_size=self.micro_batches.size))
 
     def learning_rate(self, step: int) -> float:
         """Return the learning rate of the update that a step makes."""
@@ -146,22 +156,22 @@ class _Training(Generic[Scored]):
         return self.recipe.learning_rate * linear_warmup_decay(step - 1, self.schedule.num_steps, num_warmup)
 
     def step(self, step: int, groups: NDArray[np.int64]) -> None:
-        """Make one update from groups of windows. Nobody waits for its loss yet. Raises: DivergedError, at times."""
+        """Make one update from groups of windows. Nobody waits for its loss yet.
+
+        Raises: DivergedError, at times; RunFailedError where memory runs out with a single example.
+        """
         recipe = self.recipe
         if recipe.unfreeze_every_epochs is not None:
             num_unfrozen = math.floor((step - 1) / (recipe.unfreeze_every_epochs * self.schedule.steps_per_epoch))
             unfreeze_top_layers(self.model, num_unfrozen)
-        device = next(self.model.parameters()).device
-        batch = make_batch(self.features, self.features.windows_of(groups), device)
-        torch.manual_seed(derive_key(recipe.seed, "dropout", step))
-        with autocast(device, recipe.precision):
-            value = self.loss(self.model, batch)
-        self.optimizer.zero_grad(set_to_none=True)
-        value.backward()  # type: ignore[no-untyped-call]
+        forget = partial(self.optimizer.zero_grad, set_to_none=True)
+        forget()
+        compute = partial(forward_and_backward, self.model, self.features, recipe, self.loss, step)
+        value = compute_in_parts(self.micro_batches, groups, step, compute, forget)
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), recipe.max_grad_norm)
         set_learning_rate(self.optimizer, self.learning_rate(step))
         self.optimizer.step()
-        self.meter.add(value.detach(), len(groups), step)
+        self.meter.add(value, len(groups), step)
 
     def evaluate(self, step: int) -> tuple[Evaluation[Scored], BestEvaluation[Scored]]:
         """Score the model after a step; returns this evaluation, and the best one so far. Raises: DivergedError."""

@@ -3,6 +3,7 @@
 A trial's process runs many trials, so what they share (task, tokenizer, features, pretrained encoder) is read once.
 """
 
+import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,8 +27,10 @@ from orchestrator.finetuning.leader import may_lead
 from orchestrator.finetuning.legs import leg_identity, present_leg_folder, read_origin, values_metrics, with_values
 from orchestrator.finetuning.model_folder import save_model_folder
 from orchestrator.finetuning.model_record import record_of
+from orchestrator.finetuning.scoring_room import ScoringRoom
 from orchestrator.finetuning.search_space import TrialPlan
-from orchestrator.finetuning.training import BestEvaluation, DivergedError, Evaluation, Loss, fine_tune
+from orchestrator.finetuning.step_loss import Loss
+from orchestrator.finetuning.training import BestEvaluation, DivergedError, Evaluation, fine_tune
 from orchestrator.finetuning.trial_checkpoint import PausedError, Report, TrialCheckpoint
 from orchestrator.models.device import choose_device
 from orchestrator.results import COLLAPSED, MetricEvent, Split, TrialResult
@@ -43,6 +46,7 @@ from orchestrator.training.storage_mark import refuse_without_mark
 Cached = TypeVar("Cached")
 _CACHE: dict[str, dict[tuple[object, ...], Any]] = {}
 """Cache of what the trials of a process share, by job and key."""
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -64,8 +68,8 @@ class TrialJob:
     attempt: int = 1
     """Number of the sweep's attempt; a later one's checkpoints stop a trial."""
     card_share: float | None = None
-    """Share of a card's memory that a trial may take, where several share one; a trial that wants more fails, and not
-    its neighbors."""
+    """Share of a card's memory that a trial may take, where several share one; a trial that wants more goes on with
+    smaller micro-batches or fails, and not its neighbors."""
     checkpoint_every_s: float = 0.0
     """Training time, at least, between two checkpoints of a trial."""
     id: str = field(default_factory=lambda: uuid4().hex)
@@ -165,7 +169,18 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluati
         checkpoint.report_evaluation([with_values(event, plan) for event in events], score, number)
 
     return train_and_save(
-        model, tokenizer, task, train, validation, recipe, folder, report_evaluation, None, checkpoint, leads
+        model,
+        tokenizer,
+        task,
+        train,
+        validation,
+        recipe,
+        folder,
+        report_evaluation,
+        None,
+        checkpoint,
+        leads,
+        checkpoint.warn,
     )
 
 
@@ -192,31 +207,35 @@ def train_and_save(
     validation: Features[Any],
     recipe: RecipeSpec,
     folder: str,
-    report: Report,
+    report: Callable[[Sequence[MetricEvent], float | None, int], None],
     loss: Loss | None = None,
     checkpoint: CheckpointedTraining | None = None,
     leads: Callable[[float], bool] = lambda score: True,
+    warn: Callable[[str], None] = logger.warning,
 ) -> tuple[BestEvaluation[ScoredSplit], str]:
     """Train a model by its recipe; the best step's weights go to `folder`/model, the predictions beside them.
 
     Args:
         leads: decides by the best score whether anybody may want the weights; where not, they are not written.
+        warn: told, in one line, that memory ran out and what is done about it.
 
-    Returns the best evaluation and where its predictions lie. Raises: DivergedError; what `report` raises;
+    Returns the best evaluation and where its predictions lie. Raises: DivergedError; RunFailedError where memory runs
+    out with a single example; what `report` raises;
     CheckpointError when the `checkpoint` of an interrupted training cannot be used.
     """
     steps_per_epoch = -(-len(train.group_lengths) // recipe.batch_size)
 
     options = task.type.options_type.of_recipe(recipe)
+    room = ScoringRoom(warn=warn)
 
     def evaluate() -> tuple[float, ScoredSplit]:
-        scored = score_model(model, task, validation, "validation", options, recipe.precision)
+        scored = score_model(model, task, validation, "validation", options, recipe.precision, room=room)
         return scored.metrics[task.metric], scored
 
     def on_evaluation(evaluation: Evaluation[ScoredSplit], best_score: float) -> None:
         report(_events(evaluation, steps_per_epoch), None if evaluation.is_last else best_score, evaluation.number)
 
-    best = fine_tune(model, train, recipe, evaluate, on_evaluation, loss, checkpoint)
+    best = fine_tune(model, train, recipe, evaluate, on_evaluation, loss, checkpoint, warn)
     if leads(best.evaluation.score):
         record = record_of(task, best.evaluation.scored.options)
         save_model_folder(model.cpu(), tokenizer, record, join(folder, "model"))

@@ -11,11 +11,12 @@ from torch.optim import Optimizer
 
 from bert_core.errors import CheckpointError, NewerFormatError
 from orchestrator.finetuning.checkpointed_training import CheckpointedTraining, Origin, TrainingSnapshot
-from orchestrator.results import Event, MetricEvent
+from orchestrator.results import Event, MessageEvent, MetricEvent
 from orchestrator.training.checkpoints import Checkpoints, delete_checkpoints
 
-Report = Callable[[Sequence[MetricEvent], float | None, int], None]
-"""Function that is told of each evaluation: its events, the best score so far, its number.
+Report = Callable[[Sequence[MetricEvent | MessageEvent], float | None, int], None]
+"""Function that is told of each evaluation: its events, with messages since the last one, the best score so far, its
+number.
 
 The score is None at the last evaluation, after which there is nothing to decide.
 """
@@ -62,6 +63,7 @@ class TrialCheckpoint(CheckpointedTraining):
         )
         self._report_evaluation, self._metric, self._pause_after = report, metric, pause_after
         self._number = 0
+        self._warnings: list[MessageEvent] = []
 
     def restore(self, model: nn.Module, optimizer: Optimizer) -> TrainingSnapshot | None:
         """Load the checkpoint into model and optimizer; None when there is none.
@@ -84,10 +86,15 @@ class TrialCheckpoint(CheckpointedTraining):
             return super().restore(model, optimizer)
 
     def report_evaluation(self, events: Sequence[MetricEvent], score: float | None, number: int) -> None:
-        """Report an evaluation, which may be saved next."""
+        """Report an evaluation, which may be saved next, with the warnings since the one before."""
         self._number = number
         self.note(events)
-        self._report_evaluation(events, score, number)
+        warnings, self._warnings = self._warnings, []
+        self._report_evaluation([*warnings, *events], score, number)
+
+    def warn(self, text: str) -> None:
+        """Take in a warning, which goes with the next evaluation."""
+        self._warnings.append(MessageEvent(text, "warning"))
 
     def _report_again(self, events: Sequence[Event]) -> None:
         """Report the evaluations before a checkpoint. Raises: PausedError after the one at which the trial waits."""

@@ -35,7 +35,7 @@ from orchestrator.finetuning.tune_callback import (
     TrialCallback,
     TrialSearcher,
 )
-from orchestrator.results import MetricEvent, TrialResult
+from orchestrator.results import MessageEvent, MetricEvent, TrialResult
 from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import SweepSpec
 from orchestrator.storage import delete, join
@@ -140,7 +140,7 @@ def _build_tuner(
     )
 
 
-def _report(events: Sequence[MetricEvent], score: float | None, evaluation: int) -> None:
+def _report(events: Sequence[MetricEvent | MessageEvent], score: float | None, evaluation: int) -> None:
     """Report an evaluation to Tune; the scheduler ignores one without a score."""
     tune.report({EVENTS: tuple(events), **({} if score is None else {SCORE: score, EVALUATION: evaluation})})
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 from orchestrator.errors import InputError
 from orchestrator.finetuning.evaluation import predict_examples
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
+from orchestrator.finetuning.scoring_room import ScoringRoom
 from orchestrator.inference.blocks import LineBlock, PredictedBlock, json_lines, line_blocks, rounded
 from orchestrator.inference.request_files import ANSWER_COLUMNS, TableColumns
 from orchestrator.inference.request_lines import make_request
@@ -53,6 +54,7 @@ class Predictor:
         self.batch_size = batch_size
         self.form = form or AnswerForm()
         self.precision = precision
+        self._room = ScoringRoom()
 
     @classmethod
     def load(
@@ -78,7 +80,7 @@ class Predictor:
         text_columns = table.text if table else task.text_columns or task.type.usual_text_columns
         requests = [make_request(read, number, task, text_columns) for number, read in numbered]
         examples = [task.type.example_of(task, request) for request in requests]
-        predictions = predict_examples(self.model, examples, self.batch_size, self.precision)
+        predictions = predict_examples(self.model, examples, self.batch_size, self.precision, self._room)
         said = [
             read if isinstance(read, dict) else request.values
             for (_, read), request in zip(numbered, requests, strict=True)

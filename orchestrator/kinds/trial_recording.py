@@ -43,7 +43,9 @@ class TrialRecording:
 
     def listener(self) -> SweepListener:
         """Return the callbacks for the driver."""
-        return SweepListener(self.started, self.measured, self.ended, logger.info, self._context.progress.show)
+        return SweepListener(
+            self.started, self.measured, self.ended, logger.info, self._context.progress.show, logger.warning
+        )
 
     def replay(self) -> None:
         """Record those of the journal's trials whose end the registry has missed, since it was away."""

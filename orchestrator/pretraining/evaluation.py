@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from bert_core.examples.packing import PackedBatch
+from bert_core.micro_batches import compute_in_parts
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.errors import RunFailedError
 from orchestrator.pretraining.collectives import all_reduce_sum
@@ -14,7 +15,7 @@ from orchestrator.pretraining.device_batch import DeviceBatch
 from orchestrator.pretraining.divergence import REMEDY
 from orchestrator.pretraining.loss import pretraining_sums
 from orchestrator.pretraining.meter import add_sums, empty_totals, named_metrics
-from orchestrator.pretraining.micro_batches import EvaluationSizes, compute_in_parts
+from orchestrator.pretraining.micro_batches import EvaluationSizes
 from orchestrator.pretraining.step import StepContext
 
 

@@ -8,59 +8,22 @@ may be written. Workers may have different numbers of micro-batches: they send t
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import torch
 import torch.distributed
 
 from bert_core.examples.packing import PackedBatch
-from orchestrator.errors import RunFailedError
+from bert_core.micro_batches import first_line
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.specs import PretrainSpec
+from orchestrator.training.micro_batches import MicroBatchSize, check_can_shrink
 
 EVALUATION_BATCH_SIZE = 64
-T = TypeVar("T")
+_REMEDY = "use a smaller model, lower phases.max_seq_length, or take a device with more memory"
 
 
-class Sizes(Protocol):
-    """Amount that goes through the model at a time."""
-
-    def split(self, batch: PackedBatch) -> list[PackedBatch]:
-        """Cut a worker's part of a batch into what goes through at a time."""
-
-    def halve(self, tried: Sequence[PackedBatch], step: int, reason: str) -> None:
-        """Take half as much at a time as was tried. Raises: RunFailedError where one example alone was too much."""
-
-
-def compute_in_parts(
-    sizes: Sizes,
-    batch: PackedBatch,
-    step: int,
-    compute: Callable[[list[PackedBatch]], T],
-    forget: Callable[[], None] = lambda: None,
-) -> T:
-    """Compute something of a batch cut into parts; where memory runs out, anew with parts half as large.
-
-    Args:
-        step: counts from 1, as in what a person is told.
-        forget: called after memory ran out, to drop what the failed try left.
-
-    Raises: RunFailedError where memory runs out with a single example.
-    """
-    while True:
-        parts = sizes.split(batch)
-        try:
-            return compute(parts)
-        except torch.OutOfMemoryError as error:
-            reason = str(error)
-        # Outside of `except`, which holds on to the failed try's tensors.
-        forget()
-        sizes.halve(parts, step, reason)
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-
-
-class MicroBatches:
+class MicroBatches(MicroBatchSize[PackedBatch]):
     """Size of the micro-batches of one worker.
 
     Args:
@@ -68,14 +31,15 @@ class MicroBatches:
         warn: told, in one line, that memory ran out and what is done about it.
     """
 
+    whole = "global batch"
+    remedy = _REMEDY
+
     def __init__(self, worker: Worker, spec: PretrainSpec, warn: Callable[[str], None]) -> None:
-        self._worker, self._warn = worker, warn
+        self._worker = worker
         self._counts_tokens = spec.micro_batch_tokens is not None
-        self._unit = "tokens" if self._counts_tokens else "examples"
-        self._field = "micro_batch_tokens" if self._counts_tokens else "micro_batch_size"
-        self._size_of_spec: int | None = getattr(spec, self._field)
-        self.size: int | None = self._size_of_spec
-        """Tokens or examples of a micro-batch at most; None for a worker's whole part of a batch."""
+        self.unit = "tokens" if self._counts_tokens else "examples"
+        self.field = "micro_batch_tokens" if self._counts_tokens else "micro_batch_size"
+        super().__init__(getattr(spec, self.field), warn)
 
     def split(self, batch: PackedBatch) -> list[PackedBatch]:
         """Cut a worker's part of a batch into its micro-batches."""
@@ -83,18 +47,13 @@ class MicroBatches:
             return [batch]
         return batch.split_by_tokens(self.size) if self._counts_tokens else batch.split(self.size)
 
-    def halve(self, tried: Sequence[PackedBatch], step: int, reason: str) -> None:
-        """Take half as much at a time as was tried. Raises: RunFailedError where one example alone was too much."""
-        _check_can_shrink(tried, step, reason)
-        largest = max(len(part.input_ids) if self._counts_tokens else part.num_sequences for part in tried)
-        if self.size is not None:  # a sequence longer than the size is a micro-batch nevertheless
-            largest = min(largest, self.size)
-        self._shrink(largest // 2, f"at step {step} with {largest:,} {self._unit} at a time ({_first_line(reason)})")
+    def num_examples(self, part: PackedBatch) -> int:
+        """Count the sequences of a micro-batch."""
+        return part.num_sequences
 
-    @property
-    def has_shrunk(self) -> bool:
-        """Whether memory ran out, so that less is taken at a time than the spec says."""
-        return self.size != self._size_of_spec
+    def measure(self, part: PackedBatch) -> int:
+        """Count the tokens or the sequences of a micro-batch."""
+        return len(part.input_ids) if self._counts_tokens else part.num_sequences
 
     def agree(self) -> None:
         """Take the smallest size of any worker, on all workers at once."""
@@ -104,22 +63,15 @@ class MicroBatches:
         smallest = torch.tensor(self.size or none_yet, device=self._worker.device)
         torch.distributed.all_reduce(smallest, op=torch.distributed.ReduceOp.MIN)
         if int(smallest) < (self.size or none_yet):
-            self._shrink(int(smallest), "on another worker")
+            self.shrink(int(smallest), "on another worker")
 
     def state(self) -> dict[str, int | None]:
         """The size, under its name in a checkpoint."""
-        return {self._field: self.size}
+        return {self.field: self.size}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take the size of a checkpoint; where it has none, the spec's."""
-        self.size = state.get(self._field, self._size_of_spec)
-
-    def _shrink(self, size: int, where: str) -> None:
-        self.size = size
-        self._warn(
-            f"memory ran out {where}; from here on {size:,} at a time, at the same global batch: {self._field} {size} "
-            "does so from the start"
-        )
+        self.size = state.get(self.field, self._size_of_spec)
 
 
 class EvaluationSizes:
@@ -141,24 +93,12 @@ class EvaluationSizes:
             return parts
         return [micro for part in parts for micro in self._micro_batches.split(part)]
 
-    def halve(self, tried: Sequence[PackedBatch], step: int, reason: str) -> None:
+    def halve(self, tried: Sequence[PackedBatch], step: int | None, reason: str) -> None:
         """Take half as much at a time as was tried. Raises: RunFailedError where one example alone was too much."""
-        _check_can_shrink(tried, step, reason)
         largest = max(part.num_sequences for part in tried)
+        check_can_shrink(largest, step, reason, _REMEDY)
         self._num_examples = largest // 2
         self._warn(
             f"memory ran out in the evaluation at step {step} with {largest:,} examples at a time "
-            f"({_first_line(reason)}); from here on {self._num_examples:,} at a time"
+            f"({first_line(reason)}); from here on {self._num_examples:,} at a time"
         )
-
-
-def _check_can_shrink(tried: Sequence[PackedBatch], step: int, reason: str) -> None:
-    if all(part.num_sequences == 1 for part in tried):
-        raise RunFailedError(
-            f"memory ran out at step {step} with one example at a time ({_first_line(reason)}); use a smaller "
-            "model, lower phases.max_seq_length, or take a device with more memory"
-        )
-
-
-def _first_line(reason: str) -> str:
-    return reason.strip().partition("\n")[0]

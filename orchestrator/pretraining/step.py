@@ -22,6 +22,7 @@ from bert_core.counter_random import derive_key
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
 from bert_core.layers.layer_norm import set_residual_dtype
+from bert_core.micro_batches import compute_in_parts
 from bert_core.objectives import OBJECTIVES, active_objectives
 from bert_core.optimization import build_optimizer, linear_warmup_decay, set_learning_rate
 from orchestrator.pretraining.collectives import Worker, all_reduce_sum
@@ -29,7 +30,7 @@ from orchestrator.pretraining.device_batch import DeviceBatch
 from orchestrator.pretraining.gradient_buckets import GradientBuckets
 from orchestrator.pretraining.loss import GlobalCounts, StepLoss, label_loss
 from orchestrator.pretraining.meter import add_sums, empty_totals
-from orchestrator.pretraining.micro_batches import MicroBatches, compute_in_parts
+from orchestrator.pretraining.micro_batches import MicroBatches
 from orchestrator.pretraining.step_graphs import StepGraphs
 from orchestrator.pretraining.stop_vote import StopVote
 from orchestrator.specs import PretrainSpec

@@ -26,7 +26,7 @@ class EvaluateSpec(Spec):
         "Arithmetic of the forward pass; fp32 whatever a model was trained in, so that scores of all models compare.",
         before="fp32",
     )
-    batch_size: int = execution(64, "Examples of a forward pass.", unit="examples", ge=1)
+    batch_size: int = execution(64, "Examples of a forward pass; fewer where memory runs out.", unit="examples", ge=1)
     gpus: Annotated[float, Field(ge=0.0)] | Literal["auto"] = execution(
         "auto",
         "Ray GPUs of the process that scores; a fraction shares one. `auto` is 1 on a cluster that has GPUs, and 0 "

@@ -36,6 +36,13 @@ class RecipeSpec(Section):
     initializer_range: float = identity(0.02, "Standard deviation of random weights.", gt=0.0)
     learning_rate: float = identity(5e-5, "Peak learning rate.", gt=0.0)
     batch_size: int = identity(32, "Examples of a step.", unit="examples", ge=1)
+    micro_batch_size: int | None = identity(
+        None,
+        "Examples of one forward pass, whose gradients are added up over a step; the whole batch when left out.",
+        unit="examples",
+        ge=1,
+        before=None,
+    )
     epochs: float = identity(3.0, "Passes over the training split.", unit="epochs", gt=0.0)
     warmup_ratio: float = identity(0.1, "Share of the steps that warm up linearly.", unit="share", ge=0.0, lt=1.0)
     freeze_encoder: bool = identity(

@@ -7,6 +7,7 @@ import csv
 import gzip
 import io
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig
 from bert_core.errors import DataError, TokenizerError
 from bert_core.heads import BertForSentenceEmbedding
 from bert_core.metrics import regression_metrics
+from bert_core.packed_sequences import PackedSequences
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text_embedding import TextEmbedder
 from tests.bert_core.reference import scattered, small_config
@@ -76,6 +78,37 @@ def test_a_stream_is_read_a_window_ahead_and_no_further(folder: Path, monkeypatc
         ahead.append(len(read))
     assert ahead == [3, 3, 3, 4, 6, 6]
     np.testing.assert_allclose(np.stack(streamed), embedder.embed(read), atol=1e-6)
+
+
+@contextmanager
+def room_for(num_tokens: int) -> Iterator[None]:
+    """Let the device hold so many tokens; a fake stands for it."""
+    compute = BertForSentenceEmbedding.packed_embeddings
+
+    def on_small_device(model: BertForSentenceEmbedding, seqs: PackedSequences) -> torch.Tensor:
+        if seqs.num_tokens > num_tokens:
+            raise torch.OutOfMemoryError("CUDA out of memory.\nGPU 0 has 79 GiB.")
+        return compute(model, seqs)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(BertForSentenceEmbedding, "packed_embeddings", on_small_device)
+        yield
+
+
+def test_where_memory_runs_out_fewer_tokens_are_computed_at_a_time(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = ["a b c d e f g", *(["a", "b c"] * 10)]
+    whole, embedder = TextEmbedder.load(folder).embed(texts), TextEmbedder.load(folder)
+    with room_for(20):
+        np.testing.assert_allclose(embedder.embed(texts), whole, atol=1e-6)
+        np.testing.assert_allclose(embedder.embed(texts), whole, atol=1e-6)
+    assert len(caplog.messages) == 2, "not a second time"
+    assert caplog.messages[0] == (
+        "memory ran out with texts of 79 tokens at a time (CUDA out of memory.); from here on 39 at a time"
+    )
+    with room_for(8), pytest.raises(torch.OutOfMemoryError, match="memory ran out with one text of 9 tokens at a time"):
+        embedder.embed(texts)
 
 
 def test_texts_that_are_cut_are_counted(folder: Path) -> None:

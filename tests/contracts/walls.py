@@ -44,6 +44,7 @@ TORCH_HALF = (
     "bert_core.layers",
     "bert_core.layerwise",
     "bert_core.losses",
+    "bert_core.micro_batches",
     "bert_core.model",
     "bert_core.optimization",
     "bert_core.packed_sequences",

@@ -47,7 +47,13 @@ _PREDICTIONS_ENDING = ".jsonl"
     show_default=True,
     help="The split to score.",
 )
-@click.option("--batch-size", type=click.IntRange(1), default=64, show_default=True, help="Examples of a forward pass.")
+@click.option(
+    "--batch-size",
+    type=click.IntRange(1),
+    default=64,
+    show_default=True,
+    help="Examples of a forward pass; fewer where memory runs out.",
+)
 @click.option("--predictions", metavar="FILE", hidden=True, help="Write each example's prediction there, as JSONL.")
 @click.option(
     "--errors",

@@ -66,7 +66,13 @@ def _lines_and_workers(command: F) -> F:
 )
 @click.argument("model", metavar="MODEL")
 @_lines_and_workers
-@click.option("--batch-size", type=click.IntRange(1), default=64, show_default=True, help="Examples of a forward pass.")
+@click.option(
+    "--batch-size",
+    type=click.IntRange(1),
+    default=64,
+    show_default=True,
+    help="Examples of a forward pass; fewer where memory runs out.",
+)
 @click.option(
     "--text-column",
     "text_columns",

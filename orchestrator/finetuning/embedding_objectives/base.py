@@ -29,6 +29,9 @@ class EmbeddingLoss(ABC):
 
     needs_classifier: ClassVar[bool] = False
     """Whether the model needs a classifier of pairs."""
+    compares_pairs: ClassVar[bool] = False
+    """Whether the loss compares a batch's pairs with one another: it is no mean over them then. Such an objective
+    learns nothing of its own, as it is computed once for each part of a batch."""
 
     @abstractmethod
     def loss(self, model: PairModel, first: Tensor, second: Tensor, targets: Tensor) -> Tensor:

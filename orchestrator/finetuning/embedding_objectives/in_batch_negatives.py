@@ -16,6 +16,8 @@ _NUM_CANDIDATES = 100
 class InBatchNegativesLoss(EmbeddingLoss):
     """Each first text finds its second one among those of all pairs."""
 
+    compares_pairs = True
+
     def loss(self, model: PairModel, first: Tensor, second: Tensor, targets: Tensor) -> Tensor:
         """Mean cross entropy over first texts; targets are the texts' numbers, (B, 2), the same for equal texts."""
         is_positive = find_positives(*targets.unbind(1))

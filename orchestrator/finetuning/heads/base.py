@@ -28,6 +28,25 @@ from orchestrator.tasks.features import Array, HeadArrays
 
 
 @dataclass(frozen=True)
+class Part:
+    """Place of a batch in the larger one of a step, which goes through the model in parts."""
+
+    whole: NDArray[np.int64]
+    """Numbers of the windows of all parts."""
+    label_share: float
+    """Share of all parts' labels that this one has."""
+    logits: Tensor | None = None
+    """Logits of all parts, without gradients, for a loss that compares examples with one another."""
+    targets: Tensor | None = None
+    """Targets of all parts, for such a loss."""
+
+    @property
+    def is_label_free(self) -> bool:
+        """Whether other parts have all the labels."""
+        return self.label_share == 0.0
+
+
+@dataclass(frozen=True)
 class Batch:
     """Some windows of a split as the model reads them, and what it should give for them."""
 
@@ -38,6 +57,8 @@ class Batch:
     """(W,) numbers of this batch's windows within the split's features."""
     tabular_features: Tensor | None = None
     """(W, E) the numbers beside the text, for a head that reads some."""
+    part: Part | None = None
+    """Place in the batch of a step; None where this is all of it."""
 
 
 M = TypeVar("M", bound=PretrainedModel)
@@ -103,14 +124,30 @@ class HeadTraining(ABC, Generic[M, A]):
         """The mean loss of logits over what the batch has labels for: scalar."""
 
     def compute_loss(self, model: M, batch: Batch) -> Tensor:
-        """The mean loss of a batch: scalar."""
-        return self.loss(model, self.logits(model, batch), batch)
+        """The mean loss of a batch; of a part, its share of that: scalar."""
+        return self.part_loss(model, self.logits(model, batch), batch)
+
+    def part_loss(self, model: M, logits: Tensor, batch: Batch) -> Tensor:
+        """The loss of logits as `loss` gives it; of a part, its share of the step's, to which parts add up: scalar."""
+        if batch.part is None:
+            return self.loss(model, logits, batch)
+        if batch.part.is_label_free:  # its mean would be 0 / 0
+            return 0.0 * logits.sum()
+        return batch.part.label_share * self.loss(model, logits, batch)
+
+    def compares_examples(self, model: M) -> bool:
+        """Whether a loss of labels compares a batch's examples with one another: it is no sum over them."""
+        return False
 
     @abstractmethod
     def soft_loss(
         self, logits: Tensor, teacher_logits: Tensor, features: Features[A], batch: Batch, temperature: float
     ) -> Tensor:
         """Mean distance of a student's logits from its teacher's, which have the same shape: scalar."""
+
+    def num_imitated(self, features: Features[A], windows: NDArray[np.int64]) -> int:
+        """Count what `soft_loss` is the mean over, up to a factor that all batches share."""
+        return len(windows)
 
     # A whole split
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from bert_core.checkpoints.sentence_transformers import (
 from bert_core.config import BertConfig
 from bert_core.distillation import vector_loss
 from orchestrator.finetuning.dual_encoder import CLASSIFIER_FILE, DualEncoder, check_classifier
+from orchestrator.finetuning.embedding_objectives import EMBEDDING_LOSSES
 from orchestrator.finetuning.heads.base import Batch, HeadTraining
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
@@ -72,6 +74,25 @@ class EmbeddingHead(HeadTraining[DualEncoder, PairArrays]):
     def loss(self, model: DualEncoder, logits: Tensor, batch: Batch) -> Tensor:
         """Compute the objective's mean loss over the batch's pairs: scalar."""
         return model.compute_loss(logits, batch.targets)
+
+    def part_loss(self, model: DualEncoder, logits: Tensor, batch: Batch) -> Tensor:
+        """The loss as of any head; where pairs are compared with one another, with the vectors of all parts.
+
+        Only this part's vectors have gradients, as the others have in their own parts (Gao et al. 2021, "Scaling Deep
+        Contrastive Learning Batch Size under Memory Limited Setup", section 3, where gradients of vectors are kept).
+        """
+        part = batch.part
+        if part is None or part.logits is None or part.is_label_free:
+            return super().part_loss(model, logits, batch)
+        assert part.targets is not None, "they come with the logits"
+        places = torch.from_numpy(np.flatnonzero(np.isin(part.whole, batch.windows))).to(logits.device)
+        value = model.compute_loss(part.logits.index_copy(0, places, logits), part.targets)
+        # The whole loss for the gradient, and a share of it to add up.
+        return value - (1.0 - part.label_share) * value.detach()
+
+    def compares_examples(self, model: DualEncoder) -> bool:
+        """Whether the objective compares pairs with one another."""
+        return EMBEDDING_LOSSES[model.objective].compares_pairs
 
     def soft_loss(
         self, logits: Tensor, teacher_logits: Tensor, features: Features[PairArrays], batch: Batch, temperature: float

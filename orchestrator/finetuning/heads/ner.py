@@ -59,10 +59,12 @@ class NerHead(HeadTraining[BertForTokenClassification, NerArrays]):
         self, logits: Tensor, teacher_logits: Tensor, features: Features[NerArrays], batch: Batch, temperature: float
     ) -> Tensor:
         """Divergence of the distributions over tags, mean over words, tagged or not."""
-        rows, word_starts = features.token_index(batch.windows), features.head_arrays.word_starts
-        nearest = word_starts[np.minimum(np.searchsorted(word_starts, rows), len(word_starts) - 1)]
-        words = torch.from_numpy(np.flatnonzero(nearest == rows)).to(logits.device, non_blocking=True)  # (K,)
+        words = torch.from_numpy(_word_places(features, batch.windows)).to(logits.device, non_blocking=True)  # (K,)
         return soft_target_loss(logits[words], teacher_logits[words], temperature)
+
+    def num_imitated(self, features: Features[NerArrays], windows: NDArray[np.int64]) -> int:
+        """Count the words."""
+        return len(_word_places(features, windows))
 
     def outputs(
         self, model: BertForTokenClassification, features: Features[NerArrays], logits: NDArray[np.float32]
@@ -75,6 +77,13 @@ class NerHead(HeadTraining[BertForTokenClassification, NerArrays]):
         if config.num_lstm_layers > 0:
             return None
         return np.unique(np.concatenate([features.cu_seqlens[:-1], features.head_arrays.word_starts]))
+
+
+def _word_places(features: Features[NerArrays], windows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Places of words' first sub-tokens among the tokens of some windows: (K,)."""
+    rows, word_starts = features.token_index(windows), features.head_arrays.word_starts
+    nearest = word_starts[np.minimum(np.searchsorted(word_starts, rows), len(word_starts) - 1)]
+    return np.flatnonzero(nearest == rows)
 
 
 @torch.inference_mode()

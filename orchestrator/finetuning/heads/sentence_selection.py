@@ -52,6 +52,10 @@ class SentenceSelectionHead(HeadTraining[BertForSentenceSelection, SentenceArray
         student, teacher = (F.pad(values[places, None], (0, 1)) for values in (logits, teacher_logits))  # (K, 2)
         return soft_target_loss(student, teacher, temperature)
 
+    def num_imitated(self, features: Features[SentenceArrays], windows: NDArray[np.int64]) -> int:
+        """Count the sentences."""
+        return int(np.count_nonzero(features.head_arrays.is_sentence_start[features.token_index(windows)]))
+
     def tokens_read(self, config: BertConfig, features: Features[SentenceArrays]) -> NDArray[np.int64]:
         """The sentences' [CLS], and that of the query in front of a window."""
         return np.union1d(features.cu_seqlens[:-1], np.flatnonzero(features.head_arrays.is_sentence_start))

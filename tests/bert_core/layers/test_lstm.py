@@ -7,6 +7,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -66,6 +67,14 @@ def test_values_and_gradients_agree_with_a_loop_over_cells(lengths: list[int], n
     mine, others = (torch.autograd.grad((side * weights).sum(), inputs) for side in (ours, theirs))
     for one, other in zip(mine, others, strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_lengths_are_taken_from_the_host_where_they_are_there() -> None:
+    """Reading them from a GPU would make the host wait for it in each step."""
+    layers, hidden = new_layers(), torch.randn(9, 6, generator=torch.Generator().manual_seed(0))
+    seqs = packed([3, 5, 1])
+    known = replace(seqs, cu_seqlens=torch.zeros(4), host_lengths=np.array([3, 5, 1])).to("cpu")
+    assert torch.equal(layers(hidden, known), layers(hidden, seqs))
 
 
 def test_weights_are_drawn_from_the_seed_alone() -> None:

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from orchestrator.distillation.task_loss import DistillationLoss
-from orchestrator.finetuning.batches import make_batch
+from orchestrator.finetuning.batches import make_batch, make_parts
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.finetuning.trial import prepare_trial_features
@@ -119,6 +119,33 @@ def test_texts_without_labels_count_in_all_but_the_labels_loss(head: str, tmp_pa
                 expected = written_out(student, teacher, features, objective, num_labeled)
                 torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
             assert found.isfinite()
+
+
+@pytest.mark.parametrize("name", [*TASKS, "in-batch negatives"])
+def test_parts_have_loss_and_gradient_of_the_whole(name: str, tmp_path: Path) -> None:
+    """Labels are where the first examples are, so that a part may have none."""
+    make_task = TASKS.get(name, lambda folder: tiny_tasks.pairs(folder, "in_batch_negatives"))
+    student, teacher, features = example(load_task(make_task(tmp_path)), tmp_path)
+    features = without_labels(features, 10)
+    objective = LossWeightsSpec(soft_targets_weight=5, labels_weight=2, hidden_cosine_weight=1)
+    loss = DistillationLoss(teacher, features, objective, "fp32", num_labeled=10)
+    found = []
+    for parts in ([GROUPS], [GROUPS[:1], GROUPS[1:]], [GROUPS[:2], GROUPS[2:]]):
+        windows = [features.windows_of(part) for part in parts]
+        logits = None
+        if len(parts) > 1 and HEADS[features.head].compares_examples(student):
+            with torch.no_grad():
+                batch = make_batch(features, np.concatenate(windows), torch.device("cpu"))
+                logits = loss.logits(student, batch)
+        values = [loss(student, batch) for batch in make_parts(features, windows, torch.device("cpu"), logits)]
+        torch.stack(values).sum().backward()  # type: ignore[no-untyped-call]
+        gradients = [parameter.grad for parameter in student.parameters() if parameter.grad is not None]
+        found.append((float(sum(values).detach()), torch.cat([each.flatten() for each in gradients])))
+        student.zero_grad()
+    value, whole = found[0]
+    for value_of_parts, in_parts in found[1:]:
+        assert value_of_parts == pytest.approx(value, rel=1e-5)
+        assert float((in_parts - whole).norm() / whole.norm()) < 1e-5
 
 
 def without_labels(features: Features, num_labeled: int) -> Features:

@@ -1,6 +1,6 @@
 """A bench that fine-tunes a model on one task in this process."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -8,7 +8,7 @@ from unittest.mock import patch
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.training import _Training
 from orchestrator.finetuning.trial import TrialJob, run_trial, trial_folder
-from orchestrator.results import MetricEvent, TrialResult
+from orchestrator.results import MessageEvent, MetricEvent, TrialResult
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.storage import join
 from orchestrator.tasks import load_task, majority_baseline
@@ -37,6 +37,7 @@ class Bench:
             use_gpu=False,
         )
         self.events: list[MetricEvent] = []
+        self.messages: list[MessageEvent] = []
         self.scores: list[float | None] = []
 
     def run(self, **changes: object) -> TrialResult:
@@ -55,10 +56,11 @@ class Bench:
         recipe = RecipeSpec.model_validate({**tiny_tasks.RECIPE.model_dump(), "tokenizer": "own", **changes})
         plan = TrialPlan(0, {}, recipe, pause_after)
         self.key = plan.key
-        self.events, self.scores = [], []
+        self.events, self.messages, self.scores = [], [], []
 
-        def report(events: object, score: float | None, number: int) -> None:
-            self.events += events  # type: ignore[operator]
+        def report(events: Sequence[MetricEvent | MessageEvent], score: float | None, number: int) -> None:
+            self.events += [event for event in events if isinstance(event, MetricEvent)]
+            self.messages += [event for event in events if isinstance(event, MessageEvent)]
             self.scores.append(score)
             if number == killed_at:
                 raise Killed

@@ -22,6 +22,8 @@ from orchestrator.finetuning.card_share import (
     share_line,
     share_of_card,
 )
+from orchestrator.finetuning.heads import Batch
+from orchestrator.finetuning.heads.sequence import SequenceHead
 from orchestrator.finetuning.training import _Training
 from orchestrator.specs import RecipeSpec, SweepSpec
 from tests.orchestrator.finetuning import tiny_tasks
@@ -71,6 +73,22 @@ def test_the_largest_recipes_are_of_each_model_with_the_largest_batches(tmp_path
     ]
 
 
+@pytest.mark.parametrize(
+    ("recipe", "space", "largest"),
+    [
+        ({}, {}, None),
+        ({"micro_batch_size": 8}, {}, 8),
+        ({}, {"micro_batch_size": [4, 16]}, 16),
+    ],
+)
+def test_the_largest_recipe_has_the_largest_micro_batches(
+    tmp_path: Path, recipe: dict[str, object], space: dict[str, object], largest: int | None
+) -> None:
+    values = {"task": tiny_tasks.classification(tmp_path), "recipe": {"tokenizer": "own", **recipe}, "space": space}
+    (found,) = largest_recipes(SweepSpec.model_validate(values))
+    assert found.micro_batch_size == largest
+
+
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """A bench whose card has 8 GiB, of which a work that is done takes 1 GiB, then 2, and so on."""
@@ -112,6 +130,22 @@ def test_a_trial_that_fills_the_card_has_it_alone(bench: Bench, monkeypatch: pyt
     monkeypatch.setattr(card_share, "measure_peak", run_out)
     memory = measure_trial_memory(bench.job, [recipe_of()], "cpu")
     assert count_trials(memory, 8.0) == 1
+
+
+@pytest.mark.parametrize("room", [0, 5])
+def test_a_trial_that_would_go_on_with_smaller_micro_batches_has_the_card_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    compute_loss = SequenceHead.compute_loss
+
+    def on_small_device(head: SequenceHead, model: Any, batch: Batch) -> torch.Tensor:
+        if len(batch.windows) > room:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return compute_loss(head, model, batch)
+
+    monkeypatch.setattr(SequenceHead, "compute_loss", on_small_device)
+    memory = measure_trial_memory(bench.job, [recipe_of()], "cpu")
+    assert memory == TrialMemory(7 * GIB, 7 * GIB, 8 * GIB)
 
 
 def test_a_sweep_takes_the_share_that_was_measured_and_bounds_each_trials_memory(

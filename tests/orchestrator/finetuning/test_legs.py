@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bert_core.checkpoints.training_state import TrainingState
+from orchestrator.finetuning.checkpointed_training import without_history
 from orchestrator.finetuning.legs import delete_leg_before, delete_legs, leg_folder
 from orchestrator.finetuning.search_space import Leg, TrialPlan
 from orchestrator.finetuning.trial import TrialJob, run_trial, trial_folder
@@ -149,3 +151,14 @@ def test_parts_are_deleted_one_by_one_and_together(compared: Events) -> None:
     assert compared.run(RESCUED) is None, "it has come to the comparison"
     delete_legs(folder)
     assert names_in(folder) == []
+
+
+def test_a_copy_goes_on_with_the_micro_batches_of_the_donor() -> None:
+    snapshot = {"is_last": True, "num_bad_evaluations": 2, "best": {"score": 0.9}, "micro_batch_size": 4}
+    donor = TrainingState(
+        weights={}, optimizer_tensors={}, param_groups=[], extra={"snapshot": snapshot, "reported": [1]}, folder=Path()
+    )
+    assert without_history(donor).extra == {
+        "snapshot": {"is_last": False, "num_bad_evaluations": 0, "best": {}, "micro_batch_size": 4},
+        "reported": [],
+    }

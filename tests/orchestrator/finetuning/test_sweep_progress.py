@@ -12,7 +12,7 @@ from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.progress.run_views import SweepView, TrialView
-from orchestrator.results import MetricEvent, TrialResult
+from orchestrator.results import MessageEvent, MetricEvent, TrialResult
 from orchestrator.specs import SweepSpec
 
 
@@ -229,6 +229,16 @@ def test_the_time_of_an_earlier_attempt_is_not_this_ones() -> None:
     assert plan is not None
     again.started(plan)
     assert views[-1].left_s is None
+
+
+def test_a_trials_warnings_are_told_with_its_number() -> None:
+    sweep, warnings = Sweep(), []
+    sweep.progress.listener = replace(sweep.progress.listener, on_warning=warnings.append)
+    plan = sweep.start()
+    measured = MetricEvent(4, "validation", {"f1": 0.7}, 1.0)
+    sweep.progress.reported(plan, [MessageEvent("memory ran out", "warning"), measured])
+    assert warnings == ["trial 0: memory ran out"]
+    assert sweep.told == [("started", 0), ("event", 4)]
 
 
 def test_values_that_all_trials_share_are_not_shown() -> None:

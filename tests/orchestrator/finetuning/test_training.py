@@ -13,7 +13,8 @@ from torch import Tensor
 
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.heads import Batch, HeadModel
-from orchestrator.finetuning.training import BestEvaluation, DivergedError, Evaluation, Loss, fine_tune
+from orchestrator.finetuning.step_loss import Loss
+from orchestrator.finetuning.training import BestEvaluation, DivergedError, Evaluation, fine_tune
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks.types.classification import ClassificationExample
 from tests.orchestrator.finetuning import tiny_tasks

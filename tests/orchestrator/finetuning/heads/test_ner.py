@@ -47,6 +47,10 @@ def test_targets_stand_on_first_sub_tokens(prepared: Prepared) -> None:
     assert prepared.batch.targets.tolist() == [-100, 0, 1, 2, -100, -100, 1, 0, -100]
 
 
+def test_a_batch_has_its_lengths_on_the_host_for_an_lstm(prepared: Prepared) -> None:
+    assert prepared.batch.seqs.host_lengths.tolist() == [5, 4]
+
+
 def test_loss_is_the_cross_entropy_of_words(prepared: Prepared) -> None:
     logits = prepared.logits(9, 3)
     shares = logits[torch.tensor(IS_WORD)].log_softmax(dim=1)

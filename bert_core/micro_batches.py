@@ -1,0 +1,52 @@
+"""Parts of a batch where memory runs out: what was too much at a time is computed again in parts half as large."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+import torch
+
+B = TypeVar("B")
+T = TypeVar("T")
+
+
+class Sizes(Protocol[B]):
+    """Amount that goes through the model at a time."""
+
+    def split(self, batch: B) -> list[B]:
+        """Cut a batch into what goes through at a time."""
+
+    def halve(self, tried: Sequence[B], step: int | None, reason: str) -> None:
+        """Take half as much at a time as was tried; `reason` has torch's words. Raises where that was one example."""
+
+
+def compute_in_parts(
+    sizes: Sizes[B],
+    batch: B,
+    step: int | None,
+    compute: Callable[[list[B]], T],
+    forget: Callable[[], None] = lambda: None,
+) -> T:
+    """Compute something of a batch cut into parts; where memory runs out, anew with parts half as large.
+
+    Args:
+        step: counts from 1, as in what a person is told; None outside of a training.
+        forget: called after memory ran out, to drop what the failed try left.
+
+    Raises: what `Sizes.halve` raises where memory runs out with a single example.
+    """
+    while True:
+        parts = sizes.split(batch)
+        try:
+            return compute(parts)
+        except torch.OutOfMemoryError as error:
+            reason = str(error)
+        # Outside of `except`, which holds on to the failed try's tensors.
+        forget()
+        sizes.halve(parts, step, reason)
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+def first_line(reason: str) -> str:
+    """First line of torch's words on the memory, which go on with numbers and advice."""
+    return reason.strip().partition("\n")[0]

@@ -1,0 +1,243 @@
+"""Memory that runs out in a fine-tuning: smaller micro-batches of the same batch. A fake stands for the device.
+
+Run alone: pytest tests/orchestrator/finetuning/test_micro_batches.py
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from orchestrator.errors import RunFailedError
+from orchestrator.finetuning.batches import make_batch
+from orchestrator.finetuning.building import build_model
+from orchestrator.finetuning.heads import HEADS, Batch
+from orchestrator.finetuning.heads.sequence import SequenceHead
+from orchestrator.finetuning.micro_batches import MicroBatches
+from orchestrator.finetuning.step_loss import forward_and_backward, seed_dropout
+from orchestrator.finetuning.training import _Training
+from orchestrator.finetuning.trial import prepare_trial_features
+from orchestrator.inference.predictor import Predictor
+from orchestrator.results import TrialResult
+from orchestrator.specs import RecipeSpec, TaskSpec
+from orchestrator.storage import digest_file
+from orchestrator.tasks import load_task
+from tests.orchestrator.finetuning import tiny_tasks
+from tests.orchestrator.finetuning.bench import Bench, Killed
+
+training = pytest.mark.training
+
+TASKS: dict[str, tuple[Callable[[Path], TaskSpec], dict[str, object]]] = {
+    "classification": (tiny_tasks.classification, {}),
+    "own columns": (tiny_tasks.columns, {}),
+    "regression": (tiny_tasks.regression, {}),
+    "multi_label": (tiny_tasks.multi_label, {}),
+    "multiple_choice": (tiny_tasks.multiple_choice, {}),
+    "ner": (tiny_tasks.ner, {}),
+    "ner, CRF and LSTM": (tiny_tasks.ner, {"token_decoder": "crf", "num_lstm_layers": 2}),
+    "qa": (tiny_tasks.qa, {}),
+    "sentence_selection": (tiny_tasks.sentence_selection, {}),
+    "cosine": (lambda folder: tiny_tasks.pairs(folder, "cosine"), {}),
+    "pair classes": (lambda folder: tiny_tasks.pairs(folder, "classification"), {}),
+    "in-batch negatives": (lambda folder: tiny_tasks.pairs(folder, "in_batch_negatives"), {}),
+}
+GROUPS = np.array([7, 2, 30, 11, 4, 23, 19])
+
+
+def a_training(name: str, folder: Path, **changes: object) -> _Training[None]:
+    """A training that has not begun, of a model whose outputs are far from equal."""
+    make_task, fields = TASKS[name]
+    task, tokenizer = load_task(make_task(folder)), tiny_tasks.load_tokenizer(folder)
+    recipe = tiny_tasks.RECIPE.model_copy(update={"initializer_range": 0.2, **fields, **changes})
+    features = prepare_trial_features(task, "train", recipe, tokenizer, str(folder / "cache"))
+    model = build_model(task, recipe, None, tokenizer).train()
+    return _Training(model, features, recipe, lambda: (0.0, None), HEADS[task.head].compute_loss, pytest.fail)
+
+
+def gradients(training: _Training[None], parts: list[np.ndarray]) -> tuple[float, Tensor]:
+    """The loss of a step's parts, and its gradient as one vector."""
+    training.optimizer.zero_grad(set_to_none=True)
+    loss = forward_and_backward(training.model, training.features, training.recipe, training.loss, 1, parts)
+    found = [parameter.grad for parameter in training.model.parameters() if parameter.grad is not None]
+    return float(loss), torch.cat([gradient.flatten() for gradient in found])
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_parts_have_loss_and_gradient_of_the_whole(name: str, tmp_path: Path) -> None:
+    training = a_training(name, tmp_path)
+    loss, whole = gradients(training, [GROUPS])
+    assert whole.norm() > 1e-3
+    for parts in ([GROUPS[:4], GROUPS[4:]], [GROUPS[:1], GROUPS[1:3], GROUPS[3:]]):
+        loss_of_parts, in_parts = gradients(training, parts)
+        assert loss_of_parts == pytest.approx(loss, rel=1e-5)
+        assert float((in_parts - whole).norm() / whole.norm()) < 1e-5
+
+
+def test_a_part_without_labels_adds_nothing(tmp_path: Path) -> None:
+    training = a_training("ner", tmp_path)
+    arrays, starts = training.features.head_arrays, training.features.cu_seqlens
+    arrays.token_labels.flags.writeable = True
+    arrays.token_labels[starts[7] : starts[8]] = -100
+    loss, whole = gradients(training, [GROUPS])
+    loss_of_parts, in_parts = gradients(training, [GROUPS[:1], GROUPS[1:]])
+    assert loss_of_parts == pytest.approx(loss, rel=1e-5)
+    assert float((in_parts - whole).norm() / whole.norm()) < 1e-5
+
+
+def test_pairs_that_are_compared_have_the_same_dropout_in_all_parts(tmp_path: Path) -> None:
+    """The gradient is that of one loss over all vectors, each drawn as its part draws it."""
+    training = a_training("in-batch negatives", tmp_path, dropout=0.2)
+    windows = [training.features.windows_of(part) for part in (GROUPS[:4], GROUPS[4:])]
+    vectors = []
+    for number, some in enumerate(windows):
+        seed_dropout(training.recipe.seed, 1, number)
+        vectors.append(training.model.packed_logits(make_batch(training.features, some, torch.device("cpu")).seqs))
+    whole = make_batch(training.features, np.concatenate(windows), torch.device("cpu"))
+    loss = training.model.compute_loss(torch.cat(vectors), whole.targets)  # type: ignore[arg-type, call-arg, union-attr]
+    loss.backward()
+    expected = torch.cat([each.grad.flatten() for each in training.model.parameters() if each.grad is not None])
+    found_loss, found = gradients(training, [GROUPS[:4], GROUPS[4:]])
+    assert found_loss == pytest.approx(float(loss.detach()), rel=1e-5)
+    assert float((found - expected).norm() / expected.norm()) < 1e-5
+
+
+def test_micro_batches_are_cut_from_the_groups_in_their_order() -> None:
+    micro_batches = MicroBatches(None, pytest.fail)
+    (whole,) = micro_batches.split(GROUPS)
+    assert whole is GROUPS
+    micro_batches = MicroBatches(3, pytest.fail)
+    assert [part.tolist() for part in micro_batches.split(GROUPS)] == [[7, 2, 30], [11, 4, 23], [19]]
+
+
+def test_half_of_what_was_tried_is_taken_until_one_example_is_alone() -> None:
+    told: list[str] = []
+    micro_batches = MicroBatches(None, told.append)
+    for size in (3, 1):
+        micro_batches.halve(micro_batches.split(GROUPS), 4, "no room\nand more")
+        assert micro_batches.size == size
+    assert told[0] == (
+        "memory ran out at step 4 with 7 examples at a time (no room); from here on 3 at a time, at the same batch: "
+        "recipe.micro_batch_size 3 does so from the start"
+    )
+    with pytest.raises(RunFailedError, match=r"at step 4 with one example at a time \(no room\); lower recipe\.max"):
+        micro_batches.halve(micro_batches.split(GROUPS), 4, "no room")
+
+
+@contextmanager
+def room_for(num_in_steps: int, num_answered: int = 10_000) -> Iterator[None]:
+    """Let the device hold so many texts while a model learns, and so many tokens while it only answers."""
+    logits = SequenceHead.logits
+
+    def on_small_device(head: SequenceHead, model: Any, batch: Batch) -> Tensor:
+        if len(batch.windows) > num_in_steps if model.training else batch.seqs.num_tokens > num_answered:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.\nGPU 0 has 79 GiB.")
+        return logits(head, model, batch)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(SequenceHead, "logits", on_small_device)
+        yield
+
+
+def new_bench(folder: Path, make_task: Callable[[Path], TaskSpec]) -> Bench:
+    folder.mkdir()
+    return Bench(make_task(folder), folder)
+
+
+def warnings(bench: Bench) -> list[str]:
+    return [message.text for message in bench.messages if message.level == "warning"]
+
+
+def losses(bench: Bench) -> list[float]:
+    return [event.values["loss"] for event in bench.events if event.split == "train"]
+
+
+def digest(bench: Bench) -> str:
+    return digest_file(str(Path(bench.model_folder, "model.safetensors")))
+
+
+@training
+def test_running_out_of_memory_changes_no_loss_and_is_told_once(tmp_path: Path) -> None:
+    whole, bench = (new_bench(tmp_path / name, tiny_tasks.classification) for name in ("whole", "halved"))
+    whole.run(epochs=2.0)
+    with room_for(5):
+        assert bench.run(epochs=2.0).state == "COMPLETED"
+    assert losses(bench) == pytest.approx(losses(whole), rel=1e-3)
+    assert [text.partition(" (")[0] for text in warnings(bench)] == [
+        "memory ran out at step 1 with 16 examples at a time",
+        "memory ran out at step 1 with 8 examples at a time",
+    ]
+    assert "recipe.micro_batch_size 4 does so from the start" in warnings(bench)[1]
+
+
+@training
+def test_a_training_that_ran_out_of_memory_ends_as_one_with_its_size_resumed_or_not(tmp_path: Path) -> None:
+    digests = []
+    for name, room, killed_at, changes in (
+        ("chosen", 1000, None, {"micro_batch_size": 4}),
+        ("halved", 5, None, {}),
+        ("halved and resumed", 5, 2, {}),
+    ):
+        bench = new_bench(tmp_path / name, lambda folder: tiny_tasks.classification(folder, num_train=128))
+        with room_for(room):
+            if killed_at is not None:
+                with pytest.raises(Killed):
+                    bench.run_until(killed_at=killed_at, epochs=4.0, dropout=0.1)
+            assert bench.run(epochs=4.0, dropout=0.1, **changes).state == "COMPLETED"
+        if killed_at is not None:
+            assert bench.num_trained_steps < 32
+            assert warnings(bench) == [], "the checkpoint has the size"
+        digests.append(digest(bench))
+    assert digests[0] == digests[1] == digests[2]
+
+
+@training
+def test_one_example_that_does_not_fit_is_the_reason_of_a_failed_trial(tmp_path: Path) -> None:
+    with room_for(0):
+        result: TrialResult = Bench(tiny_tasks.classification(tmp_path), tmp_path).run(epochs=1.0)
+    assert result.state == "FAILED"
+    assert str(result.error).startswith("memory ran out at step 1 with one example at a time (CUDA out of memory.")
+    assert "execution.gpus_per_trial 1" in str(result.error)
+
+
+@training
+def test_memory_that_runs_out_in_an_evaluation_changes_no_score(tmp_path: Path) -> None:
+    whole, bench = (new_bench(tmp_path / name, tiny_tasks.regression) for name in ("whole", "halved"))
+    whole.run(epochs=2.0)
+    with room_for(1000, 500):
+        bench.run(epochs=2.0)
+    (warning,) = warnings(bench)
+    assert warning.startswith("memory ran out while texts were answered, 64 at a time of up to 13 tokens (CUDA out of")
+    assert warning.endswith("from here on 416 tokens at a time")
+    assert len(whole.validation("spearman")) == 2
+    for name in ("spearman", "pearson"):
+        assert bench.validation(name) == pytest.approx(whole.validation(name), rel=1e-4)
+
+
+@training
+def test_a_predictor_says_the_same_with_little_memory_and_tells_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = new_bench(tmp_path / "trained", tiny_tasks.classification)
+    bench.run(epochs=1.0)
+    predictor = Predictor.load(bench.model_folder)
+    texts = [(number, f"mr anna {'good ' * number}") for number in range(1, 21)]
+    whole = predictor.answer(texts)
+    with room_for(0, 100):
+        for _ in range(2):
+            for own, other in zip(predictor.answer(texts), whole, strict=True):
+                assert own["label"] == other["label"]
+                assert own["probabilities"] == pytest.approx(other["probabilities"], rel=1e-4)
+    told = [
+        message for message in caplog.messages if message.startswith("memory ran out while texts were answered, 20")
+    ]
+    assert len(told) == 1
+
+
+def test_a_recipe_names_its_micro_batches_and_is_another_one_with_them() -> None:
+    assert RecipeSpec().identity_values() == RecipeSpec(micro_batch_size=None).identity_values()
+    assert RecipeSpec(micro_batch_size=4).identity_values()["micro_batch_size"] == 4
