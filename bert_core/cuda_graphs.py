@@ -74,7 +74,7 @@ def graph_maker(device: torch.device) -> Callable[[], Graph] | None:
 
 @dataclass(frozen=True)
 class _Pass:
-    """What was captured for a size."""
+    """Capture for a size: its graph, and the tensors that it reads and fills."""
 
     graph: Graph
     inputs: Sequence[Tensor]

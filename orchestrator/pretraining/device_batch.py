@@ -41,7 +41,7 @@ class DeviceBatch:
     values: Tensor
     """The arrays of the batch end to end on the device, int32: half the bytes of the int64 that the model reads."""
     filled: PackedBatch | None = None
-    """What was copied, where that is `host` filled up to the sizes of its bucket."""
+    """Batch that was copied, where that is `host` filled up to the sizes of its bucket."""
 
     @classmethod
     def copied(cls, batch: PackedBatch, device: torch.device, fill: Fill | None = None) -> Self:

@@ -203,7 +203,7 @@ class PretrainSpec(Spec):
                     )
 
     def _reason_against_graphs(self) -> str | None:
-        """What keeps steps from being CUDA graphs, with what to do; None where nothing does."""
+        """Name the reason why steps cannot be CUDA graphs, with what to do; None where they can."""
         size, workers, device = self.micro_batch_size, self.execution.max_workers, self.execution.device
         is_cut = size is not None and size < self.global_batch_size
         reasons = {
