@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas
 
 Curves = dict[tuple[str, str, str], tuple[list[int], list[float | None], list[float | None]]]
-"""By run, split and name: steps, values, epochs."""
+"""Steps, values and epochs of points by their run, split and name."""
 _MANY = 10
 """Points of a curve that are worth a statement of their own; fewer are written with those of other curves."""
 
