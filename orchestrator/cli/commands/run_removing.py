@@ -96,7 +96,7 @@ def trash(form: str | None, output: str | None) -> None:
 @click.command(cls=GlobalOptionsCommand, example="orchestrator runs restore 7f3a", at_dashboard=AtDashboard.SENT)
 @click.argument("run_ids", metavar="REMOVED...", nargs=-1, required=True)
 def restore(run_ids: tuple[str, ...]) -> None:
-    """Bring runs back from the trash as they were; a pipeline with its stages that are there.
+    """Bring runs back from the trash, a pipeline with its stages.
 
     Their trials, models, notes and tags come with them. REMOVED is the id of a run in the trash, its first characters,
     or its name.

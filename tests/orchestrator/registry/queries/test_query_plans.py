@@ -10,7 +10,7 @@ from sqlalchemy import event
 
 from benchmarks.generated_registry import NUM_TRIALS, RARE_TAG, fill
 from orchestrator.registry import Registry
-from orchestrator.registry.queries import query_plans, run_listing
+from orchestrator.registry.queries import query_plans, run_listing, run_order
 from orchestrator.registry.record_table import RecordTable
 
 NUM_SWEEPS = 16
@@ -109,7 +109,7 @@ def test_a_plan_selects_the_same_runs(filled_anywhere: Registry, query: str, mon
 def test_pages_follow_one_another_without_a_gap(
     filled: Registry, sort: str, query: str, num_first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_listing, "_FIRST_SORTED", num_first)
+    monkeypatch.setattr(run_order, "_FIRST_SORTED", num_first)
     whole = ids(filled.run_table(query, sort=sort))
     pages = [ids(filled.run_table(query, sort=sort, limit=30, offset=start)) for start in range(0, len(whole), 30)]
     assert [run_id for page in pages for run_id in page] == whole
