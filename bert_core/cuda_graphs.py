@@ -119,6 +119,10 @@ class ReplayedPasses:
             parameter.grad = gradient
         return found.result.clone()
 
+    def clear(self) -> None:
+        """Give back the memory of all passes; what comes next is captured anew."""
+        self._passes.clear()
+
     def _capture(self, inputs: Sequence[Tensor], compute: Callable[[Sequence[Tensor]], tuple[Tensor, Tensor]]) -> _Pass:
         own_inputs = [tensor.clone() for tensor in inputs]
 

@@ -93,7 +93,8 @@ class TrialCheckpoint(CheckpointedTraining):
         self._report_evaluation([*warnings, *events], score, number)
 
     def warn(self, text: str) -> None:
-        """Take in a warning, which goes with the next evaluation."""
+        """Take in a warning, which goes with the next evaluation; until then the worker's log alone has it."""
+        logger.warning(text)
         self._warnings.append(MessageEvent(text, "warning"))
 
     def _report_again(self, events: Sequence[Event]) -> None:

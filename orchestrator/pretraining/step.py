@@ -83,6 +83,12 @@ class StepContext:
         micro_batches = MicroBatches(worker, spec, warn)
         return cls(model, optimizer, spec, worker, objectives, loss or label_loss, micro_batches, gradients)
 
+    def forget_gradients(self) -> None:
+        """Drop what a step that ran out of memory left: gradients, and graphs, whose time is over."""
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.graphs is not None:
+            self.graphs.forget()
+
     def learning_rate(self, step: int) -> float:
         """Learning rate of the update that a step, counted from 0, makes."""
         steps = self.spec.steps
@@ -112,7 +118,7 @@ def training_step(
         batch.host,
         step + 1,
         lambda parts: _forward_and_backward(context, step, batch, parts, counts),
-        forget=lambda: context.optimizer.zero_grad(set_to_none=True),
+        forget=context.forget_gradients,
     )
     context.gradients.finish()
     parameters = [parameter for parameter in context.model.parameters() if parameter.grad is not None]

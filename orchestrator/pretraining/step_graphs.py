@@ -63,6 +63,10 @@ class StepGraphs:
         totals[-1].fill_(len(batch.host.input_ids))  # a graph cannot know the number of real tokens
         return totals
 
+    def forget(self) -> None:
+        """Give back the memory of what was captured, for parts of a batch, which are computed without graphs."""
+        self._passes.clear()
+
     def _bucket(self, batch: PackedBatch) -> SizeBucket:
         return SizeBucket.of(batch, self._model.config.max_seq_length)
 

@@ -4,7 +4,9 @@ pytest tests/orchestrator/pretraining/test_step_graphs.py
 What a card does: tests/gpu/test_cuda_graphs.py.
 """
 
-from collections.abc import Iterator
+import gc
+import weakref
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +17,7 @@ import torch
 from torch import Tensor
 
 from benchmarks._attention_choice import forced_attention
+from bert_core.cuda_graphs import Function
 from bert_core.examples.packing import PackedBatch
 from bert_core.examples.size_buckets import SizeBucket
 from bert_core.heads import BertForPreTraining
@@ -206,3 +209,26 @@ def test_where_memory_runs_out_smaller_parts_are_computed_without_graphs(
     expected: list[float] = []
     run(without_dropout(tmp_path / "none"), keeping_losses(expected))
     assert losses == pytest.approx(expected, rel=2e-3)
+
+
+@pytest.mark.training
+@pytest.mark.usefixtures("graphs_on_the_cpu")
+def test_memory_of_graphs_is_given_back_where_it_runs_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    captured: list[weakref.ref[ReplayedFunction]] = []
+    capture = ReplayedFunction.capture
+
+    def only_one(graph: ReplayedFunction, function: Function) -> Sequence[Tensor | None]:
+        if captured:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        captured.append(weakref.ref(graph))
+        return capture(graph, function)
+
+    monkeypatch.setattr(ReplayedFunction, "capture", only_one)
+    job = without_dropout(tmp_path, cuda_graphs=True)
+    events: list[Event] = []
+    loop = run(job, events.append)
+    gc.collect()
+    assert loop.context.graphs is not None
+    assert captured[0]() is None
+    (warning,) = [event.text for event in events if isinstance(event, MessageEvent) and event.level == "warning"]
+    assert "micro_batch_size 4 with execution.cuda_graphs false does so from the start" in warning
