@@ -58,17 +58,22 @@ def find_removals(prefixes: Sequence[str], settings: Settings, *, force: bool = 
 
 
 def remove_runs(removals: Sequence[Removal], settings: Settings, *, at_once: bool = False) -> Iterator[Removal]:
-    """Remove runs, except one that has come to be needed in the meantime; yields what is gone.
+    """Remove runs, except one that has come to be needed in the meantime, and its pipeline; yields what is gone.
 
     Args:
         at_once: whether files and record are deleted now, rather than put into the trash.
     """
     pipelines = {removal.run.id for removal in removals if removal.run.kind == "pipeline"}
+    held: set[str] = set()
     with Registry(settings.registry) as registry:
         for removal in removals:
             run = registry.run(removal.run.id)
             trials = _trials_of(registry, run)
-            if removal.needed or _refusal(registry, run, trials, force=removal.force, going=pipelines):
+            if removal.needed:
+                continue
+            if run.id in held or _refusal(registry, run, trials, force=removal.force, going=pipelines):
+                if removal.is_stage:
+                    held |= {pipeline.id for pipeline in _pipelines_of(registry, run)}
                 continue
             if not at_once:
                 if registry.trash.put(run.id, removal.num_bytes):
@@ -162,9 +167,9 @@ def _refusal(
     if pinned:
         which = run.id if run.id in pinned else pinned[0]
         what = "it" if which == run.id else f"its trial {which}"
-        bearer = registry.annotations.flag_bearers(which, "pinned")[0]
-        by = "" if bearer == which else f" with pipeline {bearer}"
-        return f"{what} is pinned{by}; orchestrator runs unpin {bearer}"
+        bearers = registry.annotations.flag_bearers(which, "pinned") or [which]
+        by = "" if which in bearers else f" with pipeline {', '.join(bearers)}"
+        return f"{what} is pinned{by}; orchestrator runs unpin {' '.join(bearers)}"
     models = [model.label for model in registry.models.of_runs([run.id, *trials])]
     for pipeline in _pipelines_of(registry, run):
         if pipeline.state != RunState.COMPLETED and pipeline.id not in going:

@@ -107,7 +107,12 @@ def _weights(registry: Registry, run: RunRecord) -> str | None:
 
 def _predictions(registry: Registry, run: RunRecord) -> str | None:
     path = run.predictions_path
-    return None if path is None or not exists(path) else digest_without_texts(path)[:_DIGEST_CHARS]
+    if path is None or not exists(path):
+        return None
+    try:
+        return digest_without_texts(path)[:_DIGEST_CHARS]
+    except (ValueError, AttributeError):  # a damaged file differs from every other
+        return _digest(path)
 
 
 def _digest(path: str) -> str | None:

@@ -149,8 +149,11 @@ def _why_the_same(registry: "Registry", run: "RunRecord", flag: "Flag", *, sets:
         shown = [user.id for user in registry.run_records(users) if user.id not in registry.annotations.flagged(flag)]
         return f"stays as it was, since pipeline {', '.join(sorted(shown))} uses it too"
     bearers = registry.annotations.flag_bearers(run.id, flag)
-    by = "by itself" if bearers[0] == run.id else f"with {bearers[0]}"
-    return f"is still {flag} {by}; this ends it: orchestrator{given_options()} runs {_CLEARED_BY[flag]} {bearers[0]}"
+    if not bearers:
+        return f"is no longer {flag}"
+    by = "by itself" if bearers[0] == run.id else f"with {', '.join(bearers)}"
+    ends = f"orchestrator{given_options()} runs {_CLEARED_BY[flag]} {' '.join(bearers)}"
+    return f"is still {flag} {by}; this ends it: {ends}"
 
 
 def marks_of(registry: "Registry", run_id: str) -> list[str]:

@@ -108,7 +108,8 @@ def restore(run_ids: tuple[str, ...]) -> None:
     with Registry(current_settings().registry) as registry:
         named = [registry.trash.find(run_id) for run_id in run_ids]
         stages = [stage for one in named if one.kind == "pipeline" for stage in registry.trash.stages_of(one.run_id)]
-        for one in {one.run_id: one for one in (*named, *stages)}.values():
+        # A pipeline after its stages: whoever is interrupted can do so again.
+        for one in {one.run_id: one for one in (*stages, *named)}.values():
             remarks = registry.trash.restore(one.run_id)
             notify(f"restored {one.kind} {one.run_id} ({one.name})")
             for merged in remarks:

@@ -87,7 +87,8 @@ def metric_curves(measured: Iterable[tuple[str, Iterable[MetricEvent]]]) -> Curv
     curves: Curves = {}
     for run_id, events in measured:
         for event in events:
-            step, split, epoch = event.step, event.split, event.epoch
+            step, split = int(event.step), event.split  # plain numbers: a server takes them as text
+            epoch = None if event.epoch is None else float(event.epoch)
             for name, value in event.values.items():
                 key = (run_id, split, _stored_name(name))
                 curve = curves.get(key)

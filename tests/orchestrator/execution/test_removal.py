@@ -237,6 +237,18 @@ def test_a_stage_of_a_pinned_pipeline_stays(settings: Settings, recorder: Record
     assert _refusal(settings, "stage") == "it is pinned with pipeline whole; orchestrator runs unpin whole"
 
 
+def test_a_pipeline_stays_with_a_stage_that_is_needed_in_the_meantime(settings: Settings, recorder: Recorder) -> None:
+    _run(recorder, settings, "whole", PIPELINE)
+    _stage(recorder, settings, "first", "whole")
+    _stage(recorder, settings, "second", "whole")
+    recorder.complete("whole", RunOutcome())
+    removals = find_removals(["whole"], settings)
+    recorder.registry.annotations.set_flag("first", "pinned")
+    assert [one.run.id for one in remove_runs(removals, settings)] == ["second"]
+    recorder.registry.annotations.clear_flag("first", "pinned")
+    assert [one.run.id for one in remove_runs(find_removals(["whole"], settings), settings)] == ["first", "whole"]
+
+
 def test_a_run_that_is_needed_in_the_meantime_stays(settings: Settings, recorder: Recorder) -> None:
     folder = _run(recorder, settings, "start")
     recorder.complete("start", RunOutcome())
