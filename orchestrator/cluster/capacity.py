@@ -12,6 +12,9 @@ from orchestrator.errors import ClusterError
 
 MAX_LOGICAL_PER_CORE = 4
 """Processes that may share a core of a local Ray; with more of them each only waits longer for the others."""
+CORES = "cores"
+"""Resource of a local Ray, as many as the machine has. It may count more CPUs (`logical_cpus`), for processes that wait
+for one another; those that compute from beginning to end ask for cores, too."""
 
 
 class ClusterRoom(NamedTuple):
@@ -40,6 +43,12 @@ def logical_cpus(needed: float) -> int:
     """CPUs that a local Ray counts: the cores, or as many as are needed, up to `MAX_LOGICAL_PER_CORE` a core."""
     cores = os.cpu_count() or 1
     return max(cores, min(math.ceil(needed), MAX_LOGICAL_PER_CORE * cores))
+
+
+def share_of_cores(num_cpus: float, nodes: Sequence[Node]) -> dict[str, float]:
+    """The cores that a process of so many CPUs asks for; none but on a local Ray."""
+    cores = max((node.resources.get(CORES, 0.0) for node in nodes), default=0.0)
+    return {CORES: min(num_cpus, cores)} if cores else {}
 
 
 def has_gpus(needed: Mapping[str, float], have: Mapping[str, float]) -> bool:

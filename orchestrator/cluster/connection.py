@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.cluster.addresses import check_reachable, names_no_cluster
-from orchestrator.cluster.capacity import logical_cpus
+from orchestrator.cluster.capacity import CORES, logical_cpus
 from orchestrator.cluster.environment import prepare_driver
 from orchestrator.errors import ClusterError
 from orchestrator.progress import UNDER_WAY
@@ -57,6 +57,7 @@ def connect(settings: Settings, *, num_cpus: float = 0.0) -> Iterator[None]:
         options |= {
             "address": "local",
             "num_cpus": logical_cpus(num_cpus),
+            "resources": {CORES: float(os.cpu_count() or 1)},
             "include_dashboard": False,
         }
     else:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ray import tune
 
-from orchestrator.cluster.capacity import cluster_room
+from orchestrator.cluster.capacity import cluster_room, share_of_cores
 from orchestrator.cluster.nodes import choose_nodes, connected_nodes
 from orchestrator.cluster.processes import Processes
 from orchestrator.specs.sweep import SweepExecutionSpec
@@ -65,9 +65,13 @@ def trial_group(execution: SweepExecutionSpec) -> tune.PlacementGroupFactory:
 
 
 def placed_trial(execution: SweepExecutionSpec) -> Processes:
-    """The process of a trial that is handed out now, with the labels of the nodes that it may be on."""
-    needed = trial_processes(execution)
-    return replace(needed, labels=choose_nodes(needed, execution.on_head, connected_nodes()).selector)
+    """The process of a trial that is handed out now, with the labels of the nodes that it may be on.
+
+    On a local Ray it has its cores to itself: two trials that share one take longer than one after the other.
+    """
+    needed, nodes = trial_processes(execution), connected_nodes()
+    resources = {**needed.resources, **share_of_cores(execution.cpus_per_trial, nodes)}
+    return replace(needed, resources=resources, labels=choose_nodes(needed, execution.on_head, nodes).selector)
 
 
 def trial_processes(execution: SweepExecutionSpec) -> Processes:

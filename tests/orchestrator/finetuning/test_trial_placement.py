@@ -1,4 +1,4 @@
-"""Nodes of a sweep's trials: chosen for each as it is handed out, the head left out where others have room; no Ray.
+"""Nodes and cores of a sweep's trials: chosen for each as it is handed out, the head left out where others have room; no Ray.
 
 Run alone: pytest tests/orchestrator/finetuning/test_trial_placement.py
 """
@@ -40,3 +40,20 @@ def test_trials_take_the_head_where_they_may_or_where_nothing_else_is(monkeypatc
     assert places_and_labels(monkeypatch, [HEAD, OTHER], on_head=True) == (6, None)
     assert places_and_labels(monkeypatch, [HEAD]) == (4, None)
     assert places_and_labels(monkeypatch, [HEAD, Node({"CPU": 0.5}, {NODE_ID: "n1"})]) == (4, None)
+
+
+@pytest.mark.parametrize(("cpus_per_trial", "num_at_once"), [(1.0, 2), (0.5, 4), (3.0, 1)])
+def test_trials_on_a_local_ray_share_no_core(
+    monkeypatch: pytest.MonkeyPatch, cpus_per_trial: float, num_at_once: int
+) -> None:
+    local = Node({"CPU": 4.0, "cores": 2.0}, {NODE_ID: "h0"})
+    for module in (trial_room, capacity):
+        monkeypatch.setattr(module, "connected_nodes", lambda: [local])
+    monkeypatch.setattr(node_types, "startable_nodes", list)
+    execution = SweepExecutionSpec(gpus_per_trial=0.0, cpus_per_trial=cpus_per_trial)
+    assert trial_group(execution).bundles == [{"CPU": cpus_per_trial, "cores": min(cpus_per_trial, 2.0)}]
+    room = room_for_trials(execution)
+    for _ in range(num_at_once + 1):  # and one that waits
+        assert room.has_room()
+        room.add()
+    assert not room.has_room()
