@@ -91,7 +91,7 @@ def main() -> NoReturn:
     except OSError as error:
         status = _fail(f"the output cannot be written: {error.strerror}", 1, debug=False)
         send_nowhere(sys.stdout)
-    gc.freeze()  # the interpreter would look for cycles among all of them once more, for a fifth of a short command's time
+    gc.freeze()  # the interpreter would look for cycles once more, for a fifth of a short command's time
     sys.exit(status)
 
 

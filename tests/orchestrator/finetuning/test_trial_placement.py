@@ -1,4 +1,4 @@
-"""Nodes and cores of a sweep's trials: chosen for each as it is handed out, the head left out where others have room; no Ray.
+"""Nodes and cores of a sweep's trials: chosen for each as it is handed out, no head where others have room; no Ray.
 
 Run alone: pytest tests/orchestrator/finetuning/test_trial_placement.py
 """
