@@ -32,10 +32,10 @@ STAGES = {
     "pretraining": ("2 min", "a tiny BERT learns masked words, and whether B follows A"),
     "kinds": ("25 s", "classification: which kind of thing a sentence speaks of"),
     "names": ("15 s", "NER: finds people, places and firms"),
-    "questions": ("45 s", "QA: finds the answers to questions in passages"),
+    "questions": ("30 s", "QA: finds the answers to questions in passages"),
 }
 """The pipeline's stages: about how long each takes on two free CPU cores of 2023, and what it does."""
-DURATION = "about 5 minutes on two CPU cores, twice that on slow or busy ones"
+DURATION = "2 to 5 minutes on two CPU cores, more on busy ones"
 PICTURE = "what_pretraining_brought.png"
 SEED = 0
 

@@ -65,18 +65,26 @@ def assign_roles(paths: Sequence[str]) -> Mapping[Split, str]:
 def data_name(paths: Sequence[str]) -> str:
     """A name for what files hold, made of letters, digits, `-` and `_`: a file's for training, else its folder's.
 
+    Several files of which none is named for training are known by their folder.
+
     >>> data_name(["my reviews.csv.gz"]), data_name(["dev.tsv", "glue/SST-2/train.tsv"]), data_name(["wiki.train.txt"])
     ('my_reviews', 'SST-2', 'wiki')
     >>> data_name(["squad/train-v1.1.json.xz"]), data_name(["wikigold.conll.txt"])
     ('squad', 'wikigold')
+    >>> data_name(["notes/0.txt.gz", "notes/1.txt.gz"])
+    'notes'
     """
-    path = PurePosixPath(next((path for path in paths if role_of(path) == "train"), paths[0]))
+    training = next((path for path in paths if role_of(path) == "train"), None)
+    path = PurePosixPath(training or paths[0])
     plain = path.name[: len(plain_name(path.name))]
     stem = plain.rsplit(".", 1)[0] if "." in plain.lstrip(".") else plain
     kept = _VERSION.sub("", _ROLE.sub("", stem)) if role_of(path.name) else stem
     kept = kept.removesuffix(".conll")
     names = (re.sub(r"[^A-Za-z0-9-]+", "_", name).strip("_-") for name in (kept, path.parent.name))
-    return next(filter(None, names), "data")
+    candidates = [name for name in names if name]
+    if len(paths) > 1 and training is None:
+        candidates.reverse()
+    return next(iter(candidates), "data")
 
 
 def _file_name(path: str) -> str:

@@ -19,7 +19,6 @@ from tests.waiting import wait_until
 BLOCKS = read_blocks(README.read_text(encoding="utf-8"))
 SHOWN = {
     "corpus ──►": "a picture of the way of the text",
-    "⠴ stage 2 of 2": "a picture of a terminal; tests/orchestrator/progress draws such screens",
     '{"sentences"': "an answer; tests/orchestrator/tasks/types/test_sentence_selection.py asks for such ones",
     "bert_core/   ": "the tree",
 }
