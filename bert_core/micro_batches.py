@@ -8,6 +8,9 @@ import torch
 B = TypeVar("B")
 T = TypeVar("T")
 
+_OUT_OF_MEMORY = ("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "CUDA error: out of memory")
+"""Words of libraries that take memory of their own, beside PyTorch's."""
+
 
 class Sizes(Protocol[B]):
     """Amount that goes through the model at a time."""
@@ -38,13 +41,22 @@ def compute_in_parts(
         parts = sizes.split(batch)
         try:
             return compute(parts)
-        except torch.OutOfMemoryError as error:
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
             reason = str(error)
         # Outside of `except`, which holds on to the failed try's tensors.
         forget()
         sizes.halve(parts, step, reason)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether a device's memory ran out: PyTorch's own says so by its class, a library or the driver by its words."""
+    return isinstance(error, torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
+    )
 
 
 def first_line(reason: str) -> str:

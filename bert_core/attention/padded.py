@@ -4,14 +4,20 @@ Shapes: B sequences, S length of a padded row, T tokens, N heads, D head size.
 """
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bert_core.attention.backend import AttentionBackend, AttentionCall
 from bert_core.attention.positions import alibi_bias
 from bert_core.packed_sequences import PackedSequences
+
+_KERNELS_ON_CUDA = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+"""Kernels for rows of any length. PyTorch would prefer cuDNN's on Hopper, which are planned anew for each new shape
+(`priority_order` in aten/native/transformers/cuda/sdp_utils.cpp, PyTorch 2.11): the longest row differs by batch."""
 
 
 class FusedAttention(AttentionBackend):
@@ -35,7 +41,8 @@ class FusedAttention(AttentionBackend):
     ) -> Tensor:
         q, k, v = (seqs.unpack(tensor).transpose(1, 2) for tensor in (q, k, v))  # (B, N, S, D) each
         bias = _padded_bias(seqs, slopes, q.dtype, is_causal)  # (B, 1 or N, 1 or S, S)
-        context = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout_p)
+        with _kernels(q.device.type):
+            context = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout_p)
         return seqs.pack(context.transpose(1, 2))  # (T, N, D)
 
 
@@ -64,6 +71,11 @@ class ReferenceAttention(AttentionBackend):
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]) + bias  # (B, N, S, S)
         context = F.dropout(scores.softmax(dim=-1), dropout_p) @ v
         return seqs.pack(context.transpose(1, 2))  # (T, N, D)
+
+
+def _kernels(device: str) -> AbstractContextManager[None]:
+    """Leave the choice of a kernel to PyTorch, on CUDA among those for rows of any length."""
+    return sdpa_kernel(_KERNELS_ON_CUDA) if device == "cuda" else nullcontext()
 
 
 def _padded_bias(seqs: PackedSequences, slopes: Tensor | None, dtype: torch.dtype, is_causal: bool) -> Tensor:

@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import torch
 
+from bert_core.micro_batches import is_out_of_memory
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.building import build_model
@@ -90,10 +91,10 @@ def measure_trial_memory(job: TrialJob, recipes: Sequence[RecipeSpec], device: s
     available, total = find_memory()
     try:
         peak = max(measure_peak(partial(_train_a_little, job, recipe, device)) for recipe in recipes)
-    except DivergedError:
-        raise
-    except (torch.OutOfMemoryError, RunFailedError):  # the trials themselves say so, those that it happens to
-        return TrialMemory(available, available, total)
+    except Exception as error:
+        if isinstance(error, DivergedError) or not (isinstance(error, RunFailedError) or is_out_of_memory(error)):
+            raise
+        return TrialMemory(available, available, total)  # the trials themselves say so, those that it happens to
     return TrialMemory(peak, available, total)
 
 

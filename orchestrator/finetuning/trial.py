@@ -16,6 +16,7 @@ from uuid import uuid4
 import torch
 
 from bert_core.layerwise import unfreeze_top_layers
+from bert_core.micro_batches import is_out_of_memory
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import OWN_ERRORS
 from orchestrator.finetuning.building import build_model
@@ -135,7 +136,7 @@ def baseline_metrics(scores: Mapping[str, float]) -> dict[str, float]:
 def _reason(error: Exception) -> str:
     """Reason of a failure in one line; foreign errors begin with their type."""
     line = next(iter(str(error).strip().splitlines()), "no reason given")
-    if isinstance(error, torch.OutOfMemoryError):
+    if is_out_of_memory(error):
         return f"{_OUT_OF_MEMORY} ({line.partition('. ')[0]})"
     return line if isinstance(error, OWN_ERRORS) else f"{type(error).__name__}: {line}"
 

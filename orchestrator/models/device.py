@@ -1,4 +1,6 @@
-"""The device that a process computes on, and how exact fp32 products are there."""
+"""The device that a process computes on, how exact fp32 products are there, and whether their bits repeat."""
+
+import os
 
 import torch
 
@@ -19,3 +21,13 @@ def choose_device(name: str, allow_tf32: bool = True, precision: Precision = "fp
         check_card(find_card(), precision)
         torch.set_float32_matmul_precision("high" if allow_tf32 else "highest")
     return torch.device(name)
+
+
+def keep_one_order() -> None:
+    """Let this process's CUDA kernels add up in one order alone, so that the same work gives the same bits again.
+
+    It is to be called before the first matrix product: cuBLAS reads its variable once, and refuses without it. With
+    `warn_only` attention would keep its backward pass whose order differs at each repetition (`bert_core.attention`).
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)

@@ -15,6 +15,7 @@ from bert_core.cuda_graphs import Graph, ReplayedPasses, graph_maker
 from bert_core.examples.packing import PackedBatch
 from bert_core.examples.size_buckets import SizeBucket
 from bert_core.heads import BertForPreTraining
+from bert_core.micro_batches import is_out_of_memory
 from orchestrator.errors import RunFailedError
 from orchestrator.pretraining.device_batch import DeviceBatch, filled_micro_batch
 from orchestrator.pretraining.loss import GlobalCounts, label_loss
@@ -55,9 +56,9 @@ class StepGraphs:
         inputs = [batch.values, torch.stack([*counts.num_predictions.values(), counts.num_tokens])]
         try:
             totals = self._passes.run(bucket, inputs, partial(self._compute, bucket), seed)
-        except torch.OutOfMemoryError:
-            raise
         except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
             reason = str(error).strip().partition("\n")[0]
             raise RunFailedError(f"the step's CUDA graph failed ({reason}); set {FIELD} to false") from error
         totals[-1].fill_(len(batch.host.input_ids))  # a graph cannot know the number of real tokens

@@ -11,12 +11,11 @@ from typing import Any
 import ray
 import ray.train
 import ray.train.torch
-import torch
 
 from orchestrator.corpus.feed import ray_batches, window_memory
 from orchestrator.corpus.prefetch_pace import PrefetchPace
 from orchestrator.errors import OWN_ERRORS, RunStoppedError
-from orchestrator.models.device import choose_device
+from orchestrator.models.device import choose_device, keep_one_order
 from orchestrator.pretraining.batch_trace import is_traced, traced
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import PretrainJob
@@ -70,10 +69,8 @@ def _train(order: WorkerOrder, worker: Worker) -> None:
     choose_device(worker.device.type, job.spec.allow_tf32, job.spec.precision)
     if worker.device.type == "cpu" and job.spec.precision == "bf16" and not has_bf16_cpu():
         notes.append(f"precision {SLOW_BF16}")
-    if worker.device.type == "cuda" and is_traced():
-        # With warn_only attention would keep its backward pass that differs at each repetition.
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it a matrix product raises
-        torch.use_deterministic_algorithms(True)
+    if worker.device.type == "cuda" and (job.spec.execution.deterministic or is_traced()):
+        keep_one_order()
 
     def emit(event: Event) -> None:
         if ray.get(event_queue.put.remote(event)):

@@ -48,6 +48,11 @@ class ExecutionSpec(Section):
         "models, which the host holds up. Batches are filled up for it. For one worker that trains its whole batch at "
         "a time. Other last bits and dropout than without.",
     )
+    deterministic: bool = execution(
+        False,
+        "On GPUs only kernels that add up in one order: a run that is resumed ends at the same bits, as on CPUs in any "
+        "case. Attention's backward pass takes longer.",
+    )
     data_cpus: float = execution(1.0, "Ray CPUs for each worker's data pipeline.", unit="CPUs", gt=0.0)
     checkpoint_every_steps: int | None = execution(None, "A checkpoint every so many steps.", unit="steps", ge=1)
     checkpoint_every_minutes: float | None = execution(

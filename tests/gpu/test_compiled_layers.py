@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import benchmarks.gpu.setting  # noqa: F401 - sets what deterministic products of cuBLAS want, before CUDA begins
 from bert_core.compiled_layers import compile_layers
 from bert_core.heads import BertForPreTraining
 from bert_core.layers.layer_norm import set_residual_dtype

@@ -1,14 +1,15 @@
-"""Setting by which a process multiplies fp32 matrices on its device.
+"""How a process multiplies fp32 matrices on its device, and in which order it adds up.
 
 Run alone: pytest tests/orchestrator/models/test_device.py
 """
 
+import os
 from collections.abc import Iterator
 
 import pytest
 import torch
 
-from orchestrator.models.device import choose_device
+from orchestrator.models.device import choose_device, keep_one_order
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.recipe import RecipeSpec
 from tests.orchestrator.training.cards_in_place import put_in_place
@@ -44,3 +45,15 @@ def test_specs_allow_tf32_and_keep_their_fingerprints() -> None:
     assert RecipeSpec().allow_tf32
     assert "allow_tf32" not in spec.identity_values()
     assert exact.fingerprint() != spec.fingerprint()
+
+
+def test_one_order_is_asked_of_torch_and_of_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+    try:
+        keep_one_order()
+        assert torch.are_deterministic_algorithms_enabled()
+        assert not torch.is_deterministic_algorithms_warn_only_enabled()
+        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    finally:
+        torch.use_deterministic_algorithms(False)
