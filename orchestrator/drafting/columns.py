@@ -9,7 +9,8 @@ from statistics import fmean
 from orchestrator.errors import InputError
 from orchestrator.specs.problems import nearest
 from orchestrator.tasks.bio_tags import is_bio
-from orchestrator.tasks.table_files import column_names, csv_header, read_rows, table_name
+from orchestrator.tasks.csv_tables import csv_header
+from orchestrator.tasks.table_files import column_names, read_rows, table_name
 from orchestrator.tasks.tabular_columns import read_number
 from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines

@@ -19,8 +19,9 @@ from typing import Any
 from orchestrator.errors import InputError
 from orchestrator.storage import exists
 from orchestrator.storage.text_lines import stream_lines
+from orchestrator.tasks.csv_tables import declared_delimiter, fields_of
 from orchestrator.tasks.readers import Reader
-from orchestrator.tasks.table_files import column_names, declared_delimiter, fields_of, read_rows
+from orchestrator.tasks.table_files import column_names, read_rows
 from orchestrator.tasks.text_files import BadRecords, plain_name
 from orchestrator.tasks.types.base import AnyTaskType, TaskDefinition
 

@@ -225,3 +225,9 @@ def test_a_spreadsheets_line_that_says_the_delimiter_is_no_row(tmp_path: Path) -
     rows = list(read_rows(str(path), ("label", "text"), bad))
     assert rows == [("line 3", ("x", "a,b")), ("line 4", ("y", "c\nd"))]
     assert bad.first_problem == "line 6: 1 fields where the first line has 2"
+
+
+def test_a_text_of_any_length_is_read(tmp_path: Path) -> None:
+    long = "a b " * 100_000
+    path = write(tmp_path / "a.csv", f'text,label\n"{long}",yes\n')
+    assert read(ClassificationTable(("text",), "label"), path)[0][0].text == long
