@@ -127,7 +127,7 @@ def _layout_text(path: str, bad: BadRecords) -> str:
     """Name of a table's kind, and of what stands between columns where that is no comma."""
     name = str(table_name(path))
     delimiter = csv_header((line for _, line in read_lines(path, bad)), None).delimiter if name == "CSV" else ","
-    return name if delimiter == "," else f"CSV with {_DELIMITER_NAMES[delimiter]}"
+    return name if delimiter == "," else f"CSV with {_DELIMITER_NAMES.get(delimiter, f'{delimiter!r} between columns')}"
 
 
 def _check_header(facts: TableFacts) -> None:

@@ -26,7 +26,7 @@ class CsvHeader(NamedTuple):
     line: str
     delimiter: str
     num_above: int
-    """Lines above it: 1 where the file says its delimiter."""
+    """Lines above it: blank ones, and the one where the file says its delimiter."""
 
     @property
     def fields(self) -> list[str]:
@@ -40,11 +40,13 @@ def csv_header(lines: Iterator[str], columns: Iterable[str] | None) -> CsvHeader
     Args:
         columns: names that are expected in it; None where they are not known.
     """
-    line = next(lines, "")
-    delimiter = declared_delimiter(line)
-    if delimiter is None:
-        return CsvHeader(line, find_delimiter(line, columns), 0)
-    return CsvHeader(next(lines, ""), delimiter, 1)
+    declared = None
+    for num_above, line in enumerate(lines):
+        delimiter = declared_delimiter(line) if declared is None else None
+        if delimiter is None and line.strip():
+            return CsvHeader(line, declared or find_delimiter(line, columns), num_above)
+        declared = declared or delimiter
+    return CsvHeader("", DELIMITERS[0], 0)
 
 
 def declared_delimiter(line: str) -> str | None:

@@ -63,11 +63,11 @@ def has_columns(path: str, columns: Iterable[str], header: bool) -> bool:
 
 
 def _first_fields(path: str, columns: Iterable[str] | None, bad: BadRecords) -> Sequence[str]:
-    """Fields of a table's first line; `columns` are names that are expected there, empty without a header."""
+    """Fields of the first line with any; `columns` are names that are expected there, empty without a header."""
     lines = (line for _, line in read_lines(path, bad))
     if plain_name(path).endswith(".csv"):
         return csv_header(lines, columns).fields
-    return next(lines, "").split("\t")
+    return next(filter(None, lines), "").split("\t")
 
 
 def column_names(path: str, bad: BadRecords) -> tuple[str, ...]:

@@ -144,3 +144,10 @@ def test_many_fractions_are_no_classes(tmp_path: Path) -> None:
     path.write_text(path.read_text() + path.read_text().partition("\n")[2] * 4)
     with pytest.raises(InputError, match="different numbers, which are no classes; --kind regression"):
         choose(path, kind="classification")
+
+
+def test_a_file_may_say_any_delimiter(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("sep=:\ntext:label\n" + "a word:x\nmore words:y\n" * 4)
+    facts = inspect_table(str(tmp_path / "a.csv"))
+    assert facts.names == "'text', 'label'"
+    assert facts.layout == "CSV with ':' between columns"

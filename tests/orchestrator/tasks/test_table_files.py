@@ -231,3 +231,12 @@ def test_a_text_of_any_length_is_read(tmp_path: Path) -> None:
     long = "a b " * 100_000
     path = write(tmp_path / "a.csv", f'text,label\n"{long}",yes\n')
     assert read(ClassificationTable(("text",), "label"), path)[0][0].text == long
+
+
+@pytest.mark.parametrize(("name", "mark"), [("a.csv", ","), ("a.tsv", "\t")])
+def test_blank_lines_above_the_names_of_the_columns_are_passed_over(tmp_path: Path, name: str, mark: str) -> None:
+    path = write(tmp_path / name, f"\n\ntext{mark}label\ngood{mark}yes\n")
+    bad = BadRecords(str(path), "error")
+    assert column_names(str(path), bad) == ("text", "label")
+    assert has_columns(str(path), ("text", "label"), header=True)
+    assert list(read_rows(str(path), ("text", "label"), bad)) == [("line 4", ("good", "yes"))]
