@@ -119,8 +119,7 @@ def _why(bad: BadRecords) -> str:
     """The first problem of a file without rows, and the remedy."""
     if not bad.first_problem:
         return "; its first line names the columns, write rows below it"
-    remedy = "save the file as UTF-8" if "UTF-8" in bad.first_problem else "mend the file"
-    return f", the first at {bad.first_problem}; {remedy}"
+    return f", the first at {bad.first_problem}; mend the file"
 
 
 def _layout_text(path: str, bad: BadRecords) -> str:

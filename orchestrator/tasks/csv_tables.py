@@ -16,6 +16,7 @@ from orchestrator.tasks.text_files import BadRecords, read_lines
 DELIMITERS = (",", ";", "\t", "|")
 """Characters that may stand between the fields of a CSV file: spreadsheets write semicolons where 0,5 is a number."""
 _DECLARATION = re.compile(r'"?sep=(.)"?')
+_CR_ALONE = "some lines end at a carriage return (CR) alone and others do not; save the file with CRLF or LF line ends"
 
 csv.field_size_limit(2**31 - 1)  # a document is a field: Python's own limit, 131,072 characters, is less than many have
 
@@ -27,11 +28,6 @@ class CsvHeader(NamedTuple):
     delimiter: str
     num_above: int
     """Lines above it: blank ones, and the one where the file says its delimiter."""
-
-    @property
-    def fields(self) -> list[str]:
-        """The names of the columns, where it names them."""
-        return _fields(self.line, self.delimiter)
 
 
 def csv_header(lines: Iterator[str], columns: Iterable[str] | None) -> CsvHeader:
@@ -78,11 +74,11 @@ def fields_of(line: str) -> tuple[str, ...]:
     return tuple(_fields(only, find_delimiter(only, None)))
 
 
-def csv_rows(path: str, columns: Iterable[str], bad: BadRecords) -> Iterator[tuple[str, list[str]]]:
+def csv_rows(path: str, columns: Iterable[str] | None, bad: BadRecords) -> Iterator[tuple[str, list[str]]]:
     """Each row of a file with its place, the names of the columns first.
 
     Args:
-        columns: names that are expected in the first row; empty without a header.
+        columns: names that are expected in the first row, empty without a header; None where they are not known.
 
     Raises: TaskDataError for a quotation mark that nothing closes.
     """
@@ -101,7 +97,8 @@ def csv_rows(path: str, columns: Iterable[str], bad: BadRecords) -> Iterator[tup
                 raise TaskDataError(
                     f'{path}, {place}: a quotation mark opens here and none closes it; write a quote in a text as ""'
                 ) from None
-            bad.found(place, f"not CSV: {error}", num_lines=reader.line_num - before)
+            problem = _CR_ALONE if "new-line character" in str(error) else str(error)
+            bad.found(place, f"not CSV: {problem}", num_lines=reader.line_num - before)
             continue
         if row:
             yield place, row

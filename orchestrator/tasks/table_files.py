@@ -14,7 +14,7 @@ import pyarrow.parquet
 
 from orchestrator.errors import TaskDataError
 from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair
-from orchestrator.tasks.csv_tables import DELIMITERS, csv_header, csv_rows
+from orchestrator.tasks.csv_tables import DELIMITERS, csv_rows
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_decompressed, read_lines
 
 TableRow = tuple[str, tuple[object, ...]]
@@ -64,10 +64,9 @@ def has_columns(path: str, columns: Iterable[str], header: bool) -> bool:
 
 def _first_fields(path: str, columns: Iterable[str] | None, bad: BadRecords) -> Sequence[str]:
     """Fields of the first line with any; `columns` are names that are expected there, empty without a header."""
-    lines = (line for _, line in read_lines(path, bad))
     if plain_name(path).endswith(".csv"):
-        return csv_header(lines, columns).fields
-    return next(filter(None, lines), "").split("\t")
+        return next((row for _, row in csv_rows(path, columns, bad)), ())
+    return next((line for _, line in read_lines(path, bad) if line), "").split("\t")
 
 
 def column_names(path: str, bad: BadRecords) -> tuple[str, ...]:
@@ -77,7 +76,10 @@ def column_names(path: str, bad: BadRecords) -> tuple[str, ...]:
     """
     name = plain_name(path)
     if name.endswith((".tsv", ".csv")):
-        return tuple(_first_fields(path, None, bad))
+        names = tuple(_first_fields(path, None, bad))
+        if bad.count:
+            raise _names_are_broken(bad)
+        return names
     if name.endswith(".parquet"):
         return tuple(_open_parquet(path).schema_arrow.names)
     shared: dict[str, None] | None = None
@@ -91,7 +93,10 @@ def column_names(path: str, bad: BadRecords) -> tuple[str, ...]:
 def _pick_columns(
     rows: Iterator[tuple[str, list[str]]], path: str, columns: tuple[str, ...], bad: BadRecords, header: bool
 ) -> Iterator[TableRow]:
+    count = bad.count
     first = next(rows, None)
+    if header and bad.count > count:
+        raise _names_are_broken(bad)
     if first is None:
         raise TaskDataError(f"{path} holds no line that can be read; fetch the file again")
     names = first[1] if header else [str(number) for number in range(len(first[1]))]
@@ -102,6 +107,11 @@ def _pick_columns(
             bad.found(place, f"{len(row)} fields where the first line has {len(names)}")
         else:
             yield place, tuple(row[index] for index in picked)
+
+
+def _names_are_broken(bad: BadRecords) -> TaskDataError:
+    """The error of a table whose next line would be taken for the names of its columns."""
+    return TaskDataError(f"{bad.path}, {bad.first_problem}; the columns' names stand there and cannot be left out")
 
 
 def _check_columns(path: str, wanted: Iterable[str], present: Sequence[str]) -> None:
