@@ -17,6 +17,8 @@ from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
 
 SAMPLE_ROWS = 10_000
 """First rows of a table by which its columns are told apart."""
+MAX_CLASS_NUMBERS = 20
+"""Whole numbers of at most so many values are classes; others are values to estimate."""
 _HEADER_WORDS = 8
 """More words than this are no column's name."""
 _DELIMITER_NAMES = {";": "semicolons", "\t": "tabs", "|": "bars"}

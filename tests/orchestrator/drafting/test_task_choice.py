@@ -62,6 +62,15 @@ def test_a_person_decides_otherwise(tmp_path: Path) -> None:
     assert (choice.kind, choice.text_columns, choice.label_column) == ("regression", ("title",), "rating")
 
 
+def test_a_label_that_a_person_named_may_differ_in_every_row(tmp_path: Path) -> None:
+    path = table(tmp_path, "text\tprice\tintent", lambda n: f"some words {n}\t{n + 100}\tx{n % 30}")
+    assert choose(path, label_column="price").kind == "regression"
+    assert choose(path, label_column="price", kind="regression").label_column == "price"
+    assert choose(path, label_column="intent").kind == "classification"
+    with pytest.raises(InputError, match="differs in nearly every row"):
+        choose(path, label_column="price", kind="classification")
+
+
 def test_lists_of_words_and_tags_are_ner(tmp_path: Path) -> None:
     record = json.dumps({"tokens": ["Ada", "wrote"], "tags": ["B-PER", "O"]})
     choice = choose(write(tmp_path / "a.jsonl", f"{record}\n" * 20))
