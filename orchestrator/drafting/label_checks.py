@@ -1,10 +1,11 @@
-"""Checks that a column is a label: what it has can be learned, and is told from an id or a text."""
+"""Checks that a column is a label: what it has can be learned, and is told from an id, a text, or numbers of tags."""
 
 import re
 
 from orchestrator.drafting.columns import MAX_CLASS_NUMBERS, ColumnFacts, TableFacts
 from orchestrator.drafting.request import DraftKind
 from orchestrator.errors import InputError
+from orchestrator.tasks.text_examples import are_texts
 
 
 def check_label(table: TableFacts, label: ColumnFacts, kind: DraftKind, *, is_named: bool) -> None:
@@ -38,6 +39,23 @@ def check_label(table: TableFacts, label: ColumnFacts, kind: DraftKind, *, is_na
             f"{table.path}: the label column {label.name!r} differs in nearly every row ({distinct:,} values in "
             f"{count:,} rows): an id or a text, not a label. Name another with --label COLUMN; it has {table.names}"
         )
+
+
+def refuse_numbers_of_tags(table: TableFacts) -> None:
+    """Refuse lists of words beside tags as numbers, which data sets of Hugging Face have. Raises: InputError."""
+    words = [column for column in table.columns if column.values and all(map(are_texts, column.values))]
+    numbered = [column for column in table.columns if column.values and all(map(_are_whole, column.values))]
+    if words and numbered:
+        column = max(numbered, key=lambda column: "ner" in column.name.lower())
+        raise InputError(
+            f"{table.path}: {column.name!r} has tags as numbers, which say no names; write the names in place "
+            f'of them: {{"{words[0].name}": ["Ada", "wrote"], "{column.name}": ["B-PER", "O"]}}. In a data set of '
+            f'Hugging Face they are features["{column.name}"].feature.names'
+        )
+
+
+def _are_whole(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, int) for item in value)
 
 
 def _looks_like_an_id(label: ColumnFacts, kind: DraftKind, is_named: bool) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.drafting.columns import MAX_CLASS_NUMBERS, ColumnFacts, TableFacts
-from orchestrator.drafting.label_checks import check_label
+from orchestrator.drafting.label_checks import check_label, refuse_numbers_of_tags
 from orchestrator.drafting.request import DraftKind, DraftRequest
 from orchestrator.errors import InputError
 from orchestrator.tasks.table_files import table_name
@@ -86,6 +86,8 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
         words = next((c for c in table.columns if c.is_list and c is not tags), None)
         if words is not None:
             return TaskChoice("ner", (words.name,), tags.name)
+    if request.kind == "ner":
+        refuse_numbers_of_tags(table)
     if request.kind in ("ner", "qa"):
         reads = "CoNLL columns, or JSONL with lists of words and of tags" if request.kind == "ner" else "SQuAD's JSON"
         raise InputError(f"{table.path} is a table of texts, and a {request.kind} task reads {reads}; convert it")
@@ -126,6 +128,7 @@ def _text_columns(table: TableFacts, request: DraftRequest) -> tuple[str, ...]:
         return (named[0],)
     longest = max(texts, key=lambda column: column.mean_words, default=None)
     if longest is None or (longest.mean_words < 1.5 and longest.name.lower() in _LABEL_NAMES):
+        refuse_numbers_of_tags(table)
         raise InputError(f"{table.path} has no column of text; it has {table.names}. Name one with --text COLUMN")
     return (longest.name,)
 

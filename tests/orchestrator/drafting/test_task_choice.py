@@ -77,6 +77,14 @@ def test_lists_of_words_and_tags_are_ner(tmp_path: Path) -> None:
     assert (choice.kind, choice.text_columns, choice.label_column) == ("ner", ("tokens",), "tags")
 
 
+@pytest.mark.parametrize("kind", ["ner", None])
+def test_tags_as_numbers_are_told_with_the_remedy(tmp_path: Path, kind: str | None) -> None:
+    record = json.dumps({"id": "0", "tokens": ["Ada", "wrote"], "pos_tags": [22, 41], "ner_tags": [1, 0]})
+    path = write(tmp_path / "a.jsonl", f"{record}\n" * 20)
+    with pytest.raises(InputError, match=r"'ner_tags' has tags as numbers.*\"ner_tags\": \[\"B-PER\", \"O\"\]"):
+        choose(path, kind=kind)
+
+
 def test_records_without_a_label_are_for_pretraining(tmp_path: Path) -> None:
     choice = choose(write(tmp_path / "a.jsonl", "".join(f'{{"id": "{n}", "body": "words {n}"}}\n' for n in range(30))))
     assert (choice.kind, choice.text_columns) == ("pretraining", ("body",))
