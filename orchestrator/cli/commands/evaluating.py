@@ -34,7 +34,8 @@ _PREDICTIONS_ENDING = ".jsonl"
 @click.command(
     cls=GlobalOptionsCommand,
     at_dashboard=AtDashboard.REFUSED,
-    example="orchestrator evaluate my-model sst2 folder=data/glue/SST-2\n"
+    example="orchestrator evaluate my-model new.csv --errors 5\n"
+    "orchestrator evaluate my-model sst2 folder=data/glue/SST-2\n"
     "orchestrator evaluate my-encoder cranfield folder=cranfield --rerank pairs",
 )
 @click.argument("model", metavar="MODEL")
@@ -86,25 +87,28 @@ def evaluate(
     Scores come first; then those of each class with what is taken for what, of each entity, or of questions with and
     without an answer.
 
-    MODEL is a registered name, a run or a folder. TASK is a known task's id with folder=DIR, or a spec file with a
-    task; KEY=VALUE sets fields of the task. The score is shown, not recorded: a spec of kind evaluate records it.
+    MODEL is a registered name, a run or a folder. TASK is a file of labeled examples, read as the model's own task
+    reads its files; the id of that task, for its recorded files; a known task's id with folder=DIR; or a spec file with
+    a task. KEY=VALUE sets fields of the task. The score is shown, not recorded: a spec of kind evaluate records it.
     """
     if output is not None and output.endswith(_PREDICTIONS_ENDING) and form is None:
         output, predictions = None, output
     say_now(f"loading {model}")
     import torch
 
+    from orchestrator.cli.commands.own_task import own_task_values
     from orchestrator.inference import task_scores
     from orchestrator.models.resolve import resolve_model
     from orchestrator.specs.loading import load_task_spec
     from orchestrator.tasks import load_task
 
-    spec = load_task_spec(task, overrides)
-    check_known(spec)
     settings = current_settings()
+    folder = resolve_model(model, settings)
+    spec = load_task_spec(task, overrides, own_task_values(model, folder, task, overrides, split, settings))
+    check_known(spec)
     with status_line() as status:
         scoring = task_scores.Scoring(
-            folder=resolve_model(model, settings),
+            folder=folder,
             task=load_task(spec),
             split=split,  # type: ignore[arg-type]
             storage=settings.storage,
