@@ -81,8 +81,8 @@ def check_there(path: str) -> None:
     """Check that there is a file. Raises: InputError."""
     if not exists(path):
         raise InputError(
-            f"there is no file {path}; check the path. One word to be answered goes to stdin: "
-            "echo word | orchestrator predict MODEL"
+            f"there is no file {path}; check the path. A text that looks like one goes to stdin: "
+            "echo TEXT | orchestrator predict MODEL"
         )
 
 
