@@ -38,7 +38,6 @@ _PREDICTIONS_ENDING = ".jsonl"
     cls=GlobalOptionsCommand,
     at_dashboard=AtDashboard.REFUSED,
     example="orchestrator evaluate my-model new.csv --errors 5\n"
-    "orchestrator evaluate my-model sst2 folder=data/glue/SST-2\n"
     "orchestrator evaluate my-encoder cranfield folder=cranfield --rerank pairs",
 )
 @click.argument("model", metavar="MODEL")
