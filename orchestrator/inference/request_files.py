@@ -13,7 +13,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from orchestrator.errors import InputError
@@ -93,17 +92,19 @@ def refuse_table(lines: Iterable[str], text_columns: Sequence[str], file: str | 
         text_columns: columns that the model was fine-tuned on; `text` where that is not known.
         file: the file's name; None for stdin.
 
-    Raises: InputError where the first line is a table's: its columns would be taken for text.
+    Raises: InputError where the first line that is not blank is a table's: its columns would be taken for text.
     """
     rest = iter(lines)
-    for first in islice(rest, 1):
-        sign = _sign_of_table(first.removeprefix("\ufeff"), text_columns)
+    for line in rest:
+        sign = _sign_of_table(line.removeprefix("\ufeff"), text_columns)
         if sign is not None:
             remedy = "a table is read from a file: save it as .csv, and give its name in place of stdin"
             if file is not None:
                 remedy = "a table's name ends in .csv, or in .tsv where tabs stand between the columns: rename the file"
             raise InputError(f"the first line of {file or 'stdin'} {sign}; {remedy}")
-        yield first
+        yield line
+        if line.strip():
+            break
     yield from rest
 
 

@@ -112,7 +112,7 @@ def test_a_long_line_of_stdin_is_no_table() -> None:
 
 
 @pytest.mark.parametrize(
-    "table", ["text,label\nx,a\n", "text\tlabel\nx\ta\n", "\ufefftext;label\r\n", "sep=;\ntext;a\n"]
+    "table", ["text,label\nx,a\n", "text\tlabel\nx\ta\n", "\ufefftext;label\r\n", "\n\nsep=;\ntext;a\n"]
 )
 def test_a_table_without_a_tables_name_is_refused(table: str, tmp_path: Path) -> None:
     path = tmp_path / "data.txt"
