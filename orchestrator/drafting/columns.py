@@ -9,13 +9,16 @@ from statistics import fmean
 from orchestrator.errors import InputError
 from orchestrator.specs.problems import nearest
 from orchestrator.tasks.bio_tags import is_bio
-from orchestrator.tasks.table_files import column_names, csv_header, read_rows, table_name
+from orchestrator.tasks.csv_tables import csv_header
+from orchestrator.tasks.table_files import column_names, read_rows, table_name
 from orchestrator.tasks.tabular_columns import read_number
 from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
 
 SAMPLE_ROWS = 10_000
 """First rows of a table by which its columns are told apart."""
+MAX_CLASS_NUMBERS = 20
+"""Whole numbers of at most so many values are classes; others are values to estimate."""
 _HEADER_WORDS = 8
 """More words than this are no column's name."""
 _DELIMITER_NAMES = {";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -118,15 +121,14 @@ def _why(bad: BadRecords) -> str:
     """The first problem of a file without rows, and the remedy."""
     if not bad.first_problem:
         return "; its first line names the columns, write rows below it"
-    remedy = "save the file as UTF-8" if "UTF-8" in bad.first_problem else "mend the file"
-    return f", the first at {bad.first_problem}; {remedy}"
+    return f", the first at {bad.first_problem}; mend the file"
 
 
 def _layout_text(path: str, bad: BadRecords) -> str:
     """Name of a table's kind, and of what stands between columns where that is no comma."""
     name = str(table_name(path))
     delimiter = csv_header((line for _, line in read_lines(path, bad)), None).delimiter if name == "CSV" else ","
-    return name if delimiter == "," else f"CSV with {_DELIMITER_NAMES[delimiter]}"
+    return name if delimiter == "," else f"CSV with {_DELIMITER_NAMES.get(delimiter, f'{delimiter!r} between columns')}"
 
 
 def _check_header(facts: TableFacts) -> None:

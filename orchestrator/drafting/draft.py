@@ -25,7 +25,22 @@ _CHOICES: dict[Layout, TaskChoice] = {"tagged": TaskChoice("ner", ()), "question
 def draft_spec(request: DraftRequest) -> Draft:
     """Look at files and draft the spec that suits them; nothing is written. Raises: InputError and its kin."""
     draft = _draft(request)
-    return replace(draft, findings=(*draft.findings, *_load_findings(request.num_cores)))
+    return replace(draft, findings=(*draft.findings, *_gpu_findings(request.gpus), *_load_findings(request.num_cores)))
+
+
+def _gpu_findings(gpus: Sequence[str]) -> Iterator[Finding]:
+    """Yield a word on GPUs, which sizes leave out: no rule says yet what a small model reaches on one."""
+    if gpus:
+        yield Finding(
+            "",
+            f"sizes and time are those of the CPU cores, though this machine has {_gpus_text(gpus)}: training there "
+            "takes less time; more --minutes gives larger sizes",
+        )
+
+
+def _gpus_text(gpus: Sequence[str]) -> str:
+    names = " and ".join(dict.fromkeys(gpus))
+    return f"a GPU ({names})" if len(gpus) == 1 else f"{len(gpus)} GPUs ({names})"
 
 
 def _load_findings(num_cores: int) -> Iterator[Finding]:

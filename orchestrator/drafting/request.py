@@ -28,6 +28,8 @@ class DraftRequest:
     seed: int = 0
     """Decides which rows are kept for validation."""
     num_cores: int = 1
+    gpus: tuple[str, ...] = ()
+    """Model name of each GPU of this machine."""
     settings: Settings
     """Settings by which registered models are looked up."""
 

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.drafting.columns import ColumnFacts, TableFacts
+from orchestrator.drafting.columns import MAX_CLASS_NUMBERS, ColumnFacts, TableFacts
+from orchestrator.drafting.label_checks import check_label, refuse_numbers_of_tags
 from orchestrator.drafting.request import DraftKind, DraftRequest
 from orchestrator.errors import InputError
 from orchestrator.tasks.table_files import table_name
@@ -60,8 +61,6 @@ _TEXT_NAMES = (
 )
 _PAIRS = {("premise", "hypothesis"), ("question", "sentence"), ("query", "document"), ("question", "passage")}
 _ID_NAME = re.compile(r"(.*[^a-z])?(id|uid|guid|index|idx|key|number|nr|no)", re.IGNORECASE)
-_MAX_CLASS_NUMBERS = 20
-"""Whole numbers of at most so many values are classes; others are values to estimate."""
 _MAX_CLASSES = 50
 """Values at most of a column that is taken for the label although its name does not say so."""
 _SEPARATORS = ("|", ";", ",")
@@ -87,6 +86,8 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
         words = next((c for c in table.columns if c.is_list and c is not tags), None)
         if words is not None:
             return TaskChoice("ner", (words.name,), tags.name)
+    if request.kind == "ner":
+        refuse_numbers_of_tags(table)
     if request.kind in ("ner", "qa"):
         reads = "CoNLL columns, or JSONL with lists of words and of tags" if request.kind == "ner" else "SQuAD's JSON"
         raise InputError(f"{table.path} is a table of texts, and a {request.kind} task reads {reads}; convert it")
@@ -102,7 +103,7 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
             "to pretrain on the texts, save them as a .txt file with an empty line between documents"
         )
     kind, separator = _kind_of(label, request)
-    _check_label(table, label, kind)
+    check_label(table, label, kind, is_named=request.label_column is not None)
     remarks = [*_other_labels(table, texts, label), *_several_texts(table, texts)]
     if kind == "classification":
         remarks += _nearly_equal(label)
@@ -127,6 +128,7 @@ def _text_columns(table: TableFacts, request: DraftRequest) -> tuple[str, ...]:
         return (named[0],)
     longest = max(texts, key=lambda column: column.mean_words, default=None)
     if longest is None or (longest.mean_words < 1.5 and longest.name.lower() in _LABEL_NAMES):
+        refuse_numbers_of_tags(table)
         raise InputError(f"{table.path} has no column of text; it has {table.names}. Name one with --text COLUMN")
     return (longest.name,)
 
@@ -163,7 +165,7 @@ def _kind_of(label: ColumnFacts, request: DraftRequest) -> tuple[DraftKind, str 
     if label.is_list:
         return "multi_label", None
     if label.is_number:
-        is_class = label.is_whole and len(label.distinct) <= _MAX_CLASS_NUMBERS
+        is_class = label.is_whole and len(label.distinct) <= MAX_CLASS_NUMBERS
         return ("classification" if is_class else "regression"), None
     return ("classification", None) if separator is None else ("multi_label", separator)
 
@@ -181,34 +183,6 @@ def _separator(label: ColumnFacts) -> str | None:
         ):
             return separator
     return None
-
-
-def _check_label(table: TableFacts, label: ColumnFacts, kind: DraftKind) -> None:
-    """Check that there is something to learn. Raises: InputError."""
-    distinct, count = len(label.distinct), len(label.values)
-    if not count:
-        raise InputError(f"{table.path}: the label column {label.name!r} is empty; name another with --label COLUMN")
-    if distinct == 1 and table.is_whole:
-        only = next(iter(label.distinct))[:60]
-        raise InputError(
-            f"{table.path}: the label column {label.name!r} has one label only ({only!r}); a model has nothing to tell "
-            "apart: add rows with other labels, or name another column with --label COLUMN"
-        )
-    if kind == "regression" and not label.is_number:
-        wrong = next(str(value) for value in label.values if not _is_number_text(value))[:60]
-        hint = "; write a point for the decimal comma" if re.fullmatch(r"-?\d+,\d+", wrong) else ""
-        raise InputError(f"{table.path}: {label.name!r} is to be a number and has {wrong!r}{hint}")
-    if kind == "classification" and label.is_number and not label.is_whole and distinct > _MAX_CLASS_NUMBERS:
-        raise InputError(
-            f"{table.path}: {label.name!r} has {distinct:,} different numbers, which are no classes; "
-            "--kind regression estimates them"
-        )
-    looks_unique = distinct == count if kind == "regression" else kind == "classification" and distinct > 0.5 * count
-    if table.num_rows > 2 and looks_unique and (not label.is_number or label.is_whole):
-        raise InputError(
-            f"{table.path}: the label column {label.name!r} differs in nearly every row ({distinct:,} values in "
-            f"{count:,} rows): an id or a text, not a label. Name another with --label COLUMN; it has {table.names}"
-        )
 
 
 def _other_labels(table: TableFacts, texts: tuple[str, ...], label: ColumnFacts) -> Iterator[str]:
@@ -242,9 +216,5 @@ def _is_pair(first: str, second: str) -> bool:
 
 def _is_id(column: ColumnFacts) -> bool:
     return _ID_NAME.fullmatch(column.name) is not None or (
-        column.is_whole and len(column.distinct) == len(column.values) > _MAX_CLASS_NUMBERS
+        column.is_whole and len(column.distinct) == len(column.values) > MAX_CLASS_NUMBERS
     )
-
-
-def _is_number_text(value: object) -> bool:
-    return ColumnFacts("", [value]).is_number

@@ -1,7 +1,8 @@
 """Time that work takes on this machine, estimated from its number of CPU cores and the work's arithmetic.
 
 Nothing is measured: a measured step needs the network and seconds of start. The rate is a careful one, and
-`orchestrator plan` tells more once the spec is there.
+`orchestrator plan` tells more once the spec is there. A GPU does not count in: small models are bound there by launches
+of kernels, which the predictions of `docs/performance.md` leave out.
 """
 
 from dataclasses import dataclass

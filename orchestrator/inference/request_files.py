@@ -13,14 +13,14 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from orchestrator.errors import InputError
 from orchestrator.storage import exists
 from orchestrator.storage.text_lines import stream_lines
+from orchestrator.tasks.csv_tables import declared_delimiter, fields_of
 from orchestrator.tasks.readers import Reader
-from orchestrator.tasks.table_files import column_names, declared_delimiter, fields_of, read_rows
+from orchestrator.tasks.table_files import column_names, read_rows
 from orchestrator.tasks.text_files import BadRecords, plain_name
 from orchestrator.tasks.types.base import AnyTaskType, TaskDefinition
 
@@ -71,40 +71,55 @@ def look_at_requests(path: str, task: TaskDefinition, text_columns: Sequence[str
     if text_columns:
         raise InputError(f"--text-column names a column of a table (.csv, .tsv, .parquet), and {path} is none")
     reader = task.type.unlabeled_reader(path)
-    return RequestFile(stream_lines if reader is None else partial(_example_lines, reader=reader, task_type=task.type))
+    if reader is None:
+        return RequestFile(partial(_plain_lines, text_columns=task.text_columns))
+    return RequestFile(partial(_example_lines, reader=reader, task_type=task.type))
 
 
 def check_there(path: str) -> None:
     """Check that there is a file. Raises: InputError."""
     if not exists(path):
         raise InputError(
-            f"there is no file {path}; check the path. One word to be answered goes to stdin: "
-            "echo word | orchestrator predict MODEL"
+            f"there is no file {path}; check the path. A text that looks like one goes to stdin: "
+            "echo TEXT | orchestrator predict MODEL"
         )
 
 
-def refuse_table(lines: Iterable[str], text_columns: Sequence[str]) -> Iterator[str]:
-    """Pass on the lines of stdin, which has no name that says what it is.
+def refuse_table(lines: Iterable[str], text_columns: Sequence[str], file: str | None = None) -> Iterator[str]:
+    """Pass on the lines of stdin or of a file whose name does not say what it is.
 
     Args:
         text_columns: columns that the model was fine-tuned on; `text` where that is not known.
+        file: the file's name; None for stdin.
 
-    Raises: InputError where the first line is a table's: its columns would be taken for text.
+    Raises: InputError where the first line that is not blank is a table's: its columns would be taken for text.
     """
     rest = iter(lines)
-    for first in islice(rest, 1):
-        if declared_delimiter(first) is not None:
-            raise InputError(
-                "stdin is a table, by its line sep=…; a table is read from a file: save it, and give its name"
-            )
-        names = fields_of(first)
-        if len(names) > 1 and set(text_columns or ("text",)) <= set(names):
-            raise InputError(
-                f"the first line of stdin names the columns {', '.join(map(repr, names))}; a table is read from a "
-                "file: save it, and give its name in place of stdin"
-            )
-        yield first
+    for line in rest:
+        sign = _sign_of_table(line.removeprefix("\ufeff"), text_columns)
+        if sign is not None:
+            remedy = "a table is read from a file: save it as .csv, and give its name in place of stdin"
+            if file is not None:
+                remedy = "a table's name ends in .csv, or in .tsv where tabs stand between the columns: rename the file"
+            raise InputError(f"the first line of {file or 'stdin'} {sign}; {remedy}")
+        yield line
+        if line.strip():
+            break
     yield from rest
+
+
+def _sign_of_table(line: str, text_columns: Sequence[str]) -> str | None:
+    """Say what makes a line the first one of a table; None for a text."""
+    names = fields_of(line)
+    if declared_delimiter(line) is not None:
+        return "says what stands between the columns of a table, sep=…"
+    if len(names) > 1 and set(text_columns or ("text",)) <= set(names):
+        return f"names the columns {', '.join(map(repr, names))}"
+    return None
+
+
+def _plain_lines(path: str, text_columns: Sequence[str]) -> Iterator[str]:
+    return refuse_table(stream_lines(path), text_columns, path)
 
 
 def _table_columns(path: str, task: TaskDefinition, text_columns: Sequence[str]) -> TableColumns:

@@ -42,10 +42,13 @@ def load_spec(path: str | Path, overrides: Overrides = ()) -> "AnySpec":
     return spec.named(Path(path).stem)
 
 
-def load_task_spec(task: str, overrides: Sequence[str] = ()) -> "TaskSpec":
+def load_task_spec(task: str, overrides: Sequence[str] = (), own_values: Mapping[str, Any] | None = None) -> "TaskSpec":
     """The task of a spec file, or one by its id; overrides are `KEY=VALUE`, `task.` before KEY or not.
 
     A pipeline's is the one task that its stages have.
+
+    Args:
+        own_values: values of the task, where it is neither a spec file's nor known by its id alone.
 
     Raises: SpecError.
     """
@@ -61,7 +64,7 @@ def load_task_spec(task: str, overrides: Sequence[str] = ()) -> "TaskSpec":
         else:
             spec = load_spec(task, of_task if not stages else ())
     else:
-        document = YamlDocument({"kind": "evaluate", "model": "-", "task": {"id": task}}, {})
+        document = YamlDocument({"kind": "evaluate", "model": "-", "task": dict(own_values or {"id": task})}, {})
         for key, value, place in parse_overrides(of_task):
             apply_override(document, key, value, place)
         spec = validate_document(document)

@@ -1,32 +1,25 @@
 """Tables as rows: CSV, TSV, JSONL and Parquet, by the file's ending.
 
-A TSV file is read as GLUE's are: a tab ends a field, quotation marks are text. A CSV file is quoted as RFC 4180 says;
-its fields may be apart by something else than a comma (`DELIMITERS`), which its first line shows, or says: a
-spreadsheet may write `sep=;` there, above the names of the columns.
+A TSV file is read as GLUE's are: a tab ends a field, quotation marks are text. A CSV file is quoted (`csv_tables.py`).
 """
 
-import csv
 import io
 import itertools
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow
 import pyarrow.parquet
 
 from orchestrator.errors import TaskDataError
 from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair
+from orchestrator.tasks.csv_tables import DELIMITERS, csv_rows
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_decompressed, read_lines
 
 TableRow = tuple[str, tuple[object, ...]]
 """Place of a record in its file, and the values of its wanted columns."""
 
-DELIMITERS = (",", ";", "\t", "|")
-"""Characters that may stand between the fields of a CSV file: spreadsheets write semicolons where 0,5 is a number."""
-
-_DECLARATION = re.compile(r'"?sep=(.)"?')
 TABLE_NAMES = {".csv": "CSV", ".tsv": "TSV", ".jsonl": "JSONL", ".ndjson": "JSONL", ".parquet": "Parquet"}
 """Name of each kind of table by the ending of its file."""
 
@@ -44,7 +37,7 @@ def read_rows(path: str, columns: tuple[str, ...], bad: BadRecords, header: bool
         rows = ((f"line {number}", line.split("\t")) for number, line in read_lines(path, bad) if line)
         return _pick_columns(rows, path, columns, bad, header)
     if name.endswith(".csv"):
-        return _pick_columns(_csv_rows(path, columns if header else (), bad), path, columns, bad, header)
+        return _pick_columns(csv_rows(path, columns if header else (), bad), path, columns, bad, header)
     if name.endswith((".jsonl", ".ndjson")):
         return _jsonl_rows(path, columns, bad)
     if name.endswith(".parquet"):
@@ -65,16 +58,15 @@ def read_plain_rows(path: str, columns: tuple[str, ...], bad: BadRecords) -> Ite
 def has_columns(path: str, columns: Iterable[str], header: bool) -> bool:
     """Whether the first line of a TSV or CSV file has all of `columns`."""
     wanted = set(columns)
-    first = _first_fields(path, read_decompressed(path), wanted if header else ())
+    first = _first_fields(path, wanted if header else (), BadRecords(path, "skip"))
     return wanted <= set(first if header else map(str, range(len(first))))
 
 
-def _first_fields(path: str, data: bytes, columns: Iterable[str]) -> list[str]:
-    """Fields of a table's first line; `columns` are names that are expected there, empty without a header."""
-    lines = (line.decode("utf-8-sig", errors="replace").rstrip("\r") for line in data.split(b"\n", 2)[:2])
-    if not plain_name(path).endswith(".csv"):
-        return next(lines).split("\t")
-    return csv_header(lines, columns).fields
+def _first_fields(path: str, columns: Iterable[str] | None, bad: BadRecords) -> Sequence[str]:
+    """Fields of the first line with any; `columns` are names that are expected there, empty without a header."""
+    if plain_name(path).endswith(".csv"):
+        return next((row for _, row in csv_rows(path, columns, bad)), ())
+    return next((line for _, line in read_lines(path, bad) if line), "").split("\t")
 
 
 def column_names(path: str, bad: BadRecords) -> tuple[str, ...]:
@@ -84,8 +76,10 @@ def column_names(path: str, bad: BadRecords) -> tuple[str, ...]:
     """
     name = plain_name(path)
     if name.endswith((".tsv", ".csv")):
-        lines = (line for _, line in read_lines(path, bad))
-        return tuple(next(lines, "").split("\t") if name.endswith(".tsv") else csv_header(lines, None).fields)
+        names = tuple(_first_fields(path, None, bad))
+        if bad.count:
+            raise _names_are_broken(bad)
+        return names
     if name.endswith(".parquet"):
         return tuple(_open_parquet(path).schema_arrow.names)
     shared: dict[str, None] | None = None
@@ -96,91 +90,13 @@ def column_names(path: str, bad: BadRecords) -> tuple[str, ...]:
     return tuple(shared or ())
 
 
-def fields_of(line: str) -> tuple[str, ...]:
-    """Fields of a line of a table, whatever separates them; a line that is none has one."""
-    return tuple(_csv_fields(line.rstrip("\r\n"), find_delimiter(line, None)))
-
-
-def declared_delimiter(line: str) -> str | None:
-    """The delimiter that the first line of a CSV file says, as Excel writes it; None for a line of the table.
-
-    >>> declared_delimiter("sep=;"), declared_delimiter("text;label")
-    (';', None)
-    """
-    found = _DECLARATION.fullmatch(line.strip("\r\n"))
-    return found[1] if found else None
-
-
-class CsvHeader(NamedTuple):
-    """The first line of a CSV table, and how its lines are read."""
-
-    line: str
-    delimiter: str
-    num_above: int
-    """Lines above it: 1 where the file says its delimiter."""
-
-    @property
-    def fields(self) -> list[str]:
-        """The names of the columns, where it names them."""
-        return _csv_fields(self.line, self.delimiter)
-
-
-def csv_header(lines: Iterator[str], columns: Iterable[str] | None) -> CsvHeader:
-    """Take the first line of the table from a CSV file's lines.
-
-    Args:
-        columns: names that are expected in it; None where they are not known.
-    """
-    line = next(lines, "")
-    delimiter = declared_delimiter(line)
-    if delimiter is None:
-        return CsvHeader(line, find_delimiter(line, columns), 0)
-    return CsvHeader(next(lines, ""), delimiter, 1)
-
-
-def find_delimiter(line: str, columns: Iterable[str] | None) -> str:
-    """The delimiter of a CSV file by its first line: the first one that finds all of `columns`, else most fields.
-
-    >>> find_delimiter("text;label", ("text", "label")), find_delimiter("a,b;c;d", ()), find_delimiter("a|b|c", None)
-    (';', ',', '|')
-    """
-    wanted = None if columns is None else set(columns)
-    for delimiter in DELIMITERS:
-        if wanted is not None and wanted <= set(_csv_fields(line, delimiter)):
-            return delimiter
-    return max(DELIMITERS, key=lambda delimiter: len(_csv_fields(line, delimiter)))
-
-
-def _csv_fields(line: str, delimiter: str) -> list[str]:
-    return next(csv.reader([line], delimiter=delimiter), [])
-
-
-def _csv_rows(path: str, columns: Iterable[str], bad: BadRecords) -> Iterator[tuple[str, list[str]]]:
-    lines = (line + "\n" for _, line in read_lines(path, bad))
-    first, delimiter, num_above = csv_header(lines, columns)
-    reader = csv.reader(itertools.chain([first], lines), delimiter=delimiter, strict=True)
-    while True:
-        before = reader.line_num
-        place = f"line {num_above + before + 1}"
-        try:
-            row = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            if "unexpected end of data" in str(error):  # all that follows would be lost as one bad record
-                raise TaskDataError(
-                    f'{path}, {place}: a quotation mark opens here and none closes it; write a quote in a text as ""'
-                ) from None
-            bad.found(place, f"not CSV: {error}", num_lines=reader.line_num - before)
-            continue
-        if row:
-            yield place, row
-
-
 def _pick_columns(
     rows: Iterator[tuple[str, list[str]]], path: str, columns: tuple[str, ...], bad: BadRecords, header: bool
 ) -> Iterator[TableRow]:
+    count = bad.count
     first = next(rows, None)
+    if header and bad.count > count:
+        raise _names_are_broken(bad)
     if first is None:
         raise TaskDataError(f"{path} holds no line that can be read; fetch the file again")
     names = first[1] if header else [str(number) for number in range(len(first[1]))]
@@ -191,6 +107,11 @@ def _pick_columns(
             bad.found(place, f"{len(row)} fields where the first line has {len(names)}")
         else:
             yield place, tuple(row[index] for index in picked)
+
+
+def _names_are_broken(bad: BadRecords) -> TaskDataError:
+    """The error of a table whose next line would be taken for the names of its columns."""
+    return TaskDataError(f"{bad.path}, {bad.first_problem}; the columns' names stand there and cannot be left out")
 
 
 def _check_columns(path: str, wanted: Iterable[str], present: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
 """Files of labeled data: found with or without a compression's ending, read whole, decoded line by line.
 
-Lines end at LF or CRLF only; other characters that Unicode calls line breaks are text.
+Lines end at LF or CRLF only, or at CR in a file that has no LF, as Excel saves "CSV (Macintosh)"; other characters that
+Unicode calls line breaks are text.
 """
 
 import gzip
@@ -92,7 +93,10 @@ def _zstandard_frames(data: bytes) -> Iterator[bytes]:
 
 def read_lines(path: str, bad: BadRecords) -> Iterator[tuple[int, str]]:
     """Each line that is UTF-8 with its number from 1, without its line end."""
-    data = read_decompressed(path).removeprefix(_BYTE_ORDER_MARK).removesuffix(b"\n")
+    data = read_decompressed(path).removeprefix(_BYTE_ORDER_MARK)
+    if b"\n" not in data:
+        data = data.replace(b"\r", b"\n")
+    data = data.removesuffix(b"\n")
     if not data:
         raise TaskDataError(f"{path} is empty; fetch the file again or name another")
     for number, line in enumerate(io.BytesIO(data), start=1):
@@ -100,4 +104,5 @@ def read_lines(path: str, bad: BadRecords) -> Iterator[tuple[int, str]]:
         try:
             yield number, raw.decode()
         except UnicodeDecodeError as error:
-            bad.found(f"line {number}", f"byte {error.start + 1} is not UTF-8 ({raw[error.start]:#04x})")
+            byte = f"byte {error.start + 1} is not UTF-8 ({raw[error.start]:#04x})"
+            bad.found(f"line {number}", f"{byte}, save the file as UTF-8")

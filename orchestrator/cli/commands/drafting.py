@@ -59,6 +59,7 @@ def init(
     from orchestrator.drafting.draft import draft_spec
     from orchestrator.drafting.writing import check_targets, write_draft
     from orchestrator.errors import InputError
+    from orchestrator.provenance.machine import read_machine
 
     if len(texts) > 2:
         raise InputError(f"--text {' --text '.join(texts)}: a task reads one column of text or two")
@@ -72,6 +73,7 @@ def init(
         minutes=minutes,
         seed=seed,
         num_cores=logical_cpus(0),
+        gpus=read_machine().gpus,
         settings=current_settings(),
     )
     draft = draft_spec(request)

@@ -1,6 +1,6 @@
 """Command `evaluate`: a model's scores on a task."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,12 +20,15 @@ from orchestrator.cli.reading import form_options
 from orchestrator.progress import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from orchestrator.inference.error_analysis import ErrorAnalysis
     from orchestrator.specs import TaskSpec
     from orchestrator.specs.network import Precision
 
+_MAX_MATRIX_CLASSES = 10
+"""Classes up to which the matrix of confusions is shown; of more, the commonest ones. As JSON it is always there."""
 _MAX_CONFUSIONS = 10
-"""Classes up to which the matrix of confusions is shown; as JSON it is always there."""
 
 _PREDICTIONS_ENDING = ".jsonl"
 """Ending of a file for predictions, which is none of a record's forms."""
@@ -34,7 +37,7 @@ _PREDICTIONS_ENDING = ".jsonl"
 @click.command(
     cls=GlobalOptionsCommand,
     at_dashboard=AtDashboard.REFUSED,
-    example="orchestrator evaluate my-model sst2 folder=data/glue/SST-2\n"
+    example="orchestrator evaluate my-model new.csv --errors 5\n"
     "orchestrator evaluate my-encoder cranfield folder=cranfield --rerank pairs",
 )
 @click.argument("model", metavar="MODEL")
@@ -86,25 +89,28 @@ def evaluate(
     Scores come first; then those of each class with what is taken for what, of each entity, or of questions with and
     without an answer.
 
-    MODEL is a registered name, a run or a folder. TASK is a known task's id with folder=DIR, or a spec file with a
-    task; KEY=VALUE sets fields of the task. The score is shown, not recorded: a spec of kind evaluate records it.
+    MODEL is a registered name, a run or a folder. TASK is a file of labeled examples, read as the model's own task
+    reads its files; the id of that task, for its recorded files; a known task's id with folder=DIR; or a spec file with
+    a task. KEY=VALUE sets fields of the task. The score is shown, not recorded: a spec of kind evaluate records it.
     """
     if output is not None and output.endswith(_PREDICTIONS_ENDING) and form is None:
         output, predictions = None, output
     say_now(f"loading {model}")
     import torch
 
+    from orchestrator.cli.commands.own_task import own_task_values
     from orchestrator.inference import task_scores
     from orchestrator.models.resolve import resolve_model
     from orchestrator.specs.loading import load_task_spec
     from orchestrator.tasks import load_task
 
-    spec = load_task_spec(task, overrides)
-    check_known(spec)
     settings = current_settings()
+    folder = resolve_model(model, settings)
+    spec = load_task_spec(task, overrides, own_task_values(model, folder, task, overrides, split, settings))
+    check_known(spec)
     with status_line() as status:
         scoring = task_scores.Scoring(
-            folder=resolve_model(model, settings),
+            folder=folder,
             task=load_task(spec),
             split=split,  # type: ignore[arg-type]
             storage=settings.storage,
@@ -128,14 +134,34 @@ def evaluate(
 def _show_analysis(found: "ErrorAnalysis", num_errors: int) -> None:
     """Show the tables of an analysis and the worst mistakes, each below its name."""
     for name, rows in found.tables.items():
-        if rows and (name != "confusions" or len(rows) <= _MAX_CONFUSIONS):
-            show_text(f"\n{name}" + (": gold in rows, predicted in columns" if name == "confusions" else ""))
+        if name == "confusions":
+            _show_confusions(rows)
+        elif rows:
+            show_text(f"\n{name}")
             show_table(rows, list(rows[0]))
     if found.mistakes:
         show_text(f"\n{counted(len(found.mistakes), 'mistake')}, the worst first")
         show_table(found.mistakes, list(found.mistakes[0]))
     elif num_errors:
         show_text("\nno mistakes")
+
+
+def _show_confusions(matrix: "Sequence[Mapping[str, Any]]") -> None:
+    """Show the matrix of confusions, or of many classes the commonest ones: a wide matrix cannot be read."""
+    if len(matrix) <= _MAX_MATRIX_CLASSES:
+        show_text("\nconfusions: gold in rows, predicted in columns")
+        show_table(matrix, list(matrix[0]))
+        return
+    confusions = [
+        {"gold": row["gold"], "predicted": label, "count": count}
+        for row in matrix
+        for label, count in row.items()
+        if label not in ("gold", row["gold"]) and count
+    ]
+    if confusions:
+        commonest = sorted(confusions, key=lambda each: -each["count"])[:_MAX_CONFUSIONS]
+        show_text(f"\nconfusions: the commonest {len(commonest)} of {len(confusions)}")
+        show_table(commonest, list(commonest[0]))
 
 
 def check_known(task: "TaskSpec") -> None:

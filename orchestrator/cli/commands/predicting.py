@@ -1,6 +1,5 @@
 """`predict`, `embed`: what a model says to each line or row of a file."""
 
-import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -30,8 +29,6 @@ T = TypeVar("T")
 _STDIN = "-"
 _SHOWN_DIGITS = 4
 """Significant digits of a number for a person; files and pipes have all."""
-_FILE_ENDING = re.compile(r"\.[A-Za-z0-9]{1,8}$")
-"""Ending of a file's name: one that is not there was mistyped, and is no text."""
 _VECTOR_FILES = ("", ".json", ".jsonl", ".npy")
 
 
@@ -150,10 +147,17 @@ def _guessed_definition(folder: Path) -> "TaskDefinition":
 
 
 def _text_of(file: str) -> str | None:
-    """The text that stands in place of FILE: words with spaces between them, no file's name; None for a file."""
-    from orchestrator.storage import exists
+    """The text that stands in place of FILE: words with white space between them; None for a file.
 
-    is_text = len(file.split()) > 1 and not _FILE_ENDING.search(file) and not exists(file)
+    Words that end as a file of data does are the name of one that was mistyped: its name has no answer.
+    """
+    from orchestrator.corpus.input_files import FORMATS
+    from orchestrator.storage import exists
+    from orchestrator.storage.compression import COMPRESSIONS
+    from orchestrator.tasks.table_files import TABLE_NAMES
+
+    is_named_as_data = file.lower().endswith((*FORMATS, *TABLE_NAMES, *COMPRESSIONS, ".conll"))
+    is_text = len(file.split()) > 1 and not is_named_as_data and not exists(file)
     return file if is_text else None
 
 

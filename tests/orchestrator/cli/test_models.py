@@ -18,6 +18,7 @@ from orchestrator.results import ModelResult
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
+from tests.orchestrator.tiny_models import save_pair_model
 
 TEXT = "the cat sat on the mat and the dog sat on the log while it rained all day long"
 SIZES = {
@@ -264,6 +265,18 @@ def test_evaluate_shows_classes_confusions_and_the_worst_mistakes(
     assert [row["support"] for row in record["classes"]] == [2, 1]
     assert all(row["prediction"] != row["gold"] for row in record["mistakes"])
     assert json.loads((tmp_path / "p.jsonl").read_text().splitlines()[0])["text"] == "cats rest"
+
+
+def test_evaluate_lists_the_commonest_confusions_of_many_classes(command: Command, tmp_path: Path) -> None:
+    labels = [f"class{number}" for number in range(11)]
+    many = save_pair_model(tmp_path / "many", labels)
+    (tmp_path / "dev.csv").write_text("text,label\n" + "".join(f"the cat,{label}\n" for label in labels) * 2)
+    shown = command("evaluate", many, "dev.csv", "text_columns=[text]").out
+    assert "\nconfusions: the commonest 10 of 10\ngold" in shown
+    heading, *rows = (line.split() for line in shown[shown.index("\nconfusions") :].splitlines()[2:])
+    (predicted,) = {answer for _, answer, _ in rows}  # one text, one answer
+    assert heading == ["gold", "predicted", "count"]
+    assert sorted(rows) == sorted([label, predicted, "2"] for label in labels if label != predicted)
 
 
 def test_evaluate_scores_a_folder_on_a_task(command: Command, classifier: str, tmp_path: Path) -> None:

@@ -69,6 +69,11 @@ def test_a_file_that_is_not_there_is_no_text(file: str, command: Command, classi
     assert f"there is no file {file}; check the path" in outcome.err
 
 
+@pytest.mark.parametrize("text", ["see example.com", "it costs 3.50", "what a film...yes"])
+def test_a_text_may_end_as_a_name_on_the_web_does(text: str, command: Command, classifier: str) -> None:
+    assert json.loads(command("predict", classifier, text).out)["text"] == text
+
+
 def test_a_text_has_no_workers_and_no_columns(command: Command, classifier: str) -> None:
     assert "name a FILE, or leave --workers out" in command("predict", classifier, "cats rest", "--workers", "2").err
     assert "name the FILE" in command("predict", classifier, "cats rest", "--text-column", "a").err

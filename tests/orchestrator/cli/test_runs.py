@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas
 import pytest
 
+from orchestrator.models.recorded_task import read_recorded_task
 from orchestrator.models.resolve import resolve_model
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
@@ -316,6 +317,7 @@ def test_a_pipeline_is_shown_by_its_stages_and_stands_for_the_last_model_of_one(
     assert f"its stages have them: {recorded_sweep.run_id}" in command("runs", "trials", whole).err
     assert f"its stages have them: {recorded_sweep.run_id}" in command("runs", "metrics", whole).err
     assert resolve_model(whole, settings) == model_folder
+    assert (read_recorded_task(whole, settings) or {}).get("id") == "sst2"
 
 
 def test_a_run_is_shown_by_its_name(command: Command, recorded_sweep: RecordedSweep) -> None:

@@ -269,3 +269,12 @@ def test_the_class_that_f1_is_of_is_told(tmp_path: Path) -> None:
     assert "f1 is the score of pos, the second label; task.labels in the spec says their order" in [
         finding.text for finding in made.findings
     ]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "said"),
+    [((), None), (("H200",), "machine has a GPU (H200):"), (("H200",) * 2, "machine has 2 GPUs (H200):")],
+)
+def test_gpus_that_sizes_leave_out_are_told(tmp_path: Path, gpus: tuple[str, ...], said: str | None) -> None:
+    made = draft_spec(request_for(tmp_path, write_reviews(tmp_path / "reviews.csv"), gpus=gpus))
+    assert (said is None and "GPU" not in told(made)) or (said is not None and said in told(made))

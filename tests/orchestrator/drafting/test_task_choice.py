@@ -62,10 +62,27 @@ def test_a_person_decides_otherwise(tmp_path: Path) -> None:
     assert (choice.kind, choice.text_columns, choice.label_column) == ("regression", ("title",), "rating")
 
 
+def test_a_label_that_a_person_named_may_differ_in_every_row(tmp_path: Path) -> None:
+    path = table(tmp_path, "text\tprice\tintent", lambda n: f"some words {n}\t{n + 100}\tx{n % 30}")
+    assert choose(path, label_column="price").kind == "regression"
+    assert choose(path, label_column="price", kind="regression").label_column == "price"
+    assert choose(path, label_column="intent").kind == "classification"
+    with pytest.raises(InputError, match="differs in nearly every row"):
+        choose(path, label_column="price", kind="classification")
+
+
 def test_lists_of_words_and_tags_are_ner(tmp_path: Path) -> None:
     record = json.dumps({"tokens": ["Ada", "wrote"], "tags": ["B-PER", "O"]})
     choice = choose(write(tmp_path / "a.jsonl", f"{record}\n" * 20))
     assert (choice.kind, choice.text_columns, choice.label_column) == ("ner", ("tokens",), "tags")
+
+
+@pytest.mark.parametrize("kind", ["ner", None])
+def test_tags_as_numbers_are_told_with_the_remedy(tmp_path: Path, kind: str | None) -> None:
+    record = json.dumps({"id": "0", "tokens": ["Ada", "wrote"], "pos_tags": [22, 41], "ner_tags": [1, 0]})
+    path = write(tmp_path / "a.jsonl", f"{record}\n" * 20)
+    with pytest.raises(InputError, match=r"'ner_tags' has tags as numbers.*\"ner_tags\": \[\"B-PER\", \"O\"\]"):
+        choose(path, kind=kind)
 
 
 def test_records_without_a_label_are_for_pretraining(tmp_path: Path) -> None:
@@ -144,3 +161,10 @@ def test_many_fractions_are_no_classes(tmp_path: Path) -> None:
     path.write_text(path.read_text() + path.read_text().partition("\n")[2] * 4)
     with pytest.raises(InputError, match="different numbers, which are no classes; --kind regression"):
         choose(path, kind="classification")
+
+
+def test_a_file_may_say_any_delimiter(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("sep=:\ntext:label\n" + "a word:x\nmore words:y\n" * 4)
+    facts = inspect_table(str(tmp_path / "a.csv"))
+    assert facts.names == "'text', 'label'"
+    assert facts.layout == "CSV with ':' between columns"

@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from orchestrator.errors import InputError
-from orchestrator.inference.request_files import RequestFile, look_at_requests
+from orchestrator.inference.request_files import RequestFile, look_at_requests, refuse_table
 from orchestrator.inference.request_lines import make_request
 from tests.orchestrator.tasks.definitions import define
 
@@ -104,3 +104,22 @@ def test_a_second_text_alone_is_not_the_first(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text_pair\nx\n")
     with pytest.raises(InputError, match="has no column 'text'"):
         _read(tmp_path / "a.csv")
+
+
+def test_a_long_line_of_stdin_is_no_table() -> None:
+    line = "a b " * 100_000
+    assert list(refuse_table([line], ())) == [line]
+
+
+@pytest.mark.parametrize(
+    "table", ["text,label\nx,a\n", "text\tlabel\nx\ta\n", "\ufefftext;label\r\n", "\n\nsep=;\ntext;a\n"]
+)
+def test_a_table_without_a_tables_name_is_refused(table: str, tmp_path: Path) -> None:
+    path = tmp_path / "data.txt"
+    path.write_text(table, encoding="utf-8", newline="")
+    with pytest.raises(
+        InputError, match=r"the first line of .*data\.txt (names|says) .*ends in \.csv.*rename the file"
+    ):
+        _read(path)
+    with pytest.raises(InputError, match=r"the first line of stdin (names|says) .*save it as"):
+        list(refuse_table(table.splitlines(keepends=True), ()))

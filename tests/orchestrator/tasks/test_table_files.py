@@ -153,7 +153,7 @@ def test_an_unknown_kind_of_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_file_without_a_readable_line_is_named(tmp_path: Path) -> None:
-    (tmp_path / "a.tsv").write_bytes(b"\xff\n")
+    (tmp_path / "a.tsv").write_bytes(b"\n\n")
     with pytest.raises(TaskDataError, match="holds no line that can be read"):
         read(PAIRS, tmp_path / "a.tsv", "skip")
 
@@ -225,3 +225,43 @@ def test_a_spreadsheets_line_that_says_the_delimiter_is_no_row(tmp_path: Path) -
     rows = list(read_rows(str(path), ("label", "text"), bad))
     assert rows == [("line 3", ("x", "a,b")), ("line 4", ("y", "c\nd"))]
     assert bad.first_problem == "line 6: 1 fields where the first line has 2"
+
+
+def test_a_text_of_any_length_is_read(tmp_path: Path) -> None:
+    long = "a b " * 100_000
+    path = write(tmp_path / "a.csv", f'text,label\n"{long}",yes\n')
+    assert read(ClassificationTable(("text",), "label"), path)[0][0].text == long
+
+
+@pytest.mark.parametrize(("name", "mark"), [("a.csv", ","), ("a.tsv", "\t")])
+def test_blank_lines_above_the_names_of_the_columns_are_passed_over(tmp_path: Path, name: str, mark: str) -> None:
+    path = write(tmp_path / name, f"\n\ntext{mark}label\ngood{mark}yes\n")
+    bad = BadRecords(str(path), "error")
+    assert column_names(str(path), bad) == ("text", "label")
+    assert has_columns(str(path), ("text", "label"), header=True)
+    assert list(read_rows(str(path), ("text", "label"), bad)) == [("line 4", ("good", "yes"))]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "sep.csv"])
+@pytest.mark.parametrize("policy", ["error", "skip"])
+def test_names_of_columns_that_are_not_utf_8_are_always_an_error(tmp_path: Path, name: str, policy: str) -> None:
+    above = b"sep=\t\n" if name == "sep.csv" else b""
+    (tmp_path / name).write_bytes(above + "text\tGefühl\n".encode("latin-1") + b"good\tyes\nbad\tno\n")
+    path, problem = str(tmp_path / name), r"line \d: byte 9 is not UTF-8 \(0xfc\), save the file as UTF-8"
+    with pytest.raises(TaskDataError, match=problem):
+        column_names(path, BadRecords(path, policy))
+    with pytest.raises(TaskDataError, match=problem):
+        list(read_rows(path, ("good", "yes"), BadRecords(path, policy)))
+
+
+def test_a_spreadsheet_of_a_macintosh_is_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", 'label,first,second\r1,"He said ""no""","yes, or\rno"\r0,ünder,b\r')
+    assert read(PAIRS, path)[0] == EXPECTED
+
+
+def test_line_ends_of_two_kinds_are_told(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", 'text,label\r"good,\nso good",yes\rbad,no\r')
+    with pytest.raises(
+        TaskDataError, match=r"line 1: not CSV: some lines end at a carriage return.*save the file with"
+    ):
+        column_names(str(path), BadRecords(str(path), "skip"))

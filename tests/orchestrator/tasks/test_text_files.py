@@ -50,6 +50,12 @@ def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
     assert lines == [(1, "one"), (2, "two\u2028still\x0btwo\x85"), (3, ""), (4, "four")]
 
 
+def test_lines_end_at_carriage_returns_in_a_file_without_line_feeds(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"one\r\rthree\r")
+    assert list(read_lines(str(path), BadRecords(str(path), "error"))) == [(1, "one"), (2, ""), (3, "three")]
+
+
 def test_bytes_that_are_no_text_end_the_reading_or_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"one\nt\xffwo\nthree\n")

@@ -1,0 +1,68 @@
+"""Checks that a column is a label: what it has can be learned, and is told from an id, a text, or numbers of tags."""
+
+import re
+
+from orchestrator.drafting.columns import MAX_CLASS_NUMBERS, ColumnFacts, TableFacts
+from orchestrator.drafting.request import DraftKind
+from orchestrator.errors import InputError
+from orchestrator.tasks.text_examples import are_texts
+
+
+def check_label(table: TableFacts, label: ColumnFacts, kind: DraftKind, *, is_named: bool) -> None:
+    """Check that there is something to learn.
+
+    Args:
+        is_named: whether a person named the column, who knows better than its values whether it is an id.
+
+    Raises: InputError.
+    """
+    distinct, count = len(label.distinct), len(label.values)
+    if not count:
+        raise InputError(f"{table.path}: the label column {label.name!r} is empty; name another with --label COLUMN")
+    if distinct == 1 and table.is_whole:
+        only = next(iter(label.distinct))[:60]
+        raise InputError(
+            f"{table.path}: the label column {label.name!r} has one label only ({only!r}); a model has nothing to tell "
+            "apart: add rows with other labels, or name another column with --label COLUMN"
+        )
+    if kind == "regression" and not label.is_number:
+        wrong = next(str(value) for value in label.values if not ColumnFacts("", [value]).is_number)[:60]
+        hint = "; write a point for the decimal comma" if re.fullmatch(r"-?\d+,\d+", wrong) else ""
+        raise InputError(f"{table.path}: {label.name!r} is to be a number and has {wrong!r}{hint}")
+    if kind == "classification" and label.is_number and not label.is_whole and distinct > MAX_CLASS_NUMBERS:
+        raise InputError(
+            f"{table.path}: {label.name!r} has {distinct:,} different numbers, which are no classes; "
+            "--kind regression estimates them"
+        )
+    if table.num_rows > 2 and _looks_like_an_id(label, kind, is_named):
+        raise InputError(
+            f"{table.path}: the label column {label.name!r} differs in nearly every row ({distinct:,} values in "
+            f"{count:,} rows): an id or a text, not a label. Name another with --label COLUMN; it has {table.names}"
+        )
+
+
+def refuse_numbers_of_tags(table: TableFacts) -> None:
+    """Refuse lists of words beside tags as numbers, which data sets of Hugging Face have. Raises: InputError."""
+    words = [column for column in table.columns if column.values and all(map(are_texts, column.values))]
+    numbered = [column for column in table.columns if column.values and all(map(_are_whole, column.values))]
+    if words and numbered:
+        column = max(numbered, key=lambda column: "ner" in column.name.lower())
+        raise InputError(
+            f"{table.path}: {column.name!r} has tags as numbers, which say no names; write the names in place "
+            f'of them: {{"{words[0].name}": ["Ada", "wrote"], "{column.name}": ["B-PER", "O"]}}. In a data set of '
+            f'Hugging Face they are features["{column.name}"].feature.names'
+        )
+
+
+def _are_whole(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, int) for item in value)
+
+
+def _looks_like_an_id(label: ColumnFacts, kind: DraftKind, is_named: bool) -> bool:
+    """Whether values differ like those of an id or a text; a named column may be a price, or have rare classes."""
+    distinct, count = len(label.distinct), len(label.values)
+    if label.is_number and not label.is_whole:
+        return False
+    if kind == "regression":
+        return distinct == count and not is_named
+    return kind == "classification" and (distinct == count if is_named else distinct > 0.5 * count)

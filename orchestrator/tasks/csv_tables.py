@@ -1,0 +1,112 @@
+"""CSV tables as rows of fields, quoted as RFC 4180 says.
+
+Fields may be apart by something else than a comma (`DELIMITERS`), which the first line shows, or says: a spreadsheet
+may write `sep=;` there, above the names of the columns.
+"""
+
+import csv
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from orchestrator.errors import TaskDataError
+from orchestrator.tasks.text_files import BadRecords, read_lines
+
+DELIMITERS = (",", ";", "\t", "|")
+"""Characters that may stand between the fields of a CSV file: spreadsheets write semicolons where 0,5 is a number."""
+_DECLARATION = re.compile(r'"?sep=(.)"?')
+_CR_ALONE = "some lines end at a carriage return (CR) alone and others do not; save the file with CRLF or LF line ends"
+
+csv.field_size_limit(2**31 - 1)  # a document is a field: Python's own limit, 131,072 characters, is less than many have
+
+
+class CsvHeader(NamedTuple):
+    """The first line of a CSV table, and how its lines are read."""
+
+    line: str
+    delimiter: str
+    num_above: int
+    """Lines above it: blank ones, and the one where the file says its delimiter."""
+
+
+def csv_header(lines: Iterator[str], columns: Iterable[str] | None) -> CsvHeader:
+    """Take the first line of the table from a CSV file's lines.
+
+    Args:
+        columns: names that are expected in it; None where they are not known.
+    """
+    declared = None
+    for num_above, line in enumerate(lines):
+        delimiter = declared_delimiter(line) if declared is None else None
+        if delimiter is None and line.strip():
+            return CsvHeader(line, declared or find_delimiter(line, columns), num_above)
+        declared = declared or delimiter
+    return CsvHeader("", DELIMITERS[0], 0)
+
+
+def declared_delimiter(line: str) -> str | None:
+    """The delimiter that the first line of a CSV file says, as Excel writes it; None for a line of the table.
+
+    >>> declared_delimiter("sep=;"), declared_delimiter("text;label")
+    (';', None)
+    """
+    found = _DECLARATION.fullmatch(line.strip("\r\n"))
+    return found[1] if found else None
+
+
+def find_delimiter(line: str, columns: Iterable[str] | None) -> str:
+    """The delimiter of a CSV file by its first line: the first one that finds all of `columns`, else most fields.
+
+    >>> find_delimiter("text;label", ("text", "label")), find_delimiter("a,b;c;d", ()), find_delimiter("a|b|c", None)
+    (';', ',', '|')
+    """
+    wanted = None if columns is None else set(columns)
+    for delimiter in DELIMITERS:
+        if wanted is not None and wanted <= set(_fields(line, delimiter)):
+            return delimiter
+    return max(DELIMITERS, key=lambda delimiter: len(_fields(line, delimiter)))
+
+
+def fields_of(line: str) -> tuple[str, ...]:
+    """Fields of a line of a table, whatever separates them; a line that is none has one."""
+    only = next(iter(line.splitlines()), "")
+    return tuple(_fields(only, find_delimiter(only, None)))
+
+
+def csv_rows(path: str, columns: Iterable[str] | None, bad: BadRecords) -> Iterator[tuple[str, list[str]]]:
+    """Each row of a file with its place, the names of the columns first.
+
+    Args:
+        columns: names that are expected in the first row, empty without a header; None where they are not known.
+
+    Raises: TaskDataError for a quotation mark that nothing closes.
+    """
+    lines = (line + "\n" for _, line in read_lines(path, bad))
+    first, delimiter, num_above = csv_header(lines, columns)
+    reader = csv.reader(itertools.chain([first], lines), delimiter=delimiter, strict=True)
+    while True:
+        before = reader.line_num
+        place = f"line {num_above + before + 1}"
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            if "unexpected end of data" in str(error):  # all that follows would be lost as one bad record
+                raise TaskDataError(
+                    f'{path}, {place}: a quotation mark opens here and none closes it; write a quote in a text as ""'
+                ) from None
+            problem = _CR_ALONE if "new-line character" in str(error) else str(error)
+            bad.found(place, f"not CSV: {problem}", num_lines=reader.line_num - before)
+            continue
+        if row:
+            yield place, row
+
+
+def _fields(line: str, delimiter: str) -> list[str]:
+    """Fields of one line; a line that is no CSV has one."""
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:
+        return [line]
