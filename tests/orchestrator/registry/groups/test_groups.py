@@ -176,6 +176,21 @@ def test_two_seeds_that_score_the_same_on_each_side_tell_nothing(registry: Regis
     assert [row["tie"] for row in registry.leaderboard_table().records] == [None, None]
 
 
+@pytest.mark.parametrize("num_seeds", [3, 7])
+def test_collapsed_seeds_of_two_recipes_tell_nothing(registry: Registry, num_seeds: int) -> None:
+    one, other = group_of(registry, 1e-5, [0.684] * num_seeds), group_of(registry, 2e-5, [0.686] * num_seeds)
+    (found,) = registry.compare(one, other)
+    assert (found.seeds.test, found.p_value, found.is_distinguishable) == ("", None, None)
+    assert f"noise of seeds ({num_seeds} seeds that score the same), and no predictions" in found.words
+
+
+def test_seven_pairs_speak_although_one_side_collapsed(registry: Registry) -> None:
+    one = group_of(registry, 1e-5, [0.80, 0.86, 0.74, 0.81, 0.79, 0.82, 0.78])
+    (found,) = registry.compare(one, group_of(registry, 2e-5, [0.684] * 7))
+    assert (found.seeds.test, found.p_value) == ("paired permutation over 7 common seeds", 2 / 128)
+    assert found.seeds.welch.p_value is None
+
+
 def test_two_models_are_compared_by_their_answers(registry: Registry, tmp_path: Path) -> None:
     one = group_of(registry, 1e-5, [0.95], folder=tmp_path)
     other = group_of(registry, 2e-5, [0.6], folder=tmp_path)

@@ -228,14 +228,17 @@ def test_a_group_is_ranked_by_the_worse_end_of_its_interval(registry: Registry) 
     assert list(registry.leaderboard("sst2", by="median")["n"]) == [1, 2, 5]
 
 
-def test_two_seeds_that_score_the_same_do_not_outrank_five(registry: Registry) -> None:
-    seeds(registry, [0.92, 0.92], learning_rate=1e-5)
-    seeds(registry, [0.88, 0.885, 0.882, 0.879, 0.884], learning_rate=2e-5)
-    seeds(registry, [0.7, 0.7, 0.7], learning_rate=3e-5)
+def test_seeds_that_all_score_the_same_are_ranked_as_one_seed_is(registry: Registry) -> None:
+    seeds(registry, [0.684, 0.684, 0.684], learning_rate=1e-5)
+    seeds(registry, [0.80, 0.86, 0.74], learning_rate=2e-5)
+    seeds(registry, [0.92, 0.92], learning_rate=3e-5)
     rows = registry.leaderboard_table().records
-    assert [row["n"] for row in rows] == [5, 3, 2]
+    assert [row["n"] for row in rows] == [3, 2, 3]
+    assert rows[0]["low"] < 0.684 == rows[2]["mean"], "collapsed models would lead by an interval without width"
+    assert [row["low"] for row in rows[1:]] == [None, None]
+    assert [row["tie"] for row in rows] == [None, None, None]
     assert [row["notes"] for row in rows[1:]] == [
-        "all 3 seeds score the same", "all 2 seeds score the same: noise not known"
+        "all 2 seeds score the same: noise not known", "all 3 seeds score the same: noise not known"
     ]  # fmt: skip
 
 
