@@ -63,8 +63,8 @@ def mean_interval(
 ) -> Interval | None:
     """Interval of the mean of normally distributed scores; None of a single one, and of scores that are all equal.
 
-    Seeds that score the same are no sign of small noise: two on a few hundred examples do every tenth time or so, and any
-    number of models that collapsed to one class do. An interval without width would count them as certain.
+    Seeds that score the same are no sign of small noise: two on a few hundred examples do every tenth time or so, and
+    any number of models that collapsed to one class do. An interval without width would count them as certain.
 
     Source: Student (1908), The probable error of a mean: mean ± t · s / √n with n - 1 degrees of freedom. It takes no
     account of bounds; what lies beyond them is cut off, which takes nothing from the interval that a mean can be in.

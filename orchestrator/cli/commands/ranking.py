@@ -37,9 +37,10 @@ _BY = {
 def leaderboard(task: str | None, limit: int, by: Any, archived: bool, form: str | None, output: str | None) -> None:
     """The best of each task, by what their seeds show.
 
-    A group is what differs only in its seed: other data, task fields, threads or code are another group. One seed, as
-    seeds that all score the same, is ranked after all groups that show the noise of seeds, unless --by says otherwise;
-    scores on other data are ranked apart. Trials, students (distill) and evaluated models are ranked together. `≈`: not distinguishable from the one above.
+    A group is what differs only in its seed: other data, task fields, threads or code are another group. One seed, and
+    seeds that all score the same, are ranked after groups that show the noise of seeds, unless --by says otherwise.
+    Scores on other data are ranked apart. Trials, students (distill) and evaluated models are ranked together. `≈`: not
+    distinguishable from the one above.
     """
     from orchestrator.errors import NotFoundError
 

@@ -64,7 +64,8 @@ class Comparison:
     second: GroupRecord
     seeds: SeedComparison
     examples: ExampleComparison | None
-    """Comparison over the examples that runs of both answered; None where no predictions of the same ones are kept."""
+    """Comparison over the examples that runs of both answered; None where no predictions of the same ones are kept,
+    or these do not give the score."""
     differs_in: Mapping[str, tuple[Any, Any]]
     """Values in which the groups differ, by path."""
     corrected_p_value: float | None
@@ -187,7 +188,8 @@ def _in_words(comparison: Comparison) -> str:
         why = why_noise_is_unknown(comparison.first.scores, comparison.second.scores)
         return (
             f"nothing can tell: difference {amount(seeds.difference)} cannot be held against the noise of seeds "
-            f"({why}), and no predictions of the same examples are kept; run further seeds"
+            f"({why}), and no predictions of the same examples are kept that tell of {comparison.first.metric}; "
+            "run further seeds"
         )
     speaks = seeds if seeds.p_value is not None or examples is None else examples
     interval = speaks.interval
