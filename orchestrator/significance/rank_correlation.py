@@ -22,7 +22,8 @@ def spearman_of(first: Numbers, second: Numbers) -> ScoreOfWeights:
         x, y = (ranks(weights) - middle for ranks in sides)  # (R, N)
         covariance, *variances = (np.einsum("rn,rn,rn->r", weights, *both) for both in ((x, y), (x, x), (y, y)))
         scale = np.sqrt(variances[0] * variances[1])
-        return np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 0)
+        correlation: Numbers = np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 0)
+        return correlation
 
     return score
 
