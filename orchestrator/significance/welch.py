@@ -40,9 +40,3 @@ def compare_means(first: Sequence[float], second: Sequence[float], level: float 
     half = t_quantile(level, degrees) * error
     p_value = t_p_value(difference / error, degrees)
     return WelchResult(difference, Interval(difference - half, difference + half), p_value)
-
-
-def is_more_than_noise(first: Sequence[float], second: Sequence[float]) -> bool | None:
-    """Whether two means differ at the usual level; None where the scores do not show their noise."""
-    p_value = compare_means(first, second).p_value
-    return None if p_value is None else p_value < 1.0 - LEVEL
