@@ -10,6 +10,7 @@ import pytest
 from benchmarks.generated_registry import NUM_TRIALS, fill
 from orchestrator.board.app import build_app
 from orchestrator.registry import Registry
+from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
 from tests.browser import Browser
 from tests.orchestrator.registry.samples import new_run
@@ -58,6 +59,38 @@ def test_a_wrong_query_is_told_below_it_and_the_next_one_shows_runs(tmp_path: Pa
             browser.wait_for("document.getElementById('problem').textContent === ''")
             browser.wait_for("document.querySelectorAll('#whole input').length === 1")
             assert browser.value("location.search") == "?filter=name+%3D+%27wiki%27"
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_archived_runs_and_an_order_by_score_are_asked_for_and_stay_in_the_address(
+    tmp_path: Path, browser: Browser, width: int
+) -> None:
+    browser.look_as(width=width, height=800, scheme="light")
+    with Registry(str(tmp_path / "registry.sqlite")) as registry:
+        for number, score in enumerate((0.7, 0.9, 0.8)):
+            run_id = new_run(registry, name=f"run {number}", metric="f1")
+            registry.metrics.record(run_id, [MetricEvent(1, "validation", {"f1": score})])
+        registry.annotations.set_flag(run_id, "archived")
+        with answering(build_app(registry)) as url:
+            browser.leave()
+            browser.open(url)
+            browser.wait_for("document.querySelectorAll('#whole input').length === 2")
+            browser.value("document.getElementById('archived').click()")
+            browser.wait_for("document.querySelectorAll('#whole input').length === 3")
+            heading = "[...document.querySelectorAll('#head button')].find((one) => one.textContent === 'score')"
+            for address, names in (
+                ("?sort=-score&archived=yes", ["run 1", "run 2", "run 0"]),
+                ("?sort=score&archived=yes", ["run 0", "run 2", "run 1"]),
+            ):
+                browser.value(f"{heading}.click()")
+                browser.wait_for(f"JSON.stringify({NAMES}) === JSON.stringify({names})")
+                assert browser.value("location.search") == address
+            browser.open(f"{url}/?sort=-score&archived=yes")
+            browser.wait_for(f"JSON.stringify({NAMES}) === JSON.stringify(['run 1', 'run 2', 'run 0'])")
+            assert browser.value("document.getElementById('archived').checked")
+            assert browser.value(f"{heading}.parentElement.getAttribute('aria-sort')") == "descending"
+            assert browser.width_beyond_screen() <= 0
+            assert browser.console == []
 
 
 def test_of_a_long_list_only_the_rows_in_sight_are_in_the_document(tmp_path: Path, browser: Browser) -> None:
