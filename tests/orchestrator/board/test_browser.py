@@ -134,6 +134,50 @@ def test_the_page_of_a_run_at_work_shows_what_is_new(tmp_path: Path, browser: Br
             assert "COMPLETED" in shown
 
 
+@pytest.mark.parametrize(
+    ("focused", "is_seen"),
+    [
+        ("main details summary", "document.activeElement.matches('summary')"),
+        ("main details th:nth-child(2) button", "document.activeElement.textContent === 'last step'"),
+        ("main .copy", "document.activeElement.matches('.copy')"),
+        ("nav a:last-child", "document.activeElement.textContent === 'Make it again'"),
+    ],
+)
+def test_what_a_reader_opened_sorted_and_is_at_stays_while_a_run_at_work_goes_on(
+    tmp_path: Path, browser: Browser, focused: str, is_seen: str
+) -> None:
+    browser.look_as(width=360, height=800, scheme="light")
+    with Registry(str(tmp_path / "registry.sqlite")) as registry:
+        run_id = new_run(registry)
+        registry.lifecycle.start_attempt(run_id)
+        splits = (("train", (1, 3)), ("validation", (1, 2)), ("test", (1,)))
+        points = [MetricEvent(step, split, {"zloss": 1 / step}) for split, steps in splits for step in steps]
+        registry.metrics.record(run_id, points)
+        with answering(build_app(registry)) as url:
+            browser.leave()
+            browser.open(f"{url}/runs/{run_id}")
+            browser.value("document.querySelector('main details').open = true")
+            for _ in range(2):
+                browser.value("[...document.querySelectorAll('main details th button')][1].click()")
+            steps = "[...document.querySelectorAll('main details')].at(-1).querySelectorAll('td:nth-child(2)')"
+            assert browser.value(f"[...{steps}].map((cell) => cell.textContent)") == ["3", "2", "1"]
+            browser.value(f"document.querySelector({focused!r}).focus()")
+            assert browser.value(is_seen)
+            new = [MetricEvent(step, "validation", {"zloss": 1 / step, "aloss": 1 / step}) for step in (8, 9)]
+            registry.metrics.record(run_id, new)
+            browser.value("refresh()")
+            assert browser.value("document.querySelectorAll('main details').length") == 2, "a chart before the other"
+            assert browser.value("[...document.querySelectorAll('main details')].map((one) => one.open)") == [
+                False,
+                True,
+            ]
+            assert browser.value(f"[...{steps}].map((cell) => cell.textContent)") == ["9", "3", "1"]
+            heading = "[...document.querySelectorAll('main details')].at(-1).querySelectorAll('th')[1]"
+            assert browser.value(f"{heading}.getAttribute('aria-sort')") == "descending"
+            assert browser.value(is_seen), browser.value("document.activeElement.outerHTML.slice(0, 200)")
+            assert browser.console == []
+
+
 WHITE = "rgb(255, 255, 255)"
 ALL_WIDE = "[...document.querySelectorAll('.wide')]"
 FOCUSED = "document.activeElement.textContent || document.activeElement.id || document.activeElement.tagName"
