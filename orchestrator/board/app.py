@@ -83,7 +83,12 @@ class _Board:
         is_counted = asked.get("count") != "no"
         try:
             window = Window(
-                ListQuery(asked.get("filter", ""), asked.get("sort") or "-created_at", asked.get("trials") == "yes"),
+                ListQuery(
+                    asked.get("filter", ""),
+                    asked.get("sort") or "-created_at",
+                    trials=asked.get("trials") == "yes",
+                    archived=asked.get("archived") == "yes",
+                ),
                 offset=min(max(0, int(asked.get("offset", 0))), _MOST_ROWS),
                 limit=max(1, int(asked.get("limit", 100))),
             )

@@ -36,6 +36,8 @@ class ListQuery:
     """Query, as `orchestrator query` takes it."""
     sort: str = "-created_at"
     trials: bool = False
+    archived: bool = False
+    """Whether archived runs are in the list, too."""
 
 
 class Order:
@@ -107,7 +109,7 @@ class KeptOrders:
 
     def _sort(self, query: ListQuery) -> Order:
         begun_at = self._now()
-        run_ids = self._registry.run_ids(query.filter, sort=query.sort, trials=query.trials, archived=False)
+        run_ids = self._registry.run_ids(query.filter, sort=query.sort, trials=query.trials, archived=query.archived)
         order = Order(run_ids, begun_at, self._now() - begun_at)
         self._kept = {**{other: kept for other, kept in self._kept.items() if other != query}, query: order}
         while len(self._kept) > MOST_ORDERS or sum(kept.num_runs for kept in self._kept.values()) > MOST_IDS:

@@ -24,7 +24,7 @@ class Window:
 
 
 def run_rows(registry: "Registry", orders: KeptOrders, window: Window) -> list[dict[str, Any]]:
-    """Rows of a window, without archived runs. Raises: InputError for a query or a sort key with an error.
+    """Rows of a window. Raises: InputError for a query or a sort key with an error.
 
     The first window is read as the registry is now, so that a page that is opened shows what has just begun; those
     further down are cut out of an order that may be some seconds old.
@@ -33,15 +33,18 @@ def run_rows(registry: "Registry", orders: KeptOrders, window: Window) -> list[d
     if window.offset:
         table = registry.run_table_of(orders.of(query).window(window.offset, limit))
     else:
-        table = registry.run_table(query.filter, sort=query.sort, limit=limit, trials=query.trials, archived=False)
+        table = registry.run_table(
+            query.filter, sort=query.sort, limit=limit, trials=query.trials, archived=query.archived
+        )
     return [_row(record) for record in table.records]
 
 
 def num_rows(registry: "Registry", orders: KeptOrders, window: Window) -> int:
     """Number of rows of the whole list, as old as the window is. Raises: as `run_rows`."""
+    query = window.query
     if window.offset:
-        return orders.of(window.query).num_runs
-    return registry.num_runs(window.query.filter, trials=window.query.trials, archived=False)
+        return orders.of(query).num_runs
+    return registry.num_runs(query.filter, trials=query.trials, archived=query.archived)
 
 
 def _row(record: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -209,15 +210,16 @@ class Registry(QueriedRuns, SeedGroups):
         """Connect, and create or check the tables, now rather than on first use: for who wants to know at once."""
         self._database.open()
 
-    def upgrade(self, *, with_backup: bool = True) -> str:
+    def upgrade(self, backups: Path = Path("backups"), *, with_backup: bool = True) -> str:
         """Bring the tables to the newest revision and return it; of several processes one does the work.
 
-        Before the tables of a SQLite file are changed, a copy of it is laid beside it, unless `with_backup` is False.
-        The lineage of the runs that are there is recorded afterwards.
+        Before tables are changed, unless `with_backup` is False, a SQLite file is copied beside itself, a server's
+        tables by `pg_dump` into the folder `backups`. The lineage of the runs that are there is recorded afterwards.
         """
-        from orchestrator.registry.keeping.backups import before_migration  # what it needs is long in loading
+        from orchestrator.registry.keeping.backups import back_up_before_migration  # what it needs is long in loading
 
-        revision = self._database.upgrade(before_migration(self._database) if with_backup else None)
+        back_up = partial(back_up_before_migration, self._database.url, folder=backups)
+        revision = self._database.upgrade(back_up if with_backup else None)
         self.lineage.record_all()
         return revision
 

@@ -74,6 +74,42 @@ document.addEventListener("click", (event) => {
   if (event.target.matches(".copy")) copy(event.target);
 });
 
+// Parts that a reader may have opened, sorted, scrolled or be at, each by what a newer page has as well: its heading, its
+// figure, its kind and its name, and a number where these are those of several.
+function placesOfReader() {
+  const places = new Map();
+  for (const part of document.querySelectorAll("nav a, header p a, main, main :is(details, summary, th, button, a[href], pre, .wide)")) {
+    const [section, figure] = [["section", "h2"], ["figure", "figcaption"]]
+      .map(([around, title]) => part.closest(around)?.querySelector(title).textContent);
+    const name = part.matches("nav a, th, th button") ? part.textContent : part.getAttribute("aria-label") ?? part.getAttribute("href");
+    const place = JSON.stringify([section, figure, part.tagName, name]);
+    let number = 1;
+    while (places.has(place + number)) number += 1;
+    places.set(place + number, part);
+  }
+  return places;
+}
+
+// Replace parts of the page; what its reader did to it stays.
+function replaceForReader(replace) {
+  const before = [...placesOfReader()].map(([place, part]) => [place, {
+    isOpen: part.open, order: part.getAttribute("aria-sort"), left: part.scrollLeft, isFocused: part === document.activeElement,
+  }]);
+  replace();
+  const now = placesOfReader();
+  let focused = null;
+  for (const [place, { isOpen, order, left, isFocused }] of before) {
+    const part = now.get(place);
+    if (!part) continue;
+    if (isOpen) part.open = true;
+    if (order) sortBy(part);
+    if (order === "descending") sortBy(part);
+    if (left) part.scrollLeft = left;
+    if (isFocused) focused = part;
+  }
+  focused?.focus({ preventScroll: true });
+}
+
 // A run that is at work is looked at again and again; what has not changed stays as it is.
 let shown = document.querySelector("main").innerHTML;
 async function refresh() {
@@ -82,10 +118,12 @@ async function refresh() {
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   const [header, main] = ["header", "main"].map((name) => page.querySelector(name));
   if (shown !== main.innerHTML) {
-    document.querySelector("header").replaceWith(document.adoptNode(header));
     shown = main.innerHTML;
-    document.querySelector("main").replaceWith(document.adoptNode(main));
-    showCharts();
+    replaceForReader(() => {
+      document.querySelector("header").replaceWith(document.adoptNode(header));
+      document.querySelector("main").replaceWith(document.adoptNode(main));
+      showCharts();
+    });
   }
   if (!("refreshS" in page.body.dataset)) clearInterval(refreshing);
 }

@@ -19,7 +19,7 @@ _COLUMNS = (
 )
 _ORDER = (
     "Ranked by the worse end of the mean's 95 % interval; groups whose seeds show no noise come after all others. A "
-    "tie cannot be told from the group above it (Welch's test)."
+    "tie cannot be told from the group above it (Welch's test, corrected for the number of places by Holm's method)."
 )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from orchestrator.significance.summary import LEVEL, Interval
 
@@ -14,8 +14,8 @@ _DRAWN_AT_A_TIME = 2_000_000
 """Numbers drawn at a time, so that memory stays small however many examples there are."""
 
 Numbers = NDArray[np.float64]
-ScoreOfSums = Callable[[Numbers], Numbers]
-"""Function from sums (R, K) of the examples' counts to R scores."""
+ScoreOfWeights = Callable[[Numbers], Numbers]
+"""Function from weights (R, N), how often each of N examples was drawn in each of R resamples, to R scores."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ def paired_bootstrap_interval(differences: Sequence[float], *, level: float = LE
 
 
 def compare_over_examples(
-    first: ArrayLike,
-    second: ArrayLike,
-    score: ScoreOfSums,
+    num_examples: int,
+    first: ScoreOfWeights,
+    second: ScoreOfWeights,
     *,
     level: float = LEVEL,
     num_resamples: int = NUM_EXAMPLE_RESAMPLES,
@@ -65,25 +65,21 @@ def compare_over_examples(
 ) -> ExampleBootstrapResult:
     """Compare two models over the examples that both answered, examples being drawn with both their answers.
 
+    An example that is drawn several times counts with that weight: no resample is written out, so that scores are
+    products of matrices.
+
     Source: Koehn (2004), Statistical significance tests for machine translation evaluation, section 4 (paired
     bootstrap); two-sided as in Efron and Tibshirani (1993), 16.4, with one resample added as a test needs it (Davison
-    and Hinkley, 1997, 4.2.2). Scores of sums make every resample a product of matrices.
-
-    Args:
-        first: counts (N, K) of one model, K numbers for each of N examples, which add up to what a score is made of:
-            right answers, or hits, guesses and gold entities.
-        second: the other model's, of the same examples in the same order.
-        score: gives the score of sums of these counts.
+    and Hinkley, 1997, 4.2.2).
     """
-    one, other = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
-    num_examples = len(one)
-    value = float(score(one.sum(axis=0, keepdims=True))[0] - score(other.sum(axis=0, keepdims=True))[0])
+    once = np.ones((1, num_examples))
+    value = float(first(once)[0] - second(once)[0])
     rng, drawn = np.random.default_rng(seed), []
     at_a_time = max(1, _DRAWN_AT_A_TIME // num_examples)
     for begin in range(0, num_resamples, at_a_time):
         size = min(at_a_time, num_resamples - begin)
         weights = rng.multinomial(num_examples, np.full(num_examples, 1 / num_examples), size=size).astype(float)
-        drawn.append(score(weights @ one) - score(weights @ other))
+        drawn.append(first(weights) - second(weights))
     differences = np.concatenate(drawn)
     against = min(int(np.sum(differences <= 0)), int(np.sum(differences >= 0)))
     p_value = min(1.0, 2.0 * (1 + against) / (num_resamples + 1))

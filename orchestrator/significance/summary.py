@@ -61,9 +61,10 @@ def summarize(scores: Sequence[float], level: float = LEVEL, bounds: tuple[float
 def mean_interval(
     scores: Sequence[float], level: float = LEVEL, bounds: tuple[float, float] | None = None
 ) -> Interval | None:
-    """Interval of the mean of normally distributed scores; None of a single one, and of two that are equal.
+    """Interval of the mean of normally distributed scores; None of a single one, and of scores that are all equal.
 
-    Two seeds on a few hundred examples score the same every tenth time or so: that they do is no sign of small noise.
+    Seeds that score the same are no sign of small noise: two on a few hundred examples do every tenth time or so, and
+    any number of models that collapsed to one class do. An interval without width would count them as certain.
 
     Source: Student (1908), The probable error of a mean: mean ± t · s / √n with n - 1 degrees of freedom. It takes no
     account of bounds; what lies beyond them is cut off, which takes nothing from the interval that a mean can be in.
@@ -72,7 +73,7 @@ def mean_interval(
         bounds: smallest and largest value that a score can have; None for a score without bounds. They are none where
             a score lies beyond them, as one in percent.
     """
-    if len(scores) < 2 or (len(scores) == 2 and math.isclose(*scores, rel_tol=ROUNDING)):
+    if not has_spread(scores):
         return None
     mean, half = fmean(scores), math.sqrt(sample_variance(scores) / len(scores)) * t_quantile(level, len(scores) - 1)
     low, high = (-math.inf, math.inf) if bounds is None else bounds
@@ -81,13 +82,25 @@ def mean_interval(
     return Interval(max(low, mean - half), min(high, mean + half))
 
 
+def has_spread(scores: Sequence[float]) -> bool:
+    """Whether scores differ by more than rounding; a single one does not.
+
+    >>> has_spread([0.3, 0.300001]), has_spread([0.3, 0.1 + 0.2, 0.3])
+    (True, False)
+    """
+    return not math.isclose(min(scores), max(scores), rel_tol=ROUNDING)
+
+
 def why_noise_is_unknown(*groups: Sequence[float]) -> str:
     """Words on why groups of scores, a score for each seed, show no noise, where they have no interval.
 
-    >>> why_noise_is_unknown([0.8, 0.9], [0.7]), why_noise_is_unknown([0.8, 0.8])
-    ('one seed', 'two seeds that score the same')
+    >>> why_noise_is_unknown([0.8, 0.9], [0.7]), why_noise_is_unknown([0.8, 0.8]), why_noise_is_unknown([0.8] * 5)
+    ('one seed', 'two seeds that score the same', '5 seeds that score the same')
     """
-    return "one seed" if min(map(len, groups)) < 2 else "two seeds that score the same"
+    fewest = min(len(scores) for scores in groups if not has_spread(scores))
+    if fewest < 2:
+        return "one seed"
+    return f"{'two' if fewest == 2 else fewest} seeds that score the same"
 
 
 def sample_variance(scores: Sequence[float]) -> float:

@@ -60,19 +60,20 @@ def db() -> None:
 
 
 @db.command(example="orchestrator db upgrade", at_dashboard=AtDashboard.SENT)
-@click.option("--no-backup", is_flag=True, help="Lay no copy of a SQLite file beside it first.")
+@click.option("--no-backup", is_flag=True, help="Make no copy of the registry first.")
 def upgrade(no_backup: bool) -> None:
     """Bring the tables to the newest revision.
 
-    Runs are kept. A SQLite file is copied before it is changed, and where to is said; of a PostgreSQL registry make a
-    backup first (`db backup`).
+    Runs are kept. The registry is copied before it is changed, and where to is said: a SQLite file beside itself, a
+    PostgreSQL registry by `pg_dump` into the folder `backups` of the home.
     """
     from orchestrator.cli.commands.registry_reading import open_registry
     from orchestrator.registry import Registry
 
     open_registry().close()  # a mistyped path is told, not made
-    with Registry(current_settings().registry) as registry:
-        show_text(registry.upgrade(with_backup=not no_backup))
+    settings = current_settings()
+    with Registry(settings.registry) as registry:
+        show_text(registry.upgrade(settings.home / "backups", with_backup=not no_backup))
 
 
 for _command in (backup, export_all, import_all, merge):

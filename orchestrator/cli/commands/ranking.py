@@ -37,9 +37,10 @@ _BY = {
 def leaderboard(task: str | None, limit: int, by: Any, archived: bool, form: str | None, output: str | None) -> None:
     """The best of each task, by what their seeds show.
 
-    A group is what differs only in its seed: other data, task fields, threads or code are another group. One seed is
-    ranked after all groups of several, unless --by says otherwise, and scores on other data are ranked apart. Trials,
-    students (distill) and evaluated models are ranked together. `≈`: not distinguishable from the one above.
+    A group is what differs only in its seed: other data, task fields, threads or code are another group. One seed, and
+    seeds that all score the same, are ranked after groups that show the noise of seeds, unless --by says otherwise.
+    Scores on other data are ranked apart. Trials, students (distill) and evaluated models are ranked together. `≈`: not
+    distinguishable from the one above, by Welch's tests of neighbors, corrected for their number (Holm).
     """
     from orchestrator.errors import NotFoundError
 
@@ -109,7 +110,7 @@ def _tell_of(rows: list[dict[str, Any]], everything: list[dict[str, Any]] | Any)
     if not rows:
         return
     if any(row["tie"] for row in rows):
-        notify(f"{_TIE} not distinguishable from the one above (Welch's test over seeds)")
+        notify(f"{_TIE} not distinguishable from the one above (Welch's test, corrected for the number of places)")
     rankings = {(row["task"], row["metric"], row["split"], row["data"]) for row in rows}
     if len(rankings) > len({row["task"] for row in rows}):
         notify("scores on other data, splits or by other names are ranked apart: each has its own first place")

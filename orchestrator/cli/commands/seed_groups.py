@@ -124,7 +124,7 @@ def compare(names: tuple[str, ...], form: str | None, output: str | None) -> Non
     """Whether the difference of groups is more than luck.
 
     Each is the beginning of a group's digest, a trial, or a run, by id or name. Six seeds in common are compared in
-    pairs, by a permutation test; fewer, of two groups with two seeds at least, by Welch's test; predictions of the same
+    pairs, by a permutation test; fewer, of two groups whose seeds show noise, by Welch's test; predictions of the same
     examples by McNemar's test and a bootstrap. Several comparisons are corrected by Holm's method.
     """
     with open_registry() as registry:

@@ -8,13 +8,13 @@ import numpy as np
 from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.registry.groups.kept_predictions import (
     PredictionRow,
-    count_for,
     is_share_of_right_answers,
     read_predictions,
     right_answers,
     same_examples,
+    scores_for,
 )
-from orchestrator.significance.bootstrap import ExampleBootstrapResult, Numbers, ScoreOfSums, compare_over_examples
+from orchestrator.significance.bootstrap import ExampleBootstrapResult, ScoreOfWeights, compare_over_examples
 from orchestrator.significance.many_comparisons import holm
 from orchestrator.significance.mcnemar import McNemarResult, compare_answers
 from orchestrator.significance.summary import Interval
@@ -42,7 +42,7 @@ class ExampleComparison:
     answers: Sequence[AnswerComparison]
     """Comparison of right and wrong answers, for each pair of runs; empty where answers are not right or wrong."""
     score: ExampleBootstrapResult | None
-    """Difference of the score, the mean over the pairs of runs; None for a score that is more than sums of counts."""
+    """Difference of the score, the mean over the pairs of runs; None for a score that the kept rows do not give."""
     is_of_answers: bool
     """Whether the score that ranks is the share of right answers."""
 
@@ -140,23 +140,18 @@ def _compare_answers(pairs: Sequence[tuple[str, str, Rows]]) -> list[AnswerCompa
 
 def _compare_scores(metric: str, pairs: Sequence[Rows]) -> ExampleBootstrapResult | None:
     """Compare the mean score over the pairs of runs: the examples that are drawn are the same for every run."""
-    first: list[Numbers] = []
-    second: list[Numbers] = []
-    score: ScoreOfSums | None = None
+    order = {row["id"]: place for place, (row, _) in enumerate(pairs[0])}
+    scores: list[tuple[ScoreOfWeights, ScoreOfWeights]] = []
     for rows in pairs:
-        order = {row["id"]: place for place, (row, _) in enumerate(pairs[0])}
-        aligned = sorted(rows, key=lambda both: order.get(both[0]["id"], -1))
-        counted = count_for(metric, [row for row, _ in aligned], [row for _, row in aligned])
-        if counted is None or len(counted[0]) != len(pairs[0]):
+        if len(rows) != len(order):
             return None
-        first.append(counted[0])
-        second.append(counted[1])
-        score = counted[2]
-    assert score is not None
-    score_of_run, width = score, first[0].shape[1]
+        aligned = sorted(rows, key=lambda both: order.get(both[0]["id"], -1))
+        found = scores_for(metric, [row for row, _ in aligned], [row for _, row in aligned])
+        if found is None:
+            return None
+        scores.append(found)
 
-    def mean_score(sums: Numbers) -> Numbers:
-        runs = [score_of_run(sums[:, begin : begin + width]) for begin in range(0, sums.shape[1], width)]
-        return np.asarray(np.mean(runs, axis=0))
+    def mean_score(side: int) -> ScoreOfWeights:
+        return lambda weights: np.asarray(np.mean([both[side](weights) for both in scores], axis=0), dtype=float)
 
-    return compare_over_examples(np.concatenate(first, axis=1), np.concatenate(second, axis=1), mean_score)
+    return compare_over_examples(len(order), mean_score(0), mean_score(1))

@@ -1,11 +1,13 @@
 """Comparison of groups: whether their difference is more than luck, over seeds and over the examples they answered.
 
-Over seeds, which test speaks follows from the numbers of seeds alone, never from what the tests say:
+Over seeds, which test speaks follows from the numbers of seeds and from whether they show noise, never from what the
+tests say:
 
     six or more seeds in common     paired permutation: it needs six pairs to be able to find anything at 95 %
     fewer, two or more on each side Welch's test over all seeds of both
     one seed on a side              none: the noise of seeds is not known, and only examples can speak
-    equal scores, two on a side     none, likewise: two seeds score the same by luck too often
+    a side's scores all equal       no Welch's test, which would take any difference for certain
+    both sides' scores all equal    none at all, likewise
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from orchestrator.significance.bootstrap import bootstrap_interval, paired_boots
 from orchestrator.significance.many_comparisons import holm
 from orchestrator.significance.paired_permutation import PairedResult, compare_pairs, least_p_value
 from orchestrator.significance.sample_size import POWER, pairs_of_seeds, seeds_of_each_group
-from orchestrator.significance.summary import LEVEL, Interval, why_noise_is_unknown
+from orchestrator.significance.summary import LEVEL, Interval, has_spread, why_noise_is_unknown
 from orchestrator.significance.welch import WelchResult, compare_means
 
 _SEEDS_OF_A_PAIRED_TEST = next(number for number in range(1, 20) if least_p_value(number) < 1 - LEVEL)
@@ -62,7 +64,8 @@ class Comparison:
     second: GroupRecord
     seeds: SeedComparison
     examples: ExampleComparison | None
-    """Comparison over the examples that runs of both answered; None where no predictions of the same ones are kept."""
+    """Comparison over the examples that runs of both answered; None where no predictions of the same ones are kept,
+    or these do not give the score."""
     differs_in: Mapping[str, tuple[Any, Any]]
     """Values in which the groups differ, by path."""
     corrected_p_value: float | None
@@ -146,7 +149,8 @@ def compare_seeds(first: GroupRecord, second: GroupRecord) -> SeedComparison:
     welch = compare_means(first.scores, second.scores)
     paired = compare_pairs(differences) if len(common) > 1 else None
     counted = {"num_first": len(one), "num_second": len(other), "num_common": len(common)}
-    if paired is not None and len(common) >= _SEEDS_OF_A_PAIRED_TEST:
+    shows_noise = any(has_spread([scores[seed] for seed in common]) for scores in (one, other) if common)
+    if paired is not None and len(common) >= _SEEDS_OF_A_PAIRED_TEST and shows_noise:
         return SeedComparison(
             f"paired permutation over {len(common)} common seeds",
             paired.difference,
@@ -180,11 +184,12 @@ def _seeds_needed(first: GroupRecord, second: GroupRecord, difference: float) ->
 def _in_words(comparison: Comparison) -> str:
     seeds, examples = comparison.seeds, comparison.examples
     amount = _amounts(comparison.first.metric)
-    why = why_noise_is_unknown(comparison.first.scores, comparison.second.scores)
     if comparison.p_value is None:
+        why = why_noise_is_unknown(comparison.first.scores, comparison.second.scores)
         return (
             f"nothing can tell: difference {amount(seeds.difference)} cannot be held against the noise of seeds "
-            f"({why}), and no predictions of the same examples are kept; run further seeds"
+            f"({why}), and no predictions of the same examples are kept that tell of {comparison.first.metric}; "
+            "run further seeds"
         )
     speaks = seeds if seeds.p_value is not None or examples is None else examples
     interval = speaks.interval
@@ -195,6 +200,7 @@ def _in_words(comparison: Comparison) -> str:
         p_value += f"; corrected for {comparison.num_comparisons} comparisons (Holm): p = {corrected}"
     facts = f"difference {amount(speaks.difference)}{within}, {p_value}"
     if speaks is examples:
+        why = why_noise_is_unknown(comparison.first.scores, comparison.second.scores)
         models = "these two models are" if comparison.is_distinguishable else "not even these two models are"
         return f"{models} distinguishable: {facts}; {why}: whether further seeds would say so is not known"
     if not comparison.is_distinguishable:

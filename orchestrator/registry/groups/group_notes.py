@@ -26,9 +26,8 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
         yield "no run completed with a score"
     elif len(group.seeds) == 1:
         yield "one seed: noise not known"
-    elif not group.shows_noise or len(set(group.scores)) == 1:
-        doubt = "" if group.shows_noise else ": noise not known"
-        yield f"all {len(group.seeds)} seeds score the same{doubt}"
+    elif not group.shows_noise:
+        yield f"all {len(group.seeds)} seeds score the same: noise not known"
     if group.test_refusal:
         yield f"test score refused: {group.test_refusal}"
     counts = {

@@ -123,10 +123,10 @@ class GroupRecord:
 
     @property
     def shows_noise(self) -> bool:
-        """Whether its seeds show how much seeds matter: not one alone, nor two that score the same.
+        """Whether its seeds show how much seeds matter: not one alone, nor any number that score the same.
 
-        Two seeds on a few hundred examples score the same every tenth time or so; an interval without width would rank
-        them above all that is known better.
+        Models that collapsed to one class score the same with every seed; an interval without width would rank them
+        above all that is known better.
         """
         return self.summary is not None and self.summary.interval is not None
 

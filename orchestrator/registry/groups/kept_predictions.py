@@ -1,7 +1,7 @@
 """Predictions that runs kept, a row for each example, as what two models are compared by over the same examples."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from bert_core.metrics.ner import entity_spans
 from orchestrator.errors import OrchestratorError
-from orchestrator.significance.bootstrap import Numbers, ScoreOfSums
+from orchestrator.significance.bootstrap import Numbers, ScoreOfWeights
+from orchestrator.significance.rank_correlation import spearman_of
 from orchestrator.storage import read_bytes
 
 PredictionRow = Mapping[str, Any]
-Countings = tuple[Numbers, Numbers, ScoreOfSums]
-"""Counts (N, K) of two models over the same examples, and the score of such counts' sums."""
+ScoreOfCounts = Callable[[Numbers], ScoreOfWeights]
+"""Function from counts (N, K), K numbers for each of N examples, to the score of examples that are drawn."""
 
 
 def read_predictions(path: str) -> list[PredictionRow] | None:
@@ -50,14 +51,21 @@ def is_share_of_right_answers(metric: str) -> bool:
     return metric in ("accuracy", "subset_accuracy", "exact_match")
 
 
-def count_for(metric: str, first: Sequence[PredictionRow], second: Sequence[PredictionRow]) -> Countings | None:
-    """Counts of two models' rows, whose sums make the score; None for a score that is made of more than sums."""
+def scores_for(
+    metric: str, first: Sequence[PredictionRow], second: Sequence[PredictionRow]
+) -> tuple[ScoreOfWeights, ScoreOfWeights] | None:
+    """Scores of two models' rows over examples that are drawn; None where rows lack what a score is made of."""
     rows = [*first, *second]
     for is_fitting, count, score in _WAYS.get(metric, ()):
         if is_fitting(metric, rows):
             counts = count(metric, rows)
-            return counts[: len(first)], counts[len(first) :], score
+            return score(counts[: len(first)]), score(counts[len(first) :])
     return None
+
+
+def _of_sums(score: Callable[[Numbers], Numbers]) -> ScoreOfCounts:
+    """A score that is made of the counts' sums (R, K)."""
+    return lambda counts: lambda weights: score(weights @ counts)
 
 
 def _counts_of(rows: Sequence[PredictionRow], parts: Any) -> Numbers:
@@ -169,7 +177,7 @@ def _matthews(sums: Numbers) -> Numbers:
     return _ratio(covariance, scale)
 
 
-# Values: the moments that Pearson's correlation is made of.
+# Values: the moments that Pearson's correlation is made of, and the values themselves for Spearman's, of ranks.
 
 
 def _has_numbers(metric: str, rows: Sequence[PredictionRow]) -> bool:
@@ -187,6 +195,14 @@ def _pearson(sums: Numbers) -> Numbers:
     return _ratio(total * xy - x * y, scale)
 
 
+def _pairs(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
+    return _counts_of(rows, lambda row: (row["prediction"], row["gold"]))
+
+
+def _spearman(counts: Numbers) -> ScoreOfWeights:
+    return spearman_of(*counts.T)
+
+
 def _ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Numbers:
     """Quotient; 0 where there is nothing to divide by, as the scores themselves have it."""
     quotient: Numbers = np.divide(
@@ -195,18 +211,20 @@ def _ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Numbers:
     return quotient
 
 
-_RIGHT = (_has_answer, _answers, _mean)
-_OWN_VALUE = (_has_value, _values, _mean)
-_WAYS: Mapping[str, Sequence[tuple[Any, Any, ScoreOfSums]]] = {
+_F1_OF_PARTS = (_has_parts, _parts, _of_sums(_f1_of_parts))
+_RIGHT = (_has_answer, _answers, _of_sums(_mean))
+_OWN_VALUE = (_has_value, _values, _of_sums(_mean))
+_WAYS: Mapping[str, Sequence[tuple[Any, Any, ScoreOfCounts]]] = {
     "accuracy": (_RIGHT,),
     "subset_accuracy": (_RIGHT,),
     "exact_match": (_OWN_VALUE,),
-    "f1": (_OWN_VALUE, (_has_classes, _confusions, _f1_of_second_class), (_has_parts, _parts, _f1_of_parts)),
-    "micro_f1": ((_has_parts, _parts, _f1_of_parts),),
-    "macro_f1": ((_has_classes, _confusions, _macro_f1),),
-    "matthews_correlation": ((_has_classes, _confusions, _matthews),),
-    "precision": ((_has_parts, _parts, _precision_of_parts),),
-    "recall": ((_has_parts, _parts, _recall_of_parts),),
-    "pearson": ((_has_numbers, _moments, _pearson),),
+    "f1": (_OWN_VALUE, (_has_classes, _confusions, _of_sums(_f1_of_second_class)), _F1_OF_PARTS),
+    "micro_f1": (_F1_OF_PARTS,),
+    "macro_f1": ((_has_classes, _confusions, _of_sums(_macro_f1)),),
+    "matthews_correlation": ((_has_classes, _confusions, _of_sums(_matthews)),),
+    "precision": ((_has_parts, _parts, _of_sums(_precision_of_parts)),),
+    "recall": ((_has_parts, _parts, _of_sums(_recall_of_parts)),),
+    "pearson": ((_has_numbers, _moments, _of_sums(_pearson)),),
+    "spearman": ((_has_numbers, _pairs, _spearman),),
 }
 """Ways to count for each score, of which the first that fits the rows is taken: what fits, the counts, the score."""

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any, Literal
 
 from sqlalchemy import select
@@ -20,7 +21,9 @@ from orchestrator.registry.groups.groups import RANKED_KINDS, load_task_groups
 from orchestrator.registry.groups.varying_paths import varying_paths
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.tables import ModelRow
-from orchestrator.significance.welch import is_more_than_noise
+from orchestrator.significance.many_comparisons import holm
+from orchestrator.significance.summary import LEVEL
+from orchestrator.significance.welch import compare_means
 
 Order = Literal["lower", "mean", "median", "best"]
 """Number that ranks groups: the end of the mean's interval that is the worse one, the mean, median, or best seed."""
@@ -76,7 +79,8 @@ class RankedGroup:
     group: GroupRecord
     rank: int
     tie: bool | None
-    """Whether its mean cannot be told from that of the group above; None for the first, or where noise is not known."""
+    """Whether its mean cannot be told from that of the group above, in view of how many are ranked; None for the first,
+    or where noise is not known."""
     recipe: Mapping[str, Any]
     """Values in which the groups of its task and kind differ, by path."""
     alike: Sequence[str]
@@ -106,8 +110,7 @@ def ranked_groups(groups: Sequence[GroupRecord], by: Order = "lower") -> list[Ra
     ranked = []
     for _, ranking in sorted(newest_first, key=lambda item: (*item[0][:2], item[0][2] != "validation")):
         ranking.sort(key=lambda group: _place(group, places))
-        for number, group in enumerate(ranking):
-            tie = _is_tie(ranking[number - 1], group) if number else None
+        for number, (group, tie) in enumerate(zip(ranking, _ties(ranking), strict=True)):
             others = [other for other in alike[_without_code(group)] if other != group.key]
             ranked.append(RankedGroup(group, number + 1, tie, differing[id(group)], others))
     return ranked
@@ -148,11 +151,21 @@ _PLACES: Mapping[Order, Callable[[GroupRecord], tuple[bool, float]]] = {
 }
 
 
-def _is_tie(above: GroupRecord, group: GroupRecord) -> bool | None:
-    if not above.seeds or not group.seeds:
-        return None
-    differs = is_more_than_noise(above.scores, group.scores)
-    return None if differs is None else not differs
+def _ties(ranking: Sequence[GroupRecord]) -> list[bool | None]:
+    """Whether each group cannot be told from the one above it: Welch's tests, corrected by Holm's method.
+
+    Groups that share one true mean are to be called different in one ranking of twenty at most, however long it is.
+    Uncorrected, neighbors in the order of intervals' ends differ in far more: of three seeds each, which now and then
+    have a small spread by luck, in 0.20 of rankings of 10 groups and in 0.31 of 30 (4,000 rankings drawn from one
+    normal distribution). Corrected, it is 0.02 and 0.01, and 0.04 of 3 groups: that neighbors are chosen by the scores
+    themselves does not take the rate above 0.05, since groups that are next to each other are close.
+    """
+    p_values = [
+        compare_means(above.scores, group.scores).p_value if above.seeds and group.seeds else None
+        for above, group in pairwise(ranking)
+    ]
+    corrected = iter(holm([p_value for p_value in p_values if p_value is not None]))
+    return [None, *(None if p_value is None else next(corrected) >= 1 - LEVEL for p_value in p_values)]
 
 
 def _differing(groups: Sequence[GroupRecord]) -> dict[int, dict[str, Any]]:

@@ -28,10 +28,10 @@ class SeedGroups(RunReader):
         data, with another number of threads or other code are another group. Groups that were scored on other data are
         ranked apart, the newest data first; `data` is the beginning of its digest, None where none was recorded.
 
-        A score that falls as models get better, as a loss, is ranked that way. Groups of one seed, or
-        of two that score the same, come after all others unless `by` says otherwise: how much seeds matter is not
-        known. What completed without a score comes
-        last. `tie`: whether a group cannot be told from the one above it (Welch's test); None where noise is not known.
+        A score that falls as models get better, as a loss, is ranked that way. Groups of one seed,
+        or of several that all score the same, come after all others unless `by` says otherwise: how much seeds matter
+        is not known. What completed without a score comes last. `tie`: whether a group cannot be told from the one
+        above it (Welch's test, corrected for the number of neighbors by Holm's method); None where noise is not known.
 
         Columns: `mean`, `sd`, the 95 % interval of the mean from `low` to `high`, `median`, `worst` and `best` over `n`
         distinct seeds, of which one that ran again counts once; numbers of runs that `completed`, `failed`, were

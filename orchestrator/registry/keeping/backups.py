@@ -1,8 +1,8 @@
 """Backups of a registry, made while others write: whole or not at all, and read once before they count.
 
 A SQLite file is copied by SQLite itself. A server's tables go into an archive of `pg_dump` where that program is there,
-else into the portable form. Before the tables of a SQLite file are brought to a newer revision, a copy is laid beside
-it.
+else into the portable form. Before tables are brought to a newer revision, a copy is made of them as they are: of a
+SQLite file beside it, of a server's by `pg_dump` into a folder for backups.
 """
 
 import logging
@@ -10,7 +10,6 @@ import os
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -77,30 +76,32 @@ def export_registry(
     return Backup(path, "portable", path.stat().st_size), num_rows
 
 
-def before_migration(database: Database) -> Callable[[str], object] | None:
-    """Make the function that `Database.upgrade` calls before it changes tables: it copies a SQLite file.
+def back_up_before_migration(url: URL, revision: str, folder: Path) -> Path:
+    """Make a copy of a registry that is named after its revision and the time; returns where.
 
-    None for a server, of which no copy is made.
-    """
-    if database.dialect != "sqlite":
-        return None
-    return lambda revision: back_up_before_migration(database.url, revision)
-
-
-def back_up_before_migration(url: URL, revision: str) -> Path:
-    """Lay a copy of a SQLite file beside it, named after its revision and the time; returns where.
+    Args:
+        folder: for a server's copy, made where it is not there; that of a SQLite file lies beside the file.
 
     Raises: RegistryError, which says that nothing was changed.
     """
-    source = Path(str(url.database))
+    is_file = url.get_backend_name() == "sqlite"
+    source = Path(url.database or "registry")
+    stays = f"The registry {display_url(url)} stays at revision {revision}"
+    program = None if is_file else shutil.which("pg_dump")
+    if not is_file and program is None:
+        raise RegistryError(
+            f"{stays}: pg_dump, which makes its backup, is not on this machine; install PostgreSQL's client programs, "
+            "or back it up by `orchestrator db export FILE` and upgrade with --no-backup."
+        )
     time = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
-    path = source.with_name(f"{source.name}.{revision}-{time}.backup")
+    path = (source.parent if is_file else folder) / f"{source.name}.{revision}-{time}.backup"
     try:
-        atomic_write(path, lambda temporary: copy_file(url, temporary))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(path, lambda temporary: _dump(url, program, temporary) if program else copy_file(url, temporary))
     except (OSError, sqlite3.Error, RegistryError) as error:
         raise RegistryError(
-            f"The registry {source} stays at revision {revision}: no backup could be made beside it ({error}); make "
-            "room there, or back it up elsewhere and upgrade with --no-backup."
+            f"{stays}: no backup could be made in {path.parent} ({error}); mend that, or back it up elsewhere and "
+            "upgrade with --no-backup."
         ) from error
     logger.info(f"the registry as it was, at revision {revision}, is kept in {path}")
     return path

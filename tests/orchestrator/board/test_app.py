@@ -95,11 +95,14 @@ def test_an_archived_pipelines_stages_are_neither_listed_nor_counted(registry: R
     assert not {"whole", "whole/words"} & {row["name"] for row in answer["rows"]}
 
 
-def test_archived_runs_are_not_in_the_list(registry: Registry, client: TestClient) -> None:
+def test_archived_runs_are_in_the_list_on_request_alone(registry: Registry, client: TestClient) -> None:
     kept, away = new_run(registry, name="kept"), new_run(registry, name="away")
     registry.annotations.set_flag(away, "archived")
     answer = client.get("/rows").json()
     assert ([row["id"] for row in answer["rows"]], answer["total"]) == ([kept], 1)
+    for offset, shown in ((0, [away, kept]), (1, [kept])):
+        answer = client.get("/rows", params={"archived": "yes", "offset": offset}).json()
+        assert ([row["id"] for row in answer["rows"]], answer["total"]) == (shown, 2)
 
 
 def test_a_window_beyond_the_list_is_empty(client: TestClient, registry: Registry) -> None:

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.generated_registry import NUM_TRIALS, fill
 from orchestrator.board.app import build_app
 from orchestrator.registry import Registry
+from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
 from tests.browser import Browser
 from tests.orchestrator.registry.samples import new_run
@@ -60,6 +61,38 @@ def test_a_wrong_query_is_told_below_it_and_the_next_one_shows_runs(tmp_path: Pa
             assert browser.value("location.search") == "?filter=name+%3D+%27wiki%27"
 
 
+@pytest.mark.parametrize("width", [360, 1280])
+def test_archived_runs_and_an_order_by_score_are_asked_for_and_stay_in_the_address(
+    tmp_path: Path, browser: Browser, width: int
+) -> None:
+    browser.look_as(width=width, height=800, scheme="light")
+    with Registry(str(tmp_path / "registry.sqlite")) as registry:
+        for number, score in enumerate((0.7, 0.9, 0.8)):
+            run_id = new_run(registry, name=f"run {number}", metric="f1")
+            registry.metrics.record(run_id, [MetricEvent(1, "validation", {"f1": score})])
+        registry.annotations.set_flag(run_id, "archived")
+        with answering(build_app(registry)) as url:
+            browser.leave()
+            browser.open(url)
+            browser.wait_for("document.querySelectorAll('#whole input').length === 2")
+            browser.value("document.getElementById('archived').click()")
+            browser.wait_for("document.querySelectorAll('#whole input').length === 3")
+            heading = "[...document.querySelectorAll('#head button')].find((one) => one.textContent === 'score')"
+            for address, names in (
+                ("?sort=-score&archived=yes", ["run 1", "run 2", "run 0"]),
+                ("?sort=score&archived=yes", ["run 0", "run 2", "run 1"]),
+            ):
+                browser.value(f"{heading}.click()")
+                browser.wait_for(f"JSON.stringify({NAMES}) === JSON.stringify({names})")
+                assert browser.value("location.search") == address
+            browser.open(f"{url}/?sort=-score&archived=yes")
+            browser.wait_for(f"JSON.stringify({NAMES}) === JSON.stringify(['run 1', 'run 2', 'run 0'])")
+            assert browser.value("document.getElementById('archived').checked")
+            assert browser.value(f"{heading}.parentElement.getAttribute('aria-sort')") == "descending"
+            assert browser.width_beyond_screen() <= 0
+            assert browser.console == []
+
+
 def test_of_a_long_list_only_the_rows_in_sight_are_in_the_document(tmp_path: Path, browser: Browser) -> None:
     browser.look_as(width=1280, height=800, scheme="light")
     with Registry(str(tmp_path / "registry.sqlite")) as registry:
@@ -99,6 +132,50 @@ def test_the_page_of_a_run_at_work_shows_what_is_new(tmp_path: Path, browser: Br
             shown = browser.value("document.body.innerText")
             assert "looked-at" in shown
             assert "COMPLETED" in shown
+
+
+@pytest.mark.parametrize(
+    ("focused", "is_seen"),
+    [
+        ("main details summary", "document.activeElement.matches('summary')"),
+        ("main details th:nth-child(2) button", "document.activeElement.textContent === 'last step'"),
+        ("main .copy", "document.activeElement.matches('.copy')"),
+        ("nav a:last-child", "document.activeElement.textContent === 'Make it again'"),
+    ],
+)
+def test_what_a_reader_opened_sorted_and_is_at_stays_while_a_run_at_work_goes_on(
+    tmp_path: Path, browser: Browser, focused: str, is_seen: str
+) -> None:
+    browser.look_as(width=360, height=800, scheme="light")
+    with Registry(str(tmp_path / "registry.sqlite")) as registry:
+        run_id = new_run(registry)
+        registry.lifecycle.start_attempt(run_id)
+        splits = (("train", (1, 3)), ("validation", (1, 2)), ("test", (1,)))
+        points = [MetricEvent(step, split, {"zloss": 1 / step}) for split, steps in splits for step in steps]
+        registry.metrics.record(run_id, points)
+        with answering(build_app(registry)) as url:
+            browser.leave()
+            browser.open(f"{url}/runs/{run_id}")
+            browser.value("document.querySelector('main details').open = true")
+            for _ in range(2):
+                browser.value("[...document.querySelectorAll('main details th button')][1].click()")
+            steps = "[...document.querySelectorAll('main details')].at(-1).querySelectorAll('td:nth-child(2)')"
+            assert browser.value(f"[...{steps}].map((cell) => cell.textContent)") == ["3", "2", "1"]
+            browser.value(f"document.querySelector({focused!r}).focus()")
+            assert browser.value(is_seen)
+            new = [MetricEvent(step, "validation", {"zloss": 1 / step, "aloss": 1 / step}) for step in (8, 9)]
+            registry.metrics.record(run_id, new)
+            browser.value("refresh()")
+            assert browser.value("document.querySelectorAll('main details').length") == 2, "a chart before the other"
+            assert browser.value("[...document.querySelectorAll('main details')].map((one) => one.open)") == [
+                False,
+                True,
+            ]
+            assert browser.value(f"[...{steps}].map((cell) => cell.textContent)") == ["9", "3", "1"]
+            heading = "[...document.querySelectorAll('main details')].at(-1).querySelectorAll('th')[1]"
+            assert browser.value(f"{heading}.getAttribute('aria-sort')") == "descending"
+            assert browser.value(is_seen), browser.value("document.activeElement.outerHTML.slice(0, 200)")
+            assert browser.console == []
 
 
 WHITE = "rgb(255, 255, 255)"

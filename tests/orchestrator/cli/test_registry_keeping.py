@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.registry import Registry
-from orchestrator.registry.revisions import NEWEST_REVISION
+from orchestrator.registry.engines.dialects import open_engine
+from orchestrator.registry.location import resolve_url
+from orchestrator.registry.revisions import NEWEST_REVISION, upgrade_schema
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 from tests.orchestrator.registry.samples import new_run
 
@@ -115,3 +117,23 @@ def test_an_upgrade_says_where_the_registry_of_before_is(command: Command, home:
     assert (outcome.status, outcome.out) == (0, f"{NEWEST_REVISION}\n")
     assert "is kept in" in outcome.err
     assert command("runs", "list").status == 0
+
+
+@pytest.mark.postgres
+@pytest.mark.skipif(shutil.which("pg_dump") is None, reason="pg_dump is not on this machine")
+def test_an_upgrade_of_a_servers_registry_keeps_a_dump_in_the_home(
+    command: Command, home: Path, postgres_location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = open_engine(resolve_url(postgres_location))
+    upgrade_schema(engine, postgres_location, to="0001")
+    engine.dispose()
+    with monkeypatch.context() as patched:
+        patched.setenv("PATH", "")
+        refused = command("db", "upgrade", "--registry", postgres_location)
+    assert (refused.status, refused.out) == (4, "")
+    assert "stays at revision 0001: pg_dump, which makes its backup, is not on this machine" in refused.err
+    outcome = command("db", "upgrade", "--registry", postgres_location)
+    assert (outcome.status, outcome.out) == (0, f"{NEWEST_REVISION}\n")
+    (kept,) = (home / "backups").glob("*.0001-*.backup")
+    assert f"is kept in {kept}" in outcome.err.replace("\n", " ")
+    assert kept.read_bytes().startswith(b"PGDMP")

@@ -14,25 +14,55 @@ from tests.orchestrator.cli.readme_blocks import read_blocks
 from tests.orchestrator.cli.stranger import Stranger
 
 PAGE = ROOT / "docs" / "tutorial.md"
-ANSWERS: dict[str, tuple[str, ...]] = {
-    "leaderboard complaints": ("1",),
-    "groups compare": ("distinguishable",),
-    "runs show spring --all": (
-        "made_with.code.commit",
-        "made_with.versions.torch",
-        "made_with.processor",
-        "complaints",
-    ),
-    "runs diff spring summer": ("epochs",),
-    "cost complaints": ("spring",),
+ROWS: dict[str, dict[str, tuple[str, ...]]] = {
+    "which learning rate won": {
+        "leaderboard sst2": ("95 % of mean", "epochs=2 learning_rate=1e-05", "epochs=2 learning_rate=0.001")
+    },
+    "was it luck: seeds, intervals, a test": {
+        "groups compare": ("difference ", "Welch, all seeds", "paired bootstrap, 40 examples", "McNemar")
+    },
+    "which data": {
+        "runs show spring --all": ("60 train examples", "40 validation examples", "params.data.validation_digest")
+    },
+    "what did it cost": {"cost spring": ("spring", "in all: ", " CPU h (measured)")},
+    "against published numbers": {
+        "check sst2": ("validation", "accuracy", "Devlin et al. 2019", "yours began with random weights")
+    },
+    "how two runs differ": {"runs diff spring summer": ("recipe.epochs: 2 → 4", "The same in both: ")},
+    "the command that makes it again": {
+        "runs reproduce spring": ("# makes sweep spring", " --show spec > ", "orchestrator --home")
+    },
+    "commit, uncommitted changes, packages": {
+        "runs show spring --all": ("made_with.code.commit", "made_with.code.diff_bytes", "made_with.versions.torch")
+    },
+    "hardware": {"runs show spring --all": ("made_with.processor", "made_with.num_cores", "made_with.memory_bytes")},
+    "note, tag, archive, delete": {
+        "runs note spring": ("noted on sweep", "(spring)"),
+        "runs tag spring": ("table-2",),
+        "runs archive summer": ("archived sweep", "(summer)"),
+        "runs rm summer": ("summer", "1 run in the trash now"),
+    },
+    "lineage": {"models lineage summer": ("model summer@1", "glue/SST-2/train.tsv", "tokenizer tokenizers/notes")},
+    "import and merge": {
+        "db import record.jsonl.gz": ("copy.sqlite was empty, and has everything now",),
+        "db merge backup.sqlite": ("both have the same", "would be: 2 the same"),
+    },
+    "pages in a browser": {"board": ("http://127.0.0.1:",), "report spring": ("wrote spring.html",)},
+}
+"""Words of the answers that each question of the page's last table gets, by the beginning of the command."""
+FURTHER: dict[str, tuple[str, ...]] = {
+    "runs list --trials": ("1e-05", "0.001", "count"),
+    "query \"tag = 'paper'": ("spring #0", "summer #5"),
+    'query "dataset like': ("spring", "summer"),
+    "cost sst2": ("spring", "summer"),
     "published list --task sst2": ("BERT",),
-    "runs reproduce spring": ("orchestrator run",),
-    "models lineage summer": ("complaints",),
-    "--group-by params.learning_rate": ("0.001",),
+    "models descendants": ("model spring@1", "model summer@1"),
+    "query \"tag = 'table-2'": ("spring",),
     "runs trash": ("summer",),
+    "runs restore summer": ("restored sweep",),
     "runs list --registry copy.sqlite": ("spring", "summer"),
 }
-"""Words that the answer to a command has, by a part of the command."""
+"""Words of the answers to other commands of the page."""
 COMMANDS = [
     command
     for block in read_blocks(PAGE.read_text("utf-8"))
@@ -41,18 +71,23 @@ COMMANDS = [
 ]
 
 
-def test_every_question_of_the_table_has_a_command_that_the_page_types() -> None:
-    """The thirteen questions that somebody asks months later: no row without a command that is tried below."""
-    table = PAGE.read_text("utf-8").partition("| question | command |\n| --- | --- |\n")[2]
-    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
+def is_typed(beginning: str) -> bool:
+    return any(command.startswith(f"orchestrator {beginning}") for command in COMMANDS)
+
+
+def test_the_table_marks_just_the_questions_whose_answers_are_checked() -> None:
+    """The thirteen questions that somebody asks months later."""
+    table = PAGE.read_text("utf-8").partition("| question | command | checked |\n| --- | --- | --- |\n")[2]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
     assert len(rows) == 13
-    for question, answers in rows:
-        named = re.findall(r"`([^`]+)`", answers)
+    for question, commands, mark in rows:
+        named = [name.removeprefix("orchestrator ") for name in re.findall(r"`([^`]+)`", commands)]
         assert named, question
-        for name in named:
-            assert any(command.startswith(name) for command in COMMANDS), f"{question}: {name} is typed nowhere"
-    for part in ANSWERS:
-        assert any(part in command for command in COMMANDS), f"{part} is in no command"
+        checked = ROWS.get(question, {})
+        is_checked = all(is_typed(name) and any(checked.get(name, ())) for name in named)
+        assert mark == ("●" if is_checked else ""), question
+    assert {question for question, _, _ in rows} >= ROWS.keys()
+    assert [beginning for beginning in FURTHER if not is_typed(beginning)] == []
 
 
 @pytest.mark.ray
@@ -72,9 +107,11 @@ def test_every_question_of_the_tutorial_is_answered(tmp_path: Path) -> None:
                 said = stranger.type(command)
             assert said.status == 0, said
             assert "Traceback" not in said.err, said
-            for part, expected in ANSWERS.items():
-                assert part not in command or all(word in said.out for word in expected), (part, said)
-    for name in ("card.md", "backup.sqlite", "record.jsonl.gz", "copy.sqlite", "spring.html", "complaints.html"):
+            for answers in (*ROWS.values(), FURTHER):
+                for beginning, words in answers.items():
+                    if command.startswith(f"orchestrator {beginning}"):
+                        assert [word for word in words if word not in said.out + said.err] == [], said
+    for name in ("card.md", "backup.sqlite", "record.jsonl.gz", "copy.sqlite", "spring.html", "sst2.html"):
         assert (tmp_path / name).stat().st_size > 0
     kept = next(tmp_path.rglob("trials/*/predictions.jsonl")).read_text("utf-8").split("\n")
     assert json.loads(kept[0])["text"], "reports show mistakes with their texts"

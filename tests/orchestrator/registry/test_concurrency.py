@@ -109,7 +109,7 @@ def test_of_processes_that_migrate_at_once_one_does_the_work(location: str, next
 
 
 def test_an_older_schema_waits_for_a_person_and_keeps_its_runs(
-    location: str, next_revision: Path, monkeypatch: pytest.MonkeyPatch
+    location: str, next_revision: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Registry(location) as registry:
         run_id = new_run(registry)
@@ -125,5 +125,5 @@ def test_an_older_schema_waits_for_a_person_and_keeps_its_runs(
         ):
             registry.run(run_id)
     with Registry(location) as registry:
-        assert registry.upgrade() == "9999"
+        assert registry.upgrade(tmp_path / "backups") == "9999"
         assert registry.run(run_id).id == run_id

@@ -104,7 +104,7 @@ def migrate(location: str, shared: str, number: int) -> str:
     """Upgrade to the revision `9999` of the folder `shared`, and return the revision that is reached."""
     revisions.MIGRATIONS, revisions.NEWEST_REVISION = Path(shared), "9999"
     with Registry(location) as registry:
-        return registry.upgrade()
+        return registry.upgrade(Path(shared).parent / "backups")
 
 
 def write_until_killed(location: str, run_id: str, acknowledged: Connection) -> None:

@@ -113,7 +113,7 @@ def test_models_are_compared_over_examples_as_by_drawing_each_anew() -> None:
     rng = np.random.default_rng(4)
     gold = rng.integers(0, 4, 200)
     one, other = (np.stack([rng.binomial(gold, share), gold, gold], axis=1) for share in (0.8, 0.7))
-    found = compare_over_examples(one, other, f1_of_sums)
+    found = compare_over_examples(200, lambda w: f1_of_sums(w @ one), lambda w: f1_of_sums(w @ other))
     indices = [rng.integers(0, 200, 200) for _ in range(2000)]
     drawn = [float((f1_of_sums(one[i].sum(0)[None]) - f1_of_sums(other[i].sum(0)[None]))[0]) for i in indices]
     low, high = np.quantile(drawn, [0.025, 0.975])
@@ -121,5 +121,5 @@ def test_models_are_compared_over_examples_as_by_drawing_each_anew() -> None:
     assert (found.interval.low, found.interval.high) == pytest.approx((low, high), abs=0.01)
     assert found.p_value < 0.05
     assert found.num_examples == 200
-    same = compare_over_examples(one, one, f1_of_sums)
+    same = compare_over_examples(200, lambda w: f1_of_sums(w @ one), lambda w: f1_of_sums(w @ one))
     assert (same.difference, same.p_value) == (0.0, 1.0)

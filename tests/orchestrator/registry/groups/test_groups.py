@@ -176,6 +176,21 @@ def test_two_seeds_that_score_the_same_on_each_side_tell_nothing(registry: Regis
     assert [row["tie"] for row in registry.leaderboard_table().records] == [None, None]
 
 
+@pytest.mark.parametrize("num_seeds", [3, 7])
+def test_collapsed_seeds_of_two_recipes_tell_nothing(registry: Registry, num_seeds: int) -> None:
+    one, other = group_of(registry, 1e-5, [0.684] * num_seeds), group_of(registry, 2e-5, [0.686] * num_seeds)
+    (found,) = registry.compare(one, other)
+    assert (found.seeds.test, found.p_value, found.is_distinguishable) == ("", None, None)
+    assert f"noise of seeds ({num_seeds} seeds that score the same), and no predictions" in found.words
+
+
+def test_seven_pairs_speak_although_one_side_collapsed(registry: Registry) -> None:
+    one = group_of(registry, 1e-5, [0.80, 0.86, 0.74, 0.81, 0.79, 0.82, 0.78])
+    (found,) = registry.compare(one, group_of(registry, 2e-5, [0.684] * 7))
+    assert (found.seeds.test, found.p_value) == ("paired permutation over 7 common seeds", 2 / 128)
+    assert found.seeds.welch.p_value is None
+
+
 def test_two_models_are_compared_by_their_answers(registry: Registry, tmp_path: Path) -> None:
     one = group_of(registry, 1e-5, [0.95], folder=tmp_path)
     other = group_of(registry, 2e-5, [0.6], folder=tmp_path)
@@ -186,6 +201,22 @@ def test_two_models_are_compared_by_their_answers(registry: Registry, tmp_path: 
     assert found.p_value == answers.result.p_value
     assert found.words.startswith("these two models are distinguishable: difference 35.0 points, 95 % interval")
     assert "(McNemar's exact test over 200 examples); one seed: whether further seeds would say so" in found.words
+
+
+def test_two_models_of_a_regression_are_compared_by_the_ranks_of_their_values(
+    registry: Registry, tmp_path: Path
+) -> None:
+    sweeps = [group_of(registry, rate, [score], metric="spearman") for rate, score in ((1e-5, 0.9), (2e-5, 0.6))]
+    for sweep, noise in zip(sweeps, (0.5, 2.0), strict=True):
+        rng, path = random.Random(noise), tmp_path / f"{sweep}.jsonl"
+        values = [(n, n % 6, n % 6 + rng.gauss(0, noise)) for n in range(200)]
+        path.write_text("".join(json.dumps({"id": n, "gold": g, "prediction": p}) + "\n" for n, g, p in values))
+        with registry._database.session(writing=True) as session:
+            kept = update(RunRow).where(RunRow.id == trial_id(sweep, "k0")).values(predictions_path=str(path))
+            session.execute(kept)
+    (found,) = registry.compare(*sweeps)
+    assert found.words.startswith("these two models are distinguishable: difference ")
+    assert "p = under 0.001 (paired bootstrap over 200 examples); one seed" in found.words
 
 
 def test_seeds_speak_before_examples_and_every_pair_of_runs_is_compared(registry: Registry, tmp_path: Path) -> None:

@@ -1,19 +1,22 @@
-"""Kept predictions as counts whose sums make the scores that the metrics themselves give.
+"""Kept predictions as scores of examples that are drawn, which are those of the metrics themselves.
 
 pytest tests/orchestrator/registry/groups/test_kept_predictions.py
 """
 
 import json
 import random
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from bert_core.metrics import binary_metrics, classification_metrics, multi_label_metrics, ner_f1, regression_metrics
-from orchestrator.registry.groups.kept_predictions import count_for, read_predictions, right_answers, same_examples
+from orchestrator.registry.groups.kept_predictions import read_predictions, right_answers, same_examples, scores_for
+from orchestrator.significance.bootstrap import compare_over_examples
 
 NUM_EXAMPLES = 60
 TAGS = ("O", "B-PER", "I-PER", "B-LOC")
@@ -43,12 +46,12 @@ def class_rows(seed: int, labels: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def score(metric: str, rows: Sequence[dict[str, Any]]) -> float:
-    """The score by sums of counts."""
-    counted = count_for(metric, rows, rows)
-    assert counted is not None
-    first, second, score_of = counted
-    assert np.array_equal(first, second)
-    return float(score_of(first.sum(axis=0, keepdims=True))[0])
+    """The score of all examples, each drawn once."""
+    found = scores_for(metric, rows, rows)
+    assert found is not None
+    first, second = (float(side(np.ones((1, len(rows))))[0]) for side in found)
+    assert first == second
+    return first
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "f1", "macro_f1", "matthews_correlation"])
@@ -99,7 +102,59 @@ def test_pearsons_correlation_is_the_metric() -> None:
     rows = [{"id": str(n), "prediction": rng.random(), "gold": rng.random()} for n in range(NUM_EXAMPLES)]
     expected = regression_metrics([row["prediction"] for row in rows], [row["gold"] for row in rows])
     assert score("pearson", rows) == pytest.approx(expected["pearson"])
-    assert count_for("spearman", rows, rows) is None, "ranks are not sums"
+    assert score("spearman", rows) == pytest.approx(expected["spearman"])
+
+
+def graded_rows(seed: int, num_examples: int) -> list[dict[str, Any]]:
+    """Rows of a regression on grades, with equal ones among them; the gold is the same for any seed."""
+    gold = np.random.default_rng(0).integers(0, 6, num_examples)
+    predictions = np.round(gold + np.random.default_rng(seed).normal(0, seed, num_examples), 1)
+    return [{"id": str(n), "prediction": float(predictions[n]), "gold": float(gold[n])} for n in range(num_examples)]
+
+
+@pytest.mark.parametrize(("metric", "oracle"), [("spearman", stats.spearmanr), ("pearson", stats.pearsonr)])
+def test_correlations_of_drawn_examples_are_scipys(metric: str, oracle: Any) -> None:
+    rows = graded_rows(1, NUM_EXAMPLES)
+    drawn_places = np.random.default_rng(1).integers(0, NUM_EXAMPLES, (20, NUM_EXAMPLES))
+    found = scores_for(metric, rows, graded_rows(2, NUM_EXAMPLES))
+    assert found is not None
+    weights = np.stack([np.bincount(places, minlength=NUM_EXAMPLES) for places in drawn_places]).astype(float)
+    values = np.asarray([[row["prediction"], row["gold"]] for row in rows])
+    expected = [oracle(*values[places].T).statistic for places in drawn_places]
+    assert found[0](weights) == pytest.approx(expected)
+
+
+def test_a_bootstrap_of_spearmans_correlation_is_scipys_and_quick() -> None:
+    num_examples = 2000
+    one, other = graded_rows(1, num_examples), graded_rows(2, num_examples)
+    scores = scores_for("spearman", one, other)
+    assert scores is not None
+    began = time.process_time()
+    found = compare_over_examples(num_examples, *scores)
+    assert time.process_time() - began < 2
+    values = np.asarray(
+        [[*(row["prediction"] for row in both), both[0]["gold"]] for both in zip(one, other, strict=True)]
+    )
+
+    def difference(places: Any) -> float:
+        first, second, gold = values[places].T
+        return float(stats.spearmanr(first, gold).statistic - stats.spearmanr(second, gold).statistic)
+
+    expected = stats.bootstrap(
+        (np.arange(num_examples),),
+        difference,
+        method="percentile",
+        n_resamples=999,
+        vectorized=False,
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    assert found.difference == pytest.approx(difference(np.arange(num_examples)))
+    assert (found.interval.low, found.interval.high) == pytest.approx((expected.low, expected.high), abs=0.003)
+
+
+def test_a_correlation_with_predictions_that_are_all_equal_is_zero() -> None:
+    rows = [{"id": str(n), "prediction": 2.5, "gold": float(n)} for n in range(5)]
+    assert (score("spearman", rows), score("pearson", rows)) == (0.0, 0.0)
 
 
 def test_scores_of_answers_are_means_of_each_question() -> None:
@@ -110,7 +165,7 @@ def test_scores_of_answers_are_means_of_each_question() -> None:
     assert right_answers(rows) == [True] * 9
 
 
-METRICS = ("f1", "micro_f1", "macro_f1", "matthews_correlation", "precision", "recall", "pearson")
+METRICS = ("f1", "micro_f1", "macro_f1", "matthews_correlation", "precision", "recall", "pearson", "spearman")
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -119,7 +174,7 @@ METRICS = ("f1", "micro_f1", "macro_f1", "matthews_correlation", "precision", "r
 )
 def test_rows_without_a_known_answer_are_not_counted(metric: str, changes: dict[str, Any]) -> None:
     rows = class_rows(1, ["0", "1"])
-    assert count_for(metric, rows, [*rows[1:], rows[0] | changes]) is None
+    assert scores_for(metric, rows, [*rows[1:], rows[0] | changes]) is None
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -128,7 +183,7 @@ def test_rows_without_a_known_answer_are_not_counted(metric: str, changes: dict[
 def test_rows_without_a_field_are_not_counted(metric: str, missing: str, prediction: Any) -> None:
     row = {"id": "1", "prediction": prediction, "gold": prediction, "probabilities": {"0": 0.5, "1": 0.5}}
     rows = [{name: value for name, value in row.items() if name != missing}]
-    assert count_for(metric, rows, rows) is None
+    assert scores_for(metric, rows, rows) is None
 
 
 def test_rows_are_put_side_by_side_by_their_example() -> None:

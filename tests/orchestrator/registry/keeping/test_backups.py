@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import InputError, RegistryError
-from orchestrator.registry import Registry
+from orchestrator.registry import Registry, revisions
 from orchestrator.registry.keeping.backups import back_up_registry
 from orchestrator.registry.revisions import NEWEST_REVISION
 from orchestrator.results import MetricEvent
@@ -131,6 +131,72 @@ def test_a_migration_keeps_the_file_as_it_was(old: Path) -> None:
     with closing(sqlite3.connect(kept)) as copy:
         assert copy.execute("SELECT version_num FROM registry_revision").fetchone() == ("0001",)
         assert copy.execute("SELECT * FROM runs ORDER BY id").fetchall() == before
+
+
+@pytest.fixture
+def next_revision(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """One more revision than there is, which takes the runs' names away; returns the revision before it."""
+    folder = Path(shutil.copytree(revisions.MIGRATIONS, tmp_path / "migrations"))
+    (folder / "versions" / "9999_nameless.py").write_text(
+        f"from alembic import op\n\nrevision = '9999'\ndown_revision = '{NEWEST_REVISION}'\n\n\n"
+        "def upgrade() -> None:\n    op.execute(\"UPDATE runs SET name = ''\")\n"
+    )
+    monkeypatch.setattr(revisions, "MIGRATIONS", folder)
+    monkeypatch.setattr(revisions, "NEWEST_REVISION", "9999")
+    return NEWEST_REVISION
+
+
+def recorded_before(location: str) -> str:
+    """Record a run in a registry that is at the revision of before; return its id."""
+    with pytest.MonkeyPatch.context() as patched, Registry(location) as registry:
+        patched.setattr(revisions, "NEWEST_REVISION", NEWEST_REVISION)
+        return new_run(registry, name="of before")
+
+
+@pytest.mark.postgres
+@pytest.mark.skipif(shutil.which("pg_restore") is None, reason="pg_dump and pg_restore are not on this machine")
+def test_a_migration_of_a_servers_registry_keeps_it_as_it_was(
+    postgres_location: str, tmp_path: Path, next_revision: str
+) -> None:
+    run_id = recorded_before(postgres_location)
+    with Registry(postgres_location) as registry:
+        assert registry.upgrade(tmp_path / "home" / "backups") == "9999"
+        assert registry.run(run_id).name == ""
+        (kept,) = (tmp_path / "home" / "backups").iterdir()
+        assert f".{next_revision}-" in kept.name
+        registry.close()
+        command = ["pg_restore", "--clean", "--no-owner", f"--dbname={postgres_location.partition('&options')[0]}"]
+        subprocess.run([*command, str(kept)], check=True)
+        assert registry.current_revision() == next_revision
+
+
+@pytest.mark.postgres
+def test_without_pg_dump_a_servers_registry_is_not_migrated_unless_that_is_asked_for(
+    postgres_location: str, tmp_path: Path, next_revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded_before(postgres_location)
+    monkeypatch.setenv("PATH", "")
+    with Registry(postgres_location) as registry:
+        with pytest.raises(RegistryError) as caught:
+            registry.upgrade(tmp_path / "backups")
+        for words in ("pg_dump", "install PostgreSQL's client programs", "db export FILE", "--no-backup"):
+            assert words in str(caught.value)
+        assert registry.current_revision() == next_revision
+        assert registry.upgrade(tmp_path / "backups", with_backup=False) == "9999"
+    assert not (tmp_path / "backups").exists()
+
+
+@pytest.mark.postgres
+@pytest.mark.skipif(shutil.which("pg_dump") is None, reason="pg_dump is not on this machine")
+def test_a_servers_backup_that_fails_leaves_its_registry_as_it_is(
+    postgres_location: str, tmp_path: Path, next_revision: str
+) -> None:
+    recorded_before(postgres_location)
+    (tmp_path / "backups").write_text("no folder")
+    with Registry(postgres_location) as registry:
+        with pytest.raises(RegistryError, match=rf"stays at revision {next_revision}: no backup .*--no-backup"):
+            registry.upgrade(tmp_path / "backups")
+        assert registry.current_revision() == next_revision
 
 
 def test_a_migration_without_a_backup_is_asked_for(old: Path) -> None:
