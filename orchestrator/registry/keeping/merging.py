@@ -2,7 +2,8 @@
 
     run            new here: copied with its trials · the same: stays, and their tags, notes and flags are joined
                    another one of that id: a conflict, named with what differs, and left as it is
-    model          weights that are new under their name: recorded, with a new version where theirs is taken
+    model          weights that are new under their name: recorded, with a new version where theirs is taken, or was;
+                   numbers that removed models had there are given to none here
     alias          new here: recorded · on other weights: a conflict
     other rows     by their primary key: new ones are copied, different ones are a conflict; a row whose run was removed
                    here, and is here again, names it again
@@ -18,7 +19,7 @@ from sqlalchemy import RowMapping, Table, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.dialects import lock_until_commit
+from orchestrator.registry.engines.dialects import lock_until_commit, upsert_rows
 from orchestrator.registry.keeping.annotations import add_annotations, annotations_of, missing_annotations
 from orchestrator.registry.keeping.run_families import (
     bring_models,
@@ -26,16 +27,16 @@ from orchestrator.registry.keeping.run_families import (
     copy_family,
     family_digests,
     family_of,
-    free_version,
     models_of,
     shared_keys,
     tables_of_runs,
 )
 from orchestrator.registry.keeping.table_copy import copy_tables
-from orchestrator.registry.keeping_tables import ANNOTATIONS, AliasRow, TrashRow
+from orchestrator.registry.keeping_tables import ANNOTATIONS, AliasRow, TrashRow, VersionRow
+from orchestrator.registry.model_versions import free_version
 from orchestrator.registry.tables import BaseRow, ExperimentRow, ModelRow, RunRow
 
-_WITH_RULES = {table.__tablename__ for table in (RunRow, ModelRow, ExperimentRow, AliasRow, TrashRow)}
+_WITH_RULES = {table.__tablename__ for table in (RunRow, ModelRow, VersionRow, ExperimentRow, AliasRow, TrashRow)}
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,8 @@ def merge_registry(
             orphans = select(ModelRow.name, ModelRow.digest).where(ModelRow.run_id.is_(None))
             coming |= {(name, digest) for name, digest in there.execute(orphans)}
             rest = [*_merge_models(there, here, dry_run=dry_run)]
+            if not dry_run:
+                _keep_numbers(there, here)
             rest += _merge_aliases(there, here, coming, dry_run=dry_run)
             for table in other_tables():
                 rest += _merge_rows(there, here, table, dry_run=dry_run)
@@ -138,7 +141,7 @@ def _renamed(there: Session, here: Session, run_ids: Collection[str]) -> dict[st
     labels = {}
     for model in models_of(there, run_ids):
         is_known = (ModelRow.name == model.name) & (ModelRow.digest == model.digest)
-        version = free_version(here, model)
+        version = free_version(here, model.name, model.digest, wanted=model.version)
         if version != model.version and here.scalar(select(ModelRow.version).where(is_known)) is None:
             labels[f"{model.name}@{model.version}"] = f"{model.name}@{version}"
     return labels
@@ -151,11 +154,17 @@ def _merge_models(there: Session, here: Session, *, dry_run: bool) -> Iterator[M
         same = (ModelRow.name == model.name) & (ModelRow.digest == model.digest)
         if here.scalar(select(ModelRow.version).where(same)) is not None:
             continue
-        label = f"{model.name}@{free_version(here, model)}"
+        label = f"{model.name}@{free_version(here, model.name, model.digest, wanted=model.version)}"
         if not dry_run:
             bring_models(there, here, [model])
         theirs = f"{model.name}@{model.version}"
         yield Merged("model", label, model.name, "new", "" if label == theirs else f"model {theirs} is {label} here")
+
+
+def _keep_numbers(there: Session, here: Session) -> None:
+    """Note the numbers of models' versions that were given there: specs that come from there mean those weights."""
+    given = [dict(row) for row in there.execute(select(VersionRow.__table__)).mappings()]
+    upsert_rows(here, VersionRow, ("name", "version"), (), given)
 
 
 def _merge_aliases(

@@ -137,6 +137,15 @@ def test_other_weights_under_a_taken_version_get_another_one(make: Callable[[str
     assert {one["digest"][0]: one["version"] for one in here.models.table().records} == {"1": 1, "2": 2}
 
 
+def test_the_number_of_a_model_that_was_removed_there_is_given_to_none_here(make: Callable[[str], Registry]) -> None:
+    here, there = make("here"), make("there")
+    run_id = new_run(there)
+    there.models.register("reviews", model_result("1" * 64), run_id)
+    there.models.remove_of([run_id])
+    merge(here, there)
+    assert here.models.register("reviews", model_result("2" * 64)) == 2
+
+
 def test_an_alias_that_means_other_weights_stays(make: Callable[[str], Registry]) -> None:
     here, there = make("here"), make("there")
     for registry, digest in ((here, "1" * 64), (there, "2" * 64)):
