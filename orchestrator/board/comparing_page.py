@@ -12,7 +12,14 @@ from orchestrator.registry.groups.varying_paths import varying_paths
 from orchestrator.registry.run_differences import compare_runs
 from orchestrator.reports.blocks import Block, Page, Section, Table, Words
 from orchestrator.reports.charts import learning_curves
-from orchestrator.reports.difference_texts import TITLES, change_text, field_text, same_sentences, value_texts
+from orchestrator.reports.difference_texts import (
+    TITLES,
+    change_text,
+    field_text,
+    refusal_sentences,
+    same_sentences,
+    value_texts,
+)
 from orchestrator.results import is_of_the_machine, short_value
 
 if TYPE_CHECKING:
@@ -28,11 +35,12 @@ def comparing_page(registry: "Registry", runs: Sequence["RunRecord"]) -> Page:
     """Make the page of some runs; names that are not unique get their ids."""
     names = [run.name for run in runs]
     labels = [run.name if names.count(run.name) == 1 else f"{run.name} ({run.id[:6]})" for run in runs]
+    refusals = registry.test_refusals([run.id for run in runs])
     return Page(
         f"{len(runs)} runs side by side",
         ", ".join(run.id for run in runs),
         [
-            Section("Scores", [_scores(registry, runs, labels)]),
+            Section("Scores", [_scores(registry, runs, labels), *map(Words, refusal_sentences(refusals))]),
             *(_pair_sections(registry, runs, labels) if len(runs) == 2 else _setting_sections(registry, runs, labels)),
             Section("Curves", _curves(registry, runs, labels)),
         ],
