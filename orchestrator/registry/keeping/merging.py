@@ -1,7 +1,8 @@
 """Merging: what another registry has, joined to this one. No value that is here is ever replaced by another.
 
     run            new here: copied with its trials · the same: stays, and their tags, notes and flags are joined
-                   another one of that id: a conflict, named with what differs, and left as it is
+                   another one of that id: a conflict, named with what differs, and left as it is · in the trash
+                   here: named, and left there
     model          weights that are new under their name: recorded, with a new version where theirs is taken, or was;
                    numbers that removed models had there are given to none here
     alias          new here: recorded · on other weights: a conflict
@@ -48,7 +49,7 @@ class Merged:
     id: str
     name: str
     change: str
-    """One of new, joined, unchanged, conflict and unfinished."""
+    """One of new, joined, unchanged, conflict, unfinished and removed."""
     remark: str = ""
 
 
@@ -58,6 +59,7 @@ def merge_registry(
     *,
     unfinished: bool = False,
     dry_run: bool = False,
+    from_trash: bool = False,
     before_run: Callable[[Session], object] | None = None,
 ) -> Iterator[Merged]:
     """Join what `source` has to `target`; yields what became of each thing as soon as it is there.
@@ -65,6 +67,7 @@ def merge_registry(
     Args:
         unfinished: whether runs come along that have not ended there; they would differ from what becomes of them.
         dry_run: only tell what would become of each.
+        from_trash: whether a run comes back that is in the trash here; else it stays there.
         before_run: called with the transaction of each run before anything is brought; what it raises ends the merge.
     """
     coming: set[tuple[str, str]] = set()
@@ -74,7 +77,7 @@ def merge_registry(
             with target.session(writing=not dry_run) as here:
                 if before_run is not None:
                     before_run(here)
-                merged = _merge_run(there, here, run_id, unfinished=unfinished, dry_run=dry_run)
+                merged = _merge_run(there, here, run_id, unfinished=unfinished, dry_run=dry_run, from_trash=from_trash)
             yield merged  # it is there for good
             if merged.change in ("new", "joined", "unchanged"):
                 coming |= {(model.name, model.digest) for model in models_of(there, family_of(there, run_id))}
@@ -106,9 +109,15 @@ def other_tables() -> list[Table]:
     return [table for table in BaseRow.metadata.sorted_tables if table.name not in known]
 
 
-def _merge_run(there: Session, here: Session, run_id: str, *, unfinished: bool, dry_run: bool) -> Merged:
+def _merge_run(
+    there: Session, here: Session, run_id: str, *, unfinished: bool, dry_run: bool, from_trash: bool
+) -> Merged:
     other, known = there.get_one(RunRow, run_id), here.get(RunRow, run_id)
     merged = ("run", run_id, other.name)
+    in_trash = here.scalar(select(TrashRow.run_id).where(TrashRow.run_id == run_id))
+    if known is None and in_trash and not from_trash:
+        remark = f"it is in the trash here; to bring it back: orchestrator runs restore {run_id}"
+        return Merged(*merged, "removed", remark)
     if known is not None and (differing := _differing(there, here, run_id)):
         remark = f"here it is {_told(known)}, there {_told(other)}; they differ in {', '.join(differing)}"
         return Merged(*merged, "conflict", remark)

@@ -113,6 +113,19 @@ def test_a_run_that_has_not_ended_stays_away_until_it_has(make: Callable[[str], 
     assert [one.change for one in merge(here, there)] == ["new"]
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_run_in_the_trash_here_stays_there_and_is_named(make: Callable[[str], Registry], dry_run: bool) -> None:
+    here, there = make("here"), make("there")
+    fill(there, A_RUN)
+    copied(here, there)
+    here.trash.put(A_RUN, 0)
+    (left,) = merge(here, there, dry_run=dry_run)
+    assert (left.id, left.change) == (A_RUN, "removed")
+    assert left.remark == f"it is in the trash here; to bring it back: orchestrator runs restore {A_RUN}"
+    here.trash.restore(A_RUN)
+    assert merge(here, there) == []
+
+
 def test_what_people_added_is_joined(make: Callable[[str], Registry]) -> None:
     here, there = make("here"), make("there")
     fill(there, A_RUN)
