@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 MAX_RUNS = 20
 """Runs side by side at most: more lines cannot be told apart."""
+_METRICS = "metrics."
+"""Beginning of the columns of measurements, which may have the names of other columns."""
 _OF_EXECUTION = ("execution.", "name", "tags")
 
 
@@ -50,17 +52,15 @@ def comparing_page(registry: "Registry", runs: Sequence["RunRecord"]) -> Page:
 def _scores(registry: "Registry", runs: Sequence["RunRecord"], labels: Sequence[str]) -> Table:
     rows = []
     for run, label in zip(runs, labels, strict=True):
-        values = registry.metrics.latest(run.id)
+        values = {f"{_METRICS}{name}": value for name, value in registry.metrics.latest(run.id).items()}
         took = None if run.seconds is None else duration(run.seconds)
         rows.append({"name": label, "run": run.id, "state": str(run.state), "task": run.task, "took": took, **values})
-    measured = sorted(
-        {name for row in rows for name in row} - {"name", "run", "state", "task", "took"}, key=_machine_last
-    )
+    measured = sorted({key for row in rows for key in row if key.startswith(_METRICS)}, key=_machine_last)
     return Table(("name", "state", "task", *measured, "took", "run"), rows)
 
 
 def _machine_last(name: str) -> tuple[bool, str]:
-    return is_of_the_machine(name), name
+    return is_of_the_machine(name.removeprefix(_METRICS)), name
 
 
 def _pair_sections(registry: "Registry", runs: Sequence["RunRecord"], labels: Sequence[str]) -> list[Section]:
@@ -94,11 +94,12 @@ def _setting_sections(registry: "Registry", runs: Sequence["RunRecord"], labels:
     def text(values: dict[str, Any], path: str) -> str | None:
         return short_value(values[path]) if path in values else None
 
+    headings = {f"run {number}": label for number, label in enumerate(labels)}
     rows = [
-        {"setting": path, **{label: text(values, path) for label, values in zip(labels, settings, strict=True)}}
+        {"setting": path, **{key: text(values, path) for key, values in zip(headings, settings, strict=True)}}
         for path in paths
     ]
-    return [Section("What differs", [Table(("setting", *labels), rows)])]
+    return [Section("What differs", [Table(("setting", *headings), rows, headings)])]
 
 
 def _curves(registry: "Registry", runs: Sequence["RunRecord"], labels: Sequence[str]) -> list[Block]:
