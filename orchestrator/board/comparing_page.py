@@ -12,7 +12,14 @@ from orchestrator.registry.groups.varying_paths import varying_paths
 from orchestrator.registry.run_differences import compare_runs
 from orchestrator.reports.blocks import Block, Page, Section, Table, Words
 from orchestrator.reports.charts import learning_curves
-from orchestrator.reports.difference_texts import TITLES, change_text, field_text, same_sentences, value_texts
+from orchestrator.reports.difference_texts import (
+    TITLES,
+    change_text,
+    field_text,
+    refusal_sentences,
+    same_sentences,
+    value_texts,
+)
 from orchestrator.results import is_of_the_machine, short_value
 
 if TYPE_CHECKING:
@@ -21,6 +28,8 @@ if TYPE_CHECKING:
 
 MAX_RUNS = 20
 """Runs side by side at most: more lines cannot be told apart."""
+_METRICS = "metrics."
+"""Beginning of the columns of measurements, which may have the names of other columns."""
 _OF_EXECUTION = ("execution.", "name", "tags")
 
 
@@ -28,11 +37,12 @@ def comparing_page(registry: "Registry", runs: Sequence["RunRecord"]) -> Page:
     """Make the page of some runs; names that are not unique get their ids."""
     names = [run.name for run in runs]
     labels = [run.name if names.count(run.name) == 1 else f"{run.name} ({run.id[:6]})" for run in runs]
+    refusals = registry.test_refusals([run.id for run in runs])
     return Page(
         f"{len(runs)} runs side by side",
         ", ".join(run.id for run in runs),
         [
-            Section("Scores", [_scores(registry, runs, labels)]),
+            Section("Scores", [_scores(registry, runs, labels), *map(Words, refusal_sentences(refusals))]),
             *(_pair_sections(registry, runs, labels) if len(runs) == 2 else _setting_sections(registry, runs, labels)),
             Section("Curves", _curves(registry, runs, labels)),
         ],
@@ -42,17 +52,15 @@ def comparing_page(registry: "Registry", runs: Sequence["RunRecord"]) -> Page:
 def _scores(registry: "Registry", runs: Sequence["RunRecord"], labels: Sequence[str]) -> Table:
     rows = []
     for run, label in zip(runs, labels, strict=True):
-        values = registry.metrics.latest(run.id)
+        values = {f"{_METRICS}{name}": value for name, value in registry.metrics.latest(run.id).items()}
         took = None if run.seconds is None else duration(run.seconds)
         rows.append({"name": label, "run": run.id, "state": str(run.state), "task": run.task, "took": took, **values})
-    measured = sorted(
-        {name for row in rows for name in row} - {"name", "run", "state", "task", "took"}, key=_machine_last
-    )
+    measured = sorted({key for row in rows for key in row if key.startswith(_METRICS)}, key=_machine_last)
     return Table(("name", "state", "task", *measured, "took", "run"), rows)
 
 
 def _machine_last(name: str) -> tuple[bool, str]:
-    return is_of_the_machine(name), name
+    return is_of_the_machine(name.removeprefix(_METRICS)), name
 
 
 def _pair_sections(registry: "Registry", runs: Sequence["RunRecord"], labels: Sequence[str]) -> list[Section]:
@@ -86,11 +94,12 @@ def _setting_sections(registry: "Registry", runs: Sequence["RunRecord"], labels:
     def text(values: dict[str, Any], path: str) -> str | None:
         return short_value(values[path]) if path in values else None
 
+    headings = {f"run {number}": label for number, label in enumerate(labels)}
     rows = [
-        {"setting": path, **{label: text(values, path) for label, values in zip(labels, settings, strict=True)}}
+        {"setting": path, **{key: text(values, path) for key, values in zip(headings, settings, strict=True)}}
         for path in paths
     ]
-    return [Section("What differs", [Table(("setting", *labels), rows)])]
+    return [Section("What differs", [Table(("setting", *headings), rows, headings)])]
 
 
 def _curves(registry: "Registry", runs: Sequence["RunRecord"], labels: Sequence[str]) -> list[Block]:

@@ -12,6 +12,7 @@ from orchestrator.finetuning.model_record import read_saved_definition
 from orchestrator.finetuning.running_trials import values_text
 from orchestrator.kinds.seed_noise import compute_difference, compute_gain
 from orchestrator.progress import duration
+from orchestrator.registry.groups.group_records import group_code
 from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials
 from orchestrator.registry.groups.varying_paths import varied_parameters
 from orchestrator.registry.records import RunRecord
@@ -26,6 +27,8 @@ _WIDTH = 80
 """Characters of a line of the table at most."""
 _PARAMETER = "params."
 _START = "init_from"
+_CODE = "version of the code"
+"""Heading of the column that tells groups of different code apart."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ def sweep_ending(run: RunRecord, registry: Registry) -> Iterator[str]:
     yield f"{run.metric} {best[score]:.4f} on {run.task} by {whose}{beside} after {duration(run.seconds or 0.0)}"
     varied = [name.removeprefix(_PARAMETER) for name in varied_parameters(scored)]
     groups = _groups(scored, varied, str(run.metric))
-    yield from _table(groups, varied, str(run.metric))
+    yield from _table(groups, list(groups[0].varied), str(run.metric))
     values = {name: short_value(best.get(_PARAMETER + name)) for name in varied} | {"seed": str(best["seed"])}
     yield f"best: trial {best['number']} ({values_text(values)}), {run.metric} {best[score]:.4f}"
     positive = _positive_label(run)
@@ -77,10 +80,12 @@ def _positive_label(run: RunRecord) -> str | None:
 
 
 def _groups(rows: Sequence[Mapping[str, Any]], varied: Sequence[str], metric: str) -> list[TrialGroup]:
-    """The groups, the one with the best mean first."""
+    """The groups in the order of the leaderboard; where code was changed meanwhile, each tells its own."""
+    has_several_codes = len({group_code(row["group"]) for row in rows}) > 1
     return [
         TrialGroup(
-            {name: short_value(some[0].get(_PARAMETER + name)) for name in varied},
+            {name: short_value(some[0].get(_PARAMETER + name)) for name in varied}
+            | ({_CODE: group_code(some[0]["group"])} if has_several_codes else {}),
             [row[f"metrics.{metric}"] for row in some],
             some[0].get(_PARAMETER + _START) == RANDOM,
         )

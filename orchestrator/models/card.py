@@ -116,7 +116,9 @@ def _scores(source: _Source, registry: Registry) -> str:
     told = [name for name in values if _BASELINE not in name]
     names = sorted(told, key=lambda name: (name != run.metric, name))
     rows = [(name, _measured(name, values[name]), _number(values.get(_baseline(name)))) for name in names]
+    refusals = registry.test_refusals([run.id]).values()
     text = "## Scores\n\n" + _table(("measurement", "value", "baseline"), rows)
+    text += "".join(f"\n\nThe test score is refused: {why}." for why in refusals)
     return text + "\n\n" + _seeds(run, registry) if run.metric in values else text
 
 

@@ -31,6 +31,8 @@ class RunScore:
     """Whether the task's files are a person's own, and not the official ones in a folder."""
     begins_at_random: bool = False
     """Whether the model was not pretrained."""
+    refusal: str | None = None
+    """Reason why the score is refused, as it flatters the model; None where it is not."""
 
     @property
     def mean(self) -> float:
@@ -86,6 +88,8 @@ def _size_ratio(score: RunScore, number: PublishedNumber) -> float | None:
 
 
 def _reasons(score: RunScore, number: PublishedNumber) -> Iterator[str]:
+    if score.refusal is not None:
+        yield f"your score is refused: {score.refusal}"
     if number.metric is None:
         yield f"the source does not say which of the task's scores it is; yours is {score.metric}"
     if number.split != score.split:

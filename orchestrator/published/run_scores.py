@@ -22,13 +22,15 @@ def run_scores(run: RunRecord, registry: Registry) -> Iterator[RunScore]:
         return
     about = _about(run, registry)
     latest = registry.metrics.latest(run.id)
+    refusal = registry.test_refusals([run.id]).get(run.id)
     recipes = scored_groups(registry.trials.table(run.id).records, str(run.metric))
     for name, value in latest.items():
         split, metric = ("test", name.removeprefix(_TEST)) if name.startswith(_TEST) else ("validation", name)
         own = [value]
         if recipes and split == "validation":
             own = [row[f"metrics.{metric}"] for row in scored_trials(recipes[0], metric)] or own
-        yield RunScore(run.id, run.task, split, metric, own, max(1, len(recipes)), **about)
+        refused = refusal if split == "test" else None
+        yield RunScore(run.id, run.task, split, metric, own, max(1, len(recipes)), refusal=refused, **about)
 
 
 def _about(run: RunRecord, registry: Registry) -> Mapping[str, Any]:

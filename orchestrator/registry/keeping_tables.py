@@ -1,7 +1,7 @@
-"""Tables for the upkeep of runs that are done: notes, flags, names for models, and the trash.
+"""Tables for the upkeep of runs that are done: notes, flags, names and numbers of models, and the trash.
 
 runs ─┬─< run_notes        models ──< model_aliases        trash (of runs that are no longer in `runs`)
-      └─< run_flags
+      └─< run_flags        model_versions (also of models that are no longer in `models`)
 """
 
 from sqlalchemy import ForeignKeyConstraint, Index, LargeBinary
@@ -48,6 +48,16 @@ class AliasRow(BaseRow):
     alias: Mapped[str] = mapped_column(primary_key=True)
     version: Mapped[int]
     set_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
+
+
+class VersionRow(BaseRow):
+    """A number of a model's version that was given away, and the weights that it means for good."""
+
+    __tablename__ = "model_versions"
+
+    name: Mapped[FreeTextStr] = mapped_column(primary_key=True)
+    version: Mapped[int] = mapped_column(primary_key=True)
+    digest: Mapped[str]
 
 
 class TrashRow(BaseRow):

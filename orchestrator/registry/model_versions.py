@@ -1,10 +1,15 @@
-"""Version of a registered model that a name means: one rule for who uses a model, and for lineage."""
+"""Versions of registered models: the one that a name means, for who uses a model and for lineage, and their numbers.
+
+A number means the same weights for good, also when its model was removed: specs and lineage that name it stay true.
+"""
 
 from datetime import datetime
 
 from sqlalchemy import Select, and_, exists, or_, select
+from sqlalchemy.orm import Session
 
-from orchestrator.registry.keeping_tables import AliasRow
+from orchestrator.registry.engines.dialects import upsert_rows
+from orchestrator.registry.keeping_tables import AliasRow, VersionRow
 from orchestrator.registry.place_tags import PULLED
 from orchestrator.registry.tables import ModelRow, TagRow
 
@@ -43,3 +48,25 @@ def named_version(name: str, before: datetime | None = None) -> Select[ModelRow]
         condition = and_(condition, ModelRow.created_at <= before)
     is_pulled = exists().where(TagRow.run_id == ModelRow.run_id, TagRow.tag.startswith(PULLED))
     return select(ModelRow).where(condition).order_by(is_pulled, ModelRow.version.desc()).limit(1)
+
+
+def free_version(session: Session, name: str, digest: str, wanted: int | None = None) -> int:
+    """Version under which weights can be recorded: the one that they have had under this name, else one never given.
+
+    Args:
+        wanted: number that they should get where it was never given; the next one when None.
+    """
+    rows = session.scalars(select(VersionRow).where(VersionRow.name == name).order_by(VersionRow.version)).all()
+    given = [row.version for row in rows]
+    had = [row.version for row in rows if row.digest == digest]
+    if had:
+        return wanted if wanted in had else had[-1]
+    return max(given, default=0) + 1 if wanted is None or wanted in given else wanted
+
+
+def give_version(session: Session, name: str, digest: str, wanted: int | None = None) -> int:
+    """Give weights the version that `free_version` finds, under a lock on the name; no others get it any more."""
+    version = free_version(session, name, digest, wanted)
+    row = {"name": name, "version": version, "digest": digest}
+    upsert_rows(session, VersionRow, ("name", "version"), (), [row])
+    return version

@@ -23,6 +23,8 @@ class RecordTable:
     """Plain values by column; times are in UTC. A record may lack a column, and then has no value there."""
     dtypes: Mapping[str, str] = field(default_factory=dict)
     """Dtypes of a DataFrame's columns, where those do not follow from the values, as in a table without records."""
+    notes: Sequence[str] = ()
+    """Sentences on what the values leave out."""
 
     def values(self, column: str) -> list[Any]:
         """Values of a column, one for each record."""

@@ -16,7 +16,7 @@ from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import lock_until_commit, select_items
 from orchestrator.registry.keeping_tables import AliasRow
-from orchestrator.registry.model_versions import is_number, named_version, split_version
+from orchestrator.registry.model_versions import give_version, is_number, named_version, split_version
 from orchestrator.registry.record_table import RecordTable, record_table
 from orchestrator.registry.records import ModelRecord
 from orchestrator.registry.run_records import MAX_CANDIDATES, load_records
@@ -38,16 +38,16 @@ class RegisteredModels:
     def register(self, name: str, model: ModelResult, run_id: str | None = None) -> int:
         """Register a model folder under a name and return its version.
 
-        The same weights under the same name keep their version; from then on they are looked for in the folder that
-        was given last, since an older one may be deleted.
+        The same weights under the same name keep their version, and get it back after they were removed; no other
+        weights ever get it. They are looked for in the folder that was given last, since an older one may be deleted.
         """
         with self._database.session(writing=True) as session:
             lock_until_commit(session.connection(), f"models/{name}")
             known = select(ModelRow).where(ModelRow.name == name, ModelRow.digest == model.digest)
             row = session.scalar(known)
             if row is None:
-                newest = session.scalar(select(func.max(ModelRow.version)).where(ModelRow.name == name))
-                row = ModelRow(name=name, version=(newest or 0) + 1, run_id=run_id, **asdict(model))
+                version = give_version(session, name, model.digest)
+                row = ModelRow(name=name, version=version, run_id=run_id, **asdict(model))
                 session.add(row)
             row.folder = model.folder
             return row.version

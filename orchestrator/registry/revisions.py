@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from alembic.script import ScriptDirectory
 
 VERSION_TABLE = "registry_revision"
-NEWEST_REVISION = "0008"
+NEWEST_REVISION = "0009"
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 

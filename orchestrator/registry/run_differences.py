@@ -38,6 +38,8 @@ class RunComparison:
     """Sections that both have, without any difference."""
     unknown: dict[str, list[str]] = field(default_factory=dict)
     """Sections that were not recorded of a run, with the ids of the runs."""
+    refusals: dict[str, str] = field(default_factory=dict)
+    """Reasons why the score on the test split is refused, by the id of the run."""
 
     def of(self, section: str) -> list[Difference]:
         """Return the differences of a section."""
@@ -58,7 +60,7 @@ def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
         differences += found
         if not found and not missing and one[section]:
             same.append(section)
-    return RunComparison(*runs, differences, same, unknown)
+    return RunComparison(*runs, differences, same, unknown, registry.test_refusals([run.id for run in runs]))
 
 
 def make_of(registry: Registry, run: RunRecord) -> AttemptRecord | None:

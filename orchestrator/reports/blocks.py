@@ -30,7 +30,10 @@ class Table:
     """Rows of plain values, which a reader may sort by a column; ids in a column `run` lead to the pages of runs."""
 
     columns: Sequence[str]
+    """Keys of the columns in each row, which are their headings, too, where `headings` has none."""
     rows: Sequence[Row]
+    headings: Mapping[str, str] = field(default_factory=dict)
+    """Headings by column: of names that people gave, such as classes, which may be those of other columns."""
 
 
 @dataclass(frozen=True)

@@ -117,8 +117,9 @@ def count_matrix(title: str, names: Sequence[str], counts: Sequence[Sequence[int
         "xaxis": {"title": {"text": "predicted"}, **ticks},
         "yaxis": {"title": {"text": "gold"}, "autorange": "reversed", **ticks},
     }
-    rows = [{"gold": name, **dict(zip(names, row, strict=True))} for name, row in zip(names, counts, strict=True)]
-    return Chart(title, [trace], layout, 260 + 24 * len(names), table=Table(("gold", *names), rows))
+    headings = {f"predicted {place}": name for place, name in enumerate(names)}
+    rows = [{"gold": name, **dict(zip(headings, row, strict=True))} for name, row in zip(names, counts, strict=True)]
+    return Chart(title, [trace], layout, 260 + 24 * len(names), table=Table(("gold", *headings), rows, headings))
 
 
 def _cut(name: str) -> str:

@@ -1,6 +1,7 @@
 """Differences between two runs as short texts: for `runs diff` in a terminal, and for a page of the board."""
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.cells import MISSING, cell, printable, setting_cell
@@ -50,6 +51,11 @@ def change_text(each: "Difference") -> str:
     if each.section not in ("scores", "speed") or len(numbers) < 2:
         return ""
     return f"{numbers[1] - numbers[0]:+.4g}"
+
+
+def refusal_sentences(refusals: Mapping[str, str]) -> list[str]:
+    """Sentences on refused test scores, given by the ids of their runs."""
+    return [f"The test score of {run_id} is refused: {why}." for run_id, why in refusals.items()]
 
 
 def same_sentences(comparison: "RunComparison") -> list[str]:

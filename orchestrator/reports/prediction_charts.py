@@ -3,19 +3,25 @@
 What a row holds tells what was predicted: a class, a tag of each word, a value, or an answer among right ones.
 """
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from bert_core.metrics import class_scores, confusion_matrix, ner_f1_by_type
 from bert_core.metrics.ner import entity_spans
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import InputError
+from orchestrator.registry.groups.prediction_files import (
+    ANSWER,
+    CLASS,
+    TAGS,
+    VALUE,
+    prediction_kind,
+    read_predictions,
+)
 from orchestrator.reports.blocks import Block, Row, Table, Words
 from orchestrator.reports.charts import count_matrix, predicted_values
 from orchestrator.reports.mistakes import mistake_blocks
-from orchestrator.storage import read_bytes
 
 _MAX_CLASSES = 40
 """Classes of a matrix at most: more cannot be read."""
@@ -24,22 +30,11 @@ _MAX_CLASSES = 40
 def prediction_blocks(path: str) -> list[Block]:
     """Charts and tables of a file of kept predictions; one sentence where the file cannot be read."""
     try:
-        rows = [json.loads(line) for line in read_bytes(path).decode().split("\n") if line.strip()]
-    except (OSError, OrchestratorError, ValueError) as error:
-        return [Words(f"The predictions at {path} cannot be read: {error}")]
-    if not rows:
-        return []
-    gold, predicted = rows[0].get("gold"), rows[0].get("prediction")
-    if isinstance(gold, str) and isinstance(predicted, str):
-        return [*_class_blocks(rows), *mistake_blocks(rows)]
-    if "words" in rows[0]:
-        return [_entity_table(rows), *mistake_blocks(rows)]
-    if isinstance(gold, int | float) and isinstance(predicted, int | float):
-        chart = predicted_values([row["gold"] for row in rows], [row["prediction"] for row in rows])
-        return [chart, *mistake_blocks(rows)]
-    if "exact_match" in rows[0]:
-        return [_answer_table(rows), *mistake_blocks(rows)]
-    return mistake_blocks(rows)
+        rows = read_predictions(path)
+    except InputError as error:
+        return [Words(str(error))]
+    draw = _BLOCKS.get(prediction_kind(rows[0])) if rows else None
+    return [*(draw(rows) if draw is not None else ()), *mistake_blocks(rows)]
 
 
 def _class_blocks(rows: Sequence[Row]) -> Iterator[Block]:
@@ -55,16 +50,21 @@ def _class_blocks(rows: Sequence[Row]) -> Iterator[Block]:
     yield Table(("class", "precision", "recall", "f1", "support"), scores)
 
 
-def _entity_table(rows: Sequence[Row]) -> Block:
+def _entity_table(rows: Sequence[Row]) -> Iterator[Block]:
     """Scores of each type of entity."""
     gold = [row["gold"] for row in rows]
     scores = ner_f1_by_type([row["prediction"] for row in rows], gold)
     support = Counter(kind for tags in gold for _, _, kind in entity_spans(tags))
     found = [{"entity": kind, **scores[kind], "support": support[kind]} for kind in scores]
-    return Table(("entity", "precision", "recall", "f1", "support"), found)
+    yield Table(("entity", "precision", "recall", "f1", "support"), found)
 
 
-def _answer_table(rows: Sequence[Row]) -> Block:
+def _value_chart(rows: Sequence[Row]) -> Iterator[Block]:
+    """Predicted values beside the right ones."""
+    yield predicted_values([row["gold"] for row in rows], [row["prediction"] for row in rows])
+
+
+def _answer_table(rows: Sequence[Row]) -> Iterator[Block]:
     """Questions with and without an answer: how many were answered, and their scores."""
     lines = []
     for kind, is_answerable in (("with an answer", True), ("without an answer", False)):
@@ -74,4 +74,13 @@ def _answer_table(rows: Sequence[Row]) -> Block:
             line["answered"] = sum(bool(row["prediction"]) for row in some)
             line |= {name: sum(row[name] for row in some) / len(some) for name in ("exact_match", "f1")}
             lines.append(line)
-    return Table(("questions", "number", "answered", "exact_match", "f1"), lines)
+    yield Table(("questions", "number", "answered", "exact_match", "f1"), lines)
+
+
+_BLOCKS: Mapping[str | None, Callable[[Sequence[Row]], Iterator[Block]]] = {
+    CLASS: _class_blocks,
+    TAGS: _entity_table,
+    VALUE: _value_chart,
+    ANSWER: _answer_table,
+}
+"""Blocks of each kind of prediction that has its own, beside the mistakes."""

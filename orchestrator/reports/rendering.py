@@ -86,7 +86,9 @@ def columns_of(table: Table, runs_url: str = "") -> list[Column]:
         sorts_by = [value if is_number else None for value in values]
         is_run = bool(runs_url) and name == RUN_COLUMN
         links = [f"{runs_url}{quote(str(value))}" if is_run and value else "" for value in values]
-        columns.append(Column(heading(name), column_cells(values, name), is_number, sorts_by, links))
+        columns.append(
+            Column(table.headings.get(name) or heading(name), column_cells(values, name), is_number, sorts_by, links)
+        )
     return columns
 
 

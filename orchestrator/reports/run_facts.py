@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 _COUNTS_SHOWN = ("num_documents", "num_tokens", "num_bad_records")
 """Counts of a corpus that are told; of other data all are."""
 _BASELINE = "baseline."
+TEST = "test."
+"""Beginning of the names of scores on the test split."""
 BEST = "best "
 """Beginning of the names of the best trial's settings."""
 _NUM_SCORES_SHOWN = 12
@@ -25,14 +27,20 @@ def stage_line(registry: "Registry", stage: "RunRecord") -> str:
     return f"{stage.id} {stage.kind} {stage.state}" + ("" if score is None else f", {stage.metric} {cell(score)}")
 
 
-def score_lines(values: Mapping[str, float], metric: str | None) -> dict[str, str]:
-    """Each score with its baseline, the one that ranks first: `accuracy: 0.8400 (baseline 0.5000)`."""
+def score_lines(values: Mapping[str, float], metric: str | None, refusal: str | None = None) -> dict[str, str]:
+    """Each score with its baseline, the one that ranks first: `accuracy: 0.8400 (baseline 0.5000)`.
+
+    Args:
+        refusal: reason why scores on the test split are refused, which is told beside them; None where they are not.
+    """
     names = sorted((name for name in values if _BASELINE not in name), key=lambda name: (name != metric, name))
     lines = {}
     for name in names[:_NUM_SCORES_SHOWN]:
         baseline = values.get(_BASELINE + name)
         value = bool(values[name]) if name.rpartition(".")[2] == COLLAPSED else values[name]
-        lines[name] = field_cell(name, value) + ("" if baseline is None else f" (baseline {cell(baseline)})")
+        remarks = [] if baseline is None else [f"baseline {cell(baseline)}"]
+        remarks += [f"refused: {refusal}"] if refusal and name.startswith(TEST) else []
+        lines[name] = field_cell(name, value) + (f" ({'; '.join(remarks)})" if remarks else "")
     return lines
 
 

@@ -84,7 +84,7 @@ def _result(registry: "Registry", run: "RunRecord", more: Mapping[str, str], tri
         "tags": ", ".join(registry.tags(run.id)),
         "took": "" if run.seconds is None else duration(run.seconds),
         **more,
-        **score_lines(values, run.metric),
+        **score_lines(values, run.metric, registry.test_refusals([run.id]).get(run.id)),
         "model": run.model_folder or "",
         "registered as": ", ".join(model.label for model in registry.models.of_run(run.id)),
     }

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.registry.groups.group_records import group_code
 from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials
 from orchestrator.registry.groups.varying_paths import varied_parameters
 from orchestrator.reports.blocks import Block, Row, Section, Table, Words
@@ -60,22 +61,22 @@ def _row(record: Row, settings: Sequence[str], metric: str) -> dict[str, Any]:
 
 
 def _spreads(records: Sequence[Mapping[str, Any]], settings: Sequence[str], metric: str) -> list[Block]:
-    """The groups of trials that differ only in the seed, the best mean first."""
+    """The groups of trials that differ only in the seed, in the order of the leaderboard."""
     groups = scored_groups(records, metric)
+    has_several_codes = len({group_code(group[0]["group"]) for group in groups}) > 1
     bounds = score_bounds(metric)
-    shown = [
-        _spread([_row(record, settings, metric) for record in group], settings, bounds)
-        for group in groups[:_MOST_GROUPS]
-    ]
+    shown = []
+    for group in groups[:_MOST_GROUPS]:
+        label = ", ".join(f"{name} {short_value(group[0].get(_PARAMETER + name))}" for name in settings) or "all trials"
+        code = f", code {group_code(group[0]['group'])}" if has_several_codes else ""
+        shown.append(_spread([row[f"metrics.{metric}"] for row in group], label + code, bounds))
     blocks: list[Block] = [seed_spread(shown, metric)] if shown else []
     if len(groups) > len(shown):
         blocks.append(Words(f"The best {len(shown)} of {len(groups)} groups."))
     return blocks
 
 
-def _spread(group: Sequence[Row], settings: Sequence[str], bounds: tuple[float, float] | None) -> Spread:
-    scores = [row["score"] for row in group]
-    label = ", ".join(f"{name} {short_value(group[0][name])}" for name in settings) or "all trials"
+def _spread(scores: Sequence[float], label: str, bounds: tuple[float, float] | None) -> Spread:
     summary = summarize(scores, bounds=bounds)
     interval = None if summary.interval is None else (summary.interval.low, summary.interval.high)
     return Spread(label, scores, summary.mean, interval)

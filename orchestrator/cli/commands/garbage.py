@@ -32,10 +32,12 @@ def gc(dry_run: bool, yes: bool, older_than: str, form: str | None, output: str 
     """
     older_than_s = age_s(older_than, "--older-than")
     say_now("looking for what nothing needs")
+    from orchestrator.cli.commands.registry_reading import open_registry
     from orchestrator.execution.garbage import delete_garbage, find_garbage
     from orchestrator.progress import size_text
 
     settings = current_settings()
+    open_registry().close()  # one that is not there would read as "no run needs anything"
     items = find_garbage(settings, older_than_s)
     show_rows([asdict(item) for item in items], _COLUMNS, form, output, empty="there is nothing to delete")
     total = f"{counted(len(items), 'item')}, {size_text(sum(item.num_bytes for item in items))}"

@@ -42,7 +42,8 @@ _OPTIONS = (
     (
         ("--agg", "aggregates"),
         "NAME,…",
-        "What of each group: count, n, mean, sd, min, max, median, sum, best, worst; of the score, or max(seconds).",
+        "What of each group: count, n, mean, sd, min, max, median, sum, best, worst; of the score of what completed, "
+        "or max(seconds).",
     ),
     (("--pivot", "pivot"), "FIELD", "Show the groups' means with a column for each value of this field."),
 )
@@ -88,6 +89,8 @@ def show_groups(
         empty = "" if table.records else no_such_run(registry, filter)
     show_rows(table.records[:limit], table.columns, form, output, empty=empty)
     tell_more(min(limit or len(table.records), len(table.records)), len(table.records))
+    for note in table.notes:
+        notify(note)
     tell_archived(num_archived)
     if hides_trials:
         notify(f"no run has {table.columns[0]}, and trials are left out; with them: --trials")

@@ -11,6 +11,7 @@ from orchestrator.cli.commands.registry_reading import (
     count_archived,
     open_registry,
     tell_archived,
+    tell_refused,
 )
 from orchestrator.cli.commands.run_conditions import no_such_run, since_too
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
@@ -59,6 +60,8 @@ def query(
         table = registry.run_table(text, sort=sort or "-created_at", limit=limit, archived=archived)
         num_archived = 0 if archived else count_archived(registry, text)
         empty = no_such_run(registry, text) if not table.records else ""
+        has_tests = any(column.startswith("metrics.test.") for column in table.columns)
+        refusals = registry.test_refusals([row["id"] for row in table.records]) if has_tests else {}
     columns, rows = list(table.columns), table.records
     if shows_briefly(form, output):
         named = [
@@ -76,6 +79,8 @@ def query(
     spare = [column for column in spare if column != sorts_by]
     show_rows(rows, columns, form, output, empty=empty, spare=spare)
     tell_archived(num_archived)
+    if any(column.startswith("metrics.test.") for column in columns):
+        tell_refused(refusals)
 
 
 def _of_one_value(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -116,8 +116,8 @@ def merge(other: str, unfinished: bool, dry_run: bool, form: str | None, output:
     """Bring what another registry has into this one.
 
     The other one is a SQLite file, a PostgreSQL URL or an export; it is only read. Runs with their trials, models and
-    what people noted come along. Nothing here is replaced: where both have another run of the same id it is named, and
-    the exit status is 1. Merging again changes nothing.
+    what people noted come along; one that is in the trash here stays there, and is named. Nothing here is replaced:
+    where both have another run of the same id it is named, and the exit status is 1. Merging again changes nothing.
     """
     return _join(other, unfinished=unfinished, dry_run=dry_run, form=form, output=output)
 
@@ -156,6 +156,8 @@ def _summary(merged: "Iterable[Merged]", *, dry_run: bool) -> str:
     parts = [f"{counts[change]:,} {word}" for change, word in words.items() if counts[change]]
     if counts["unfinished"]:
         parts.append(f"{counts['unfinished']:,} not ended there, and left out (--unfinished brings them)")
+    if counts["removed"]:
+        parts.append(f"{counts['removed']:,} in the trash here, and left there")
     if counts["conflict"]:
         parts.append(f"{counts['conflict']:,} in conflict, left as they are here")
     return ("would be: " if dry_run else "") + (", ".join(parts) or "nothing there")

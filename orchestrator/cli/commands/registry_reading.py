@@ -1,5 +1,6 @@
 """Reading the registry in commands."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -155,3 +156,13 @@ def tell_archived(num_runs: int) -> None:
     """Say how many archived runs are not shown, if any, and how to see them."""
     if num_runs:
         notify(f"{counted(num_runs, 'archived run')} not shown; --archived shows them")
+
+
+def tell_refused(refusals: Mapping[str, str]) -> None:
+    """Say which runs have a test score that flatters them, and why, given by their ids."""
+    for why in sorted(set(refusals.values())):
+        runs = [run_id for run_id, reason in refusals.items() if reason == why]
+        named = ", ".join(runs[:_NUM_LISTED]) + (
+            f" and {len(runs) - _NUM_LISTED} more" if len(runs) > _NUM_LISTED else ""
+        )
+        notify(f"test score refused of {counted(len(runs), 'run')}, {why}: {named}")

@@ -110,7 +110,7 @@ def _scores(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
     values = registry.metrics.latest(run.id)
     held_out = {name: value for name, value in values.items() if not name.startswith(_TRAINING)}
     shown = {name: value for name, value in (held_out or values).items() if not is_of_the_machine(name)}
-    lines = score_lines(shown, run.metric)
+    lines = score_lines(shown, run.metric, registry.test_refusals([run.id]).get(run.id))
     more = len(lines) - _MOST_SCORES
     step = registry.metrics.last_step(run.id)
     return {

@@ -13,6 +13,7 @@ from orchestrator.reports.difference_texts import (
     TITLES,
     change_text,
     field_text,
+    refusal_sentences,
     same_sentences,
     shown_value,
     value_texts,
@@ -68,6 +69,7 @@ def _as_record(comparison: "RunComparison") -> dict[str, Any]:
         },
         "same": comparison.same,
         "not_recorded": comparison.unknown,
+        "refused": comparison.refusals,
     }
 
 
@@ -85,7 +87,7 @@ def comparison_lines(comparison: "RunComparison") -> list[str]:
             lines += ["", title, *(line for each in found for line in _difference_lines(each))]
         if section == "code" and (between := _commits_between(found)):
             lines.append(f"  see: {between}")
-    return [*lines, "", *same_sentences(comparison)]
+    return [*lines, "", *refusal_sentences(comparison.refusals), *same_sentences(comparison)]
 
 
 def _told(run: "RunRecord") -> str:

@@ -102,9 +102,11 @@ def restore(run_ids: tuple[str, ...]) -> None:
     or its name.
     """
     say_now("restoring")
+    from orchestrator.cli.commands.registry_reading import open_registry
     from orchestrator.registry import Registry
     from orchestrator.storage import exists
 
+    open_registry().close()  # a mistyped path is told, not made
     with Registry(current_settings().registry) as registry:
         named = [registry.trash.find(run_id) for run_id in run_ids]
         stages = [stage for one in named if one.kind == "pipeline" for stage in registry.trash.stages_of(one.run_id)]

@@ -68,6 +68,7 @@ def _whole_record(registry: "Registry", run: "RunRecord", form: str) -> dict[str
     record |= {f"metrics.{name}": value for name, value in values.items()}
     if form == "table" and COLLAPSED in values:
         record[f"metrics.{COLLAPSED}"] = bool(values[COLLAPSED])
+    record["test_refused"] = registry.test_refusals([run.id]).get(run.id)
     record |= best_trial_texts(registry, run) if form == "table" else best_trial(registry, run)
     make = make_of(registry, run)
     if form == "table":

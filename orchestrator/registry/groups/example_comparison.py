@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from orchestrator.errors import InputError
 from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.registry.groups.kept_predictions import (
-    PredictionRow,
     is_share_of_right_answers,
-    read_predictions,
     right_answers,
     same_examples,
     scores_for,
 )
+from orchestrator.registry.groups.prediction_files import PredictionRow, read_predictions
 from orchestrator.significance.bootstrap import ExampleBootstrapResult, ScoreOfWeights, compare_over_examples
 from orchestrator.significance.many_comparisons import holm
 from orchestrator.significance.mcnemar import McNemarResult, compare_answers
@@ -101,7 +101,7 @@ def compare_examples(
     for one, other in _pairs_of_runs(first, second, predictions):
         for run_id in (one, other):
             if run_id not in read:
-                read[run_id] = read_predictions(predictions[run_id])
+                read[run_id] = _read(predictions[run_id])
         rows, other_rows = read[one], read[other]
         side_by_side = same_examples(rows, other_rows) if rows and other_rows else None
         if side_by_side is not None:
@@ -112,6 +112,14 @@ def compare_examples(
     if score is None and len(answers) != 1:
         return None
     return ExampleComparison(len(pairs[0][2]), answers, score, is_share_of_right_answers(first.metric))
+
+
+def _read(path: str) -> list[PredictionRow] | None:
+    """Rows of a file of predictions; None where it is not there any more, or is none."""
+    try:
+        return read_predictions(path)
+    except InputError:
+        return None
 
 
 def _pairs_of_runs(first: GroupRecord, second: GroupRecord, predictions: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -202,6 +202,15 @@ def group_key(recipe_digest: str, code_version: str | None) -> str:
     return f"{recipe_digest}.{hashlib.sha256(code_version.encode()).hexdigest()[:_CODE_DIGITS]}"
 
 
+def group_code(key: str) -> str:
+    """Digest of the code in a group's key; empty where it is not known.
+
+    >>> group_code("3f2a77c0b1d2e3f4.1a2b3c4d"), group_code("3f2a77c0b1d2e3f4")
+    ('1a2b3c4d', '')
+    """
+    return key.partition(".")[2]
+
+
 def group_label(key: str) -> str:
     """Short form of a group's key.
 

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session, aliased
 
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun, group_key
 from orchestrator.registry.groups.model_origins import load_origins
+from orchestrator.registry.groups.refused_scores import TEST_DIGEST, refusal_of
 from orchestrator.registry.parameter_values import decode_parameter, without_as_before
 from orchestrator.registry.run_flags import is_flagged
 from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow
@@ -85,13 +86,11 @@ def _with_origin(group: GroupRecord, chosen_on: str | None) -> GroupRecord:
     Args:
         chosen_on: digest of the data that the model of an evaluation was chosen on; None where it is not known.
     """
-    refusal = "the test data are those that the model was chosen on"
     if group.kind == "evaluate":
         origin = None if chosen_on is None or group.data is None else "chosen" if chosen_on == group.data else "apart"
-        refused = refusal if group.split == "test" and origin == "chosen" else None
+        refused = refusal_of(group.data, chosen_on) if group.split == "test" else None
         return replace(group, origin=origin, refusal=refused)
-    test_data = group.parameters.get("data.test_digest")
-    refused = refusal if test_data is not None and test_data == group.data else None
+    refused = refusal_of(group.parameters.get(TEST_DIGEST), group.data)
     return replace(group, origin="chosen", test_refusal=refused)
 
 

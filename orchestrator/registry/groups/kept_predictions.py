@@ -1,6 +1,5 @@
 """Predictions that runs kept, a row for each example, as what two models are compared by over the same examples."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -8,34 +7,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bert_core.metrics.ner import entity_spans
-from orchestrator.errors import OrchestratorError
+from orchestrator.registry.groups.prediction_files import PredictionRow
 from orchestrator.significance.bootstrap import Numbers, ScoreOfWeights
 from orchestrator.significance.rank_correlation import spearman_of
-from orchestrator.storage import read_bytes
 
-PredictionRow = Mapping[str, Any]
 ScoreOfCounts = Callable[[Numbers], ScoreOfWeights]
 """Function from counts (N, K), K numbers for each of N examples, to the score of examples that are drawn."""
-
-
-def read_predictions(path: str) -> list[PredictionRow] | None:
-    """Rows of a file of predictions; None where it is not there any more, or is none."""
-    try:
-        return [json.loads(line) for line in read_bytes(path).decode().split("\n") if line.strip()]
-    except (OSError, ValueError, OrchestratorError):
-        return None
 
 
 def same_examples(
     first: Sequence[PredictionRow], second: Sequence[PredictionRow]
 ) -> list[tuple[PredictionRow, PredictionRow]] | None:
     """Rows of the same examples side by side; None unless both sides have just the same ones, with the same gold."""
-    other = {row["id"]: row for row in second}
+    other = {row.get("id"): row for row in second}
     if len(first) != len(second) or len(other) != len(second) or not first:
         return None
-    if any(row["id"] not in other or row.get("gold") != other[row["id"]].get("gold") for row in first):
+    if None in other or any(row.get("id") not in other for row in first):
         return None
-    return [(row, other[row["id"]]) for row in first]
+    pairs = [(row, other[row["id"]]) for row in first]
+    return pairs if all(row.get("gold") == twin.get("gold") for row, twin in pairs) else None
 
 
 def right_answers(rows: Sequence[PredictionRow]) -> list[bool] | None:

@@ -106,10 +106,9 @@ def ranked_groups(groups: Sequence[GroupRecord], by: Order = "lower") -> list[Ra
     for group in groups:
         rankings[group.task, group.metric, group.split, group.data or ""].append(group)
     newest_first = sorted(rankings.items(), key=lambda item: max(map(_finished_at, item[1])), reverse=True)
-    places = _PLACES[by]
     ranked = []
     for _, ranking in sorted(newest_first, key=lambda item: (*item[0][:2], item[0][2] != "validation")):
-        ranking.sort(key=lambda group: _place(group, places))
+        ranking.sort(key=lambda group: place(group, by))
         for number, (group, tie) in enumerate(zip(ranking, _ties(ranking), strict=True)):
             others = [other for other in alike[_without_code(group)] if other != group.key]
             ranked.append(RankedGroup(group, number + 1, tie, differing[id(group)], others))
@@ -120,11 +119,11 @@ def _finished_at(group: GroupRecord) -> datetime:
     return max((run.finished_at for run in group.runs if run.finished_at), default=datetime.min.replace(tzinfo=UTC))
 
 
-def _place(group: GroupRecord, value_of: Callable[[GroupRecord], tuple[bool, float]]) -> tuple[Any, ...]:
+def place(group: GroupRecord, by: Order = "lower") -> tuple[Any, ...]:
     """Sort key: groups with a score, with what ranks them, by that; of equals one with a model that can be used."""
     if group.summary is None or group.best is None:
         return (2, 0.0, 0.0, True, group.key)
-    is_known, value = value_of(group)
+    is_known, value = _PLACES[by](group)
     sign = 1.0 if group.is_better_lower else -1.0
     return (int(not is_known), sign * value, sign * group.summary.mean, group.best.model_folder is None, group.best.id)
 

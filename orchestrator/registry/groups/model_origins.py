@@ -9,7 +9,7 @@ from orchestrator.registry.tables import ModelRow, ParameterRow, RunRow
 
 _MODEL = "model"
 MODEL_DIGEST = "data.model_digest"
-_VALIDATION = "data.validation_digest"
+VALIDATION_DIGEST = "data.validation_digest"
 _DIGITS = 16
 """Digits of a model's digest that an evaluation records."""
 _VALUES_PER_STATEMENT = 1_000
@@ -30,7 +30,7 @@ def load_origins(session: Session, evaluations: Sequence[str]) -> Mapping[str, s
     validation: dict[str, str] = {}
     for some in _parts({*makers.values()}):
         chosen = select(ParameterRow.run_id, ParameterRow.text).where(ParameterRow.run_id.in_(some))
-        for run_id, text in session.execute(chosen.where(ParameterRow.path == _VALIDATION)):
+        for run_id, text in session.execute(chosen.where(ParameterRow.path == VALIDATION_DIGEST)):
             validation[run_id] = text
     found = {}
     for run_id, names in named.items():

@@ -3,9 +3,10 @@
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Any
 
+from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
+from orchestrator.registry.groups.leaderboard import place
 from orchestrator.results import best_first
 from orchestrator.run_states import RunState
 
@@ -24,7 +25,9 @@ def scored_trials(rows: Sequence[Row], metric: str) -> list[Row]:
 
 
 def scored_groups(rows: Sequence[Row], metric: str) -> list[list[Row]]:
-    """The scored trials of each group, which differ only in their seed: the group with the best mean first.
+    """The scored trials of each group, which differ only in their seed, in the order of the leaderboard.
+
+    So a single lucky seed stands after groups of several.
 
     Args:
         rows: records of `registry.trials.table`.
@@ -32,8 +35,27 @@ def scored_groups(rows: Sequence[Row], metric: str) -> list[list[Row]]:
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in scored_trials(rows, metric):
         groups[row["group"]].append(row)
-    column = f"metrics.{metric}"
-    return sorted(groups.values(), key=lambda group: best_first(metric, fmean(row[column] for row in group)))
+    return sorted(groups.values(), key=lambda group: place(_record(group, metric)))
+
+
+def _record(rows: Sequence[Row], metric: str) -> GroupRecord:
+    """Scored trials of one group as the leaderboard takes them."""
+    runs = [
+        GroupRun(
+            id=row["id"],
+            seed=row["seed"],
+            state=RunState.COMPLETED,
+            score=row[f"metrics.{metric}"],
+            baseline=None,
+            test=None,
+            is_collapsed=False,
+            model_folder=None,
+            finished_at=row["finished_at"],
+            parent_id=row["parent"],
+        )
+        for row in rows
+    ]
+    return GroupRecord(rows[0]["group"], "sweep", rows[0]["task"], metric, "validation", runs)
 
 
 def _is_finite(score: float | None) -> bool:

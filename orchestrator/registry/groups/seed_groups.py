@@ -9,6 +9,7 @@ from orchestrator.registry.groups.finding_groups import find_group
 from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.registry.groups.groups import count_archived, load_groups_of, load_task_groups
 from orchestrator.registry.groups.leaderboard import Order, rank_groups, ranked_groups
+from orchestrator.registry.groups.refused_scores import load_test_refusals
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.run_reader import RunReader
 
@@ -72,6 +73,14 @@ class SeedGroups(RunReader):
         """Groups of some runs, each with all of its runs, archived ones too."""
         with self._database.session(writing=False) as session:
             return load_groups_of(session, run_ids)
+
+    def test_refusals(self, run_ids: Collection[str]) -> dict[str, str]:
+        """Reason for each of these runs and trials whose score on the test split is refused, by its id.
+
+        A score on the very data that a model was chosen on flatters it: the leaderboard does not show it.
+        """
+        with self._database.session(writing=False) as session:
+            return load_test_refusals(session, run_ids)
 
     def group(self, name: str) -> GroupRecord:
         """Group whose digest begins with `name`, or the part of its group that a run or trial of that id is.

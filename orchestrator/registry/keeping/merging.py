@@ -1,8 +1,10 @@
 """Merging: what another registry has, joined to this one. No value that is here is ever replaced by another.
 
     run            new here: copied with its trials · the same: stays, and their tags, notes and flags are joined
-                   another one of that id: a conflict, named with what differs, and left as it is
-    model          weights that are new under their name: recorded, with a new version where theirs is taken
+                   another one of that id: a conflict, named with what differs, and left as it is · in the trash
+                   here: named, and left there
+    model          weights that are new under their name: recorded, with a new version where theirs is taken, or was;
+                   numbers that removed models had there are given to none here
     alias          new here: recorded · on other weights: a conflict
     other rows     by their primary key: new ones are copied, different ones are a conflict; a row whose run was removed
                    here, and is here again, names it again
@@ -18,7 +20,7 @@ from sqlalchemy import RowMapping, Table, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.dialects import lock_until_commit
+from orchestrator.registry.engines.dialects import lock_until_commit, upsert_rows
 from orchestrator.registry.keeping.annotations import add_annotations, annotations_of, missing_annotations
 from orchestrator.registry.keeping.run_families import (
     bring_models,
@@ -26,16 +28,16 @@ from orchestrator.registry.keeping.run_families import (
     copy_family,
     family_digests,
     family_of,
-    free_version,
     models_of,
     shared_keys,
     tables_of_runs,
 )
 from orchestrator.registry.keeping.table_copy import copy_tables
-from orchestrator.registry.keeping_tables import ANNOTATIONS, AliasRow, TrashRow
+from orchestrator.registry.keeping_tables import ANNOTATIONS, AliasRow, TrashRow, VersionRow
+from orchestrator.registry.model_versions import free_version
 from orchestrator.registry.tables import BaseRow, ExperimentRow, ModelRow, RunRow
 
-_WITH_RULES = {table.__tablename__ for table in (RunRow, ModelRow, ExperimentRow, AliasRow, TrashRow)}
+_WITH_RULES = {table.__tablename__ for table in (RunRow, ModelRow, VersionRow, ExperimentRow, AliasRow, TrashRow)}
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Merged:
     id: str
     name: str
     change: str
-    """One of new, joined, unchanged, conflict and unfinished."""
+    """One of new, joined, unchanged, conflict, unfinished and removed."""
     remark: str = ""
 
 
@@ -57,6 +59,7 @@ def merge_registry(
     *,
     unfinished: bool = False,
     dry_run: bool = False,
+    from_trash: bool = False,
     before_run: Callable[[Session], object] | None = None,
 ) -> Iterator[Merged]:
     """Join what `source` has to `target`; yields what became of each thing as soon as it is there.
@@ -64,6 +67,7 @@ def merge_registry(
     Args:
         unfinished: whether runs come along that have not ended there; they would differ from what becomes of them.
         dry_run: only tell what would become of each.
+        from_trash: whether a run comes back that is in the trash here; else it stays there.
         before_run: called with the transaction of each run before anything is brought; what it raises ends the merge.
     """
     coming: set[tuple[str, str]] = set()
@@ -73,7 +77,7 @@ def merge_registry(
             with target.session(writing=not dry_run) as here:
                 if before_run is not None:
                     before_run(here)
-                merged = _merge_run(there, here, run_id, unfinished=unfinished, dry_run=dry_run)
+                merged = _merge_run(there, here, run_id, unfinished=unfinished, dry_run=dry_run, from_trash=from_trash)
             yield merged  # it is there for good
             if merged.change in ("new", "joined", "unchanged"):
                 coming |= {(model.name, model.digest) for model in models_of(there, family_of(there, run_id))}
@@ -82,6 +86,8 @@ def merge_registry(
             orphans = select(ModelRow.name, ModelRow.digest).where(ModelRow.run_id.is_(None))
             coming |= {(name, digest) for name, digest in there.execute(orphans)}
             rest = [*_merge_models(there, here, dry_run=dry_run)]
+            if not dry_run:
+                _keep_numbers(there, here)
             rest += _merge_aliases(there, here, coming, dry_run=dry_run)
             for table in other_tables():
                 rest += _merge_rows(there, here, table, dry_run=dry_run)
@@ -103,9 +109,15 @@ def other_tables() -> list[Table]:
     return [table for table in BaseRow.metadata.sorted_tables if table.name not in known]
 
 
-def _merge_run(there: Session, here: Session, run_id: str, *, unfinished: bool, dry_run: bool) -> Merged:
+def _merge_run(
+    there: Session, here: Session, run_id: str, *, unfinished: bool, dry_run: bool, from_trash: bool
+) -> Merged:
     other, known = there.get_one(RunRow, run_id), here.get(RunRow, run_id)
     merged = ("run", run_id, other.name)
+    in_trash = here.scalar(select(TrashRow.run_id).where(TrashRow.run_id == run_id))
+    if known is None and in_trash and not from_trash:
+        remark = f"it is in the trash here; to bring it back: orchestrator runs restore {run_id}"
+        return Merged(*merged, "removed", remark)
     if known is not None and (differing := _differing(there, here, run_id)):
         remark = f"here it is {_told(known)}, there {_told(other)}; they differ in {', '.join(differing)}"
         return Merged(*merged, "conflict", remark)
@@ -138,7 +150,7 @@ def _renamed(there: Session, here: Session, run_ids: Collection[str]) -> dict[st
     labels = {}
     for model in models_of(there, run_ids):
         is_known = (ModelRow.name == model.name) & (ModelRow.digest == model.digest)
-        version = free_version(here, model)
+        version = free_version(here, model.name, model.digest, wanted=model.version)
         if version != model.version and here.scalar(select(ModelRow.version).where(is_known)) is None:
             labels[f"{model.name}@{model.version}"] = f"{model.name}@{version}"
     return labels
@@ -151,11 +163,17 @@ def _merge_models(there: Session, here: Session, *, dry_run: bool) -> Iterator[M
         same = (ModelRow.name == model.name) & (ModelRow.digest == model.digest)
         if here.scalar(select(ModelRow.version).where(same)) is not None:
             continue
-        label = f"{model.name}@{free_version(here, model)}"
+        label = f"{model.name}@{free_version(here, model.name, model.digest, wanted=model.version)}"
         if not dry_run:
             bring_models(there, here, [model])
         theirs = f"{model.name}@{model.version}"
         yield Merged("model", label, model.name, "new", "" if label == theirs else f"model {theirs} is {label} here")
+
+
+def _keep_numbers(there: Session, here: Session) -> None:
+    """Note the numbers of models' versions that were given there: specs that come from there mean those weights."""
+    given = [dict(row) for row in there.execute(select(VersionRow.__table__)).mappings()]
+    upsert_rows(here, VersionRow, ("name", "version"), (), given)
 
 
 def _merge_aliases(

@@ -1,6 +1,6 @@
 """The portable form of a registry: one file of JSON lines with every row, the same from SQLite and from PostgreSQL.
 
-    {"format": "bert-orchestrator registry", "version": 1, "revision": "0008"}
+    {"format": "bert-orchestrator registry", "version": 1, "revision": "0009"}
     {"table": "experiments", "columns": ["id", "name", "fingerprint", "created_at"]}
     [1, "first", "3f…", "2026-11-23T12:00:00.000000"]
     …

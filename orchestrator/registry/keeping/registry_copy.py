@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Collection
 from pathlib import Path
 
-from sqlalchemy import Engine, delete, select
+from sqlalchemy import Engine, and_, delete, exists, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from orchestrator.errors import RegistryError
@@ -18,7 +18,7 @@ from orchestrator.registry.engines.database_errors import translate
 from orchestrator.registry.engines.dialects import open_engine
 from orchestrator.registry.engines.sqlite_engine import back_up
 from orchestrator.registry.keeping.table_copy import copy_tables, reading_snapshot
-from orchestrator.registry.keeping_tables import TrashRow
+from orchestrator.registry.keeping_tables import TrashRow, VersionRow
 from orchestrator.registry.location import display_url, resolve_url
 from orchestrator.registry.revisions import current_revision, refuse_unknown, upgrade_schema
 from orchestrator.registry.tables import DatasetRow, ExperimentRow, LineageRow, ModelRow, RunDatasetRow, RunRow
@@ -69,6 +69,8 @@ def keep_runs(path: Path, run_ids: Collection[str]) -> None:
         for run_id in others:  # trials and all that belongs to a run go with it
             session.execute(delete(RunRow).where(RunRow.id == run_id))
         session.execute(delete(ModelRow).where(ModelRow.run_id.is_(None)))
+        is_its = and_(ModelRow.name == VersionRow.name, ModelRow.version == VersionRow.version)
+        session.execute(delete(VersionRow).where(~exists().where(is_its)))
         used = select(RunDatasetRow.fingerprint)
         session.execute(delete(DatasetRow).where(DatasetRow.fingerprint.not_in(used)))
         of_attempts = select(AttemptRow.diff_digest).where(AttemptRow.diff_digest.is_not(None))

@@ -16,6 +16,7 @@ from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.engines.dialects import lock_until_commit, select_items, upsert
 from orchestrator.registry.keeping.table_copy import ROWS_AT_ONCE, in_byte_order
 from orchestrator.registry.keeping_tables import ANNOTATIONS, TrashRow
+from orchestrator.registry.model_versions import give_version
 from orchestrator.registry.tables import BaseRow, ExperimentRow, ModelRow, RunRow
 
 
@@ -84,18 +85,12 @@ def bring_models(there: Session, here: Session, models: Iterable[ModelRow]) -> d
             relink = update(ModelRow).where(same, ModelRow.run_id.is_(None)).values(run_id=model.run_id)
             here.execute(relink.execution_options(synchronize_session=False))
             continue
-        version = free_version(here, model)
+        version = give_version(here, model.name, model.digest, wanted=model.version)
         values = {column.key: getattr(model, column.key) for column in ModelRow.__table__.columns}
         here.execute(insert(ModelRow), [{**values, "version": version}])
         if version != model.version:
             renamed[f"{model.name}@{model.version}"] = f"{model.name}@{version}"
     return renamed
-
-
-def free_version(session: Session, model: ModelRow) -> int:
-    """Version under which weights of another registry can be recorded: their own, where no other weights have it."""
-    taken = set(session.scalars(select(ModelRow.version).where(ModelRow.name == model.name)))
-    return max(taken) + 1 if model.version in taken else model.version
 
 
 def models_of(session: Session, run_ids: Iterable[str]) -> list[ModelRow]:

@@ -132,7 +132,11 @@ class Trash:
             read_lines(io.BytesIO(lines), scratch, f"the record of run {run_id}")
             source = Database(str(scratch), read_only=True)
             merge = merge_registry(
-                self._database, source, unfinished=True, before_run=lambda here: _restorable(here, run_id, lock=True)
+                self._database,
+                source,
+                unfinished=True,
+                from_trash=True,
+                before_run=lambda here: _restorable(here, run_id, lock=True),
             )
             merged = list(merge)
             source.close()

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.queries.query_fields import ColumnField, Field, ParameterField
+from orchestrator.registry.queries.query_group import GroupField
 from orchestrator.registry.queries.query_links import LinkedField, TagValueField
 from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.tables import ExperimentRow, RunRow
@@ -47,7 +48,7 @@ class FieldReader:
 
 
 def _column(field: Field) -> Any:
-    if isinstance(field, ParameterField):
+    if isinstance(field, ParameterField | GroupField):
         return field.stored()
     if isinstance(field, ColumnField):
         return field.column
@@ -61,6 +62,8 @@ def _decoded(field: Field, value: Any) -> Any:
     if isinstance(field, ParameterField):
         kind, _, text = str(value).partition(":")
         return decode_parameter(kind, text)
+    if isinstance(field, GroupField):
+        return field.key_of(value)
     if isinstance(field, TagValueField):
         return value or True  # a tag without a colon
     return str(value) if isinstance(value, RunState) else value

@@ -102,6 +102,10 @@ class QueriedRuns(RunReader):
         Columns: the fields of `by`, then the aggregates. Scores of different measurements are never taken together:
         where runs have several, `metric` becomes a field of `by`. A run with several tags is in the group of each.
 
+        Aggregates of the score take completed runs alone, and leave out runs whose trials are selected as well: the
+        score of a sweep is that of its best trial. `grouped_table(…).notes` tells how many. With `count` alone, and of
+        a field that is named, as in `mean(metrics.loss)`, every run that is selected counts.
+
         Args:
             by: fields whose values make a group, as one text with commas or several.
             filter: a query, as `runs` takes it; all runs when empty.

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, and_, false, func, or_, select
+from sqlalchemy import ColumnElement, and_, false, func, literal, or_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.groups.group_records import group_key
@@ -24,6 +24,16 @@ class GroupField(ColumnField):
 
     session: Session
     """Session in which the codes of a group are looked up: their digests stand in no column."""
+
+    def stored(self) -> ColumnElement[str]:
+        """The digest, and after a dot the version of the code, of which `key_of` makes the group's id."""
+        return RunRow.group_key + func.coalesce(literal(".") + RunRow.code_version, "")
+
+    @staticmethod
+    def key_of(stored: str) -> str:
+        """The group's id."""
+        digest, dot, code_version = stored.partition(".")
+        return group_key(digest, code_version if dot else None)
 
     def compared(self, operator: str, value: "Value | Field") -> ColumnElement[bool]:
         if operator != "=" or not isinstance(value, Value):

@@ -7,7 +7,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median, stdev
 from typing import Any, Self
 
@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError
+from orchestrator.progress import counted
 from orchestrator.registry.queries.field_reader import FieldReader
 from orchestrator.registry.queries.run_listing import selecting
 from orchestrator.registry.queries.selection import Selection
@@ -23,11 +24,12 @@ from orchestrator.results import is_better_lower
 from orchestrator.run_states import RunState
 
 AGGREGATES = ("count", "n", "mean", "sd", "min", "max", "median", "sum", "best", "worst")
-"""`count` is the number of runs, `n` of those that have a value, `best` the highest one, of a loss the lowest."""
+"""`count` is the number of runs, `n` of those whose value counts, `best` the highest one, of a loss the lowest."""
 DEFAULT_AGGREGATES = ("count", "n", "mean", "sd", "min", "max")
 MAX_PIVOT_COLUMNS = 50
 _SCORE = "score"
 _METRIC = "metric"
+_OF_RUN = ("id", "parent", "state")
 _OF_NUMBERS = ("mean", "sd", "median", "sum")
 Key = tuple[Hashable, ...]
 Row = dict[str, Any]
@@ -102,7 +104,7 @@ def group_runs(
         raise InputError(f"Cannot sort groups by {column!r}; they have: {', '.join(table.columns)}")
     having = [record for record in table.records if record.get(column) is not None]
     having.sort(key=lambda record: _rank(_hashable(record[column])), reverse=descends)
-    return RecordTable(table.columns, having + [record for record in table.records if record.get(column) is None])
+    return replace(table, records=having + [record for record in table.records if record.get(column) is None])
 
 
 def _group(
@@ -112,16 +114,19 @@ def _group(
         raise InputError("Runs are grouped by one field at least, such as params.learning_rate.")
     aggregates = [_aggregate(text) for text in grouping.aggregates]
     by, pivots = list(grouping.by), [grouping.pivot] if grouping.pivot else []
-    names = list(dict.fromkeys([*by, *pivots, _METRIC, *(aggregate.field for aggregate in aggregates)]))
+    names = list(dict.fromkeys([*by, *pivots, _METRIC, *_OF_RUN, *(aggregate.field for aggregate in aggregates)]))
     conditions = selecting(session, state, filter, trials=trials, archived=archived, whole=True)
     rows = list(FieldReader(session, Selection(session, state)).rows(names, conditions))
+    notes: list[str] = []
+    if any(one.field == _SCORE and one.function != "count" for one in aggregates):
+        rows, notes = _with_own_scores(rows)
     metrics = {row[_METRIC] for row in rows if row.get(_SCORE) is not None}
     if len(metrics) > 1 and _METRIC not in (*by, *pivots) and any(one.field == _SCORE for one in aggregates):
         by.append(_METRIC)  # scores of different measurements have no mean
     groups = _grouped(rows, by)
     if not pivots:
         records = [_record(rows, by) | {one.label: _aggregated(one, rows) for one in aggregates} for rows in groups]
-        return RecordTable([*by, *dict.fromkeys(one.label for one in aggregates)], records)
+        return RecordTable([*by, *dict.fromkeys(one.label for one in aggregates)], records, notes=notes)
     headings = _grouped(rows, pivots)
     if len(headings) > MAX_PIVOT_COLUMNS:
         raise InputError(f"{grouping.pivot} has {len(headings)} values; at most {MAX_PIVOT_COLUMNS} become columns.")
@@ -133,7 +138,25 @@ def _group(
             for one in aggregates:
                 record[_label(one, of_value[0], pivots[0], len(aggregates))] = _aggregated(one, of_value)
         records.append(record)
-    return RecordTable([*by, *dict.fromkeys(columns)], records)
+    return RecordTable([*by, *dict.fromkeys(columns)], records, notes=notes)
+
+
+def _with_own_scores(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
+    """Rows without runs whose trials are among them, with the scores of completed ones alone; and notes on the others.
+
+    The score of such a run is that of its best trial, which would count twice.
+    """
+    parents = {row["parent"] for row in rows}
+    own = [row for row in rows if row["id"] not in parents]
+    unfinished = {row["id"] for row in own if row["state"] != RunState.COMPLETED and row[_SCORE] is not None}
+    scored = [{**row, _SCORE: None} if row["id"] in unfinished else row for row in own]
+    num_parents = len({row["id"] for row in rows} & parents)
+    notes = []
+    if num_parents:
+        notes.append(f"left out: {counted(num_parents, 'run')} whose trials are here, with the score of the best one")
+    if unfinished:
+        notes.append(f"left out: the score of {counted(len(unfinished), 'run')} not completed")
+    return scored, notes
 
 
 def _grouped(rows: Sequence[Row], by: Sequence[str]) -> list[list[Row]]:

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.visitors import iterate
 
 from orchestrator.registry.attempt_tables import AttemptRow
+from orchestrator.registry.groups.group_records import group_key
 from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.queries.query_fields import (
     METRIC_SPLITS,
@@ -141,7 +142,7 @@ def list_trials(session: Session, state: ColumnElement[RunState], sweep_id: str)
 def _select_runs(state: ColumnElement[RunState]) -> Select[Any]:
     state_text = type_coerce(state, Text)
     columns = [state_text if column is None else column for column in RUN_COLUMNS.values()]
-    return _joined(*columns)
+    return _joined(*columns, RunRow.code_version)
 
 
 def _joined(*columns: Any) -> Select[Any]:
@@ -175,7 +176,10 @@ def _listed_where_few(session: Session, conditions: list[ColumnElement[bool]]) -
 def _with_values(session: Session, rows: Sequence[Sequence[Any]]) -> RecordTable:
     """Table of runs with their tags, metrics and parameters."""
     names = list(RUN_COLUMNS)
-    records = {row[0]: dict(zip(names, row, strict=True)) for row in rows}
+    records = {}
+    for *own, code_version in rows:
+        record = dict(zip(names, own, strict=True))
+        records[record["id"]] = record | {"group": group_key(record["group"], code_version)}
     ids = list(records)
     tags: dict[str, list[str]] = {}
     metrics: set[tuple[str, str]] = set()

@@ -151,6 +151,16 @@ def test_runs_stand_side_by_side_with_what_differs(registry: Registry, client: T
     assert "size tiny, train" in page.text
 
 
+def test_a_run_of_any_name_has_a_column_of_its_own_beside_others(registry: Registry, client: TestClient) -> None:
+    ids = [
+        new_run(registry, name=name, spec={"kind": "pretrain", "size": size})
+        for name, size in (("setting", "tiny"), ("run", "mini"), ("c", "base"))
+    ]
+    page = client.get("/compare", params={"runs": ",".join(ids)}).text
+    cells = "".join(f"<td>{text}</td>" for text in ("size", "tiny", "mini", "base"))
+    assert cells in page
+
+
 def test_two_runs_are_compared_by_all_that_runs_diff_tells(registry: Registry, client: TestClient) -> None:
     ids = [
         new_run(registry, name=name, spec={"kind": "pretrain", "value": value})

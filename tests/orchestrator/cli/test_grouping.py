@@ -46,7 +46,7 @@ def test_a_limit_of_groups_says_how_many_more_there_are(command: Command, record
 
 def test_groups_by_what_only_trials_have_say_so(command: Command, recorded_sweep: RecordedSweep) -> None:
     assert "trials are left out; with them: --trials" in command("runs", "list", "--group-by", "number").err
-    assert "left out" not in command("runs", "list", "--trials", "--group-by", "number").err
+    assert "trials are left out" not in command("runs", "list", "--trials", "--group-by", "number").err
 
 
 def test_an_option_of_groups_needs_groups(command: Command, recorded_sweep: RecordedSweep) -> None:

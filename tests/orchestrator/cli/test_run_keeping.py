@@ -202,6 +202,17 @@ def test_gc_empties_the_trash(command: Command, recorded_sweep: RecordedSweep, r
     assert command("runs", "restore", recorded_sweep.run_id).status == 3
 
 
+def test_a_mistyped_registry_frees_nothing_and_is_not_made(command: Command, home: Path, tmp_path: Path) -> None:
+    store = home / "storage" / "corpora" / "words"
+    store.mkdir(parents=True)
+    for arguments in (("gc", "--older-than", "0d", "--yes"), ("runs", "restore", "7f3a")):
+        outcome = command(*arguments, "--registry", "typo.sqlite")
+        assert outcome.status == 4
+        assert "There is no registry at" in outcome.err
+    assert store.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+
+
 def test_a_run_is_removed_for_good_where_asked(
     command: Command, recorded_sweep: RecordedSweep, removable: Path
 ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from bert_core.config import BertConfig
 from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord
@@ -14,6 +15,7 @@ from orchestrator.kinds.sweep import SweepKind
 from orchestrator.kinds.tokenizer import TokenizerKind
 from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import RunRecord
+from orchestrator.registry.tables import RunRow
 from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.tasks.options import TaskOptions
@@ -60,6 +62,17 @@ def test_a_sweep_ends_with_its_groups_its_best_trial_and_what_it_gained(recorder
         "beside random weights (0.4100): +0.4000 ± 0.0227 (95 %), more than seed noise",
         "beside the next group (0.7100): +0.1000 ± 0.0227 (95 %), more than seed noise",
     ]
+
+
+def test_trials_of_other_code_are_a_group_of_their_own(recorder: Recorder) -> None:
+    sweep_of(recorder, {("minilm", 1e-3, seed): 0.8 + seed / 10 for seed in (0, 1)})
+    (sweep,) = recorder.registry.selected("kind = 'sweep'", trials=False)
+    for number, code in enumerate(("0.1.0", "0.2.0")):
+        with recorder.registry._database.session(writing=True) as session:
+            session.execute(update(RunRow).where(RunRow.number == number).values(code_version=code))
+    lines = list(SweepKind().ending(took(sweep), recorder.registry))
+    assert lines[1].split() == ["version", "of", "the", "code", "mean", "f1", "sd", "seeds"]
+    assert [line.split()[1:] for line in lines[2:4]] == [["0.9000", "–", "1"], ["0.8000", "–", "1"]]
 
 
 def test_with_one_seed_the_noise_is_not_known(recorder: Recorder) -> None:

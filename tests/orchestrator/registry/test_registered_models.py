@@ -34,6 +34,15 @@ def test_weights_that_are_made_again_are_found_in_their_newest_folder(registry: 
     assert registry.models.get("bert").folder == "runs/second/model"
 
 
+def test_the_number_of_a_removed_model_is_given_to_no_other(registry: Registry) -> None:
+    run_id = new_run(registry)
+    registry.models.register("bert", model_result("a"))
+    registry.models.register("bert", model_result("b"), run_id)
+    registry.models.remove_of([run_id])
+    assert registry.models.register("bert", model_result("c")) == 3
+    assert registry.models.register("bert", model_result("b")) == 2, "the same weights are the same version"
+
+
 def test_a_pipelines_model_is_named_for_who_says_the_pipeline_alone(registry: Registry) -> None:
     registry.models.register("reviews/finetuning", model_result())
     with pytest.raises(NotFoundError, match=r"did you mean reviews/finetuning\?"):

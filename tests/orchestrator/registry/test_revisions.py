@@ -16,10 +16,12 @@ from sqlalchemy import create_engine, make_url, text
 from orchestrator.errors import RegistryError
 from orchestrator.registry import Registry
 from orchestrator.registry.engines.dialects import open_engine
+from orchestrator.registry.lineage.lineage_edges import LineageEdge, LineageNode
 from orchestrator.registry.location import resolve_url
 from orchestrator.registry.revisions import MIGRATIONS, NEWEST_REVISION, VERSION_TABLE, upgrade_schema
 from orchestrator.registry.tables import BaseRow
-from tests.orchestrator.registry.samples import new_run
+from tests.orchestrator.registry.full_registries import fill
+from tests.orchestrator.registry.samples import model_result, new_run
 
 
 def execute(location: str, statement: str) -> None:
@@ -61,6 +63,26 @@ def test_stages_of_before_get_the_tags_of_their_pipelines(tmp_path: Path) -> Non
         registry.upgrade()
         assert registry.tags("s") == ["late", "paper", "pipeline:p", "pipeline:q"]
         assert registry.tags("t") == ["late", "paper"]
+
+
+def test_numbers_of_models_of_before_are_given_to_no_other(registry: Registry, location: str) -> None:
+    """Of a model that is registered, of one in the trash, and of one that the lineage alone remembers."""
+    run_id, in_trash = new_run(registry), fill(registry)
+    (other,) = registry.models.of_run(in_trash)
+    registry.models.register("bert", model_result("a"))
+    registry.models.register("bert", model_result("b"), run_id)
+    examples = LineageNode("t", "task", "reviews")
+    registry.lineage.record([LineageEdge(LineageNode("b", "model", "bert@2"), examples, "examples")])
+    registry.models.remove_of([run_id])
+    registry.trash.put(in_trash, 0)
+    registry.close()
+    execute(location, "DELETE FROM lineage WHERE child <> 'b'")
+    execute(location, "DROP TABLE model_versions")
+    execute(location, f"UPDATE {VERSION_TABLE} SET version_num = '0008'")
+    registry.upgrade()
+    assert registry.models.register("bert", model_result("c")) == 3
+    assert registry.models.register("bert", model_result("b")) == 2
+    assert registry.models.register(other.name, model_result("c")) == other.version + 1
 
 
 def test_the_newest_script_is_the_newest_revision() -> None:

@@ -13,6 +13,7 @@ from orchestrator.reports.charts import (
     seed_spread,
     thinned,
 )
+from orchestrator.reports.rendering import columns_of
 from orchestrator.reports.setting_charts import parallel_coordinates, score_by_setting
 
 ROWS = [
@@ -71,6 +72,15 @@ def test_a_matrix_is_shaded_by_rows_and_tells_counts() -> None:
     chart = count_matrix("errors", ["yes", "no"], [[3, 1], [0, 0]])
     assert chart.traces[0]["z"] == [[0.75, 0.25], [0.0, 0.0]]
     assert chart.traces[0]["text"] == [["3", "1"], ["0", "0"]]
+
+
+def test_a_class_of_any_name_has_its_own_column_without_links() -> None:
+    table = count_matrix("errors", ["gold", "run"], [[3, 1], [2, 4]]).table
+    assert table is not None
+    columns = columns_of(table, runs_url="/runs/")
+    assert [column.heading for column in columns] == ["gold", "gold", "run"]
+    assert [column.texts for column in columns] == [["gold", "run"], ["3", "2"], ["1", "4"]]
+    assert not any(link for column in columns for link in column.links)
 
 
 def test_equal_values_lie_on_the_dotted_line() -> None:

@@ -15,3 +15,8 @@ def test_a_line_on_data_leaves_zeros_out() -> None:
 def test_a_truth_value_among_scores_is_a_word_and_a_rate_keeps_its_digits() -> None:
     lines = score_lines({"accuracy": 0.5, "collapsed": 1.0, "train.learning_rate": 0.00125}, "accuracy")
     assert lines == {"accuracy": "0.5000", "collapsed": "yes", "train.learning_rate": "0.00125"}
+
+
+def test_a_refused_test_score_is_told_with_the_reason() -> None:
+    lines = score_lines({"f1": 0.5, "test.f1": 0.75, "test.baseline.f1": 0.5}, "f1", "the reason")
+    assert lines == {"f1": "0.5000", "test.f1": "0.7500 (refused: the reason)"}

@@ -109,7 +109,15 @@ def test_values_become_a_scatter(tmp_path: Path) -> None:
     assert isinstance(chart, Chart)
 
 
-@pytest.mark.parametrize("content", [None, "{broken"])
+def test_places_of_choices_are_no_values_to_be_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "predictions.jsonl"
+    path.write_text('{"id": "1", "prediction": 1, "gold": 2, "correct": false, "probabilities": [0.1, 0.6, 0.3]}\n')
+    words, mistakes = prediction_blocks(str(path))
+    assert isinstance(words, Words)
+    assert isinstance(mistakes, Table)
+
+
+@pytest.mark.parametrize("content", [None, "{broken", "[1]", '{"prediction": "a", "gold": "a"}\n{"prediction": "b"}'])
 def test_predictions_that_cannot_be_read_are_told(tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "predictions.jsonl"
     if content is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.registry.groups.kept_predictions import read_predictions
+from orchestrator.registry.groups.prediction_files import read_predictions
 from orchestrator.specs import TaskSpec
 from orchestrator.specs.task import Head
 from orchestrator.tasks import Task, kept_rows, load_task, rows_with_texts, write_prediction_rows

@@ -15,7 +15,9 @@ import pytest
 from scipy import stats
 
 from bert_core.metrics import binary_metrics, classification_metrics, multi_label_metrics, ner_f1, regression_metrics
-from orchestrator.registry.groups.kept_predictions import read_predictions, right_answers, same_examples, scores_for
+from orchestrator.errors import InputError
+from orchestrator.registry.groups.kept_predictions import right_answers, same_examples, scores_for
+from orchestrator.registry.groups.prediction_files import read_predictions
 from orchestrator.significance.bootstrap import compare_over_examples
 
 NUM_EXAMPLES = 60
@@ -197,10 +199,32 @@ def test_rows_are_put_side_by_side_by_their_example() -> None:
     assert same_examples([], []) is None
 
 
-def test_predictions_that_are_gone_or_broken_are_none(tmp_path: Path) -> None:
+def test_rows_without_ids_are_no_same_examples() -> None:
+    rows = [{key: value for key, value in row.items() if key != "id"} for row in class_rows(1, ["0", "1"])]
+    assert same_examples(rows, rows) is None
+    assert same_examples(rows[:1], rows[:1]) is None
+
+
+A_CLASS = {"id": "1", "prediction": "a", "gold": "b", "correct": False, "probabilities": {"a": 0.7, "b": 0.3}}
+
+
+@pytest.mark.parametrize(
+    ("second", "says"),
+    [
+        ("{", "Expecting property name"),
+        ("[1]", "line 2 is no prediction"),
+        ({"prediction": "a"}, "line 2 is no prediction"),
+        ({**A_CLASS, "id": ["1"]}, "line 2 is no prediction"),
+        ({**A_CLASS, "probabilities": {"a": "much"}}, "line 2 is no prediction"),
+        ({"prediction": [["a"]], "gold": []}, "line 2 is no prediction"),
+        ({"prediction": 0.5, "gold": 1, "error": "large"}, "line 2 is no prediction"),
+        ({"words": ["a"], "prediction": ["PER"], "gold": ["O"]}, "line 2 is no prediction"),
+        ({"prediction": "a", "gold": ["a"], "exact_match": 1.0}, "line 2 is no prediction"),
+        ({"prediction": 0.5, "gold": 1.0}, "line 2 predicts a value, and those before it a class"),
+    ],
+)
+def test_a_line_that_is_no_prediction_is_named(tmp_path: Path, second: Any, says: str) -> None:
     path = tmp_path / "predictions.jsonl"
-    assert read_predictions(str(path)) is None
-    path.write_text("{")
-    assert read_predictions(str(path)) is None
-    path.write_text(json.dumps({"id": "1"}) + "\n")
-    assert read_predictions(str(path)) == [{"id": "1"}]
+    path.write_text(f"{json.dumps(A_CLASS)}\n{second if isinstance(second, str) else json.dumps(second)}\n")
+    with pytest.raises(InputError, match=f"The predictions at {path} cannot be read: .*{says}"):
+        read_predictions(str(path))

@@ -20,6 +20,7 @@ from orchestrator.registry.groups import groups
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
 from orchestrator.registry.groups.leaderboard import ORDERS, Order, ranked_groups
 from orchestrator.registry.groups.model_origins import load_origins
+from orchestrator.registry.groups.scored_trials import scored_groups
 from orchestrator.registry.groups.varying_paths import varying_paths
 from orchestrator.registry.runs.trials import trial_id
 from orchestrator.registry.tables import ParameterRow, RunRow
@@ -306,6 +307,18 @@ def test_other_code_is_another_group_and_told_beside_its_twin(registry: Registry
     assert all("the same was run with other code, too: " in row["notes"] for row in rows)
     assert rows[0]["group"].partition(".")[0] == rows[1]["group"].partition(".")[0]
     assert registry.group(rows[1]["group"]).code_version == rows[1]["recipe"].removeprefix("code=")
+
+
+def test_a_sweep_that_goes_on_under_other_code_has_the_same_two_groups_everywhere(registry: Registry) -> None:
+    sweep = new_sweep(registry)
+    for first, code in enumerate(("0.1.0+g1", "0.1.0+g2")):
+        set_code(registry, sweep, code)
+        seeds(registry, [0.8 + first / 10], first=first, sweep=sweep)
+    ranked = registry.leaderboard_table().values("group")
+    trials = registry.trials.table(sweep).records
+    assert len(ranked) == 2
+    assert [group[0]["group"] for group in scored_groups(trials, "accuracy")] == ranked
+    assert sorted(registry.grouped_table("group", "kind = 'trial'").values("group")) == sorted(ranked)
 
 
 def set_code(registry: Registry, sweep: str, code: str) -> None:

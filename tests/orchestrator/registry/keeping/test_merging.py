@@ -113,6 +113,19 @@ def test_a_run_that_has_not_ended_stays_away_until_it_has(make: Callable[[str], 
     assert [one.change for one in merge(here, there)] == ["new"]
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_run_in_the_trash_here_stays_there_and_is_named(make: Callable[[str], Registry], dry_run: bool) -> None:
+    here, there = make("here"), make("there")
+    fill(there, A_RUN)
+    copied(here, there)
+    here.trash.put(A_RUN, 0)
+    (left,) = merge(here, there, dry_run=dry_run)
+    assert (left.id, left.change) == (A_RUN, "removed")
+    assert left.remark == f"it is in the trash here; to bring it back: orchestrator runs restore {A_RUN}"
+    here.trash.restore(A_RUN)
+    assert merge(here, there) == []
+
+
 def test_what_people_added_is_joined(make: Callable[[str], Registry]) -> None:
     here, there = make("here"), make("there")
     fill(there, A_RUN)
@@ -135,6 +148,15 @@ def test_other_weights_under_a_taken_version_get_another_one(make: Callable[[str
     (model,) = merge(here, there)
     assert (model.id, model.remark) == ("reviews@2", "model reviews@1 is reviews@2 here")
     assert {one["digest"][0]: one["version"] for one in here.models.table().records} == {"1": 1, "2": 2}
+
+
+def test_the_number_of_a_model_that_was_removed_there_is_given_to_none_here(make: Callable[[str], Registry]) -> None:
+    here, there = make("here"), make("there")
+    run_id = new_run(there)
+    there.models.register("reviews", model_result("1" * 64), run_id)
+    there.models.remove_of([run_id])
+    merge(here, there)
+    assert here.models.register("reviews", model_result("2" * 64)) == 2
 
 
 def test_an_alias_that_means_other_weights_stays(make: Callable[[str], Registry]) -> None:

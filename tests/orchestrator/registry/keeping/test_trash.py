@@ -83,14 +83,14 @@ def test_a_run_whose_id_is_taken_by_now_stays_in_the_trash(registry: Registry) -
     assert len(registry.trash.records()) == 1
 
 
-def test_weights_whose_version_was_taken_meanwhile_come_back_under_another(tmp_path: Path) -> None:
+def test_a_model_comes_back_under_its_number_which_no_other_has_got_meanwhile(tmp_path: Path) -> None:
     with Registry(str(tmp_path / "registry.sqlite")) as registry:
         run_id = fill(registry)
         name = registry.models.of_run(run_id)[0].name
         registry.trash.put(run_id, 0)
-        registry.models.register(name, model_result("9" * 64))
-        (told,) = registry.trash.restore(run_id)
-        assert told.remark == f"model {name}@1 is {name}@2 here"
+        assert registry.models.register(name, model_result("9" * 64)) == 2
+        assert registry.trash.restore(run_id) == []
+        assert [model.label for model in registry.models.of_run(run_id)] == [f"{name}@1"]
 
 
 def test_what_was_dropped_is_gone(registry: Registry) -> None:

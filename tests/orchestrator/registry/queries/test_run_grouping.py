@@ -18,6 +18,7 @@ from orchestrator.errors import InputError
 from orchestrator.registry import Registry
 from orchestrator.registry.queries.run_grouping import AGGREGATES
 from orchestrator.results import DatasetResult, MetricEvent
+from orchestrator.run_states import RunState
 from tests.orchestrator.registry.queries.query_samples import SAMPLES
 from tests.orchestrator.registry.samples import new_run, trial_result
 
@@ -68,11 +69,17 @@ def scored(registry: Registry) -> Registry:
     """Four learning rates of two seeds on one task, one of them without a score, and one run of another task."""
     for rate, seed, score in ((1e-5, 0, 0.7), (1e-5, 1, 0.8), (3e-5, 0, 0.9), (3e-5, 1, None)):
         run_id = new_run(registry, task="mrpc", metric="f1", seed=seed, spec={"learning_rate": rate}, tags=["a", "b"])
-        if score is not None:
-            registry.metrics.record(run_id, [MetricEvent(1, "validation", {"f1": score})])
+        complete(registry, run_id, **({} if score is None else {"f1": score}))
     other = new_run(registry, task="lm", metric="perplexity", seed=0, spec={"learning_rate": 1e-5})
-    registry.metrics.record(other, [MetricEvent(1, "validation", {"perplexity": 12.0})])
+    complete(registry, other, perplexity=12.0)
     return registry
+
+
+def complete(registry: Registry, run_id: str, **metrics: float) -> None:
+    """Let a run complete with measurements."""
+    registry.lifecycle.start_attempt(run_id)
+    registry.metrics.record(run_id, [MetricEvent(1, "validation", metrics)])
+    registry.lifecycle.finish(run_id, RunState.COMPLETED)
 
 
 def test_the_score_is_aggregated_unless_a_field_is_named(scored: Registry) -> None:
@@ -95,7 +102,7 @@ def test_scores_of_different_measurements_are_never_taken_together(scored: Regis
 
 def test_the_best_of_a_falling_measurement_is_the_lowest(scored: Registry) -> None:
     run_id = new_run(scored, task="lm", metric="perplexity")
-    scored.metrics.record(run_id, [MetricEvent(1, "validation", {"perplexity": 9.0})])
+    complete(scored, run_id, perplexity=9.0)
     (row,) = scored.grouped_table("task", "task = 'lm'", aggregates="best,worst,best(metrics.perplexity)").records
     assert row == {"task": "lm", "best": 9.0, "worst": 12.0, "best(metrics.perplexity)": 9.0}
 
@@ -131,9 +138,28 @@ def test_values_of_different_types_are_different_groups(registry: Registry) -> N
 
 def test_infinite_values_have_no_deviation(registry: Registry) -> None:
     for value in (1.0, math.inf):
-        registry.metrics.record(new_run(registry, metric="f1"), [MetricEvent(1, "validation", {"f1": value})])
+        complete(registry, new_run(registry, metric="f1"), f1=value)
     (row,) = registry.grouped_table("kind", aggregates="n,mean,sd,max").records
     assert row == {"kind": "pretrain", "n": 2, "mean": math.inf, "sd": None, "max": math.inf}
+
+
+def test_a_sweeps_own_score_and_those_of_what_has_not_completed_are_in_no_mean(registry: Registry) -> None:
+    sweep = new_run(registry, kind="sweep", task="mrpc", metric="f1", spec={"recipe": {"size": "tiny"}})
+    states = {0.7: RunState.COMPLETED, 0.8: RunState.COMPLETED, 0.1: RunState.PRUNED}
+    registry.trials.record(
+        sweep, [trial_result(f"{score}", metrics={"f1": score}, state=state) for score, state in states.items()]
+    )
+    complete(registry, sweep, f1=0.8)
+    table = registry.grouped_table("params.size", "task = 'mrpc'", aggregates="count,n,mean,mean(metrics.f1)")
+    (row,) = table.records
+    assert (row["count"], row["n"], row["mean"]) == (3, 2, pytest.approx(0.75))
+    assert list(table.notes) == [
+        "left out: 1 run whose trials are here, with the score of the best one",
+        "left out: the score of 1 run not completed",
+    ]
+    (alone,) = registry.grouped_table("task", "kind = 'sweep'").records
+    assert (alone["n"], alone["mean"]) == (1, 0.8), "without its trials it stands for itself"
+    assert registry.grouped_table("task", aggregates="count").values("count") == [4]
 
 
 def test_groups_become_a_dataframe(scored: Registry) -> None:

@@ -1,0 +1,68 @@
+"""Test scores of models that were chosen on the test data: refused of trials, sweeps and evaluations alike.
+
+pytest tests/orchestrator/registry/groups/test_refused_scores.py
+"""
+
+import pytest
+
+from orchestrator.published.comparison import compare
+from orchestrator.published.numbers import load_numbers
+from orchestrator.published.run_scores import run_scores
+from orchestrator.registry import Registry
+from orchestrator.registry.run_differences import compare_runs
+from orchestrator.results import MetricEvent
+from tests.orchestrator.registry.samples import model_result, new_run, trial_result
+
+REASON = "the test data are those that the model was chosen on"
+
+
+def sweep_on(registry: Registry, **data: str) -> str:
+    """A sweep of a task with published numbers, on data of these digests."""
+    sweep = new_run(registry, kind="sweep", task="sst2", metric="accuracy")
+    registry.trials.set_data(sweep, data)
+    return sweep
+
+
+def evaluation_on(registry: Registry, test: str) -> str:
+    """An evaluation of a registered model on test data."""
+    run_id = new_run(registry, kind="evaluate", spec={"model": "m@1"}, task="sst2", metric="accuracy")
+    registry.trials.set_data(run_id, {"test": test, "model": "d" * 16})
+    registry.metrics.record(run_id, [MetricEvent(0, "test", {"accuracy": 0.9})], final=True)
+    return run_id
+
+
+@pytest.fixture
+def chosen_on_test(registry: Registry) -> list[str]:
+    """Ids of a sweep, whose validation data are its test data, and of its best trial, both with a test score."""
+    sweep = sweep_on(registry, validation="v", test="v")
+    best, _ = registry.trials.record(
+        sweep, [trial_result(f"{score}", metrics={"accuracy": score}) for score in (0.8, 0.7)]
+    )
+    for run_id in (sweep, best):
+        registry.metrics.record(run_id, [MetricEvent(7, "test", {"accuracy": 0.77})], final=True)
+    return [sweep, best]
+
+
+def test_a_sweep_and_its_trial_are_refused_and_who_has_no_test_score_is_not(
+    registry: Registry, chosen_on_test: list[str]
+) -> None:
+    everyone = list(registry.runs()["id"])
+    assert registry.test_refusals(everyone) == dict.fromkeys(chosen_on_test, REASON)
+
+
+def test_an_evaluation_is_refused_by_what_its_model_was_chosen_on(registry: Registry) -> None:
+    sweep = sweep_on(registry, validation="the test file")
+    registry.models.register("m", model_result("d" * 64), sweep)
+    refused, apart = evaluation_on(registry, "the test file"), evaluation_on(registry, "t")
+    assert registry.test_refusals([refused, apart]) == {refused: REASON}
+
+
+def test_it_is_told_beside_published_numbers_and_between_two_runs(
+    registry: Registry, chosen_on_test: list[str]
+) -> None:
+    sweep, best = chosen_on_test
+    registry.metrics.record(sweep, [MetricEvent(7, "validation", {"accuracy": 0.8})], final=True)
+    by_split = {score.split: score for score in run_scores(registry.run(sweep), registry)}
+    assert (by_split["test"].refusal, by_split["validation"].refusal) == (REASON, None)
+    assert compare(by_split["test"], load_numbers())[0].reasons[0] == f"your score is refused: {REASON}"
+    assert compare_runs(registry, sweep, best).refusals == {sweep: REASON, best: REASON}
