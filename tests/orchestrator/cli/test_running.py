@@ -9,6 +9,7 @@ import pytest
 import orchestrator.execution.runner
 import orchestrator.execution.session
 from orchestrator.cli.entry import Interrupted
+from orchestrator.cli.last_words import has_last_words
 from orchestrator.errors import RunFailedError
 from orchestrator.kinds.tokenizer import TokenizerKind
 from orchestrator.results import TokenizerResult
@@ -59,6 +60,23 @@ def test_an_interrupted_run_says_how_to_go_on(command: Command, spec: str, monke
     assert "stopped; go on with: orchestrator resume id-of-words" in command("run", spec).err
     asked = command("run", spec, "--home", "my things").err
     assert "go on with: orchestrator --home 'my things' resume id-of-words" in asked
+
+
+def test_an_interrupted_demo_says_how_to_go_on(
+    command: Command, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_spec(spec: Spec, *, settings: object, on_started: Callable[[str], None]) -> None:
+        on_started("7f3a90b1c2d4")
+        said.append(has_last_words())
+        raise Interrupted(2)
+
+    said: list[bool] = []
+    monkeypatch.setattr(orchestrator.execution.runner, "run_spec", run_spec)
+    interrupted = command("demo", "--home", "my things")
+    assert interrupted.status == 130
+    assert "stopped; go on with: orchestrator --home 'my things' resume 7f3a90b1c2d4\n" in interrupted.err
+    assert said == [True]  # so that a signal is answered by "stopping" at once
+    assert not has_last_words()
 
 
 def test_an_interrupted_resume_is_gone_on_with_as_it_was_begun(
