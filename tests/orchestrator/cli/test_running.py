@@ -93,7 +93,7 @@ def test_an_interrupted_resume_is_gone_on_with_as_it_was_begun(
 
 def test_a_completed_run_says_where_to_look(command: Command, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orchestrator.execution.runner, "run_spec", driver(None))
-    assert "completed; look at it with: orchestrator runs show id-of-words" in command("run", spec).err
+    assert command("run", spec).err.endswith("completed\ngo on with:\n  orchestrator runs show id-of-words\n")
 
 
 def test_a_completed_run_gives_commands_to_go_on_with(
@@ -104,11 +104,12 @@ def test_a_completed_run_gives_commands_to_go_on_with(
 
     monkeypatch.setattr(orchestrator.execution.runner, "resume_run", resume_run)
     lines = command("resume", recorded_sweep.run_id).err.splitlines()
-    assert lines[-4] == f"completed; look at it with: orchestrator runs show {recorded_sweep.run_id}"
-    assert lines[-3].startswith("its files: ")
-    assert lines[-2:] == [
-        'use its model: echo "A text of your own." | orchestrator predict first@1',
-        "take it along: orchestrator models export first@1 first-1",
+    assert lines[-5].startswith("completed; its files: ")
+    assert lines[-4:] == [
+        "go on with:",
+        f"  orchestrator runs show {recorded_sweep.run_id}",
+        '  echo "A text of your own." | orchestrator predict first@1',
+        "  orchestrator models export first@1 first-1",
     ]
 
 
