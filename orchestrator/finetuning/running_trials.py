@@ -9,8 +9,10 @@ from orchestrator.progress.run_views import SweepView, TrialView
 from orchestrator.results import MetricEvent, short_value
 from orchestrator.specs import SweepSpec
 
-_LINE_INTERVAL_S = 60.0
-"""Time between two lines about evaluations, of whatever trials."""
+_LOG_INTERVAL_S = 60.0
+"""Time between two log lines about evaluations, of whatever trials."""
+_LINE_INTERVAL_S = 2.0
+"""Time between two lines about evaluations for who sees no view, of whatever trials."""
 
 
 class RunningTrials:
@@ -24,7 +26,9 @@ class RunningTrials:
     def __init__(self, metric: str, fixed: Collection[str] = ()) -> None:
         self._metric, self._fixed = metric, fixed
         self._views: dict[str, TrialView] = {}
-        self._pace = Pace(_LINE_INTERVAL_S)
+        self._untold: dict[str, TrialView] = {}
+        """Trials with an evaluation that no line has told yet: the one that has waited longest comes first."""
+        self._log_pace, self._pace = Pace(_LOG_INTERVAL_S), Pace(_LINE_INTERVAL_S)
 
     @property
     def keys(self) -> Collection[str]:
@@ -39,7 +43,7 @@ class RunningTrials:
         self._views[plan.key] = TrialView(plan.number, varied, num_epochs=plan.recipe.epochs)
 
     def measured(self, plan: TrialPlan, events: Sequence[MetricEvent]) -> str | None:
-        """Take in an evaluation; returns a line on it where one is due."""
+        """Take in an evaluation; returns a line on it where one is due in the run's log."""
         view = self._views.get(plan.key)
         scored = [event for event in events if self._metric in event.values]
         if view is None or not scored:
@@ -48,7 +52,24 @@ class RunningTrials:
         best = max(scores if view.best is None else [view.best, *scores])
         epoch = view.epoch if scored[-1].epoch is None else scored[-1].epoch
         self._views[plan.key] = view = replace(view, epoch=epoch, last=scores[-1], best=best)
-        return self._line(view) if self._pace.is_due() else None
+        self._untold[plan.key] = view
+        if not self._log_pace.is_due():
+            return None
+        self.told(plan)
+        return self._line(view)
+
+    def next_line(self) -> str | None:
+        """A line on an evaluation for who sees no view, where one is due.
+
+        Each evaluation has its line. Where they come faster than the lines may, each trial's newest one has.
+        """
+        if not self._untold or not self._pace.is_due():
+            return None
+        return self._line(self._untold.pop(next(iter(self._untold))))
+
+    def told(self, plan: TrialPlan) -> None:
+        """Take in that a line has told all that is known of a trial."""
+        self._untold.pop(plan.key, None)
 
     def left(self, plan: TrialPlan) -> None:
         """Take in that a trial runs no more: it has ended, or waits for others."""

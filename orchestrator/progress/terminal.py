@@ -57,9 +57,8 @@ class Progress(logging.Handler):
         with self._reader_may_leave():
             if self._live is not None:
                 self._live.console.out(line, highlight=False)
-            elif self._stream is not None:
-                self._stream.write(line + "\n")
-                self._stream.flush()
+            else:
+                self._write(line)
 
     def status(self, line: str) -> None:
         """Replace the status line; from time to time it is a log line as well, wherever there is no terminal."""
@@ -81,6 +80,12 @@ class Progress(logging.Handler):
                 self._shown = replace(self._shown, view=view)
             self._draw()
 
+    def tell_pipe(self, line: str) -> None:
+        """Write a line where no view shows what it says, as nothing can be written over; no run's log gets it."""
+        with self._alone(), self._reader_may_leave():
+            if not self._can_overwrite:
+                self._write(line)
+
     @contextmanager
     def in_stage(self, stage: StageView) -> Iterator[None]:
         """Say during the block which stage of a pipeline is at work."""
@@ -99,6 +104,11 @@ class Progress(logging.Handler):
             return False
         self._shown = replace(shown, status=line, since=time.monotonic())
         return True
+
+    def _write(self, line: str) -> None:
+        if self._stream is not None:
+            self._stream.write(line + "\n")
+            self._stream.flush()
 
     def _set_status(self, line: str) -> None:
         if self._shown is None or self._shown.status != line:
