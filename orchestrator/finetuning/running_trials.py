@@ -38,8 +38,7 @@ class RunningTrials:
     def started(self, plan: TrialPlan) -> None:
         """Take in a trial that begins, or begins again."""
         values = {**plan.point, **(plan.legs[-1].values if plan.legs else {})}
-        texts = {name: short_value(value) for name, value in values.items()} | {"seed": str(plan.seed)}
-        varied = {name: text for name, text in texts.items() if name not in self._fixed}
+        varied = varied_texts(values, plan.seed, self._fixed)
         self._views[plan.key] = TrialView(plan.number, varied, num_epochs=plan.recipe.epochs)
 
     def measured(self, plan: TrialPlan, events: Sequence[MetricEvent]) -> str | None:
@@ -89,6 +88,17 @@ def fixed_names(spec: SweepSpec) -> frozenset[str]:
     """Names of a sweep's axes that have one value, and `seed` where there is one."""
     axes = {name for name in spec.axes if len(listed_values(spec, name)) == 1}
     return frozenset(axes | ({"seed"} if len(spec.seeds) == 1 else set()))
+
+
+def varied_texts(values: Mapping[str, object], seed: int | None, fixed: Collection[str]) -> dict[str, str]:
+    """The values and the seed of a trial as text, without those in which no two trials differ."""
+    texts = {name: short_value(value) for name, value in values.items()} | {"seed": str(seed)}
+    return {name: text for name, text in texts.items() if name not in fixed}
+
+
+def best_text(metric: str, score: float, number: int) -> str:
+    """The best completed trial in words."""
+    return f"best {metric} {score:.4f} (trial {number})"
 
 
 def values_text(values: Mapping[str, str]) -> str:

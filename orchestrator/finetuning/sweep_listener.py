@@ -1,4 +1,4 @@
-"""What a sweep's driver is told while the trials run."""
+"""Callbacks by which a sweep tells what its trials do."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from orchestrator.finetuning.leader import rank
-from orchestrator.finetuning.running_trials import RunningTrials
+from orchestrator.finetuning.running_trials import RunningTrials, best_text
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_listener import SweepListener
 from orchestrator.finetuning.time_left import seconds_left
@@ -219,7 +219,7 @@ class SweepProgress:
         """The best completed trial in words; empty before the first."""
         if self.best is None:
             return ""
-        return f"best {self.metric} {self.best.metrics[self.metric]:.4f} (trial {self.best.number})"
+        return best_text(self.metric, self.best.metrics[self.metric], self.best.number)
 
     def _left_s(self) -> float | None:
         """Estimated seconds until the last trial has ended, by the time of those that this attempt has ended.
