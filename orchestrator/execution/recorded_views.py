@@ -6,6 +6,7 @@ What is read each time are a few rows, however long the run is and however many 
 from abc import ABC, abstractmethod
 from datetime import datetime
 
+from orchestrator.costs.held import spec_of
 from orchestrator.distillation.progress_line import StudentStatus
 from orchestrator.execution.waiting import age_s
 from orchestrator.finetuning.running_trials import best_text, fixed_names, varied_texts
@@ -18,7 +19,6 @@ from orchestrator.registry.registry import Registry
 from orchestrator.registry.runs.sweep_standing import RunningTrialRecord
 from orchestrator.results import MetricEvent, Split
 from orchestrator.specs import DistillSpec, PretrainSpec, SweepSpec
-from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.probe import ProbeSpec
 
 _SHOWN_SPLITS: tuple[Split, ...] = ("train", "validation")
@@ -37,17 +37,14 @@ class RecordedView(ABC):
 
 
 def recorded_view(registry: Registry, run: RunRecord) -> RecordedView | None:
-    """The view of a run; None for a kind of run whose terminal shows none."""
-    if run.kind not in ("pretrain", "distill", "sweep", "probe"):
-        return None
-    spec = parse_spec(run.spec)
+    """The view of a run; None for a kind of run whose terminal shows none, and for a spec of another version."""
+    spec = spec_of(run)
     if isinstance(spec, SweepSpec | ProbeSpec):
         return RecordedSweep(registry, run, spec)
     if isinstance(spec, DistillSpec) and spec.pretraining is None:
         return RecordedStudent(registry, run, spec)
     pretraining = spec.pretraining if isinstance(spec, DistillSpec) else spec
-    assert isinstance(pretraining, PretrainSpec)
-    return RecordedPretraining(registry, run, pretraining)
+    return RecordedPretraining(registry, run, pretraining) if isinstance(pretraining, PretrainSpec) else None
 
 
 class _RecordedTraining(RecordedView):
@@ -83,7 +80,7 @@ class RecordedPretraining(_RecordedTraining):
         since = registry.attempts(run.id)[-1].started_at
         for row in registry.metrics.history_table(run.id, f"train.{_SPEED}").records:
             if row["recorded_at"] >= since:
-                self._tell(MetricEvent(row["step"], "train", {_SPEED: row["value"]}), row["recorded_at"])
+                self._tell(MetricEvent(row["step"], "train", {_SPEED: 0.0}), row["recorded_at"])
                 break
 
     def _tell(self, event: MetricEvent, recorded_at: datetime) -> TrainingView:

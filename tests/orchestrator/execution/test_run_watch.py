@@ -122,6 +122,12 @@ def test_a_sweep_has_a_row_for_each_running_trial_and_its_best_one(recorder: Rec
     assert view.left_s == pytest.approx(60, abs=5)
 
 
+def test_of_a_spec_that_this_version_cannot_read_there_is_a_line(recorder: Recorder) -> None:
+    run = start(recorder, PRETRAIN, name="newer", field_of_tomorrow=1)
+    record_training(recorder, run, 40)
+    assert look(recorder, run, Screen()) == "newer  RUNNING  step 40 of 1,000  train.mlm_loss 6.4300"
+
+
 def test_of_a_pipeline_the_stage_at_work_is_shown(recorder: Recorder) -> None:
     spec = {"kind": "pipeline", "name": "all", "stages": {"first": {}, "second": {}}}
     pipeline = recorder.start(spec, "f" * 64)
